@@ -92,7 +92,7 @@ def _reason_to_refuse(ledger: Path, line: LedgerTraining, budget: float, delta: 
     try:
         answered = int(counter.read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        # Flower sends this message to the server, so it contains nothing from the site's files.
+        # Only the site's log shows this message: `_told_at_the_site` replaces it before Flower sends an error.
         raise InputError(f"{counter} cannot be read, or holds no number of rounds: restore it from a copy") from None
     if answered >= line.terms.rounds:
         return f"the site has answered in {answered} rounds: no more were claimed"

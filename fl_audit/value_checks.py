@@ -1,9 +1,9 @@
 """Check and convert values of user input: numbers, arrays, enumerations and paths; invalid ones raise `InputError`."""
 
+import re
 from collections.abc import Callable
 from enum import StrEnum
 from functools import lru_cache, partial
-from itertools import pairwise
 from math import inf
 from numbers import Real
 from operator import ge, gt, le, lt
@@ -27,12 +27,21 @@ _KINDS: dict[str, Callable[[Any], bool]] = {
 }
 
 
+_END = re.compile(rf",? (?:and )?(?:(?:up|to) )?({'|'.join(_ENDS)}) (-?[\d.]+(?:e[-+]?\d+)?)")
+_ACCEPTED = re.compile(
+    rf"(?P<kinds>(?:(?:{'|'.join(_KINDS)}) )*)numbers(?: of \w+)?(?P<ends>(?:{_END.pattern})*)(?:, (?:or|the) .+)?"
+)
+
+
 @lru_cache(256)
 def _checks(accepted: str) -> tuple[Callable[[Any], bool], ...]:
-    words = accepted.replace(",", "").split()
-    ends = [(word, float(end)) for word, end in pairwise(words) if word in _ENDS and end not in _ENDS]
+    """Return the checks that a description of numbers stands for; raise `ValueError` if it has other words."""
+    found = _ACCEPTED.fullmatch(accepted)
+    if found is None:
+        raise ValueError(f"no description of numbers: {accepted!r}")
+    ends = [(word, float(end)) for word, end in _END.findall(found["ends"])]
     ranges = [partial(lambda holds, end, value: bool(holds(value, end)), _ENDS[word], end) for word, end in ends]
-    return (*(_KINDS[word] for word in words if word in _KINDS), *ranges)
+    return (*(_KINDS[word] for word in (*found["kinds"].split(), "numbers")), *ranges)
 
 
 def require_number(said: str, value: object, accepted: str = "numbers") -> None:
@@ -46,12 +55,15 @@ def require_number(said: str, value: object, accepted: str = "numbers") -> None:
         Value to check, which the message shows.
     accepted
         Kind of number, for the check and the message: "numbers", optionally preceded by "whole", "finite" or "positive"
-        and followed by a range with "above", "from", "below" or "to".
+        and followed by a range with "above", "from", "below" or "to". A remark may follow that begins with ", or" or
+        ", the"; it is not checked.
 
     Raises
     ------
     InputError
         If the value is no number of this kind, e.g. a string, None or NaN.
+    ValueError
+        If `accepted` has other words, such as a misspelt one.
 
     Examples
     --------
@@ -122,7 +134,7 @@ def as_whole(what: str, values: ArrayLike) -> NDArray[np.int64]:
         numbers = as_floats(what, values)
         broken = numbers[numbers % 1 != 0]
     require(broken.size == 0, f"{what} have {', '.join(map(str, broken[:1]))}: accepted are whole numbers")
-    # Through doubles only what is written as text or with a point: large whole numbers would be rounded.
+    # Integers are not converted by way of float64, which would round those above 2^53. Other values are.
     return np.ascontiguousarray(values if np.asarray(values).dtype.kind in "iu" else numbers, dtype=np.int64)
 
 

@@ -289,7 +289,7 @@ class ReleaseEvaluator:
                 return later
         models = to_device(array, self.federation.public.device)
         if stopping is not None and (ended := stopping.ended(batch)).any():
-            # So the results of a trial do not depend on how long other trials of its batch train.
+            # Trials that have ended keep their models, so their results do not depend on other trials of the batch.
             rows = torch.from_numpy(ended).to(models.device)
             models[rows] = self._last[batch.name].models[rows]
         release = ReleaseWithOutputs(self.federation, batch, number, models, membership)

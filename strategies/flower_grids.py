@@ -63,7 +63,34 @@ class MessageInterceptor(Protocol):
         """Record a reply, and remove the audit's own data from it before the strategy sees it."""
 
 
-class InProcessGrid(Grid):
+class SingleRunGrid(Grid):
+    """Base class of grids that have only one run, and create messages without Flower's runtime."""
+
+    def set_run(self, run: Run) -> None:
+        """Do nothing, because the grid has only one run."""
+
+    def create_message(
+        self, content: RecordDict, message_type: str, dst_node_id: int, group_id: str, ttl: float | None = None
+    ) -> Message:
+        """Return a new message with the given content and destination.
+
+        Parameters
+        ----------
+        content
+            Records that the message carries.
+        message_type
+            Type of the message, for example "train".
+        dst_node_id
+            Id of the node that answers the message.
+        group_id
+            Group of the message, as in Flower.
+        ttl
+            Time to live in seconds; None for Flower's default.
+        """
+        return Message(content, dst_node_id, message_type, ttl=ttl, group_id=group_id)
+
+
+class InProcessGrid(SingleRunGrid):
     """A grid whose clients are simulated in this process by one function, which returns a message's reply or None."""
 
     def __init__(self, clients: int, answer: Callable[[Message], Message | None]) -> None:
@@ -71,18 +98,10 @@ class InProcessGrid(Grid):
         self._nodes, self._answer = range(FIRST_NODE, FIRST_NODE + clients), answer
         self._waiting: dict[str, Message | None] = {}
 
-    def set_run(self, run: Run) -> None:
-        """Do nothing, because an in-process grid has only one run."""
-
     @property
     def run(self) -> Run:
         """Raise `NotImplementedError`, because an in-process grid has no run record."""
         raise NotImplementedError("trials have no run record")
-
-    def create_message(
-        self, content: RecordDict, message_type: str, dst_node_id: int, group_id: str, ttl: float | None = None
-    ) -> Message:
-        return Message(content, dst_node_id, message_type, ttl=ttl, group_id=group_id)
 
     def get_node_ids(self) -> Iterable[int]:
         return list(self._nodes)

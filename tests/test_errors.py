@@ -21,6 +21,32 @@ def test_what_is_no_whole_number_is_refused(value: object, said: str) -> None:
         as_whole("labels", [value])  # type: ignore[list-item]
 
 
+@pytest.mark.parametrize(
+    "accepted", ["numbers belwo 1", "hole numbers", "number above 0", "numbers above", "numbers from one", ""]
+)
+def test_a_kind_of_number_with_unknown_words_is_a_mistake_of_the_caller(accepted: str) -> None:
+    with pytest.raises(ValueError, match="no description"):
+        require_number("x is", 0.5, accepted)
+
+
+@pytest.mark.parametrize(
+    ("accepted", "inside", "outside"),
+    [
+        ("numbers from 0 to below 1", 0, 1),
+        ("numbers above 0 and up to 0.5", 0.5, 0),
+        ("numbers above 0.5, below 1", 0.6, 1),
+        ("whole numbers of pixels from 1", 1, 1.5),
+        ("positive finite numbers to 1e100", 1, math.inf),
+        ("whole numbers from 1 to 5, the number of rounds", 5, 6),
+        ("numbers from -1 to 1", -1, -2),
+    ],
+)
+def test_ranges_are_read_as_they_are_written(accepted: str, inside: float, outside: float) -> None:
+    require_number("x is", inside, accepted)
+    with pytest.raises(InputError):
+        require_number("x is", outside, accepted)
+
+
 @pytest.mark.parametrize("value", [True, np.True_, "0.7", None, math.nan, math.inf, 0.5, 1, 10**400, 1 + 0j])
 def test_a_number_is_of_the_kind_that_the_message_names(value: object) -> None:
     for taken in (0.7, np.float32(0.7)):

@@ -88,6 +88,34 @@ def test_a_late_module_is_the_module_itself_and_an_unknown_one_is_an_error() -> 
         lazy_imports.misspelt  # type: ignore[attr-defined]  # noqa: B018
 
 
+LATE_NAMES = [
+    path
+    for path in _sources()
+    if path.name == "__init__.py" and "\ndef __getattr__(" in path.read_text(encoding="utf-8")
+]
+
+
+@pytest.mark.parametrize("path", LATE_NAMES, ids=lambda path: path.parent.name)
+def test_every_name_that_a_package_imports_late_is_what_type_checkers_see(path: Path) -> None:
+    """A name of the table that no type checker sees, or the other way round, fails only when a user imports it."""
+    below = path.parent.relative_to(ROOT).parts
+    package = import_module(".".join(below if below[0] == "fl_audit" else ("fl_audit", *below)))
+    (for_checkers,) = (
+        one
+        for one in ast.parse(path.read_text(encoding="utf-8")).body
+        if isinstance(one, ast.If) and ast.unparse(one.test) == "TYPE_CHECKING"
+    )
+    seen = {
+        name.name: str(one.module) for one in for_checkers.body if isinstance(one, ast.ImportFrom) for name in one.names
+    }
+    for name, module in seen.items():
+        assert getattr(package, name) is getattr(import_module(module), name)
+    listed = {
+        name for names in package._NAMES.values() for name in (names.split() if isinstance(names, str) else names)
+    }
+    assert listed == set(seen)
+
+
 def test_the_list_of_commands_says_what_their_own_help_begins_with() -> None:
     program, listed = get_command(app), CliRunner().invoke(app, ["--help"]).stdout
     words = " ".join(listed.split())

@@ -92,7 +92,7 @@ def write_page(
     details = "\n".join(_details(result, found) for result, found in results)
     body = f"{_listed(screen)}\n<details><summary>Every trial that was followed</summary>\n{details}\n</details>"
     unseen = bool(values.get("not_loaded"))
-    # A claim about more than was played, or of which a part could not be loaded, is judged otherwise than the trials.
+    # The verdict differs from that of the trials if the claim covers more than was played, or if a part was not loaded.
     is_of_trials = verdict is first.verdict and not unseen
     page = html_page(
         title=f"{name}: {verdict}",

@@ -47,7 +47,7 @@ def reviewed(app: Path, wishes: ReviewOptions, out: Path | None = None) -> dict[
     if not app.is_dir():
         raise InputError(f"{app} is no directory: accepted is the directory of a Flower app")
     with temporary_directory() as place:
-        # The app keeps its name where it is its directory's.
+        # The copy keeps the name of the directory, because this may be the name of the app.
         copy = place / "copy" / (app.resolve().name or "app")
         shutil.copytree(app, copy, symlinks=True, ignore=_ignored)
         asked = {"out": out and str(out.absolute()), "wishes": asdict(wishes)}

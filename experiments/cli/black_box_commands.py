@@ -145,7 +145,7 @@ def _require_scenarios(given: Mapping[str, Scenarios]) -> None:
         for name in names or []:
             known = lazy_imports.scenarios.BY_NAME
             if name not in known:
-                # The nearest comes first, for the list is long.
+                # The nearest name comes first, because the list of accepted names is long.
                 nearest = get_close_matches(name, known, n=1, cutoff=0.0)[0]
                 raise InputError(f"{flag} {name!r}: nearest is {nearest!r}, accepted are {name_list(known)}")
 

@@ -31,7 +31,7 @@ def end_on_interrupt() -> None:
     """
     woken, waking = socket.socketpair()
     waking.setblocking(False)
-    # A handler there must be, or Python would not note the signal; the thread does what is to be done.
+    # Python only notes the signal if it has a handler. This one does nothing, because the thread acts.
     signal.signal(signal.SIGINT, lambda number, frame: None)
     signal.set_wakeup_fd(waking.fileno(), warn_on_full_buffer=False)
     threading.Thread(target=_end_when_woken, args=(woken, waking), daemon=True).start()

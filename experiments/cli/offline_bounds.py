@@ -88,7 +88,7 @@ def bound(
     members, others = read_numbers(in_scores, names[0]), read_numbers(out_scores, names[1])
     title = f"epsilon at delta {delta:g}, {len(members)}"
     if one_run:
-        # Unless one is named, those that hold for any mechanism.
+        # If no method is named, all methods that hold for any mechanism are used.
         is_open = method is None and not as_json
         any_mechanism = [one for one in OneRunMethod if one.is_for_any_mechanism]
         asked = any_mechanism if is_open else [OneRunMethod(method or _ONE_RUN)]

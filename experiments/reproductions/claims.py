@@ -38,6 +38,7 @@ class FailureExplanation:
 
 
 _MOST_TRIALS = 10_000_000
+_USUAL_NARROWS = 0.5
 NOTHING = IntervalEstimate(nan, nan, nan)
 """The number of a claim that cannot be tested."""
 
@@ -56,7 +57,7 @@ class PaperClaim:
     trials: int = 0  # trials, models or samples of each run behind the number; 0 for a closed form
     why: str = ""  # why it cannot be tested; empty if it can
     # The width of the interval falls as (number of trials)^-narrows; it is 1 for a measured share of 0 or 1.
-    narrows: float = 0.5
+    narrows: float = _USUAL_NARROWS
     runs: tuple[str, ...] = ()  # names of the settings behind the number, if trials can be added to them
     shares: tuple[float, ...] = ()  # share of each setting in the interval's squared width; empty: equal shares
     second_look: str = ""  # explanation of why it does not hold; empty if there is none
@@ -135,12 +136,16 @@ class PaperClaim:
         return f"{self.verdict}: {self.statement}; claimed: {self.range_text}{decided}{look}"
 
     def to_json(self) -> Mapping[str, Any]:
-        """Return the claim as values for JSON, by name; infinite and missing numbers are None."""
+        """Return the claim as values for JSON, by name; infinite and missing numbers are None.
+
+        `narrows` is left out if it has its usual value.
+        """
         texts = {name: value for name, value in asdict(self).items() if isinstance(value, str)}
         ends = zip(("measured", "low", "high"), astuple(self.found), strict=True)
         numbers = {name: finite(float(value)) for name, value in ends}
         more = {"claimed": self.range_text, "verdict": str(self.verdict), "trials_to_decide": self.trials_to_decide}
-        return texts | {"why": self.untestable} | numbers | more | {"trials": self.trials}
+        unusual = {} if self.narrows == _USUAL_NARROWS else {"narrows": self.narrows}
+        return texts | {"why": self.untestable} | numbers | more | {"trials": self.trials} | unusual
 
 
 def restored(stored: Mapping[str, Any]) -> PaperClaim:
@@ -155,7 +160,10 @@ def restored(stored: Mapping[str, Any]) -> PaperClaim:
     section, statement, where, quantity, why = (
         str(stored[name]) for name in ("section", "statement", "where", "quantity", "why")
     )
-    return PaperClaim(section, statement, where, quantity, found, lowest, highest, int(stored["trials"]), why)
+    return PaperClaim(
+        section, statement, where, quantity, found, lowest, highest, int(stored["trials"]), why,
+        narrows=float(stored.get("narrows", _USUAL_NARROWS)), second_look=str(stored.get("second_look", "")),
+    )  # fmt: skip
 
 
 def _range_of(text: str) -> tuple[float, float]:

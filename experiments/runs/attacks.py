@@ -59,7 +59,7 @@ def with_attacks(plan: ResolvedAudit, store: TrialBatchStore, targets: pd.DataFr
     found: dict[str, Floats | Integers]
     found = {f"{SCORE}{attack}": attack_scores(attack, answers, membership).reshape(-1) for attack in attacks}
     if membership.trials >= _ENOUGH_TO_KEEP_APART:
-        # Scores of trials that are nobody's shadows are independent, as a bound on epsilon needs.
+        # The second half of the trials are no shadows, so their scores are independent, as a bound on epsilon needs.
         shadows = np.arange(membership.trials) < membership.trials // 2
         for attack in attacks:
             if has_shadows(attack):

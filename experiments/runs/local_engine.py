@@ -10,13 +10,13 @@ from typing import NamedTuple
 from flwr.app import Context, Error, Message, RecordDict, UserConfig
 from flwr.clientapp import ClientApp
 from flwr.common.constant import ErrorCode
-from flwr.serverapp import Grid, ServerApp
+from flwr.serverapp import ServerApp
 from flwr.supercore.run import Run
 
 from fl_audit.errors import InputError
 from fl_audit.experiments.runs.grid_messages import failed_reply, give_id
 from fl_audit.experiments.verbosity import settle_flower
-from fl_audit.strategies.flower_grids import make_messages_for
+from fl_audit.strategies.flower_grids import SingleRunGrid, make_messages_for
 
 _RUN_ID = 1
 _SERVER_NODE_ID = 1
@@ -25,7 +25,7 @@ _AHEAD = 8  # most messages that a thread takes at a time where they are read ah
 AnnounceCalls = Callable[[Sequence[tuple[Message, Context]]], None]
 
 
-class LocalFlowerGrid(Grid):
+class LocalFlowerGrid(SingleRunGrid):
     """A Flower grid that calls the ClientApp in threads of this process; a client answers one message at a time.
 
     Parameters
@@ -60,33 +60,10 @@ class LocalFlowerGrid(Grid):
         """End all threads that call clients; a busy thread ends after its current client call."""
         self._workers.close()
 
-    def set_run(self, run: Run) -> None:
-        """Do nothing, because this grid has only one run."""
-
     @property
     def run(self) -> Run:
         """Raise `InputError`, because the local engine has no record of its run."""
         raise InputError("the local engine keeps no run record")
-
-    def create_message(
-        self, content: RecordDict, message_type: str, dst_node_id: int, group_id: str, ttl: float | None = None
-    ) -> Message:
-        """Return a new message with the given content and destination.
-
-        Parameters
-        ----------
-        content
-            Records that the message carries.
-        message_type
-            Type of the message, for example "train".
-        dst_node_id
-            Id of the node that answers the message.
-        group_id
-            Group of the message, as in Flower.
-        ttl
-            Time to live in seconds; None for Flower's default.
-        """
-        return Message(content, dst_node_id, message_type, ttl=ttl, group_id=group_id)
 
     def get_node_ids(self) -> Iterable[int]:
         """Return the node ids of all clients."""

@@ -40,8 +40,7 @@ def progress_bar(total: int) -> Iterator[Callable[[int], None]]:
 
     The `with` block receives a function, and calls it with the number of newly finished trial-rounds.
     """
-    with _display(total) as show:
-        show(0, "starting the clients")
+    with _display(total, "starting the clients") as show:
         yield lambda done: show(done, "playing")
 
 
@@ -58,8 +57,7 @@ def steps_bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
     total
         Number of steps of the task; the task may end after fewer steps.
     """
-    with _display(total, "steps") as show:
-        show(0, what)
+    with _display(total, what, "steps") as show:
         yield lambda done: show(done, what)
 
 
@@ -76,8 +74,7 @@ def runs_progress_bar(total: int) -> Iterator[Callable[[str], Callable[[int], No
     function, and calls it with the name of each run that begins. That call returns a second function, which the run
     calls with the number of newly finished trial-rounds.
     """
-    with _display(total) as show:
-        show(0, "starting")
+    with _display(total, "starting") as show:
 
         def begin(name: str) -> Callable[[int], None]:
             show(0, name)
@@ -124,6 +121,8 @@ def at_work(what: str) -> Iterator[None]:
 
         def line() -> str:
             gone = time.monotonic() - begun
+            if verbosity.has_listener():  # it is asked every second, and is given a new line every ten seconds
+                gone -= gone % SECONDS_BETWEEN_LINES
             return what if gone < SECONDS_BETWEEN_LINES else f"{what}: {gone:.0f} s gone"
 
         with _repeating_line(line):
@@ -132,17 +131,28 @@ def at_work(what: str) -> Iterator[None]:
 
 @contextmanager
 def _repeating_line(line: Callable[[], str]) -> Iterator[None]:
-    """While the block runs, print a line on standard error at intervals; `line` returns its current text."""
+    """While the block runs, print a line on standard error at intervals; `line` returns its current text.
+
+    A function that receives the lines is not given the same line twice in succession.
+    """
     over, is_heard = threading.Event(), verbosity.has_listener()
-    first, between = SECONDS_UNTIL_A_LINE, SECONDS_BETWEEN_LINES
+    first, between, last = SECONDS_UNTIL_A_LINE, SECONDS_BETWEEN_LINES, ""
+
+    def say() -> None:
+        nonlocal last
+        text = line()
+        if not is_heard or text != last:
+            verbosity.say(text)
+        last = text
+
     if is_heard:
-        verbosity.say(line())
+        say()
         first = between = _SECONDS_BETWEEN_LINES_HEARD
 
     def tell() -> None:
         wait = first
         while not over.wait(wait):
-            verbosity.say(line())
+            say()
             wait = between
 
     telling = threading.Thread(target=tell, daemon=True)
@@ -153,32 +163,33 @@ def _repeating_line(line: Callable[[], str]) -> Iterator[None]:
         over.set()
         telling.join()
         if is_heard:
-            verbosity.say(line())
+            say()
 
 
-def _display(total: int, of: str = "trial-rounds") -> AbstractContextManager[_Show]:
+def _display(total: int, what: str, of: str = "trial-rounds") -> AbstractContextManager[_Show]:
     if verbosity.is_quiet():
         return nullcontext(lambda done, what: None)
     is_drawn = console_for(stderr=True).is_terminal and not verbosity.has_listener()
-    return _bar(total, of) if is_drawn else _lines(total, of)
+    return _bar(total, what, of) if is_drawn else _lines(total, what, of)
 
 
 @contextmanager
-def _bar(total: int, of: str) -> Iterator[_Show]:
+def _bar(total: int, what: str, of: str) -> Iterator[_Show]:
     reached = TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TextColumn(f"{of},")
     times = TimeElapsedColumn(), TextColumn("gone,"), TimeRemainingColumn(), TextColumn("left")
     with Bar(*reached, *times, console=console_for(stderr=True)) as bar:
-        task = bar.add_task("", total=total)
+        task = bar.add_task(what, total=total)
         yield lambda done, what: bar.update(task, advance=done, description=what)
 
 
 @contextmanager
-def _lines(total: int, of: str) -> Iterator[_Show]:
+def _lines(total: int, what: str, of: str) -> Iterator[_Show]:
     """Show progress as lines at intervals, for outputs such as logs, in which a bar cannot be redrawn.
 
-    `total` is the number of steps of the task, and `of` the word for steps, such as "trial-rounds".
+    `total` is the number of steps of the task, `what` its first activity, and `of` the word for steps, such as
+    "trial-rounds".
     """
-    begun, reached, doing = time.monotonic(), 0, ""
+    begun, reached, doing = time.monotonic(), 0, what
     first = (begun, 0)
 
     def show(done: int, what: str) -> None:

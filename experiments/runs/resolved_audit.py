@@ -84,7 +84,7 @@ def resolve(config: RunConfig, pair: NeighbourPair | None = None) -> ResolvedAud
         if local_randomizer is not None and records is not None:
             local_randomizer.require_records(records)
     _require_own(config)
-    # Left out, the clients are the owners of records in D.
+    # If the number of clients is not set, each owner of records in D is a client.
     clients = len(owners_of(split.inside.owner)) if data.clients is None else data.clients
     config = with_queries(config.changed(data={"clients": clients}), source, split)
     mechanism = mechanism_of_config.mechanism_of(config, 1.0, split)

@@ -33,6 +33,7 @@ from fl_audit.experiments.runs.provenance import note_session
 from fl_audit.experiments.runs.ray_engine import local_calls, run_on_ray
 from fl_audit.experiments.runs.resolved_audit import ResolvedAudit
 from fl_audit.experiments.runs.run_directory import RunDirectory
+from fl_audit.experiments.runs.run_directory_checks import RESUME
 from fl_audit.experiments.runs.run_report import TIMING, finish
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.released_model.parametric_star import StarSettings
@@ -129,7 +130,7 @@ def _kept_if_unwritable() -> Iterator[None]:
         if error.errno not in _NOT_WRITTEN:
             raise
         said = f"{error.filename or 'a file'} cannot be written: {error.strerror}; finished batches are kept"
-        raise FederationError(f"{said}: give it room, and go on with --resume") from error
+        raise FederationError(f"{said}: give it room, and go on with {RESUME}") from error
 
 
 def require_runnable(plan: ResolvedAudit) -> None:
@@ -202,7 +203,7 @@ def _federate(
     server_app = build_server_app(federation, keep, clock, _getting_ready(on_round), interrupted.is_set)
     match engine:
         case Engine.LOCAL:
-            # Clients are stacked where they have one trial each: where they have many, these are stacked already.
+            # With one trial in a batch, clients train together (stacked). With more, the trials of one client do.
             ahead = announce_calls if settings.trials_per_batch == 1 else None
             run_locally(server_app, app, clients, settings.client_time_limit, local_calls(settings), ahead)
         case Engine.RAY:

@@ -17,7 +17,7 @@ from fl_audit.atomic_files import remove_temporary_files, write_json
 from fl_audit.errors import InputError, first_line, require
 from fl_audit.experiments.runs.config import RunConfig, parse_config
 from fl_audit.experiments.runs.resolved_audit import ResolvedAudit, guarantee_of
-from fl_audit.experiments.runs.run_directory_checks import CONFIGURATION, is_begun, require_new_run_path
+from fl_audit.experiments.runs.run_directory_checks import CONFIGURATION, RESUME, is_begun, require_new_run_path
 from fl_audit.experiments.runs.run_identity import GROWING, contradictions, data_digests, differences
 from fl_audit.experiments.runs.trial_batch_store import TrialBatchStore, make_private, write_sealed
 from fl_audit.federation.federation import Federation
@@ -181,7 +181,7 @@ class RunDirectory:
             found.append("the weights of the frozen core are others")
         if not found:
             found = contradictions(json.loads(public.to_json()), json.loads(plan.public.to_json()))
-        way = f"--resume goes on with the same run; {GROWING} may be raised"
+        way = f"{RESUME} goes on with the same run; {GROWING} may be raised"
         require(not found, f"{self._holds_another(found)}. {way}")
 
     def _holds_another(self, found: list[str]) -> str:

@@ -13,6 +13,10 @@ _OF_A_BEGINNING = frozenset({"challenger", "challenger/.lock", "challenger/seed.
 """Files that a process killed before its run has begun may leave, besides partial files."""
 
 
+RESUME = "--resume (in Python, resume=True)"
+"""Words for the option that continues a run, for messages that commands and `run_audit` share."""
+
+
 def is_begun(directory: Path) -> bool:
     """Return whether a directory holds a run, finished or not."""
     return (directory / CONFIGURATION).exists()
@@ -51,10 +55,10 @@ def require_new_run_path(directory: Path, resume: bool) -> None:
         or left by a failed start, and it must be possible to create it.
     """
     if resume:
-        required = f"run directory {directory} holds no run: --resume goes on with one that was begun there"
+        required = f"run directory {directory} holds no run: {RESUME} goes on with one that was begun there"
         require(is_begun(directory), required)
         return
-    accepted = "accepted is a new directory, or --resume to go on with the run in it"
+    accepted = f"accepted is a new directory, or {RESUME} to go on with the run in it"
     require(_is_free(directory), f"run directory {directory} exists: {accepted}")
     there = nearest_existing(directory)
     kind = "a link that leads nowhere" if there.is_symlink() and not there.exists() else "a file"

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from fl_audit.atomic_files import atomic_file, json_text, write_json, write_text
 from fl_audit.errors import InputError, first_line, require
+from fl_audit.experiments.runs.run_directory_checks import RESUME
 from fl_audit.run_files import SEALS, read_json
 from fl_audit.server.trial_batch_results import BatchResult
 from fl_audit.trial_batches import TrialBatch, remaining_batches
@@ -168,7 +169,7 @@ class TrialBatchStore:
             damages = (found for path in self._directories() if isinstance(found := self._inspected(path), str))
             first = next((f" ({damage})" for damage in damages), "")
             said = f"run directory {self.directory} holds {held} of {trials} trials whole"
-            raise InputError(f"{said}{first}: 'fl-audit run' with --resume plays the others")
+            raise InputError(f"{said}{first}: 'fl-audit run' with {RESUME} plays the others")
         parts: dict[str, list[pd.DataFrame]] = {}
         for manifest in manifests:
             for name in manifest.files:

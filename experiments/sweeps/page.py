@@ -29,8 +29,8 @@ _BY_GUARANTEE = (
     "without privacy guarantee nothing: they are a level, and on no frontier."
 )
 _BY_STAR = (
-    f"Each point is the mean over its models, with their range, numbered as in the table. {_ON_FRONTIER} On top "
-    "and at the right all models. Points with an unbounded Epsilon* stand in the table alone."
+    f"Each point is the mean over its models, with their range, numbered as in the table. {_ON_FRONTIER} The "
+    "margins at the top and on the right show all models. Points with an unbounded Epsilon* are in the table only."
 )
 STAR_CAUTION = (
     "Epsilon* is found from losses of one released model, and is another quantity than the claimed epsilon, which is "

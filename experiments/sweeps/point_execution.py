@@ -73,7 +73,7 @@ def play_points(
     FederationError
         If points failed. It is raised after all other points have ended, and its message names every failure.
     """
-    for left in directory.glob(".*.partial"):  # by a sweep that was killed, with the seed of a point in it
+    for left in directory.glob(".*.partial"):  # left by a sweep that was killed; it holds the seed of a point
         shutil.rmtree(left, ignore_errors=True)
     if options is not None:
         options = replace(options, address=cluster_at(options.address))

@@ -81,7 +81,7 @@ def load_adult(directory: Path | None, incomplete: bool = False) -> LoadedDatase
     )
     features = pool.features.shape[1]
     description = f"UCI Adult, {len(pool):,} + {len(test):,} records, {features} features, 2 classes"
-    # Columns with levels stand behind those of numbers, otherwise as in the file.
+    # Numeric columns come first, then columns with levels; each group is in the order of the file.
     in_order = sorted(columns.items(), key=lambda column: bool(column[1]))
     placed = side_by_side((name, max(1, len(levels))) for name, levels in in_order)
     return LoadedDataset("adult-all" if incomplete else "adult", pool, test, description, placed=placed)

@@ -60,7 +60,7 @@ def _of_two_values(source: LoadedDataset) -> list[ColumnPosition]:
     features = source.pool.features
     low, high = features.min(axis=0), features.max(axis=0)
     is_two = ((features == low) | (features == high)).all(axis=0) & (low < high)
-    # Two levels of a column of words are two features, of which one is the other's opposite.
+    # A column of words with two levels has two features, which always add up to 1.
     return [one for one in source.table_columns if one.width <= 2 and bool(is_two[one.places].all())]
 
 

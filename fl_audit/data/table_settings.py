@@ -7,7 +7,7 @@ from typing import Any
 
 from fl_audit.data.column_encoding import DEFAULT_MAX_LEVELS
 from fl_audit.data.data_paths import resolve
-from fl_audit.data.texts import TextSettings
+from fl_audit.data.texts import TextSettings, require_one_tokenization
 from fl_audit.data.written_numbers import DECIMAL_MARKS
 from fl_audit.errors import Remedy, require
 
@@ -69,7 +69,7 @@ class TableSettings:
         for what in ("label", "owner", "user"):
             same = f"text is {self.text!r}, the {what} column: accepted are other columns"
             require(getattr(self, what) != self.text, same)
-        _ = self.of_text  # refused unless it is said how texts become tokens
+        require_one_tokenization(self.text, self.vocabulary, self.tokenizer, self.tokens)
 
     @property
     def unusual(self) -> tuple[Remedy, ...]:

@@ -37,6 +37,30 @@ _WAYS = (
 )
 
 
+def require_one_tokenization(
+    column: str, vocabulary: str | Path | None, tokenizer: str | None, tokens: int | None
+) -> None:
+    """Raise `InputError` unless the settings name exactly one way in which the texts of a column become tokens.
+
+    Parameters
+    ----------
+    column
+        Name of the column.
+    vocabulary
+        Path of a public file with one token on each line; None if there is none.
+    tokenizer
+        Name of the user's function, `package.module:function`; None if there is none.
+    tokens
+        Length of every record in tokens, which only a vocabulary leaves open; None if it is not set.
+    """
+    found = f"text is {column!r} in [data], and nothing says how it becomes tokens"
+    if vocabulary is not None and tokenizer is not None:
+        found = f"text is {column!r} in [data] with both vocabulary and tokenizer"
+    require((vocabulary is None) != (tokenizer is None), f"{found}: {_WAYS}")
+    own = f"tokens is {tokens} in [data] with tokenizer = {tokenizer!r}, which decides the length itself"
+    require(tokenizer is None or tokens is None, f"{own}: leave tokens out")
+
+
 @dataclass(frozen=True)
 class TextSettings:
     """Settings of a column of text: its name, and a vocabulary or a tokenizer.
@@ -50,13 +74,7 @@ class TextSettings:
     tokens: int | None = None  # length of every record in tokens; None is 128
 
     def __post_init__(self) -> None:
-        given = [name for name in ("vocabulary", "tokenizer") if getattr(self, name) is not None]
-        found = f"text is {self.column!r} in [data], and nothing says how it becomes tokens"
-        if given:
-            found = f"text is {self.column!r} in [data] with both vocabulary and tokenizer"
-        require(len(given) == 1, f"{found}: {_WAYS}")
-        own = f"tokens is {self.tokens} in [data] with tokenizer = {self.tokenizer!r}, which decides the length itself"
-        require(self.tokenizer is None or self.tokens is None, f"{own}: leave tokens out")
+        require_one_tokenization(self.column, self.vocabulary, self.tokenizer, self.tokens)
 
 
 @dataclass(frozen=True)

@@ -245,7 +245,7 @@ class LoadedFederation:
     def honest_shard(self, client: int) -> Examples:
         """Return the records of a client's shard that belong to no target, and so are in every trial; cached."""
         if (client, False) not in self._held:
-            # Most clients hold nothing that differs, and nothing is held twice.
+            # Most clients hold no target. The whole shard is then returned, and not copied.
             whole, stays = self.shard(client), ~self.differs(client)
             self._held[client, False] = whole if stays.all() else whole.take(np.flatnonzero(stays))
         return self._held[client, False]

@@ -25,7 +25,7 @@ class SentExamples:
 
     features: Floats32  # (n, *shape)
     labels: Integers  # (n,)
-    user: Integers | None = None  # user of each, (n,); None where users are no units
+    user: Integers | None = None  # user of each example, (n,); None if users are no units
 
     @classmethod
     def of(cls, examples: Examples) -> "SentExamples":
@@ -35,7 +35,7 @@ class SentExamples:
 
     def to_examples(self, public: Federation) -> Examples:
         """Convert the examples back to tensors on the federation's device, in the receiving process."""
-        # They may have come in memory of others, which nobody may write to.
+        # The arrays may be views of read-only shared memory.
         features, labels = (to_device(one, public.device) for one in (self.features, self.labels))
         user = None if self.user is None else to_device(self.user, public.device)
         return Examples(features, labels, user)
@@ -48,13 +48,13 @@ class SentFederation:
     public: str  # the public federation, as JSON
     shards: Integers  # indices of D, client after client: the division of D is public
     sizes: Integers  # number of records of each client
-    user: Integers | None  # number of the user of each record of D, which is public too; None where users are no units
+    user: Integers | None  # user of each record of D, which is public; None if users are no units
     victim: int  # number of the client that holds the differing unit, see `LoadedFederation`
     spec: ModelSpec  # specification of the model
     known: ModelExecutionProfile  # properties of the model, found on records of the data
     core: VggCore | None  # frozen network through which the features pass first; None for none
-    training: SentExamples  # D, for those who know all of it; empty for others
-    replacement: SentExamples | None  # replacement of the differing unit in D', for those who hold or know it
+    training: SentExamples  # D; empty if the receiver may not know all of D
+    replacement: SentExamples | None  # replacement of the differing unit in D'; None if the receiver may not know it
 
     def __call__(self) -> None:
         """Register the federation in the receiving process."""
@@ -84,7 +84,7 @@ class SentShard:
     public: str  # the public federation, as JSON
     client: int
     shard: SentExamples  # its records
-    raw: Floats32 | None  # the features of what it randomises, before it does; None where it does not
+    raw: Floats32 | None  # features before the client randomises them; None if it does not
 
     def __call__(self) -> None:
         """Add the shard to the federation that the process has received."""

@@ -51,7 +51,8 @@ def split_off_prefix(passes: ModelPasses, records: Tensor | None, is_tried: bool
     portion = Microbatch(tried[:PROBE_EXAMPLES], torch.zeros(len(tried[:PROBE_EXAMPLES]), dtype=torch.int64))
     found = list[tuple[Tensor, Tensor]]()
     fast, passes.fast = passes.fast, False
-    for passes.prefix in (None, prefix):
+    for tried_prefix in (None, prefix):
+        passes.prefix = tried_prefix
         try:
             gradients = passes.example_gradients(models, portion)
             found.append((gradients, passes.logits_pass(models, portion.features)))

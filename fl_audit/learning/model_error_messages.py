@@ -133,7 +133,7 @@ def located(
         alone = list[FaultPlace]()
         for name, example in zip(names, features, strict=True):
             failed = watch.run(values, example.unsqueeze(0))
-            # A record alone may fail elsewhere: layers of torch take some inputs for one record without its batch.
+            # A single record may fail elsewhere: some layers of torch take a batch of one for a record without a batch.
             if failed is not None and (together is None or watch.path == together.path):
                 alone.append(watch.place(failed, name))
     if not alone:

@@ -158,7 +158,8 @@ def private_updates(
     canaries
         Artificial records that are added to the client's records; None for none.
     """
-    # Opacus' hooks warn of what torch 2 does otherwise, and its engine of seeded noise, which every report says.
+    # Suppressed are two warnings of Opacus: one on how its hooks work in torch 2, and one on noise that is drawn from a
+    # seed. Every report states the latter.
     with without_hints():
         trial = _SequentialTrialTrainer(model, features.cpu(), labels.cpu(), steps)
         updates, state = torch.empty(models.shape), accountant
@@ -184,7 +185,7 @@ def first_sample(records: int, batch: int, source: np.random.Generator) -> Flags
     source
         Random generator of the trial, in the state before the round.
     """
-    from opacus.data_loader import DPDataLoader  # as above
+    from opacus.data_loader import DPDataLoader  # slow to import, and needed by few federations
 
     taken = np.zeros(records, dtype=np.bool_)
 
@@ -228,13 +229,13 @@ def opacus_epsilon(noise_multiplier: float, sampling_rate: float, steps: int, de
     delta
         Delta of the guarantee, above 0 and below 1.
     """
-    # It warns where the best of its orders is the first or the last.
+    # Opacus warns if the best Renyi order is the first or the last of its list. The epsilon is then still a bound.
     with without_hints():
         return float(_accountant(noise_multiplier, sampling_rate, steps).get_epsilon(delta))
 
 
 def _accountant(noise_multiplier: float, sampling_rate: float, steps: int) -> "RDPAccountant":
-    from opacus.accountants import RDPAccountant  # as above
+    from opacus.accountants import RDPAccountant  # slow to import, and needed by few federations
 
     accountant = RDPAccountant()
     accountant.history = [(noise_multiplier, sampling_rate, steps)]
@@ -273,7 +274,7 @@ class _SequentialTrialTrainer:
         records = len(self._labels)
         steps, rate = self._steps.count(records), 1 / batches_per_epoch(records, self._steps.schedule.batch)
         taken = canaries.sources[row].random((steps, canaries.coins.shape[1])) < rate
-        # Twice the clipping norm: what enters the sum has been through the clipping.
+        # A canary has twice the clipping norm before clipping, so it enters the sum with exactly the clipping norm.
         long = 2 * self._steps.clipping_norm * canaries.directions[row]
         self._extra = [long[torch.from_numpy(one & canaries.coins[row])] for one in taken]
         return np.asarray(taken.sum(axis=0), dtype=np.float64)
@@ -285,7 +286,7 @@ class _SequentialTrialTrainer:
 
         `present` says which records the training uses, bool (records,); None for all.
         """
-        from opacus import PrivacyEngine  # as above
+        from opacus import PrivacyEngine  # slow to import, and needed by few federations
 
         with torch.no_grad():
             for name, weights in self._layout.of_one(start).items():
@@ -294,7 +295,7 @@ class _SequentialTrialTrainer:
         if accountant is not None:
             engine.accountant.history = [tuple(steps) for steps in json.loads(accountant)["history"]]
         optimizer, loader = self._made_private(engine, source, present)
-        # Without end: an epoch of Opacus' sampler may be a step short, by rounding of 1 / (1 / steps).
+        # The loader is repeated, because an epoch of Opacus' sampler may be one step short: 1 / (1 / steps) is rounded.
         samples = chain.from_iterable(repeat(loader))
         for number, slots in enumerate(islice(samples, self._steps.count(len(self._labels)))):
             # Before version 1.6 Opacus gives a list in the place of a sample without a record.
@@ -334,7 +335,7 @@ class _SequentialTrialTrainer:
             ) from error
         # Opacus rounds the mean batch down, in the worst case to 0.
         optimizer.expected_batch_size = self._steps.mean_batch(records)
-        # Known beforehand, so that a first batch without a record is a batch like others.
+        # Opacus learns the form of an empty batch from the first batch. It is set here, because the first may be empty.
         loader.collate_fn.first_batch = _NO_SLOTS
         return optimizer, loader
 
@@ -354,7 +355,7 @@ class _SequentialTrialTrainer:
                 torch.autograd.backward(loss)
                 require_samples(self._parameters, len(portion))
             else:
-                # Not every layer can be run on no record at all; its gradients are none, and the step is noise.
+                # Some layers cannot be run without a record. The sample has no gradients, and the step adds only noise.
                 for empty in optimizer.params:
                     empty.grad_sample = empty.new_zeros((0, *empty.shape))
             if extra is not None:

@@ -108,7 +108,7 @@ class StackedModel(ModelPasses):
         known
             Properties of the model's execution, if another process has measured them; None to measure them here.
         """
-        # A factory of the user may read files or print: called once a process, however often its model is wanted.
+        # A user's factory may read files or print, so it is called once in a process, and its model is cached.
         if ":" in spec.name:
             return _of_factory(spec, import_factory(spec.name), records, known)
         return _built(spec)

@@ -74,7 +74,7 @@ class PrivateModels:
         after, found = self._after.get(id(optimizer), {}), []
         for name, value in self._live(optimizer).items() if after else ():
             old = after.get(name)
-            # Weights that are no numbers any more are equal to themselves here.
+            # NaN counts as equal to NaN, so weights that have become NaN count as unchanged.
             if old is None or torch.allclose(old, value.detach().cpu(), rtol=0, atol=0, equal_nan=True):
                 continue
             is_parameter = isinstance(value, nn.Parameter)

@@ -168,7 +168,7 @@ def noise_of(optimizer: DPOptimizer) -> tuple[Noise | None, Any, tuple[int, ...]
     noise, seed = torch.cat(parts).cpu().numpy(), torch.initial_seed()
     if optimizer.generator is not None:
         seed = optimizer.generator.initial_seed()
-    # In units of the claimed scale: noise for a tiny clipping norm is not equal because it is small.
+    # The noise is rounded in units of the claimed scale. Otherwise small noise, as for a tiny norm, would round to 0.
     scale = float(optimizer.noise_multiplier * optimizer.max_grad_norm) or 1.0
     head = tuple(np.round(noise[:_HEAD] / scale, 5).tolist())
     found = Noise(noise.size, float((noise**2).sum()), head, noise[:_SAMPLE].copy(), int(seed))

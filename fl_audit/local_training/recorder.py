@@ -50,7 +50,7 @@ from fl_audit.local_training.training_facts import (
     batches_of_one_loader,
 )
 
-_PER_STEP = 20  # batches at most that are kept for each step that is
+_PER_STEP = 20  # largest number of batches that are stored for each stored step
 
 
 class Recorder:

@@ -33,8 +33,9 @@ class Guarantee:
     epsilon
         Epsilon by the accountant at the delta of the claim, in nats.
     mu
-        Gaussian-DP parameter, sqrt(k) / z for k rounds with noise multiplier z. With sampling, it is that of a unit
-        that is known to have participated in every release. It is infinite if the noise of an event is not Gaussian.
+        Gaussian-DP parameter without sampling, sqrt(k) / z for k rounds with noise multiplier z. With sampling, it is
+        that of a unit that is known to have participated in every release; `gdp_mu` takes sampling into account. It is
+        infinite if the noise of an event is not Gaussian.
     belief_bound
         Bound on the adversary's belief in the true training set. The belief exceeds it with probability at most delta.
         The bound takes into account whether sensitivities depend on earlier releases, as `claim` states. By
@@ -80,6 +81,20 @@ class Guarantee:
         if self.claim.sensitivities is SignalToNoiseAdaptivity.FIXED:
             return None
         return max(reconstruction_bound(claim, chance) for claim in self.claims)
+
+    @property
+    def gdp_mu(self) -> float:
+        """Gaussian-DP parameter that fits the whole privacy profile, sampling included, as in the guarantee's text.
+
+        It is the smallest mu for which a Gaussian mechanism gives away no less at any delta from 1e-7 on. Without
+        sampling, it equals `mu` if the noise is Gaussian. `gdp_regret` is the error of the fit.
+        """
+        return fit_of_all(self.claims).mu
+
+    @property
+    def gdp_regret(self) -> float:
+        """Error of the fit of `gdp_mu`, from 0 to 1; it is 0 if the mechanism is exactly Gaussian."""
+        return fit_of_all(self.claims).regret
 
     @property
     def advantage_bound(self) -> float:
@@ -151,7 +166,7 @@ class Guarantee:
         releases = "1 release" if self.rounds == 1 else f"{self.rounds} releases"
         remark = f" ({self.remark})" if self.remark else ""
         who = f"epsilon {self.epsilon:.4g} at delta {self.delta:g} by {self.accountant}, neighbours by {self.adjacency}"
-        noise = f"{noise}, {mu_text(*fit_of_all(self.claims))}"
+        noise = f"{noise}, {mu_text(self.gdp_mu, self.gdp_regret)}"
         bounds = f"belief at most {self.belief_bound:.4g}, advantage at most {self.advantage_bound_exact:.4g}"
         score = "" if self.rho_alpha is None else f", rho_alpha {self.rho_alpha:.4g}"
         return f"{who}{noise}, {releases}{rate}, {bounds}{score}{remark}"
@@ -160,12 +175,11 @@ class Guarantee:
         return f"<Guarantee: {self}>"
 
     def _repr_html_(self) -> str:
-        fit = fit_of_all(self.claims)
         numbers = {
             "epsilon": self.epsilon,
             "at delta": self.delta,
-            "mu, as mu-GDP": fit.mu,
-            "regret of mu (the error of its fit)": fit.regret,
+            "mu, as mu-GDP": self.gdp_mu,
+            "regret of mu (the error of its fit)": self.gdp_regret,
             f"noise multiplier, over the sensitivity ({self.adjacency.sensitivity_words})": self.noise_multiplier,
             "the same over the clipping norm": self.noise_over_clipping_norm,
             "rounds": self.rounds,

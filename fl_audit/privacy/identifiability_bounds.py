@@ -93,47 +93,6 @@ def epsilon_from_belief(belief: float, prior: float = 0.5) -> float:
     return float(logit(belief) - logit(prior))
 
 
-def rho_beta_rdp(divergence: float, order: float, delta: float, prior: float = 0.5) -> float:
-    """Return the bound on the adversary's belief in D under Renyi DP of order alpha.
-
-    It is sigmoid(eps_RDP - ln(delta) / (alpha - 1) + logit(prior)), which is `rho_beta` of the classic conversion to
-    epsilon (Bernau et al. 2021, section 4.4, Eq. (7) and (8)). The belief exceeds the bound with probability at most
-    delta, by Markov's inequality for e^((alpha - 1) L), where L is the log-odds of D.
-
-    Parameters
-    ----------
-    divergence
-        Sum of the Renyi divergences eps_RDP of all rounds, at least 0.
-    order
-        Order alpha of the divergence, above 1.
-    delta
-        The composed delta (the product of the rounds' delta_i in the paper), above 0 and below 1.
-    prior
-        The belief in D before the first release, above 0 and below 1.
-    """
-    require_number("order is", order, "finite numbers above 1")
-    require_delta(delta)
-    return rho_beta(divergence - math.log(delta) / (order - 1), prior)
-
-
-def rho_alpha_rdp(divergence: float, order: float) -> float:
-    """Return the adversary's advantage score under Renyi DP of order alpha: 2 Phi(sqrt(eps_RDP / (2 alpha))) - 1.
-
-    Source: Bernau et al. 2021, section 4.4. For Gaussian noise without sampling, where eps_RDP = alpha mu^2 / 2, it
-    equals the exact `gaussian_advantage` at every order. For other mechanisms it is not an upper bound.
-
-    Parameters
-    ----------
-    divergence
-        Sum of the Renyi divergences eps_RDP of all rounds, at least 0.
-    order
-        Order alpha of the divergence, above 1.
-    """
-    require_number("order is", order, "finite numbers above 1")
-    require_epsilon(divergence)
-    return gaussian_advantage(math.sqrt(2 * divergence / order))
-
-
 def _classic_scale(delta: float) -> float:
     """Return the noise multiplier for epsilon 1, sqrt(2 ln(1.25/delta)), by Eq. (1) of Bernau et al. 2021."""
     return math.sqrt(2 * math.log(1.25 / delta))

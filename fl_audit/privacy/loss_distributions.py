@@ -316,10 +316,17 @@ no loss lies outside `span`. `masses` returns the distribution on a grid of widt
 """
 
 
-def _loss_distributions(events: Sequence[ReleaseEvent], adjacency: Adjacency) -> list[tuple[LossDistribution, int]]:
+def loss_distributions(events: Sequence[ReleaseEvent], adjacency: Adjacency) -> list[tuple[LossDistribution, int]]:
     """Return each distinct loss distribution with the number of its releases.
 
     All Gaussian releases without sampling are composed into one.
+
+    Parameters
+    ----------
+    events
+        The releases.
+    adjacency
+        The adjacency, which affects only releases with secret sampling.
     """
     exact, distributions = [], Counter[LossDistribution]()
     for event in events:

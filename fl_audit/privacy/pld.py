@@ -33,7 +33,7 @@ from fl_audit.privacy.accounting_enums import Accountant
 from fl_audit.privacy.events import LaplaceRelease, RandomizedResponse, ReleaseEvent, full_participation_mu
 from fl_audit.privacy.gaussian import gdp_epsilon
 from fl_audit.privacy.identifiability_bounds import SignalToNoiseAdaptivity, gaussian_log_odds_bound
-from fl_audit.privacy.loss_distributions import DiscreteLossDistribution, LossDistribution, _loss_distributions
+from fl_audit.privacy.loss_distributions import DiscreteLossDistribution, LossDistribution, loss_distributions
 from fl_audit.privacy.renyi import rdp_epsilon, renyi_divergences
 
 MISPLACED_MASS = 1e-12
@@ -279,7 +279,7 @@ def loss_curves(events: tuple[ReleaseEvent, ...], adjacency: Adjacency, points: 
     points
         Grid points per standard deviation of one release's loss.
     """
-    distributions = _loss_distributions(events, adjacency)
+    distributions = loss_distributions(events, adjacency)
     longest, count = (
         max(high - low for low, high in (distribution.span for distribution, _ in distributions)),
         sum(times for _, times in distributions),

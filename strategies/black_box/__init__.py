@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "fl_audit.audits.black_box.claim": ("StatedClaim",),
-    "fl_audit.strategies.black_box.audit_config": ("Contribution",),
+    "fl_audit.strategies.black_box.audit_config": ("TargetUpdateKind",),
     "fl_audit.strategies.black_box.in_app_audit": ("Audit",),
     "fl_audit.strategies.black_box.scenarios": ("KINDS", "Scenario"),
     "fl_audit.strategies.black_box.message_tags": ("AbsentTargetMetrics", "Observer", "UpdateFormat"),

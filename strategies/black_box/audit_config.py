@@ -74,7 +74,7 @@ class AuditConfig:
         require_number("trials are", self.trials, f"whole numbers from {LESSONS + 1}")
         require_number("confidence is", self.confidence, "numbers above 0.5, below 1")
         require_number("length is", self.length, "numbers above 0 and below 1000000000")
-        # The strategy, which decides whether two contributions are tried, is not known yet.
+        # Whether two contributions are tried depends on the strategy, which is not known yet.
         is_one = self.contribution is not None or self.is_about_records
         turns = f"since the first {2 * LESSONS} may try two contributions in turn; or from {LESSONS + 1} with"
         wrong = (

@@ -227,7 +227,7 @@ class TrialRecorder:
         difference = np.stack([scene.difference(place, one) for place, one in enumerate(told)])
         others = _stacked([_mean(one.others) for one in heard], rounds, size, 0.0)
         own = _stacked([one.own for one in heard], rounds, size, 0.0)
-        # A reply of a target that has learned nothing contributes nothing.
+        # A reply that does not change the model contributes nothing.
         contributed = any(one.has_arrived and np.any(difference[place]) for place, one in enumerate(heard))
         arrived = (one.has_arrived for one in heard)
         has_release = any(arrived if is_of_server else (not _is_same(*pair) for pair in pairwise(models)))

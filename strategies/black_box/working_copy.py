@@ -249,7 +249,7 @@ _LOGS = {
     "mlflow": (
         "log_metric", "log_metrics", "log_param", "log_params", "log_artifact", "log_artifacts", "log_dict", "log_text",
     ),
-    # Existing writers, and then new ones, each of which would open a file and start a thread.
+    # The first name is for existing writers, and the second for new ones, which would open a file and start a thread.
     "torch.utils.tensorboard.writer": ("FileWriter.add_event", "FileWriter"),
     "tensorboardX.writer": ("FileWriter.add_event", "FileWriter"),
 }  # fmt: skip

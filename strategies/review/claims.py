@@ -39,6 +39,10 @@ class StatedAppClaim:
     # Parameter mu of Gaussian DP for the noise in one round, if the claim is an epsilon. If the reviewer states the
     # epsilon, mu belongs to the noise in the app's configuration, and is None if there is no noise.
     mu: float | None = None
+    # Numbers of the app's own wrapper or mod, even if the reviewer states the claim; None if it names none.
+    noise: float | None = None  # noise multiplier, in the wrapper's own reading
+    clip: float | None = None  # clipping norm (L2)
+    epsilon: float | None = None  # epsilon of `LocalDpMod` for one message
     # Descriptions of noise settings that could not be read. If there are any, the app may claim more than was found.
     unseen: tuple[str, ...] = ()
 
@@ -84,7 +88,9 @@ def stated_by(
                 return StatedAppClaim(None, said, mod.clipping_norm, Observer.SERVER)
             claim = StatedClaim(adjacency or Adjacency.REPLACE_CLIENT, epsilon=mod.epsilon, delta=mod.delta)
             mu = mod.epsilon / sqrt(2 * log(1.25 / mod.delta))
-            return StatedAppClaim(claim, source, mod.clipping_norm, Observer.SERVER, mu=mu)
+            return StatedAppClaim(
+                claim, source, mod.clipping_norm, Observer.SERVER, mu=mu, clip=mod.clipping_norm, epsilon=mod.epsilon
+            )
     unseen = list[str]()
     for layer in layers_of(strategy):
         unseen += _unread(layer)
@@ -110,7 +116,8 @@ def stated_by(
         source += f", {count[0]} = {count[1]:g}" if count else ""
         if own is not None:
             source += f"; of its accountant: target_delta = {delta:g}, max_epsilon = {own.max_epsilon}"
-        return StatedAppClaim(claim, source, norm[1], clients=int(count[1]) if count else None)
+        clients = int(count[1]) if count else None
+        return StatedAppClaim(claim, source, norm[1], clients=clients, noise=noise[1], clip=norm[1])
     said = "no noise is named by the strategy, its wrappers or the modifiers of its clients"
     return StatedAppClaim(None, "; ".join(unseen) or said, unseen=tuple(unseen))
 

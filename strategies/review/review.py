@@ -17,6 +17,7 @@ from fl_audit.strategies.black_box.trial_models import template_of
 from fl_audit.strategies.black_box.trials_after_training import no_news_from_flower
 from fl_audit.strategies.review import plan as planning
 from fl_audit.strategies.review.client_counts import too_few_clients
+from fl_audit.strategies.review.configured_numbers import weaker_than_configured
 from fl_audit.strategies.review.options import ReviewOptions
 from fl_audit.strategies.review.plan import smallest_budget
 from fl_audit.strategies.review.probe_trials import probed
@@ -207,6 +208,7 @@ class _PlannedReview:
         read, caught, stated = self.read, self.read.caught, self.read.stated
         results = [result] if beside is None else [result, beside]
         planned = [*self.names, *(self.about if self.tests_side_channels else ())]
+        weaker = weaker_than_configured(stated, read.app.config, caught.rounds)
         of_server = server_verdict(stated, result, caught.rounds, self.plan.rounds, self.unseen, self.names_found)
         return ReviewResult(
             app=read.app.name,
@@ -222,9 +224,10 @@ class _PlannedReview:
             result=result,
             beside=beside,
             leaks=side_channel_results(results, planned),
-            remarks=(*caught.remarks, *read.on_clients, *early, *read.on_model, *self.remarks),
+            remarks=(*weaker, *caught.remarks, *read.on_clients, *early, *read.on_model, *self.remarks),
             buffers=None if read.own is None else planning.buffer_count(read.own),
             of_records=self.names_found,
+            weaker=weaker,
             reported=(LOSS, *self.system.metrics),
             asked_for=self.system.metrics,
             unseen=self.unseen,

@@ -36,6 +36,11 @@ def found_in(result: ClaimAudit) -> tuple[DistinguisherFinding, ...]:
 
 def headline(review: ReviewResult) -> str:
     """Return the main message of a review, in a few sentences."""
+    weaker = [f"{capital(one)}." for one in review.weaker]
+    return " ".join((_headline_of_verdict(review), *weaker))
+
+
+def _headline_of_verdict(review: ReviewResult) -> str:
     trials = _headline_of_trials(review)
     if review.unseen:
         trials = f"Inconclusive: {review.unseen[0]}. The trials without it: {trials}"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from fl_audit.audits.black_box.claim_audit_messages import TOO_FEW, not_tried
-from fl_audit.audits.black_box.claim_audit_results import ClaimAudit, ScenarioTrialsSummary
+from fl_audit.audits.black_box.claim_audit_results import ClaimAudit, DistinguisherTest, ScenarioTrialsSummary
 from fl_audit.strategies.black_box.scenario import OF_FEW_TENSORS, Scenario
 from fl_audit.strategies.black_box.scenarios import BY_NAME
 
@@ -58,6 +58,12 @@ def _unknown(result: ClaimAudit) -> dict[str, tuple[str, ...]]:
     )
 
 
+def _strength(test: DistinguisherTest) -> tuple[float, bool, float]:
+    """Return a sort key: the share of right guesses, whether the rule looks at the model itself, and the evidence."""
+    is_of_model = not test.distinguisher.group.startswith(tuple(_BESIDE.values()))
+    return test.right / test.trials, is_of_model, test.bound - test.distinguisher.limit.epsilon
+
+
 def side_channel_results(results: Sequence[ClaimAudit], kinds: Sequence[str]) -> tuple[SideChannelResult, ...]:
     """Return for each side channel whether the trials found a leak through it.
 
@@ -82,7 +88,7 @@ def side_channel_results(results: Sequence[ClaimAudit], kinds: Sequence[str]) ->
     asked = {name: one for result in results for name, one in result.asked.items()}
     for aside in SideChannel:
         told = [one for one in attempts if is_about(aside, BY_NAME[one.distinguisher.kind])]
-        worst = max(told, key=lambda one: one.right / one.trials, default=None)
+        worst = max(told, key=_strength, default=None)
         share, by = (None, None) if worst is None else (worst.right / worst.trials, worst.distinguisher.group)
         about = [name for name in kinds if is_about(aside, BY_NAME[name])]
         untried = {

@@ -51,6 +51,14 @@ def test_calibration_and_accounting_are_each_others_inverse() -> None:
     assert f"{guarantee.noise_multiplier:.4g}" in guarantee._repr_html_()
 
 
+def test_the_mu_that_a_guarantee_prints_is_one_of_its_numbers() -> None:
+    sampled = fa.account(1.0, 100, 1e-5, adjacency="replace-record", sampling_rate=0.01)
+    assert f"as mu-GDP: mu {sampled.gdp_mu:.4g} with a regret of {sampled.gdp_regret:.2g}" in str(sampled)
+    assert (sampled.mu, round(sampled.gdp_mu, 4)) == (10.0, 0.1015)
+    plain = fa.account(1.0, 100, 1e-5, adjacency="replace-record")
+    assert (plain.gdp_mu, plain.gdp_regret) == (plain.mu, 0.0)
+
+
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +95,10 @@ def test_a_call_finds_the_numbers_of_the_command_and_a_second_call_finds_them_ag
     assert _numbers(tmp_path / "command") == _numbers(tmp_path / "call") == _numbers(tmp_path / "again")
     assert len(called.trials) == 6
     assert any("18 of 18 trial-rounds" in line for line in heard), heard
+    assert not any(line.startswith(":") for line in heard), heard
+    assert all(one != following for one, following in pairwise(heard)), heard
+    with pytest.raises(fa.InputError, match=r"new directory, or --resume \(in Python, resume=True\)"):
+        _run_audit(SETTINGS, tmp_path / "call", engine="local", progress=None)
 
 
 @pytest.mark.ray

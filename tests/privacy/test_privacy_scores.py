@@ -18,9 +18,7 @@ from fl_audit.privacy.identifiability_bounds import (
     mu_from_advantage,
     mu_from_belief,
     rho_alpha,
-    rho_alpha_rdp,
     rho_beta,
-    rho_beta_rdp,
 )
 from fl_audit.privacy.renyi import _rdp_mu
 
@@ -115,19 +113,3 @@ def test_wrong_numbers_are_named() -> None:
         mu_from_advantage(1.0)
     with pytest.raises(InputError, match=r"delta is 2\.0"):
         rho_alpha(1.0, 2.0)
-
-
-def test_scores_composed_under_renyi_dp() -> None:
-    mu, delta = 0.55, 0.001
-    for order in (1.5, 4.0, 20.0):
-        rounds = [order * (mu * mu / 30) / 2] * 30
-        assert rho_alpha_rdp(math.fsum(rounds), order) == pytest.approx(gaussian_advantage(mu), rel=1e-12)
-        bound = rho_beta_rdp(math.fsum(rounds), order, delta, prior=0.3)
-        threshold = math.log(bound / (1 - bound)) - math.log(0.3 / 0.7)
-        assert norm.sf(threshold, mu * mu / 2, mu) <= delta
-        # Eq. (7): the product over rounds, each with delta_i and delta = delta_i^k
-        product = math.prod(math.exp(-(each - math.log(delta) / 30 / (order - 1))) for each in rounds)
-        assert rho_beta_rdp(math.fsum(rounds), order, delta) == pytest.approx(1 / (1 + product), rel=1e-12)
-    for order in (1.0, math.inf, math.nan):
-        with pytest.raises(InputError, match=f"order is {order}"):
-            rho_alpha_rdp(1.0, order)

@@ -9,11 +9,12 @@ import pytest
 from rich.console import Console
 
 from fl_audit.audits.common.findings_released_model import FEW_NATS, EpsilonStarFinding
-from fl_audit.audits.common.report_cautions import NOT_MEANINGFUL
+from fl_audit.audits.common.report_cautions import NOT_MEANINGFUL, look_at
 from fl_audit.audits.common.sections_guarantee import person_text
 from fl_audit.audits.page.first_screen import first_screen, summary_table
 from fl_audit.audits.page.report_page import render_html
 from fl_audit.audits.sections import report_contents
+from fl_audit.federation.federation import Federation
 from fl_audit.report.formatting import percent
 from fl_audit.report.report_elements import ReportContents
 
@@ -52,6 +53,23 @@ def test_a_model_no_better_than_one_class_is_told(make_contents):
     assert re.search(rf"no better .*one class: .*{share} .*, against {share} ", line)
     assert " ".join(line.split()) in shown(changed(contents, commonest=accuracy))
     assert changed(contents, commonest=accuracy - 0.01).summary["look_at"] == []
+    assert "--without-privacy" in line
+
+
+def test_a_run_without_noise_is_not_advised_to_run_without_privacy(make_contents):
+    contents = make_contents(exact=False, trials=40, rounds=4, with_guarantee=False, with_insider=False)
+    assert not contents.facts.federation.mechanism.adds_noise
+    (line,) = changed(contents, commonest=1.0).summary["look_at"]
+    assert "no better" in line
+    assert "--without-privacy" not in line
+    with_noise = make_contents(exact=False, trials=40, rounds=4)
+    members = replace(with_noise.facts.federation, audit="canaries")
+    assert not any("--without-privacy" in one for one in look_at(_with_federation(with_noise, members)))
+
+
+def _with_federation(contents: ReportContents, federation: Federation) -> ReportContents:
+    facts = replace(contents.facts, commonest=1.0, federation=federation)
+    return replace(contents, run=replace(contents.run, facts=facts))
 
 
 @pytest.mark.parametrize(("untrained", "is_told"), [(FEW_NATS, False), (FEW_NATS + 0.1, True), (np.inf, True)])

@@ -139,7 +139,8 @@ class CallContextPacker:
         needed = {key: packed for call in calls for key, packed in parts_of(*call) if key not in has}
         own = [packed() for key, packed in needed.items() if _is_own(key)]
         references = [self._reference(key, packed) for key, packed in needed.items() if not _is_own(key)]
-        # Their process was given a federation before, so it has what these are made of.
+        # The process loads the shared pieces first. They bring all classes and modules that the shards need, so plain
+        # pickle suffices for the shards.
         buffers = list[pickle.PickleBuffer]()
         pickled = pickle.dumps(own, protocol=5, buffer_callback=buffers.append)
         arrays = [np.frombuffer(one.raw(), np.uint8) for one in buffers]

@@ -135,8 +135,8 @@ class CallScheduler:
                     if self._pool.is_closed:
                         return
             try:
-                # A thread that waits refers to nothing of Ray: it may end, and let it go, while Ray is being shut down,
-                # which ends the program.
+                # A waiting thread holds no reference to an object of Ray. If it released one while Ray is being shut
+                # down, the program would end.
                 with self._pool.in_use():
                     self._make_part(compartment, line)
             except Exception as error:

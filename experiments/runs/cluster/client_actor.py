@@ -59,7 +59,7 @@ class ProcessCalls:
 
 
 def _written(*values: Any) -> bytes:
-    # By itself Ray asks Python of each object how it is to be pickled, and a message has many.
+    # Plain pickle is faster than the pickler of Ray, which calls Python code for each of the many objects of a message.
     return pickle.dumps(values, protocol=pickle.HIGHEST_PROTOCOL)
 
 

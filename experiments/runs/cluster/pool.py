@@ -247,7 +247,7 @@ class ClientPool:
         if compartment == ORDINARY:
             found = [node for node in self._nodes.values() if own[node.identity] < node.slots]
         else:
-            # They run beside the ordinary ones: calls of insiders last longest, and start at once this way.
+            # They get processes beside the ordinary ones: the calls of insiders last longest, and so start at once.
             found = list(self._nodes.values()) if own.total() < self.processes_for(compartment) else []
         order = {node: (self._suspects[node.identity], own[node.identity], -node.slots) for node in found}
         return min(order, key=order.__getitem__, default=None)
@@ -271,7 +271,7 @@ class ClientPool:
                 made, under_way, seconds = ray.get(reference)
                 return CallReplies([_answer(self._views, *one) for one in made], under_way, seconds)
         except RayTaskError as error:
-            # Only what Ray itself does for a client ends here, such as reading a message that nobody can read.
+            # Only errors of Ray itself arrive here, for example if a message cannot be unpickled.
             if isinstance(error.cause, ConnectionAbortedError):
                 raise LostCallsError from None
             raise LostCallsError(f"{type(error.cause).__name__}: {error.cause}") from None

@@ -69,7 +69,7 @@ class ClientPoolFlowerGrid(DelegatingGrid):
     def pull_messages(self, message_ids: Iterable[str]) -> list[Message]:
         """Return the replies that have arrived to the messages with the given ids; each reply is returned only once."""
         with self._changed:
-            # Of the many that are asked for few are there.
+            # The loop is over the replies that have arrived. They are fewer than the messages that are asked for.
             asked = message_ids if isinstance(message_ids, set) else set(message_ids)
             return [self._replies.pop(identity) for identity in list(self._replies) if identity in asked]
 

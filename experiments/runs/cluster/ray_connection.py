@@ -174,7 +174,7 @@ def ray_for(options: RayOptions) -> Iterator[None]:
         finally:
             ray.shutdown()
         return
-    # Processes of Ray look for modules where this one does.
+    # The processes of Ray search for modules in the same directories as this process.
     paths = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
     place = private_directory()
     closed = {"PYTHONPATH": paths, **_EARLY, **new_token(), _PLACE: str(place)}

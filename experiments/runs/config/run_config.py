@@ -76,7 +76,7 @@ _Table = dict[str, Any]
 _WHERE_CLIENTS_TRAIN = {"learning-rate": 1.0, "local-batch": 10, "local-learning-rate": 0.1}
 _PRIVACY_OF = {
     "dp-fedavg": {"adjacency": str(Adjacency.ADD_REMOVE_CLIENT)},
-    # The name of a noise as a user would write it: no noise is asked which one it is.
+    # The noise has the name that a user would write, because defaults are filled in before any noise is made.
     "dp-sgd-clients": {"adjacency": str(Adjacency.ADD_REMOVE_RECORD), "noise": "inside-training"},
 }
 """Defaults of settings that a configuration leaves out, by its strategy."""
@@ -99,7 +99,7 @@ def _filled(training: _Table, privacy: _Table, audit: _Table) -> dict[str, _Tabl
         privacy = {name: value for name, value in _PRIVACY_OF[strategy].items() if name not in idle} | privacy
         filled = {"training": training, "privacy": privacy}
     if privacy.get("local-randomizer") is not None:
-        # Nobody weighs what owners draw in secret.
+        # An insider cannot compute log-odds if owners randomise their records in secret.
         audit = filled["audit"] = {"insider": False} | audit
     kind = audit.get("kind")
     if isinstance(kind, str) and kind in AUDITS:

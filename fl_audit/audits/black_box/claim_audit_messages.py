@@ -36,7 +36,12 @@ def not_tried(result: ClaimAudit) -> dict[str, tuple[str, ...]]:
     found = {
         "the time ran out before any of their trials": result.unplayed,
         "the time ran out before fresh trials": result.untried,
-        "they seemed to tell, and the budget had no fresh trials for them": result.passed_over,
+        "they seemed to tell more than the claim allows, and the budget had no fresh trials for them": tuple(
+            kind for kind in result.passed_over if kind not in result.passed_over_within
+        ),
+        "their few trials were within the claim, and the budget had no fresh trials for them": (
+            result.passed_over_within
+        ),
         "no model was released, or what differs never arrived": result.silent,
         "every trial was refused": result.refused,
     }

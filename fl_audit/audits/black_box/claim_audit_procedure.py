@@ -98,7 +98,8 @@ class _SelectedDistinguishers:
 
     tried: list[Distinguisher]  # distinguishers for the verdict, the one with the largest margin first
     finest: Distinguisher | None  # the best distinguisher by low bits alone; None if none seems to refute the claim
-    passed_over: tuple[str, ...]  # names of scenarios that seem to refute the claim but get no fresh trials
+    passed_over: tuple[str, ...]  # names of scenarios that may refute the claim but get no fresh trials
+    passed_over_within: tuple[str, ...]  # those of them whose search trials were within the claim
 
 
 @dataclass
@@ -175,13 +176,14 @@ class _DistinguisherSearch:
         found.sort(key=lambda one: -round(one.margin, 1 if self.budget.plainest else 9))
         count = min(self.budget.most, max(self.budget.tried, sum(one.margin > 0 for one in found)))
         finest = max((one for one in low_bits if one.margin > 0), key=lambda one: one.margin, default=None)
-        passed_over = tuple(one.kind for one in (*found[count:], *left) if one.margin > 0)
-        return _SelectedDistinguishers(found[:count], finest, passed_over)
+        passed_over = [one for one in (*found[count:], *left) if one.margin > 0]
+        within = tuple(one.kind for one in passed_over if not one.seems_to_refute)
+        return _SelectedDistinguishers(found[:count], finest, tuple(one.kind for one in passed_over), within)
 
     def _look_closely(self) -> list[Distinguisher]:
         """Play more trials of the best scenarios, rank their distinguishers again, and drop all other scenarios.
 
-        Returns the dropped distinguishers that seem to refute the claim and do not use only the low bits of releases.
+        Returns the dropped distinguishers that may refute the claim and do not use only the low bits of releases.
         """
         closely = _selected_scenarios(self.ranked, self.budget.kept)
         for kind in closely:
@@ -219,6 +221,7 @@ class _DistinguisherSearch:
             unplayed=self.unplayed,
             untried=() if self.budget.until_broken else untried,
             passed_over=choice.passed_over,
+            passed_over_within=choice.passed_over_within,
             silent=tuple(self.silent),
             refused=tuple(one.kind for one in self.refusals if not one.is_allowed and one.kind in self.entirely),
         )

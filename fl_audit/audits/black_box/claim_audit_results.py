@@ -136,8 +136,10 @@ class ClaimAudit:
     floating: DistinguisherTest | None = None
     unplayed: tuple[str, ...] = ()  # names of the scenarios without any trial, because the time ran out
     untried: tuple[str, ...] = ()  # names of the scenarios without fresh trials, because the time ran out
-    # Names of the scenarios that seemed to refute the claim, but got no fresh trials because others seemed better.
+    # Names of the scenarios that may refute the claim, but got no fresh trials because others seemed better.
     passed_over: tuple[str, ...] = ()
+    # Those of them whose search trials were within the claim; the search trials of the others seem to refute it.
+    passed_over_within: tuple[str, ...] = ()
     # Names of the scenarios without a valid trial: nothing was released, or the differing contribution never arrived.
     silent: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()  # names of the scenarios whose trials all ended with an error, despite valid input

@@ -30,6 +30,7 @@ _SURE = 12.0  # largest shift considered, in standard deviations; beyond it no t
 _LARGE_DELTA = 0.03  # delta from which Clopper-Pearson is preferred if both methods do equally well
 _RANKING_CONFIDENCES = (0.975, 0.995)
 """Confidences at which the bound methods are compared, as if several distinguishers were tested."""
+_SEEMING_ERRORS = 2.0  # standard errors that TPR and FPR each lose before search trials seem to refute an inequality
 _TRIED, _MOST_TRIED = 9, 500  # number of bootstrap samples, and the largest number of scores with D (or D') in one
 _RANKING_QUANTILE = 2.3  # standard errors that TPR and FPR each lose in the expected bound from fresh trials
 _POWER = 0.9  # further standard errors on TPR and FPR each, so that a shift is found in about nine of ten audits
@@ -96,6 +97,8 @@ class Distinguisher:
     method: BoundMethod  # the bound method that refuted this inequality most often on resampled scores
     margin: float  # expected lower bound on epsilon minus the claimed epsilon; used only to rank distinguishers
     threshold: float  # score above which the guess is D
+    # Whether the search trials that ranked the rule would refute the claim, if this were the only tested rule.
+    seems_to_refute: bool = False
 
 
 def find_distinguishers(
@@ -135,8 +138,15 @@ def find_distinguishers(
         rule = learned_rule(groups[group], present)
         threshold = _best_threshold(rule(groups[group]), present)
         method = _method(scores, truth, limit, fresh // 2)
-        found.append(Distinguisher(kind, group, rule, limit, method, margin, threshold))
+        refutes = _seems_to_refute(scores[truth], scores[~truth], limits)
+        found.append(Distinguisher(kind, group, rule, limit, method, margin, threshold, refutes))
     return sorted(found, key=lambda distinguisher: -distinguisher.margin)
+
+
+def _seems_to_refute(one: Floats, zero: Floats, limits: tuple[EpsilonDeltaLimit, ...]) -> bool:
+    """Return whether scores under D, `one`, and under D', `zero`, refute an inequality without further trials."""
+    found, alarms = _cautious_rates(one, zero, _SEEMING_ERRORS)
+    return any(bool(np.any(found - limit.delta > np.exp(limit.epsilon) * alarms)) for limit in limits)
 
 
 def every_second(present: Flags) -> Flags:
@@ -179,8 +189,8 @@ def margin_of(
     return max(entries, key=lambda entry: entry[0])
 
 
-def _cautious_rates(one: Floats, zero: Floats) -> tuple[Floats, Floats]:
-    """Return TPR and FPR at all thresholds, each made worse by one standard error, so that luck counts less.
+def _cautious_rates(one: Floats, zero: Floats, errors: float = 1.0) -> tuple[Floats, Floats]:
+    """Return TPR and FPR at all thresholds, each made worse by `errors` standard errors, so that luck counts less.
 
     `one` and `zero` are the ascending scores under D and D'. Each threshold gives two tests: the first guesses D above
     the threshold, and the second guesses D' up to the threshold.
@@ -193,8 +203,8 @@ def _cautious_rates(one: Floats, zero: Floats) -> tuple[Floats, Floats]:
     found, alarms = [], []
     for hits, of_hits, wrong, of_wrong in pairs:
         hits, wrong = (hits * of_hits + 0.5) / (of_hits + 1), (wrong * of_wrong + 0.5) / (of_wrong + 1)
-        found.append(hits - np.sqrt(hits * (1 - hits) / of_hits))
-        alarms.append(wrong + np.sqrt(wrong * (1 - wrong) / of_wrong))
+        found.append(hits - errors * np.sqrt(hits * (1 - hits) / of_hits))
+        alarms.append(wrong + errors * np.sqrt(wrong * (1 - wrong) / of_wrong))
     return np.maximum(np.concatenate(found), 0.0), np.minimum(np.concatenate(alarms), 1.0)
 
 

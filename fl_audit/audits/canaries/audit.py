@@ -28,7 +28,7 @@ class CanaryAudit(PairAudit):
         For [audit] they are one training, 10 canaries and no insider; with `strategy` "dp-sgd-clients" the adversary is
         the server by default. There are no defaults for [privacy].
         """
-        # With noise inside training, records stay hidden from the server, which sees what each client sends.
+        # If clients add noise in their training, the guarantee also holds against the server, which sees each update.
         at = {"adversary": "server"} if strategy == "dp-sgd-clients" else {}
         return {"insider": False, "trials": 1, "canaries": 10} | at, {}
 

@@ -190,7 +190,7 @@ def _by_cosines(sent: Floats, dimension: int | None, delta: float, confidence: f
     if dimension is None:
         raise InputError("cosines need the dimension of the release: accepted are whole numbers from 1000")
     found = from_final_model(sent, dimension, delta, confidence)
-    # The distribution of unsent directions is known, which equals any number of them.
+    # The distribution of cosines with unsent directions is known, as if there were very many unsent canaries.
     limit = gdp_epsilon(delta, detectable_shift(sent.size, 1000 * sent.size, 0.0, 1 - confidence))
     bounds = (found.epsilon_lower, found.mu_lower, delta, confidence, limit)
     return OneRunBound(OneRunMethod.COSINES, *bounds, Guesses(sent.size, 0, 0), estimate=found.epsilon)

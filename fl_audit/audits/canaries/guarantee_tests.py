@@ -25,22 +25,21 @@ class CanaryGuaranteeTests(GuaranteeTests):
 
         The audit needs fresh noise of a known scale in every round. It has one observer, and no insider or colluder.
         """
-        mechanism, federation = public.mechanism, "kind = 'canaries'"
+        mechanism, setting = public.mechanism, "kind = 'canaries'"
         require_clients(public, 2)
-        adjacency = f"{federation} with adjacency '{mechanism.adjacency}'"
+        adjacency = f"{setting} with adjacency '{mechanism.adjacency}'"
         require(mechanism.unit is not Unit.USER, f"{adjacency}: accepted are adjacencies of records and clients")
-        found = f"private is false with {federation}, which holds noise against a guarantee"
+        found = f"private is false with {setting}, which holds noise against a guarantee"
         require(mechanism.adds_noise, f"{found}: set private = true")
         alone = not public.with_insider and public.insiders == 1 and public.threat_model.colluders == 0
-        require(alone, f"{federation} has one observer, who weighs no pair: leave out insider, insiders and colluders")
+        require(alone, f"{setting} has one observer, who weighs no pair: leave out insider, insiders and colluders")
         known = mechanism.noise.carries_canaries and mechanism.scaling is SensitivityKind.GLOBAL
         accepted = f"accepted are noise = {quoted_names(carries_canaries=True)}, with sensitivity 'global'"
-        require(known, f"{federation} reads fresh noise of a known scale in every round: {accepted}")
+        require(known, f"{setting} reads fresh noise of a known scale in every round: {accepted}")
         trains_privately = isinstance(mechanism.contribution, PrivateTraining)
         by_server = public.threat_model.adversary is Adversary.SERVER and not trains_privately
         require(
-            not by_server,
-            f"adversary is 'server' with {federation}, which would see every canary: accepted is 'client'",
+            not by_server, f"adversary is 'server' with {setting}, which would see every canary: accepted is 'client'"
         )
         require_computable_llr(public)
 

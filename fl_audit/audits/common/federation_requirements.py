@@ -69,19 +69,17 @@ def require_targets(public: Federation, kind: str) -> None:
     kind
         Name of the audit kind, which the error message shows.
     """
-    mechanism, federation = public.mechanism, f"kind = '{kind}'"
+    mechanism, setting = public.mechanism, f"kind = '{kind}'"
     accepted = " and ".join(one for one in Adjacency if one.relation is Relation.ADD_REMOVE)
-    found = f"adjacency is '{mechanism.adjacency}' with {federation}, whose targets come or go"
+    found = f"adjacency is '{mechanism.adjacency}' with {setting}, whose targets come or go"
     require(mechanism.adjacency.relation is Relation.ADD_REMOVE, f"{found}: accepted are {accepted}")
     is_private = isinstance(mechanism.contribution, PrivateTraining)
-    require(not is_private, f"strategy is 'dp-sgd-clients' with {federation}: accepted are 'dp-fedsgd' and 'dp-fedavg'")
+    require(not is_private, f"strategy is 'dp-sgd-clients' with {setting}: accepted are 'dp-fedsgd' and 'dp-fedavg'")
     is_global = mechanism.scaling is SensitivityKind.GLOBAL
-    require(
-        is_global, f"sensitivity is 'local' with {federation}, where every target has its own: accepted is 'global'"
-    )
+    require(is_global, f"sensitivity is 'local' with {setting}, where every target has its own: accepted is 'global'")
     threat = public.threat_model
     alone = threat.adversary is Adversary.CLIENT and threat.colluders == 0 and public.insiders == 1
-    require(alone, f"{federation} has one insider, a client without colluders: leave out place, colluders and insiders")
+    require(alone, f"{setting} has one insider, a client without colluders: leave out place, colluders and insiders")
     if public.ascent > 0:
         of_records = isinstance(mechanism.contribution, RecordGradients) and mechanism.unit is Unit.RECORD
         require(of_records, "the active attack pushes records up: accepted with it is strategy 'dp-fedsgd'")

@@ -7,6 +7,7 @@ from fl_audit.audits.common.findings_released_model import (
     ModelAccuracyFinding,
     UserEpsilonStarFinding,
 )
+from fl_audit.audits.registry import audit_of
 from fl_audit.plurals import plural
 from fl_audit.released_model.minimum_sample_size import FEWEST
 from fl_audit.report.formatting import number_text, percent
@@ -28,10 +29,8 @@ def cautions_for_reader(contents: ReportContents) -> list[str]:
     if model is not None and model.commonest is not None and model.test_accuracy <= model.commonest:
         found = f"{percent(round(model.test_accuracy, 3))} of test records"
         naming = f"{percent(round(model.commonest, 3))} by always naming the most frequent class"
-        advice = "fl-audit run --without-privacy tells whether the noise or the data are the reason"
-        lines.append(
-            f"The model is no better than naming one class: it is right for {found}, against {naming}; {advice}"
-        )
+        no_better = f"The model is no better than naming one class: it is right for {found}, against {naming}"
+        lines.append(f"{no_better}{_advice(contents)}")
     if star is not None and not star.is_meaningful:
         lines.append(star_text(star))
     of_users, users = contents.find(UserEpsilonStarFinding), contents.facts.federation.users
@@ -41,6 +40,14 @@ def cautions_for_reader(contents: ReportContents) -> list[str]:
     if of_users is not None and of_users.star is not None and fewest < FEWEST:
         lines.append(_few_users_text(users, outside, of_users.star.untrained_mean))
     return lines
+
+
+def _advice(contents: ReportContents) -> str:
+    """Return advice on how to find the reason of a low accuracy, after a semicolon; "" if the command refuses it."""
+    federation = contents.facts.federation
+    if not (federation.mechanism.adds_noise and audit_of(federation).chooses_pair):
+        return ""
+    return "; fl-audit run --without-privacy tells whether the noise or the data are the reason"
 
 
 def _few_users_text(users: int, outside: int | None, by_chance: float) -> str:

@@ -12,7 +12,7 @@ from fl_audit.audits.black_box.claim import EpsilonDeltaLimit, StatedClaim
 from fl_audit.audits.black_box.claim_audit_messages import TOO_FEW, evidence_words, not_tried, opening_sentences
 from fl_audit.audits.black_box.claim_audit_procedure import audit_claim
 from fl_audit.audits.black_box.claim_audit_results import ClaimAudit, OutOfTimeError, TrialBudget
-from fl_audit.audits.black_box.distinguishers import METHODS, least_shift
+from fl_audit.audits.black_box.distinguishers import METHODS, find_distinguishers, least_shift
 from fl_audit.audits.black_box.features import COARSE, FINEST
 from fl_audit.audits.black_box.findings import result_json
 from fl_audit.audits.black_box.transcript import Transcripts
@@ -286,6 +286,19 @@ def test_what_was_not_tried_stands_in_the_headline() -> None:
     assert not_tried(replace(everything, attempts=(*result.attempts, weak))) == {TOO_FEW: ("kind",)}
     many = replace(everything, passed_over=tuple("abcde"))
     assert "'a', 'b', 'c' and 2 more (" in opening_sentences(many)
+    within = replace(many, passed_over_within=tuple("cde"))
+    assert [*not_tried(within).values()] == [("a", "b"), ("c", "d", "e")]
+    assert "within" in [*not_tried(within)][1]
+
+
+@pytest.mark.parametrize(("noise", "exceeds"), [(0.25, False), (1.0, True), (2.0, True)])
+def test_a_scenario_seems_to_tell_only_if_its_trials_exceed_the_claim(noise: float, exceeds: bool) -> None:
+    """All of 50 trials are told, where multiplier 0.25 allows 97.7 %, 1 allows 69.1 % and 2 allows 59.9 %."""
+    random, bits = np.random.default_rng(0), np.arange(100) % 2 == 0
+    claim = StatedClaim("add-remove-client", noise_multiplier=noise)
+    best = find_distinguishers("a", gaussian(40.0)(bits, random), bits, claim.limits, 4000)[0]
+    assert best.margin > 0
+    assert best.seems_to_refute is exceeds
 
 
 @pytest.mark.parametrize("wrong", [{"pilot": 30}, {"stages": (20,), "shares": (1.0,)}, {"shares": (0.5, 0.5, 0.5)}])

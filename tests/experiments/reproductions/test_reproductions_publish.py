@@ -168,10 +168,20 @@ def test_a_claim_comes_back_from_json_as_it_was_judged() -> None:
         PaperClaim("6", "so", "there", "AUC", IntervalEstimate(0.5, 0.4, 0.6), 0.45, trials=7),
         PaperClaim("6", "so", "there", "AUC", IntervalEstimate(0.5, 0.4, 0.6), highest=0.7),
         PaperClaim("6", "so", "there", "AUC", IntervalEstimate(0.5, 0.4, np.inf), -0.03, 0.03),
+        PaperClaim("6", "so", "there", "share", IntervalEstimate(0, 0, 0.003), highest=0.001, trials=100, narrows=1.0),
+        PaperClaim("6", "so", "there", "AUC", IntervalEstimate(0.5, 0.4, 0.6), 0.7, second_look="our setting: few."),
         untested("6", "so", "no data"),
     ):
         back = restored(claim.to_json())
         assert (back.verdict, back.note, back.range_text) == (claim.verdict, claim.note, claim.range_text)
+        assert back.to_json() == claim.to_json()
+
+
+def test_a_published_number_of_trials_comes_back() -> None:
+    made = json.loads((DOCS / publish.MADE).read_text(encoding="utf-8"))
+    for record in (record for records in made.values() for record in records):
+        for claim in record["claims"]:
+            assert restored(claim).trials_to_decide == claim["trials_to_decide"], claim
 
 
 def test_claims_that_cannot_be_tested_are_counted_apart() -> None:

@@ -264,6 +264,17 @@ def test_a_loss_that_only_our_clients_report_is_said_to_be_ours() -> None:
     assert "(metrics: loss)" in line
 
 
+def test_in_a_tie_the_model_itself_is_named_and_not_a_number_that_only_our_clients_report() -> None:
+    kinds = ["more examples than true", "many examples"]
+    attempts = (_attempt(kinds[0], "evaluation: loss", bound=9.0), _attempt(kinds[1], "what was released along it"))
+    for told in (attempts, attempts[::-1]):
+        (found,) = (
+            leak for leak in side_channel_results([_result(attempts=told)], kinds) if leak.aside is SideChannel.EXAMPLES
+        )
+        assert (found.share, found.by) == (1.0, attempts[1].distinguisher.group)
+    assert "loss" not in _beside(_result(attempts=attempts), kinds)
+
+
 def test_trials_on_its_own_model_are_named_only_where_there_were_some() -> None:
     played = dict(report_lines_of_review(_review(_result())))["Played"]
     assert "small model" in played
