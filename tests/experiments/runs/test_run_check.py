@@ -25,6 +25,7 @@ from fl_audit.experiments.runs.run import run_audit
 from fl_audit.experiments.runs.run_check import check_json, check_plan
 from fl_audit.experiments.runs.time_probe import probe
 from fl_audit.federation.loaded_federation import load_federation
+from fl_audit.report.guarantee_warnings import delta_warning
 
 CONFIG = small_toml(data={"name": "csv", "path": "patients.csv", "label": "outcome"}, privacy={"accountant": "gdp"})
 
@@ -92,6 +93,23 @@ def test_a_person_reads_the_same(config: Path) -> None:
         assert word in said
     assert "Takes" not in said
     assert "│ Takes │ about" in " ".join(CliRunner().invoke(app, ["check", str(config)]).stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("privacy", "units"),
+    [({"belief": None, "epsilon": 500.0, "delta": 0.001}, None), ({"delta": 0.5}, "60 records"), ({"delta": 0.001}, None)],
+)
+def test_what_a_guarantee_cannot_assure_is_told_before_the_run(
+    small_plan: MakePlan, privacy: dict[str, Any], units: str | None
+) -> None:
+    """A large delta and an epsilon that excludes nothing are known from the plan: `check` names them like the report."""
+    plan = small_plan(privacy=privacy)
+    assert plan.guarantee is not None
+    told = [caution.text for caution in check_plan(plan, with_probe=False).cautions]
+    assert any("may become sure" in text for text in told) is ("epsilon" in privacy)
+    assert any("Delta" in text for text in told) is (units is not None)
+    assert delta_warning(plan.guarantee, plan.public.units) in (*told, None)
+    assert all(f"large for {units}" in text for text in told if "Delta" in text)
 
 
 def test_gigabytes_are_told_before_they_are_written_and_refused_where_there_is_no_room(
