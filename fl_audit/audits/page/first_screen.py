@@ -22,7 +22,7 @@ from fl_audit.audits.page.html_building_blocks import banner_html, next_html
 from fl_audit.audits.sections import page_rows
 from fl_audit.plurals import plural
 from fl_audit.privacy.guarantee_line import guarantee_line, guarantee_values
-from fl_audit.report.formatting import finding_text, is_certainty, number_text, percent
+from fl_audit.report.formatting import finding_text, is_certainty, number_text, one_in, percent
 from fl_audit.report.guarantee_warnings import delta_warning
 from fl_audit.report.mechanism_messages import multiplied_text, not_private_label
 from fl_audit.report.report_elements import ReportContents

@@ -46,7 +46,12 @@ def refusal(section: str, key: str, value: Any) -> str:
         ("privacy", "delta", 1, "privacy.delta is 1: .*above 0 and below 1"),
         ("privacy", "belief", 90, "belief is 90: .*above 0 and below 1; 90 % is 0.9"),
         ("privacy", "private", 1, "privacy.private is 1: .*true and false"),
-        ("privacy", "accountant", "moments", "privacy.accountant is 'moments': .* 'rdp-classic', 'rdp', 'pld' and 'gdp'"),
+        (
+            "privacy",
+            "accountant",
+            "moments",
+            "privacy.accountant is 'moments': .* 'rdp-classic', 'rdp', 'pld' and 'gdp'",
+        ),
         ("run", "keep-final-models", "no", "run.keep-final-models is 'no': .*true and false"),
         ("data", "name", 3, "data.name is 3: .* text in quotation"),
         ("data", "drop", [1], "data.drop is 1: .*lists of text"),

@@ -97,12 +97,16 @@ def test_a_person_reads_the_same(config: Path) -> None:
 
 @pytest.mark.parametrize(
     ("privacy", "units"),
-    [({"belief": None, "epsilon": 500.0, "delta": 0.001}, None), ({"delta": 0.5}, "60 records"), ({"delta": 0.001}, None)],
+    [
+        ({"belief": None, "epsilon": 500.0, "delta": 0.001}, None),
+        ({"delta": 0.5}, "60 records"),
+        ({"delta": 0.001}, None),
+    ],
 )
 def test_what_a_guarantee_cannot_assure_is_told_before_the_run(
     small_plan: MakePlan, privacy: dict[str, Any], units: str | None
 ) -> None:
-    """A large delta and an epsilon that excludes nothing are known from the plan: `check` names them like the report."""
+    """A large delta and an epsilon that excludes nothing are known from the plan, so `check` names them."""
     plan = small_plan(privacy=privacy)
     assert plan.guarantee is not None
     told = [caution.text for caution in check_plan(plan, with_probe=False).cautions]
@@ -110,6 +114,14 @@ def test_what_a_guarantee_cannot_assure_is_told_before_the_run(
     assert any("Delta" in text for text in told) is (units is not None)
     assert delta_warning(plan.guarantee, plan.public.units) in (*told, None)
     assert all(f"large for {units}" in text for text in told if "Delta" in text)
+
+
+def test_one_client_trains_where_nobody_attacks(small_plan: MakePlan, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"2 and more .* insider = false .* 1 is"):
+        check_plan(small_plan(data={"clients": 1}), with_probe=False)
+    alone = {"data": {"clients": 1}, "audit": {"insider": False}, "privacy": {"sensitivity": "global"}}
+    found = run_audit(small_plan(**alone), tmp_path / "run", Engine.LOCAL, with_report=False)
+    assert found.summary["verdict"] == "not audited"
 
 
 def test_gigabytes_are_told_before_they_are_written_and_refused_where_there_is_no_room(
