@@ -8,8 +8,8 @@ from fl_audit.report.guarantee_warnings import delta_warning, weakness_warning
 
 
 def plan_warnings_of(plan: ResolvedAudit) -> tuple[DataWarning, ...]:
-    """Return all warnings about a planned run: first of its guarantee, then of its data."""
-    return (*_of_guarantee(plan), *data_warnings_of(plan))
+    """Return all warnings about a planned run: first of its data, then of its guarantee."""
+    return (*data_warnings_of(plan), *_of_guarantee(plan))
 
 
 def _of_guarantee(plan: ResolvedAudit) -> tuple[DataWarning, ...]:
