@@ -23,6 +23,7 @@ from fl_audit.experiments.runs.disk_space_estimate import GIGABYTE, footprint
 from fl_audit.experiments.runs.resolved_audit import resolve
 from fl_audit.experiments.runs.run import run_audit
 from fl_audit.experiments.runs.run_check import check_json, check_plan
+from fl_audit.experiments.runs.run_directory_checks import require_new_run_path
 from fl_audit.experiments.runs.time_probe import probe
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.report.guarantee_warnings import delta_warning
@@ -122,6 +123,22 @@ def test_one_client_trains_where_nobody_attacks(small_plan: MakePlan, tmp_path: 
     alone = {"data": {"clients": 1}, "audit": {"insider": False}, "privacy": {"sensitivity": "global"}}
     found = run_audit(small_plan(**alone), tmp_path / "run", Engine.LOCAL, with_report=False)
     assert found.summary["verdict"] == "not audited"
+
+
+def test_a_run_is_offered_to_be_resumed_where_there_is_one(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "other").write_text("")
+    (tmp_path / "run" / "public").mkdir(parents=True)
+    (tmp_path / "run" / "public" / "configuration.json").write_text("{}")
+    for name, found in (("file", "is a file"), ("full", "holds no run"), ("run", "exists: .* --resume")):
+        with pytest.raises(InputError, match=found) as caught:
+            require_new_run_path(tmp_path / name, resume=False)
+        assert ("--resume" in str(caught.value)) is (name == "run")
+    require_new_run_path(tmp_path / "new" / "one", resume=False)
+    with pytest.raises(InputError, match="file is a file: accepted is"):
+        require_new_run_path(tmp_path / "file" / "one", resume=False)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "full", "run"], "nothing is left behind"
 
 
 def test_gigabytes_are_told_before_they_are_written_and_refused_where_there_is_no_room(
