@@ -197,7 +197,8 @@ def _other_guarantees_figure(figure: Figure, numbers: evidence.GuaranteesByBelie
     here = numbers.claim.noise_multiplier or 0.0
     axes.plot([100 * guarantee.belief_bound], [here], "D", color=INK, markersize=8, label="this run")
     place = (100 * guarantee.belief_bound, here)
-    axes.annotate(number_text(guarantee.epsilon, 2), place, (-6, -6), ha="right", va="top", textcoords="offset points", fontsize=SMALL_TEXT_SIZE, color=INK)  # fmt: skip
+    axes.annotate(number_text(guarantee.epsilon, 2), place, (-6, -6), ha="right", va="top",
+                  textcoords="offset points", fontsize=SMALL_TEXT_SIZE, color=INK)  # fmt: skip
     axes.set_yscale("log")
     axes.set_xlim(69, 101)
     axes.set_ylim(0.7 * min(noise.min(), here), 1.5 * max(noise.max(), here))  # this run may lie beyond them all
