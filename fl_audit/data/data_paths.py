@@ -19,7 +19,7 @@ _SOURCES = {
     "purchase100": _SHOKRI,
     "texas100": _SHOKRI,
 }
-"""Where published data sets can be downloaded, by the folder in which each usually lies."""
+"""Addresses of published data sets, by the folder in which each usually lies."""
 
 
 def data_directory(given: str | None) -> Path | None:

@@ -22,7 +22,7 @@ def _pictures(notebook: Any) -> int:
 
 
 def _printed(notebook: Any) -> list[str]:
-    """What the cells print, without its numbers."""
+    """Return the words that the cells print, without numbers."""
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
     texts = [output["text"] for output in outputs if output.get("name") == "stdout"]
     return re.sub(r"-?\d[\d.,e+-]*", "", "\n".join(texts)).split()
