@@ -237,7 +237,7 @@ def _numbers(column: "pd.Series[Any]", name: str, origin: SourceFileRows, decima
     return None, ""
 
 
-def _require_one_kind(fits: Flags, cells: NDArray[np.object_], name: str, origin: SourceFileRows, kind: str) -> None:
+def _require_one_kind(fits: Flags, cells: "pd.Index[Any]", name: str, origin: SourceFileRows, kind: str) -> None:
     """Raise `InputError` if most cells of a column are of one kind and a few are not; `fits` has a flag for each."""
     # Such a column is a spoilt measurement, and one level for each number or date would hide that.
     if fits.all() or fits.mean() <= _SHARE_OF_NUMBERS:
