@@ -28,9 +28,9 @@ PLACES = (
     "fl_audit.experiments.reproductions.reproduce",
     "fl_audit.experiments.runs.cluster.ray_connection",
     "fl_audit.experiments.runs.config.settings_reference",
-    "fl_audit.experiments.runs.data_warnings",
     "fl_audit.experiments.runs.init_error_messages",
     "fl_audit.experiments.runs.new_config",
+    "fl_audit.experiments.runs.plan_warnings",
     "fl_audit.experiments.runs.resolved_audit",
     "fl_audit.experiments.runs.replay",
     "fl_audit.experiments.runs.run",
@@ -69,10 +69,10 @@ if TYPE_CHECKING:
     from fl_audit.experiments.reproductions import papers as papers
     from fl_audit.experiments.reproductions import reproduce as reproduce
     from fl_audit.experiments.run_comparison import figure as figure
-    from fl_audit.experiments.runs import data_warnings as data_warnings
     from fl_audit.experiments.runs import init_error_messages as init_error_messages
     from fl_audit.experiments.runs import new_config as new_config
     from fl_audit.experiments.runs import non_private_run as non_private_run
+    from fl_audit.experiments.runs import plan_warnings as plan_warnings
     from fl_audit.experiments.runs import replay as replay
     from fl_audit.experiments.runs import resolved_audit as resolved_audit
     from fl_audit.experiments.runs import run as run

@@ -16,7 +16,7 @@ from fl_audit.experiments.runs.progress import at_work
 from fl_audit.experiments.terminal import console
 from fl_audit.plurals import plural
 from fl_audit.privacy import lazy_imports as late_privacy
-from fl_audit.report.formatting import number_text, percent
+from fl_audit.report.formatting import is_certainty, number_text, percent
 from fl_audit.user_modules import title_of_named
 from fl_audit.value_checks import choice
 
@@ -106,9 +106,12 @@ def _guarantee(found: "RunCheckResult") -> str:
     multiplied = lazy_imports.mechanism_messages.multiplied_text(found.plan.public.mechanism)
     noise = "" if multiplier is None else f"noise multiplier {number_text(multiplier)}, over {multiplied}; "
     values = late_privacy.guarantee_line.guarantee_values(guarantee.epsilon, guarantee.claims)
+    beliefs = f"beliefs of at most {percent(guarantee.belief_bound)}"
+    if is_certainty(guarantee.belief_bound):
+        beliefs = "no limit on beliefs"
     return (
-        f"{noise}{late_privacy.guarantee_line.guarantee_line(values)}; beliefs of at most "
-        f"{percent(guarantee.belief_bound)}, an advantage of at most {percent(guarantee.advantage_bound_exact)}"
+        f"{noise}{late_privacy.guarantee_line.guarantee_line(values)}; {beliefs}, an advantage of at most "
+        f"{percent(guarantee.advantage_bound_exact)}"
     )
 
 

@@ -27,6 +27,7 @@ from fl_audit.experiments.cli.options import (
 )
 from fl_audit.experiments.runs.config.settings_reference import settings as described
 from fl_audit.experiments.runs.progress import at_work
+from fl_audit.experiments.runs.run_directory_checks import require_writable
 from fl_audit.name_lists import name_list
 from fl_audit.value_checks import expanded_path, require_number
 
@@ -192,6 +193,7 @@ def init(
     place = file.absolute().parent
     require(force or not file.exists(), f"{file} exists: accepted is a new file, or --force to write over it")
     require(place.is_dir(), f"{place} is no directory: accepted is a file in one that is there")
+    require_writable(str(file), file)
     named, settings = guarantee.named(), reading.settings()
     data, label = _data_and_label(data, label, {name: settings[name] for name in _HOW_TO_READ})
     training = training.completed_by_user(is_by_owners=reading.owner is not None)

@@ -143,13 +143,13 @@ def report(
 
 
 def _tell_data(plan: "ResolvedAudit") -> None:
-    """Print the warnings about the data and, for a table, the use of each column."""
+    """Print the warnings about guarantee and data and, for a table, the use of each column."""
     source = load_source(plan.public.data)
     if source.columns:
         print(f"data: {source.description}")
     for line in lazy_imports.column_encoding.column_lines(source.columns):
         print(f"column {line}")
-    for caution in lazy_imports.data_warnings.data_warnings_of(plan):
+    for caution in lazy_imports.plan_warnings.plan_warnings_of(plan):
         print(f"look at: {caution.text}")
 
 

@@ -27,6 +27,7 @@ def data_warnings_of(plan: ResolvedAudit) -> tuple[DataWarning, ...]:
     They concern identifiers of persons, how the table was read, missing classes, too few records, and the model.
     """
     source, split = load_source(plan.public.data), split_of(plan.public)
+    # Persons first: what follows concerns numbers, and an identifier concerns the guarantee.
     of_data = (*_of_persons(plan, source, split), *source.cautions, *_absent(plan, source, split), *_few(plan))
     return (*of_data, *(DataWarning(text) for text in load_federation(plan.public).model.cautions))
 
@@ -90,13 +91,12 @@ def _unprotected(one: IdentifyingColumn, plan: ResolvedAudit, is_person: bool) -
     """
     unit = plan.public.mechanism.unit
     found = f"{_numbers(one)}: a claim about {unit}s does not protect a person with several, and it is a feature"
+    drop = Remedy("drop", (one.name,))
     if not is_person:
-        drop = Remedy("drop", (one.name,))
         return DataWarning(f"{found}; {drop} leaves it out", (drop,), in_report=True)
     remedies = (Remedy("user", one.name), *_as_users(plan))
-    return DataWarning(
-        f"{found}; {settings_text(remedies)} protects all rows of each together", remedies, in_report=True
-    )
+    text = f"{found}; {settings_text(remedies)} protects all rows of each together, or {drop} leaves it out"
+    return DataWarning(text, remedies, in_report=True, alternatives=(drop,))
 
 
 def _perhaps_persons(columns: Sequence[IdentifyingColumn], plan: ResolvedAudit) -> DataWarning:

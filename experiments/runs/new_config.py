@@ -14,13 +14,14 @@ import numpy as np
 from fl_audit.adjacency import Adjacency, Unit
 from fl_audit.data.catalogue import PREFIX, DataSpec, available_datasets, load_source
 from fl_audit.data.data_paths import data_directory
+from fl_audit.data.loaded_dataset import DataWarning
 from fl_audit.data.tables import column_names
 from fl_audit.errors import InputError, require
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.config.settings_reference import settings
-from fl_audit.experiments.runs.data_warnings import data_warnings_of
 from fl_audit.experiments.runs.init_error_messages import flags_of_setting, in_options, text_in_options
 from fl_audit.experiments.runs.pilot_run import pilot_of_signal
+from fl_audit.experiments.runs.plan_warnings import plan_warnings_of
 from fl_audit.experiments.runs.planned_limits import planned_noise, planned_of_signal, trials_needed
 from fl_audit.experiments.runs.resolved_audit import ResolvedAudit, resolve
 from fl_audit.experiments.runs.run import require_runnable
@@ -161,9 +162,13 @@ def _new_config(wishes: ConfigRequest, directory: Path) -> tuple[str, list[str]]
         if plan.public.users < min(_FEW_USERS, users // 3):
             share += f"; with --records-per-user {_OF_EACH}, the first ones of each, more users train"
     # The detected format of the file is no longer in doubt once it is written down: the doubts stand with the source.
-    warned = dict.fromkeys((*source.cautions, *data_warnings_of(plan)))
-    cautions = [f"look at: {text_in_options(caution.text, caution.remedies)}" for caution in warned]
+    warned = dict.fromkeys((*plan_warnings_of(plan), *source.cautions))
+    cautions = [f"look at: {_in_options(caution)}" for caution in warned]
     return text, [f"read: {source.description}", share, *told, *cautions]
+
+
+def _in_options(caution: DataWarning) -> str:
+    return text_in_options(text_in_options(caution.text, caution.remedies), caution.alternatives)
 
 
 def _trials(wishes: ConfigRequest, plan: ResolvedAudit) -> tuple[int, list[str]]:

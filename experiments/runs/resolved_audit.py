@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass, replace
 
-from fl_audit.adjacency import NeighbourPair, Unit
+from fl_audit.adjacency import Adjacency, NeighbourPair, Unit
 from fl_audit.audits.membership.attack_names import Attack
+from fl_audit.audits.registry import audit_named
 from fl_audit.data.catalogue import load_source
 from fl_audit.data.partition import owners_of
 from fl_audit.data.record_selection import select_records
@@ -70,7 +71,12 @@ def resolve(config: RunConfig, pair: NeighbourPair | None = None) -> ResolvedAud
         require(pooled, "early-stopping with epsilon-star-losses = 'federated': accepted with it is 'pooled'")
     source, data = load_source(data_spec(config.data)), config.data
     by_user = config.privacy.adjacency.unit is Unit.USER
-    split = select_records(source, data.records, data.test_records, data.seed, by_user, data.users)
+    needs_replacement = (
+        config.privacy.adjacency is Adjacency.REPLACE_RECORD and audit_named(config.audit.kind).chooses_pair
+    )
+    split = select_records(
+        source, data.records, data.test_records, data.seed, by_user, data.users, fewest_outside=int(needs_replacement)
+    )
     if by_user:
         # Whole users rarely have just as many records as are wanted.
         config = config.changed(

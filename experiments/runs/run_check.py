@@ -9,9 +9,9 @@ from fl_audit.audits.registry import audit_of
 from fl_audit.data.catalogue import load_source
 from fl_audit.data.loaded_dataset import ColumnReadResult, DataWarning
 from fl_audit.experiments.engine_names import Engine
-from fl_audit.experiments.runs.data_warnings import data_warnings_of
 from fl_audit.experiments.runs.disk_space_estimate import DiskUsageByContent, footprint
 from fl_audit.experiments.runs.pilot_run import pilot_of_signal
+from fl_audit.experiments.runs.plan_warnings import plan_warnings_of
 from fl_audit.experiments.runs.planned_limits import planned_noise, planned_of_signal, trials_needed
 from fl_audit.experiments.runs.resolved_audit import ResolvedAudit
 from fl_audit.experiments.runs.run import require_runnable
@@ -46,7 +46,7 @@ class RunCheckResult:
 
     plan: ResolvedAudit  # the audit plan, with the guarantee
     sizes: DataSizes  # the actual sizes of data and model
-    cautions: tuple[DataWarning, ...]  # warnings about the data for the user
+    cautions: tuple[DataWarning, ...]  # warnings about the guarantee and the data
     limits: PlannedDetectionLimits | None  # limits of detection for missing noise; None if noise is not measured
     probe: TimeAndMemoryEstimate | None  # estimate of the run's time and memory; None if it was not requested
     footprint: DiskUsageByContent  # estimate of the run's disk space
@@ -94,7 +94,7 @@ def check_plan(plan: ResolvedAudit, with_probe: bool = True, engine: Engine = En
     """
     require_runnable(plan)
     federation, source, wanted = load_federation(plan.public), load_source(plan.public.data), footprint(plan)
-    cautions = (*data_warnings_of(plan), *([DataWarning(wanted.caution)] if wanted.caution else []))
+    cautions = (*plan_warnings_of(plan), *([DataWarning(wanted.caution)] if wanted.caution else []))
     shards = [len(shard) for shard in federation.shards]
     sizes = DataSizes(
         records=plan.public.records,

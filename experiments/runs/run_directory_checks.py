@@ -1,6 +1,7 @@
 """Checks of a run directory, in a module that imports nothing slow, so that errors are reported at once."""
 
 import os
+import tempfile
 from pathlib import Path
 
 from fl_audit.atomic_files import is_temporary_file
@@ -58,10 +59,37 @@ def require_new_run_path(directory: Path, resume: bool) -> None:
         required = f"run directory {directory} holds no run: {RESUME} goes on with one that was begun there"
         require(is_begun(directory), required)
         return
-    accepted = f"accepted is a new directory, or {RESUME} to go on with the run in it"
-    require(_is_free(directory), f"run directory {directory} exists: {accepted}")
-    there = nearest_existing(directory)
+    found, accepted = "exists", f"accepted is a new directory, or {RESUME} to go on with the run in it"
+    if not is_begun(directory):
+        found, accepted = "exists and holds no run", "accepted is a new or an empty directory"
+    if directory.exists() and not directory.is_dir():
+        found = "is a file"
+    require(_is_free(directory), f"run directory {directory} {found}: {accepted}")
+    require_writable(f"run directory {directory}", directory)
+
+
+def require_writable(what: str, path: Path) -> None:
+    """Raise `InputError` if no file or directory can be made at a path.
+
+    This makes an empty directory beside it for a moment, because permissions do not tell of `/proc`.
+
+    Parameters
+    ----------
+    what
+        Phrase for the file or directory, at the beginning of the message.
+    path
+        Path of the file or directory, which may exist, as may its parents.
+
+    Raises
+    ------
+    InputError
+        If the nearest directory that exists cannot be written in, or if a file is in the place of one.
+    """
+    there = nearest_existing(path if path.is_dir() else path.parent)
     kind = "a link that leads nowhere" if there.is_symlink() and not there.exists() else "a file"
     cause = f"{there} is {'not for us to write in' if there.is_dir() else kind}"
-    said = f"run directory {directory} cannot be made, because {cause}: accepted is a place below a directory that is"
-    require(there.is_dir() and os.access(there, os.W_OK), said)
+    said = f"{what} cannot be made, because {cause}: accepted is a place below a directory that is"
+    try:
+        Path(tempfile.mkdtemp(prefix=".", suffix=".part", dir=there)).rmdir()
+    except OSError:
+        raise InputError(said) from None

@@ -31,6 +31,7 @@ _MARKERS = ("o", "s", "^", "D", "P", "v")
 _FEWEST_FOR_A_DENSITY = 20
 """Number of models below which they are drawn one by one, because a density would show its own width."""
 _MOST_LABELS = 12
+_SHORT_LABEL = 26  # letters of a label in the legend with which three or four stand side by side
 
 
 class _Group(NamedTuple):
@@ -79,18 +80,21 @@ def landscape_figure(
         low, high = span(points[[f"{name}_low", f"{name}_high"]].to_numpy(dtype=np.float64))
         margin = 0.05 * (high - low) or 0.05
         limit(low - margin, high + margin)
-    _draw_densities(top, models, "epsilon_star", upright=False)
-    _draw_densities(right, models, utility.column, upright=True)
+    is_density = {
+        top: _draw_densities(top, models, "epsilon_star", upright=False),
+        right: _draw_densities(right, models, utility.column, upright=True),
+    }
     risk = f"Epsilon* (nats; {cuts_text(models['epsilon_star_cut'])}), mean and range over repetitions"
     finish_axes(main, "", risk, UTILITY_NAMES[utility])
-    finish_axes(top, literal(title), "", "density (1/nat)")
-    finish_axes(right, "", "density", "")
-    for axes in (top, right):
-        axes.tick_params(labelbottom=axes is right, labelleft=axes is top)
+    finish_axes(top, literal(title), "", "density (1/nat)" if is_density[top] else "models")
+    finish_axes(right, "", "density" if is_density[right] else "models", "")
+    top.tick_params(labelbottom=False, labelleft=is_density[top], left=is_density[top])
+    right.tick_params(labelbottom=is_density[right], bottom=is_density[right], labelleft=False)
     handles, labels = main.get_legend_handles_labels()
     more = [pair for pair in zip(*top.get_legend_handles_labels(), strict=True) if pair[1] not in labels]
     handles, labels = handles + [handle for handle, _ in more], labels + [label for _, label in more]
-    figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False, fontsize=SMALL_TEXT_SIZE)
+    columns = 4 if max(map(len, labels)) <= _SHORT_LABEL else 2
+    figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False, fontsize=SMALL_TEXT_SIZE)
     return figure
 
 
@@ -115,7 +119,8 @@ def _guarantee_figure(points: pd.DataFrame, utility: UtilityColumn, title: str) 
         set_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     _number_points(axes, claimed, "epsilon")
     finish_axes(axes, title.replace("$", r"\$"), "Claimed epsilon (nats, logarithmic)", UTILITY_NAMES[utility])
-    add_legend(axes, columns=3)
+    labels = axes.get_legend_handles_labels()[1]
+    add_legend(axes, columns=3 if max(map(len, labels)) <= _SHORT_LABEL else 2)
     return figure
 
 
@@ -150,12 +155,14 @@ def _draw_group(axes: Axes, points: pd.DataFrame, group: _Group) -> None:
     )  # fmt: skip
 
 
-def _draw_densities(axes: Axes, models: pd.DataFrame, column: str, upright: bool) -> None:
+def _draw_densities(axes: Axes, models: pd.DataFrame, column: str, upright: bool) -> bool:
     """Draw the distributions of a column over private and over other models into a margin of the plot.
 
     They are kernel densities, or a line for each model if there are fewer than 20 models or 3 different values.
-    `upright` is True for the margin on the right, where the values run upwards.
+    `upright` is True for the margin on the right, where the values run upwards. The result says whether a density was
+    drawn, which needs a scale.
     """
+    has_density = False
     private = models["private"].to_numpy(dtype=bool)
     for rows, label, colour, line, hatch in (
         (~private, "density, no privacy", "#b35806", "--", "////"),
@@ -166,6 +173,7 @@ def _draw_densities(axes: Axes, models: pd.DataFrame, column: str, upright: bool
         if values.size < _FEWEST_FOR_A_DENSITY or np.unique(values).size < 3:
             _draw_models(axes, values, colour, label.replace("density, ", "models, "), upright, private=not hatch)
             continue
+        has_density = True
         # A kernel density: normal kernels, Scott's bandwidth.
         kernel = gaussian_kde(values)
         reach = 3 * float(np.sqrt(kernel.covariance[0, 0]))
@@ -179,6 +187,8 @@ def _draw_densities(axes: Axes, models: pd.DataFrame, column: str, upright: bool
             axes.plot(at, height, line, color=colour, label=label)
             axes.fill_between(at, height, **fill)
     axes.spines["left" if not upright else "bottom"].set_color(MUTED)
+    (axes.set_xlim if upright else axes.set_ylim)(0, None if has_density else 1)
+    return has_density
 
 
 def _draw_models(axes: Axes, values: Floats, colour: str, label: str, upright: bool, private: bool) -> None:
@@ -189,7 +199,7 @@ def _draw_models(axes: Axes, values: Floats, colour: str, label: str, upright: b
 
 
 def _number_points(axes: Axes, points: pd.DataFrame, column: str) -> None:
-    """Write the number of each point next to the point, unless there are more than 12 points.
+    """Write the number of each point next to the point, unless there are more than 12; the legend says its settings.
 
     Points at the same position share a label.
     """
@@ -200,3 +210,6 @@ def _number_points(axes: Axes, points: pd.DataFrame, column: str) -> None:
         text = ", ".join(str(int(str(index)) + 1) for index in rows.index)
         beside = (7, 3) if rows.index[0] % 2 else (-13, -10)  # neighbours of a row lie on either side
         axes.annotate(text, place, beside, textcoords="offset points", fontsize=SMALL_TEXT_SIZE - 1, color=MUTED)
+    for index, settings in shown["settings"].items():
+        number = f"${int(str(index)) + 1}$"
+        axes.plot([], [], linestyle="none", marker=number, markersize=6, color=MUTED, label=literal(settings))

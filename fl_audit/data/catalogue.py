@@ -321,6 +321,8 @@ def _checked_options(spec: DataSpec, entry: _Entry) -> Mapping[str, OptionValue]
 def _accepted(given: str, names: tuple[str, ...]) -> str:
     if not names:
         return "it has no settings of its own"
+    if len(names) == 1:
+        return f"its only setting of its own is {names[0]}"
     nearest = difflib.get_close_matches(given.lower(), names, n=1)
     hint = f"did you mean {nearest[0]}? " if nearest else ""
     return f"{hint}accepted are {name_list(names)}"

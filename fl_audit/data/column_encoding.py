@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from fl_audit.array_types import Floats, Floats32, Integers
+from fl_audit.array_types import Flags, Floats, Floats32, Integers
 from fl_audit.data.encoding import min_max
 from fl_audit.data.loaded_dataset import ColumnReadResult, ColumnRole, DataWarning, IdentifyingColumn
 from fl_audit.data.written_numbers import BOUND, DECIMAL_MARKS, is_number, rewrite_amounts
@@ -27,6 +27,9 @@ _MOST_WORDS = 5  # words among numbers that could each stand for a missing value
 _DATE = re.compile(r"\d{1,4}([-/.])\d{1,2}\1\d{1,4}([ T]\d{1,2}:\d{2}.*)?")
 _ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}([ T]\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:?\d{2})?)?")
 _DOTTED_DATE = re.compile(r"\d{1,2}\.\d{1,2}\.\d{4}")
+# With points the day comes first wherever dates are written so; with slashes nobody can tell.
+_DATE_FORMS = ((_ISO_DATE, "ISO8601"), (_DOTTED_DATE, "%d.%m.%Y"))
+_SLASHED_DATE = re.compile(r"\d{1,2}/\d{1,2}/\d{2}(\d{2})?( \d{1,2}:\d{2}.*)?")
 
 
 @dataclass(frozen=True)
@@ -225,21 +228,38 @@ def _numbers(column: "pd.Series[Any]", name: str, origin: SourceFileRows, decima
         notes = [*notes, *([f"{' and '.join(left_out)} left out"] if left_out else [])]
         plain = text.str.replace(rf"[{other}%\s]", "", regex=True).str.replace(",", ".", regex=False)
         return plain.to_numpy(dtype=np.float64)[codes], f" ({'; '.join(notes)})" if notes else ""
-    words = tuple(str(cell) for cell in raw[~written])
-    cell, drop = origin.cell(int(np.argmin(written[codes])), name, _short(words[0])), drop_remedy(name)
+    cell, drop = origin.cell(int(np.argmin(written[codes])), name, _short(str(raw[~written][0]))), drop_remedy(name)
     others = f"the decimals of the other columns have the mark {decimal!r}"
     accepted = f"accepted is one mark throughout, or {drop} to leave the column out"
     require(not otherwise.all(), f"{cell}, and {others}: {accepted}", drop)
-    # Mostly numbers and a few words is a spoilt measurement, and one level for each number would hide that.
-    if written[codes].mean() > _SHARE_OF_NUMBERS:
-        accepted = "where most cells are numbers: accepted are numbers throughout"
-        if len(words) > _MOST_WORDS:
-            further = f"and {len(words) - 1:,} further words stand there"
-            raise InputError(f"{cell}, {further}, {accepted}; {drop} leaves out the column", (drop,))
-        missing = Remedy("missing", words)
-        leaves = f"{missing} leaves out the records where a value is missing, {drop} the column"
-        raise InputError(f"{cell}, {accepted}; {leaves}", (missing,), (drop,))
+    _require_one_kind(written[codes], raw[codes], name, origin, "numbers")
+    _require_one_kind(_are_dates(pd.Series(raw, dtype=str))[codes], raw[codes], name, origin, "dates")
     return None, ""
+
+
+def _require_one_kind(fits: Flags, cells: "pd.Index[Any]", name: str, origin: SourceFileRows, kind: str) -> None:
+    """Raise `InputError` if most cells of a column are of one kind and a few are not; `fits` has a flag for each."""
+    # Such a column is a spoilt measurement, and one level for each number or date would hide that.
+    if fits.all() or fits.mean() <= _SHARE_OF_NUMBERS:
+        return
+    words, drop = tuple(dict.fromkeys(str(cell) for cell in cells[~fits])), drop_remedy(name)
+    cell = origin.cell(int(np.argmin(fits)), name, _short(words[0]))
+    accepted = f"where most cells are {kind}: accepted are {kind} throughout"
+    if len(words) > _MOST_WORDS:
+        further = f"and {len(words) - 1:,} further words stand there"
+        raise InputError(f"{cell}, {further}, {accepted}; {drop} leaves out the column", (drop,))
+    missing = Remedy("missing", words)
+    leaves = f"{missing} leaves out the records where a value is missing, {drop} the column"
+    raise InputError(f"{cell}, {accepted}; {leaves}", (missing,), (drop,))
+
+
+def _are_dates(cells: "pd.Series[Any]") -> Flags:
+    """Return for each cell whether it is a date that exists; with slashes, day and month may have either order."""
+    found = cells.str.fullmatch(_SLASHED_DATE).to_numpy(dtype=np.bool_, copy=True)
+    for pattern, form in _DATE_FORMS:
+        of_form = cells.str.fullmatch(pattern).to_numpy(dtype=np.bool_)
+        found[of_form] = pd.to_datetime(cells[of_form], errors="coerce", format=form, utc=True).notna()
+    return found
 
 
 def _days(column: "pd.Series[Any]") -> Floats | None:
@@ -250,9 +270,7 @@ def _days(column: "pd.Series[Any]") -> Floats | None:
     if not pd.api.types.is_datetime64_any_dtype(column):
         # The first cell settles most columns of text at once, however long they are.
         first = str(column.iloc[0]).strip()
-        # With points the day comes first wherever dates are written so; with slashes nobody can tell.
-        forms = ((_ISO_DATE, "ISO8601"), (_DOTTED_DATE, "%d.%m.%Y"))
-        form, written = next(((form, how) for form, how in forms if form.fullmatch(first)), (None, ""))
+        form, written = next(((form, how) for form, how in _DATE_FORMS if form.fullmatch(first)), (None, ""))
         if form is None:
             return None
         text = column.astype(str).str.strip()

@@ -11,6 +11,15 @@ from fl_audit.value_checks import expanded_path
 DATA_DIRECTORY_VARIABLE = "FL_AUDIT_DATA"  # environment variable that names the data directory where no other is given
 
 _HOW = f"give the directory that holds it with --data-dir or {DATA_DIRECTORY_VARIABLE}"
+_SHOKRI = "https://github.com/privacytrustlab/datasets"
+_SOURCES = {
+    "adult": "https://archive.ics.uci.edu/dataset/2/adult",
+    "mnist": "https://github.com/cvdfoundation/mnist, the writers at https://github.com/facebookresearch/qmnist",
+    "location30": _SHOKRI,
+    "purchase100": _SHOKRI,
+    "texas100": _SHOKRI,
+}
+"""Addresses of published data sets, by the folder in which each usually lies."""
 
 
 def data_directory(given: str | None) -> Path | None:
@@ -51,15 +60,17 @@ def locate_any(directory: Path | None, folder: str, names: Sequence[str]) -> Pat
     InputError
         If there is no data directory, or no such file in it.
     """
-    wanted = " or ".join(names)
+    wanted, how = " or ".join(names), _HOW
+    if (source := _SOURCES.get(folder)) is not None:
+        how = f"{_HOW}; {folder} is published at {source}"
     if directory is None:
-        raise InputError(f"no data directory to look for {wanted} in: {_HOW}")
+        raise InputError(f"no data directory to look for {wanted} in: {how}")
     if not directory.is_dir():
-        raise InputError(f"data directory {directory} does not exist, looking for {wanted}: {_HOW}")
+        raise InputError(f"data directory {directory} does not exist, looking for {wanted}: {how}")
     places = [place / name for place in (directory / folder, directory) for name in names]
     if found := next((place for place in places if place.is_file()), None):
         return found
-    raise InputError(f"{wanted} not found in {directory / folder} or {directory}: {_HOW}")
+    raise InputError(f"{wanted} not found in {directory / folder} or {directory}: {how}")
 
 
 def resolve(directory: Path | None, path: str, what: Literal["file", "folder"] = "file") -> Path:

@@ -41,6 +41,7 @@ class DataWarning:
     text: str  # the warning, in a line that names the remedies
     remedies: tuple[Remedy, ...] = ()  # settings that solve the problem
     in_report: bool = False  # whether the report shows the warning too, because its numbers depend on the problem
+    alternatives: tuple[Remedy, ...] = ()  # settings named in the text that solve it instead of `remedies`
 
 
 _NAMED = 3

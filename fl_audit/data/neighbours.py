@@ -164,7 +164,8 @@ def _check_removable(inside: Records) -> None:
 def _check_replacements(inside: int, outside: Records | None, unit: Unit = Unit.RECORD) -> Records:
     if outside is None:
         taken = f"D takes all {inside} {unit}s, and to replace one of them another is needed"
-        raise InputError(f"{taken}: use fewer records in D, or add-remove-{unit} as adjacency")
+        fewer = f"at most {inside - 1} records in D" if unit is Unit.RECORD else "fewer records in D"
+        raise InputError(f"{taken}: accepted are {fewer}, or add-remove-{unit} as adjacency")
     return outside
 
 

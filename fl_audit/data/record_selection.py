@@ -47,7 +47,13 @@ def population_size(split: Split, population_records: int, taken: int) -> int:
 
 
 def select_records(
-    source: LoadedDataset, records: int, test_records: int, seed: int, by_user: bool = False, users: int | None = None
+    source: LoadedDataset,
+    records: int,
+    test_records: int,
+    seed: int,
+    by_user: bool = False,
+    users: int | None = None,
+    fewest_outside: int = 0,
 ) -> Split:
     """Draw the training set D from the pool without replacement; return it with the rest of the pool and test records.
 
@@ -74,6 +80,8 @@ def select_records(
         Number of records in D, at least 1; with `by_user` the largest number, so D may be smaller.
     test_records
         Largest number of test records, at least 1.
+    fewest_outside
+        Smallest number of records that are in neither D nor the test set, at least 0: 1 if a record of D is replaced.
 
     Examples
     --------
@@ -92,8 +100,9 @@ def select_records(
         held_out = int(len(order) - _size_for_limit(ends, len(order) - held_out, at_least=True))
     free = len(source.pool) - held_out
     beside = f" beside {held_out} held out for the test" if held_out else ""
-    offered = f"{source.name} has {free}{beside}: accepted for records in [data] are 1 to {free}"
-    require(records <= free, f"the training set is to have {records} records, and {offered}")
+    most, kept = free - fewest_outside, ", since another one has to replace a record of D" if fewest_outside else ""
+    offered = f"{source.name} has {free}{beside}: accepted for records in [data] are 1 to {most}{kept}"
+    require(records <= most, f"the training set is to have {records} records, and {offered}")
     if by_user:
         wanted, records = records, _size_for_limit(ends[:users], records)
         many = f"records is {wanted}, and the first user that is drawn has {int(ends[0])}"

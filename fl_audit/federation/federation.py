@@ -38,7 +38,7 @@ class Federation:
     # Number of records outside D and D' in the population sample for Epsilon*; if fewer than 2 are left, the test
     # records are the sample.
     population_records: int
-    clients: int  # number of data owners, at least 2 (a victim and an insider)
+    clients: int  # number of data owners, at least 1, and 2 with an insider (a victim and the insider)
     partition: PartitionScheme  # scheme that divides D among the clients
     partition_parameters: tuple[tuple[str, bool | int | float | str], ...]  # parameters of the scheme, by name
     pair: NeighbourPair  # difference of D and D', chosen once for all parties

@@ -240,7 +240,7 @@ def test_random_is_uniform_and_follows_the_seed() -> None:
 
 
 def test_a_neighbour_must_be_possible() -> None:
-    with pytest.raises(InputError, match=r"D takes all \d+ records, .* replace"):
+    with pytest.raises(InputError, match=rf"D takes all \d+ records, .* at most {len(D) - 1} records"):
         choose_neighbour(NeighbourRule(REPLACE, MOST, EUCLIDEAN, 0), D, None)
     with pytest.raises(InputError, match=r"at least 2 .* remove"):
         choose_neighbour(NeighbourRule(REMOVE, MOST, EUCLIDEAN, 0), D.take([0]), OUT)

@@ -137,6 +137,9 @@ def test_split_may_use_the_whole_pool() -> None:
 def test_too_many_records_names_the_available(official: int, free: int) -> None:
     with pytest.raises(InputError, match=f"have 11 records, .*made has {free}.*: .* 1 to {free}"):
         select_records(make(10, official=official), 11, 100, seed=0)
+    with pytest.raises(InputError, match=f"1 to {free - 1}, since another one"):
+        select_records(make(10, official=official), free, 100, seed=0, fewest_outside=1)
+    assert len(select_records(make(10, official=official), free - 1, 100, seed=0, fewest_outside=1).inside) == free - 1
 
 
 def test_one_class_in_d_and_bad_numbers_are_refused() -> None:

@@ -227,6 +227,9 @@ NAMES = [f"person {number}" for number in range(40)]
         ({"name": NAMES, "x": [1, 2]}, r"column name .*another text .*every record, .*'person 0'"),
         ({"Unnamed: 0": list(range(40)), "x": [1, 2]}, r"column .*without a name.* drop = \[\"Unnamed: 0\"\]"),
         ({"x": ["1", "2", "3", "?"]}, r"'\?' .* x, row 4, .*numbers.*missing = \[\"\?\"\]"),
+        ({"x": ["1.2.2020", "5.3.2021", "30.4.2021", "soon"]}, r"'soon' .* x, row 4, .*dates.*missing = \[\"soon\"\]"),
+        ({"x": ["soon", "2020-02-01", "2021-03-05", "2021-04-30"]}, "'soon' .* x, row 1, .*dates throughout"),
+        ({"x": ["2020-02-01", "2021-13-05", "2021-04-30"]}, "'2021-13-05' .* x, row 2, .*dates throughout"),
     ],
 )
 def test_columns_that_say_nothing_are_refused_with_the_remedy(

@@ -1,14 +1,19 @@
 """The notebooks run from beginning to end, and stand in the repository with their outputs."""
 
+import re
 from pathlib import Path
 from typing import Any
 
 import nbformat
 import pytest
 from nbclient import NotebookClient
-from pages import DOCS
+from pages import DOCS, PAGES, Block
+from workspace import check_configuration
+
+from fl_audit.experiments.runs.config.settings_reference import settings as described
 
 NOTEBOOKS = sorted((DOCS / "notebooks").glob("*.ipynb"))
+_SETTING = re.compile(r"`\[([a-z]+)\] ([a-z-]+)(?: = ([^`]+))?`")
 
 
 def _pictures(notebook: Any) -> int:
@@ -16,8 +21,27 @@ def _pictures(notebook: Any) -> int:
     return sum("image/png" in output.get("data", {}) for output in outputs)
 
 
+def _printed(notebook: Any) -> list[str]:
+    """Return the words that the cells print, without numbers."""
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
+    texts = [output["text"] for output in outputs if output.get("name") == "stdout"]
+    return re.sub(r"-?\d[\d.,e+-]*", "", "\n".join(texts)).split()
+
+
 def test_there_are_four_notebooks() -> None:
     assert len(NOTEBOOKS) == 4
+
+
+def test_settings_that_texts_name_are_accepted(tmp_path: Path) -> None:
+    """Both `[section] key` and `[section] key = value`, in notebooks and pages."""
+    cells = [cell.source for path in NOTEBOOKS for cell in nbformat.read(path, as_version=4).cells]
+    named = [found for text in (*cells, *(page.read_text() for page in PAGES)) for found in _SETTING.findall(text)]
+    assert len(named) >= 9
+    keys = {one.key for one in described()}
+    for section, key, value in named:
+        assert f"{section}.{key}" in keys, f"[{section}] {key} is no setting"
+        if value:
+            check_configuration(Block("", "toml", f"[{section}]\n{key} = {value}\n", None), tmp_path)
 
 
 @pytest.mark.long
@@ -26,7 +50,8 @@ def test_there_are_four_notebooks() -> None:
 def test_a_notebook_runs_and_draws(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "1")  # Two workers share the machine.
     notebook = nbformat.read(path, as_version=4)
-    stored = _pictures(notebook)
+    stored, printed = _pictures(notebook), _printed(notebook)
     client = NotebookClient(notebook, timeout=500, kernel_name="python3", resources={"metadata": {"path": tmp_path}})
     client.execute()
     assert _pictures(notebook) == stored >= 2
+    assert _printed(notebook) == printed, "its stored outputs are those of another version"

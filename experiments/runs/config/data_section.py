@@ -107,7 +107,7 @@ class DataSection(ConfigSection):
     population_records: Annotated[int, Field(ge=2, le=10**9)] = 1000
     """Most records of the population sample, which Epsilon* and membership attacks compare with."""
     clients: Count | None = None
-    """Number of clients, from 2; 1 trains in one place, without insider. Left out, 10, or with `natural` the owners."""
+    """Number of clients, from 2, or from 1 if `insider` is false. Left out, 10, or with `natural` the owners."""
     partition: Choice[PartitionScheme] = PartitionScheme.IID
     """Division of the records among clients."""
     partition_parameters: dict[str, Scalar] = Field(default_factory=dict)

@@ -24,7 +24,7 @@ def require_clients(public: Federation, fewest: int) -> None:
     fewest
         Smallest number of clients that is accepted.
     """
-    who = "" if fewest == 1 else " (a victim and an insider)"
+    who = " (a victim and an insider; with insider = false in [audit], 1 is too)" if public.with_insider else ""
     require(public.clients >= fewest, f"clients is {public.clients}: accepted are {fewest} and more{who}")
     is_inside = public.mechanism.noise.origin is NoiseOrigin.TRAINING
     if is_inside and public.threat_model.adversary is Adversary.CLIENT:

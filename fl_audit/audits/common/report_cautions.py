@@ -4,6 +4,7 @@ import math
 
 from fl_audit.audits.common.findings_released_model import (
     EpsilonStarFinding,
+    EpsilonStarSummary,
     ModelAccuracyFinding,
     UserEpsilonStarFinding,
 )
@@ -38,7 +39,7 @@ def cautions_for_reader(contents: ReportContents) -> list[str]:
     outside = None if sizes is None else sizes.users_outside
     fewest = users if outside is None else min(users, outside)
     if of_users is not None and of_users.star is not None and fewest < FEWEST:
-        lines.append(_few_users_text(users, outside, of_users.star.untrained_mean))
+        lines.append(_few_users_text(users, outside, of_users.star))
     return lines
 
 
@@ -50,16 +51,30 @@ def _advice(contents: ReportContents) -> str:
     return "; fl-audit run --without-privacy tells whether the noise or the data are the reason"
 
 
-def _few_users_text(users: int, outside: int | None, by_chance: float) -> str:
+def _few_users_text(users: int, outside: int | None, star: EpsilonStarSummary) -> str:
     """Return a sentence on why Epsilon* of users is not informative if D or the population sample has few users.
 
-    `users` is the number of users in D, `outside` the number outside D, and `by_chance` the mean Epsilon* of untrained
-    models.
+    `users` is the number of users in D, and `outside` the number outside D.
     """
-    reached = number_text(by_chance, 3) if math.isfinite(by_chance) else "infinity"
+    value = f" ({number_text(star.mean, 3)}, in the appendix of the report)" if math.isfinite(star.mean) else ""
     needed = f"a value needs {FEWEST} users in D and as many outside it"
     found = f"{plural(users, 'user')} in D" + ("" if outside is None else f" and {outside:,} outside it")
-    return f"Epsilon* of users rests on {found}: {needed}, and untrained models score {reached} by chance"
+    reached = chance_text(star.untrained_mean)
+    chance = "" if reached is None else f"; chance alone gives {reached} for so few users"
+    return f"Epsilon* of users{value} rests on {found}: {needed}{chance}"
+
+
+def chance_text(untrained_mean: float) -> str | None:
+    """Return the Epsilon* that chance alone gives, as text; None if it was not measured.
+
+    Parameters
+    ----------
+    untrained_mean
+        Mean Epsilon* of untrained models, in nats: NaN without any, and 0 if all their losses are equal.
+    """
+    if math.isnan(untrained_mean) or untrained_mean == 0:
+        return None
+    return number_text(untrained_mean, 3) if math.isfinite(untrained_mean) else "infinity"
 
 
 def star_text(star: EpsilonStarFinding) -> str:

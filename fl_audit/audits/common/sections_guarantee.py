@@ -188,6 +188,9 @@ def _other_guarantees_tables(numbers: evidence.AlternativeGuarantees, _: ReportC
     return [Table(title, columns, rows)] if rows else []
 
 
+_CLOSE_TICKS = 0.1  # difference of two logarithms of noise multipliers whose ticks would touch
+
+
 def _other_guarantees_figure(figure: Figure, numbers: evidence.AlternativeGuarantees, contents: ReportContents) -> None:
     axes = figure.add_subplot()
     style, guarantee = BIT_STYLES[1], contents.guarantee
@@ -199,10 +202,14 @@ def _other_guarantees_figure(figure: Figure, numbers: evidence.AlternativeGuaran
                       fontsize=SMALL_TEXT_SIZE, color=INK)  # fmt: skip
     here = numbers.claim.noise_multiplier or 0.0
     axes.plot([100 * guarantee.belief_bound], [here], "D", color=INK, markersize=8, label="this run")
+    place = (100 * guarantee.belief_bound, here)
+    axes.annotate(number_text(guarantee.epsilon, 2), place, (-6, -6), ha="right", va="top",
+                  textcoords="offset points", fontsize=SMALL_TEXT_SIZE, color=INK)  # fmt: skip
     axes.set_yscale("log")
     axes.set_xlim(69, 101)
     axes.set_ylim(0.7 * min(noise.min(), here), 1.5 * max(noise.max(), here))  # this run may lie beyond them all
-    axes.yaxis.set_major_locator(FixedLocator([float(number) for number in np.round(noise, 2)]))
+    apart = noise[np.abs(np.log(noise / here)) > _CLOSE_TICKS] if here else noise
+    axes.yaxis.set_major_locator(FixedLocator([float(number) for number in np.round([*apart, here], 2) if number > 0]))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.3g}"))
     axes.yaxis.set_minor_formatter(NullFormatter())
     finish_axes(axes, "What other guarantees would cost", "Nobody becomes surer than (%); beside each, its epsilon",

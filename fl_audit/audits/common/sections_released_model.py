@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from fl_audit.array_types import finite
 from fl_audit.audits.common import findings_released_model as evidence
-from fl_audit.audits.common.report_cautions import NOT_MEANINGFUL, star_text
+from fl_audit.audits.common.report_cautions import NOT_MEANINGFUL, chance_text, star_text
 from fl_audit.audits.common.sections_guarantee import at_delta
 from fl_audit.federation.findings import json_of
 from fl_audit.plurals import plural
@@ -133,9 +133,9 @@ def _fit_text(star: evidence.EpsilonStarFinding, contents: ReportContents) -> st
 
 def _star_note(star: evidence.EpsilonStarFinding, contents: ReportContents) -> str:
     """Return a note on how Epsilon* was estimated, and on the Epsilon* that untrained models have by chance."""
-    if not math.isfinite(star.untrained_mean):
+    if not math.isfinite(star.untrained_mean) or (level := chance_text(star.untrained_mean)) is None:
         return _fit_note(star)
-    level = number_text(star.untrained_mean, 3)
+    level += " for records" if contents.find(evidence.UserEpsilonStarFinding) is not None else ""
     chance = f"chance alone gives {level}, for {_start(contents)} models, which learned nothing of anybody"
     return f"{chance}; {_fit_note(star)}"
 
@@ -272,8 +272,9 @@ def _users_sentence(numbers: evidence.UserEpsilonStarFinding, _: ReportContents)
     told = "The statistic of a user is the mean of the losses of the user's records. "
     if star is None:
         return f"{told}Epsilon* of users was not computed."
-    chance = number_text(star.untrained_mean, 3)
-    return f"{told}Epsilon* of users is {number_text(star.mean, 3)}; chance alone reaches {chance}."
+    reached = chance_text(star.untrained_mean)
+    chance = "" if reached is None else f"; chance alone reaches {reached}"
+    return f"{told}Epsilon* of users is {number_text(star.mean, 3)}{chance}."
 
 
 USERS = Section(

@@ -18,7 +18,7 @@ class IdentifiabilityGuaranteeTests(GuaranteeTests):
 
     def require_supported(self, public: Federation) -> None:
         """Raise `InputError` if an insider could not compute likelihood ratios or scores in this federation."""
-        require_clients(public, 2)
+        require_clients(public, 2 if public.with_insider else 1)
         require_computable_llr(public)
 
     def judge(self, run: FinishedRun) -> VerdictDetails | None:

@@ -23,6 +23,7 @@ from fl_audit.audits.sections import page_rows
 from fl_audit.plurals import plural
 from fl_audit.privacy.guarantee_line import guarantee_line, guarantee_values
 from fl_audit.report.formatting import finding_text, is_certainty, number_text, one_in, percent
+from fl_audit.report.guarantee_warnings import delta_warning, weakness_warning
 from fl_audit.report.mechanism_messages import multiplied_text, not_private_label
 from fl_audit.report.report_elements import ReportContents
 from fl_audit.statistics.advantage import most_wins
@@ -32,9 +33,6 @@ from fl_audit.verdict.findings_verdict import NoiseFinding
 from fl_audit.verdict.sections_verdict import banner, trials_needed_text, verdict_of
 from fl_audit.verdict.verdict import Verdict, has_open_shares
 from fl_audit.verdict.verdict_messages import TestMessage, broken_tests, p_as_chance
-
-LARGE_DELTA = 0.5
-"""Smallest delta times number of units for the warning that publishing random units would keep the guarantee."""
 
 
 @dataclass(frozen=True)
@@ -193,24 +191,10 @@ def warnings_of(contents: ReportContents) -> list[str]:
     """
     facts, guarantee = contents.facts, contents.facts.guarantee
     lines = [not_private_label(facts)] if not facts.federation.mechanism.is_private_release else []
-    if guarantee is not None and is_certainty(guarantee.belief_bound):
-        lines.append(_weak_text(contents))
-    if guarantee is not None and guarantee.delta * facts.units >= LARGE_DELTA:
-        large = f"Delta {number_text(guarantee.delta, 3)} is large for {facts.units:,} {contents.words.many}"
-        some = f"{number_text(guarantee.delta * facts.units, 2)} of them on average"
-        lines.append(
-            f"{large}: to publish each with a chance of {one_in(guarantee.delta)}, {some}, would keep the guarantee"
-        )
+    if guarantee is not None:
+        warned = weakness_warning(guarantee), delta_warning(guarantee, facts.units)
+        lines += [line for line in warned if line is not None]
     return [*lines, *cautions_for_reader(contents)]
-
-
-def _weak_text(contents: ReportContents) -> str:
-    """Return the warning about a guarantee that excludes no belief, whatever the verdict on it is."""
-    epsilon = number_text(contents.guarantee.epsilon, 3)
-    return (
-        f"This guarantee assures next to nothing: with epsilon {epsilon} somebody may become sure "
-        f"{contents.words.whether}, even where the guarantee is kept"
-    )
 
 
 def first_screen(contents: ReportContents) -> str:

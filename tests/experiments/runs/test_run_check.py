@@ -23,8 +23,10 @@ from fl_audit.experiments.runs.disk_space_estimate import GIGABYTE, footprint
 from fl_audit.experiments.runs.resolved_audit import resolve
 from fl_audit.experiments.runs.run import run_audit
 from fl_audit.experiments.runs.run_check import check_json, check_plan
+from fl_audit.experiments.runs.run_directory_checks import require_new_run_path
 from fl_audit.experiments.runs.time_probe import probe
 from fl_audit.federation.loaded_federation import load_federation
+from fl_audit.report.guarantee_warnings import delta_warning
 
 CONFIG = small_toml(data={"name": "csv", "path": "patients.csv", "label": "outcome"}, privacy={"accountant": "gdp"})
 
@@ -92,6 +94,51 @@ def test_a_person_reads_the_same(config: Path) -> None:
         assert word in said
     assert "Takes" not in said
     assert "│ Takes │ about" in " ".join(CliRunner().invoke(app, ["check", str(config)]).stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("privacy", "units"),
+    [
+        ({"belief": None, "epsilon": 500.0, "delta": 0.001}, None),
+        ({"delta": 0.5}, "60 records"),
+        ({"delta": 0.001}, None),
+    ],
+)
+def test_what_a_guarantee_cannot_assure_is_told_before_the_run(
+    small_plan: MakePlan, privacy: dict[str, Any], units: str | None
+) -> None:
+    """A large delta and an epsilon that excludes nothing are known from the plan, so `check` names them."""
+    plan = small_plan(privacy=privacy)
+    assert plan.guarantee is not None
+    told = [caution.text for caution in check_plan(plan, with_probe=False).cautions]
+    assert any("may become sure" in text for text in told) is ("epsilon" in privacy)
+    assert any("Delta" in text for text in told) is (units is not None)
+    assert delta_warning(plan.guarantee, plan.public.units) in (*told, None)
+    assert all(f"large for {units}" in text for text in told if "Delta" in text)
+
+
+def test_one_client_trains_where_nobody_attacks(small_plan: MakePlan, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"2 and more .* insider = false .* 1 is"):
+        check_plan(small_plan(data={"clients": 1}), with_probe=False)
+    alone = {"data": {"clients": 1}, "audit": {"insider": False}, "privacy": {"sensitivity": "global"}}
+    found = run_audit(small_plan(**alone), tmp_path / "run", Engine.LOCAL, with_report=False)
+    assert found.summary["verdict"] == "not audited"
+
+
+def test_a_run_is_offered_to_be_resumed_where_there_is_one(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "other").write_text("")
+    (tmp_path / "run" / "public").mkdir(parents=True)
+    (tmp_path / "run" / "public" / "configuration.json").write_text("{}")
+    for name, found in (("file", "is a file"), ("full", "holds no run"), ("run", "exists: .* --resume")):
+        with pytest.raises(InputError, match=found) as caught:
+            require_new_run_path(tmp_path / name, resume=False)
+        assert ("--resume" in str(caught.value)) is (name == "run")
+    require_new_run_path(tmp_path / "new" / "one", resume=False)
+    with pytest.raises(InputError, match="is a file"):
+        require_new_run_path(tmp_path / "file" / "one", resume=False)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "full", "run"], "nothing is left behind"
 
 
 def test_gigabytes_are_told_before_they_are_written_and_refused_where_there_is_no_room(

@@ -278,7 +278,9 @@ def test_unbounded_models_are_not_drawn() -> None:
     )  # fmt: skip
     table = points_table(models, points(1.0)[:1], UtilityColumn.ACCURACY)
     assert not table["on_frontier"].any()
-    to_png(landscape_figure(table, models, UtilityColumn.ACCURACY, "cost in $ and $$"))
+    figure = landscape_figure(table, models, UtilityColumn.ACCURACY, "cost in $ and $$")
+    to_png(figure)
+    assert all(panel.get_xlim()[0] >= 0 or panel.get_ylim()[0] >= 0 for panel in figure.axes), "no density is below 0"
 
 
 @pytest.mark.parametrize(
