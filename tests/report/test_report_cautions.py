@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from fl_audit.audits.common.findings_released_model import FEW_NATS, EpsilonStarFinding
-from fl_audit.audits.common.report_cautions import NOT_MEANINGFUL, look_at
+from fl_audit.audits.common.report_cautions import NOT_MEANINGFUL, cautions_for_reader
 from fl_audit.audits.common.sections_guarantee import person_text
 from fl_audit.audits.page.first_screen import first_screen, summary_table
 from fl_audit.audits.page.report_page import render_html
@@ -64,7 +64,7 @@ def test_a_run_without_noise_is_not_advised_to_run_without_privacy(make_contents
     assert "--without-privacy" not in line
     with_noise = make_contents(exact=False, trials=40, rounds=4)
     members = replace(with_noise.facts.federation, audit="canaries")
-    assert not any("--without-privacy" in one for one in look_at(_with_federation(with_noise, members)))
+    assert not any("--without-privacy" in one for one in cautions_for_reader(_with_federation(with_noise, members)))
 
 
 def _with_federation(contents: ReportContents, federation: Federation) -> ReportContents:
