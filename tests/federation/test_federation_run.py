@@ -179,7 +179,7 @@ def test_adam_is_refused_under_the_view_model(small_plan: MakePlan) -> None:
 def test_an_existing_directory_is_refused_and_left_alone(small_plan: MakePlan, tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "notes.txt").write_text("mine")
-    with pytest.raises(InputError, match="--resume"):
+    with pytest.raises(InputError, match="holds no run"):
         run_audit(small_plan(), tmp_path / "run", Engine.LOCAL, with_report=False)
     assert [path.name for path in (tmp_path / "run").iterdir()] == ["notes.txt"]
 
