@@ -346,7 +346,7 @@ def test_a_run_that_was_killed_before_it_began_stands_in_nobodys_way(small_plan:
     (tmp_path / "other" / "challenger").mkdir(parents=True)
     (tmp_path / "other" / "thesis.txt").touch()
     with (
-        pytest.raises(InputError, match=r"other .*new directory, .*--resume"),
+        pytest.raises(InputError, match=r"other .*no run"),
         RunDirectory(tmp_path / "other").opened(small_plan(), resume=False),
     ):
         pass

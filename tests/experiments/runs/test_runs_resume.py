@@ -168,7 +168,7 @@ def test_a_federation_that_does_not_follow_from_its_configuration_is_noticed(
 
 def test_two_runs_cannot_begin_in_one_directory(small_plan: MakePlan, tmp_path: Path) -> None:
     (tmp_path / "run" / "challenger" / "batches").mkdir(parents=True)
-    with pytest.raises(InputError, match=r"exists .*holds no run"):
+    with pytest.raises(InputError, match=r"exists .*no run"):
         play(small_plan, tmp_path / "run")
 
 
