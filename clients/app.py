@@ -29,8 +29,8 @@ from fl_audit.federation.target_membership import TargetMembership
 from fl_audit.learning.glibc_allocator import ROUNDS_BETWEEN_TRIMS, give_back_freed_memory
 from fl_audit.learning.private_training import GradientCanaries
 from fl_audit.mechanisms.contribution import PrivateTraining
+from fl_audit.message_keys import Key, MessageRecordName, NonTrainingQuery
 from fl_audit.privacy.accounting_enums import SensitivityKind
-from fl_audit.protocol import Key, MessageRecordName, NonTrainingQuery
 from fl_audit.released_model import loss_moments as moments
 from fl_audit.torch_device import to_numpy
 

@@ -27,7 +27,7 @@ from fl_audit.federation.loaded_federation import LoadedFederation, load_federat
 from fl_audit.federation.local_dpsgd_updates import ClientRandomness
 from fl_audit.federation.locally_randomised_records import randomised_shard
 from fl_audit.federation.target_membership import TargetMembership
-from fl_audit.protocol import Key, MessageRecordName, models_key, unpack_participation
+from fl_audit.message_keys import Key, MessageRecordName, models_key, unpack_participation
 from fl_audit.torch_device import to_device
 
 

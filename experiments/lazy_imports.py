@@ -34,7 +34,7 @@ PLACES = (
     "fl_audit.experiments.runs.resolved_audit",
     "fl_audit.experiments.runs.replay",
     "fl_audit.experiments.runs.run",
-    "fl_audit.experiments.runs.run_check",
+    "fl_audit.experiments.runs.planned_run_check",
     "fl_audit.experiments.runs.run_report",
     "fl_audit.experiments.runs.signed_statement",
     "fl_audit.experiments.runs.stored_run",
@@ -73,10 +73,10 @@ if TYPE_CHECKING:
     from fl_audit.experiments.runs import new_config as new_config
     from fl_audit.experiments.runs import non_private_run as non_private_run
     from fl_audit.experiments.runs import plan_warnings as plan_warnings
+    from fl_audit.experiments.runs import planned_run_check as planned_run_check
     from fl_audit.experiments.runs import replay as replay
     from fl_audit.experiments.runs import resolved_audit as resolved_audit
     from fl_audit.experiments.runs import run as run
-    from fl_audit.experiments.runs import run_check as run_check
     from fl_audit.experiments.runs import run_report as run_report
     from fl_audit.experiments.runs import signed_statement as signed_statement
     from fl_audit.experiments.runs import stored_run as stored_run

@@ -22,8 +22,8 @@ from fl_audit.learning.stacked_layers import cached_rows
 from fl_audit.mechanisms.contribution import PrivateTraining
 from fl_audit.mechanisms.participations.participation import restricted_to_eligible
 from fl_audit.mechanisms.threat_model import Adversary
+from fl_audit.message_keys import Key, pack_participation
 from fl_audit.privacy.accounting_enums import SensitivityKind
-from fl_audit.protocol import Key, pack_participation
 from fl_audit.strategies.errors import FederationError
 from fl_audit.strategies.reply_checks import read_array
 from fl_audit.strategies.secret_draws import SeededChallenger

@@ -22,13 +22,13 @@ from fl_audit.federation.local_dpsgd_updates import private_steps
 from fl_audit.federation.observed_rounds import part_seen_by_clients
 from fl_audit.federation.trial_batch_columns import TrialBatchColumns
 from fl_audit.mechanisms.contribution import PrivateTraining
-from fl_audit.protocol import Key, NonTrainingQuery
+from fl_audit.message_keys import Key, NonTrainingQuery
 from fl_audit.strategies.queries import TRAIN, BatchTrainingState, More, RunQueries, WriteMessage
 from fl_audit.strategies.reply_checks import ReplyIdentity, read_array
 from fl_audit.strategies.secret_draws import SeededChallenger
 from fl_audit.trial_batches import TrialBatch
+from fl_audit.verdict.log_odds_innovations import SMALLEST_SIGNAL
 from fl_audit.verdict.noise_statistics import NoiseStatistics, NoiseStatisticsLayout
-from fl_audit.verdict.standardized_increments import SMALLEST_SIGNAL
 
 _OBSERVE = f"query.{NonTrainingQuery.OBSERVE}"
 

@@ -28,7 +28,7 @@ from fl_audit.federation.observed_rounds import EarlierRound, ServerRound, SideI
 from fl_audit.learning.optimizers import step
 from fl_audit.mechanisms.contribution import AdaptiveClipping, PrivateTraining
 from fl_audit.mechanisms.noise_addition import add_noise
-from fl_audit.protocol import Key, MessageRecordName, models_key
+from fl_audit.message_keys import Key, MessageRecordName, models_key
 from fl_audit.strategies.contributors import (
     CalledClients,
     ClientRoles,

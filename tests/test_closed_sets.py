@@ -29,7 +29,7 @@ OPEN = {
     "experiments/runs/config_errors.py": "what a user wrote, and kinds of problems and schemas that pydantic has",
     "experiments/runs/local_engine.py": "what a client app returned",
     "experiments/runs/trial_batch_store.py": "what a worker found: a single pattern that takes it apart",
-    "fl_audit/data/csv_conversion.py": "values of the cells of a workbook",
+    "fl_audit/data/conversion_to_csv.py": "values of the cells of a workbook",
     "fl_audit/api/running.py": "what a user gave",
     "fl_audit/local_training/edited_datasets.py": "data sets and items of any kind",
     "fl_audit/local_training/opacus_introspection.py": "samplers of any loader",

@@ -27,9 +27,9 @@ from rich.console import Console
 from fl_audit.experiments.cli.main import guarded
 from fl_audit.experiments.engine_names import Engine
 from fl_audit.experiments.runs.config import parse_config
+from fl_audit.experiments.runs.planned_run_check import check_plan
 from fl_audit.experiments.runs.resolved_audit import resolve
 from fl_audit.experiments.runs.run import run_audit
-from fl_audit.experiments.runs.run_check import check_plan
 from fl_audit.experiments.studies.study_commands import parser_of, table_of
 
 _FACTOR, _TARGET = 1.5, 0.8

@@ -22,7 +22,7 @@ from fl_audit.value_checks import choice
 
 if TYPE_CHECKING:
     from fl_audit.audits.canaries.canary_detection_limit import CanaryDetectionLimit
-    from fl_audit.experiments.runs.run_check import RunCheckResult
+    from fl_audit.experiments.runs.planned_run_check import PlannedRunCheckResult
     from fl_audit.experiments.runs.time_probe import TimeAndMemoryEstimate
 
 _MEGABYTE = 2**20
@@ -50,14 +50,14 @@ def check(
     settings = load_config(config, set_ or [], str(data_dir) if data_dir else None)
 
     with at_work("getting ready"):
-        resolve, check_plan = lazy_imports.resolved_audit.resolve, lazy_imports.run_check.check_plan
+        resolve, check_plan = lazy_imports.resolved_audit.resolve, lazy_imports.planned_run_check.check_plan
 
     with at_work(f"loading the data, choosing the neighbour: {settings.audit.neighbour}"):
         plan = resolve(settings)
     with at_work("looking at the model" if no_probe else "playing a few rounds, to see how long they take"):
         found = check_plan(plan, not no_probe, chosen)
     if as_json:
-        options.print_json(lazy_imports.run_check.check_json(found))
+        options.print_json(lazy_imports.planned_run_check.check_json(found))
         return
 
     table = Table(title=Text(str(config)), show_header=False)
@@ -68,7 +68,7 @@ def check(
     console().print(table)
 
 
-def _rows(found: "RunCheckResult", engine: Engine) -> Iterator[tuple[str, str]]:
+def _rows(found: "PlannedRunCheckResult", engine: Engine) -> Iterator[tuple[str, str]]:
     plan, sizes = found.plan, found.sizes
     of = f"{plural(sizes.features, 'number')} in {plural(sizes.classes, 'class', 'classes')}"
     records = f"{plural(sizes.records, 'record')} of {of}"
@@ -98,7 +98,7 @@ def _rows(found: "RunCheckResult", engine: Engine) -> Iterator[tuple[str, str]]:
         yield "Takes", _takes(found.probe, engine)
 
 
-def _guarantee(found: "RunCheckResult") -> str:
+def _guarantee(found: "PlannedRunCheckResult") -> str:
     guarantee = found.plan.guarantee
     if guarantee is None:
         return "none, so there is nothing that the run could be held to"
@@ -115,7 +115,7 @@ def _guarantee(found: "RunCheckResult") -> str:
     )
 
 
-def _limit_of_detection(found: "RunCheckResult") -> str:
+def _limit_of_detection(found: "PlannedRunCheckResult") -> str:
     limits, mechanism = found.limits, found.plan.public.mechanism
     if found.canaries is not None:
         return _limit_of_canaries(found.canaries)
@@ -154,7 +154,7 @@ def _limit_of_canaries(limit: "CanaryDetectionLimit") -> str:
     return f"{shown}. It takes {needed} until they show {breach} times the guarantee; before, a verdict is inconclusive"
 
 
-def _trials_needed(found: "RunCheckResult") -> str:
+def _trials_needed(found: "PlannedRunCheckResult") -> str:
     """Return how many trials a conclusive verdict needs, and for what."""
     limits, needed = found.limits, found.trials_for_conclusive_verdict
     assert limits is not None, "only limits of detection tell how many trials are needed"

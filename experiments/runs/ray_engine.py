@@ -1,7 +1,7 @@
 """The Ray engine, which runs a Flower app on Flower's simulation runtime; the other engine is in `local_engine`.
 
 The engines use deprecated or private parts of Flower only in `ray_engine`, `local_engine`, `grid_messages`,
-`cluster.flower_runtime_patch` and `cluster.pool_grid`.
+`cluster.flower_runtime_patch` and `cluster.pool_flower_grid`.
 """
 
 import io

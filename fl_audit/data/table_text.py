@@ -11,7 +11,7 @@ from pathlib import Path
 
 from charset_normalizer import from_bytes
 
-from fl_audit.data.csv_conversion import parquet_text, workbook_text
+from fl_audit.data.conversion_to_csv import parquet_text, workbook_text
 from fl_audit.data.file_format_detection import PARQUET, TABLES, WORKBOOK, file_format_phrase, require_text
 from fl_audit.data.file_reading import read_bytes
 from fl_audit.data.loaded_dataset import DataWarning

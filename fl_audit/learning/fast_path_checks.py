@@ -15,8 +15,8 @@ from fl_audit.learning.model_passes import ModelPasses
 from fl_audit.learning.module_checks import PROBE_EXAMPLES
 from fl_audit.learning.named_inputs import NamedInput
 from fl_audit.learning.output_checks import NO_GRADIENT
-from fl_audit.learning.padding_removal import by_length, is_padded, lengths
 from fl_audit.learning.stacked_layers import backward_sums, is_plain, parameter_owners
+from fl_audit.learning.text_padding_removal import by_length, is_padded, lengths
 
 _PROBE_TRIALS = 2
 _TRIED_TEXTS = 16

@@ -15,7 +15,7 @@ from torch.func import vmap
 
 from fl_audit.learning.module_preparation import widen
 from fl_audit.learning.named_inputs import MASK, NamedInput
-from fl_audit.learning.padding_removal import shortened
+from fl_audit.learning.text_padding_removal import shortened
 
 _CHOOSES = "set_attn_implementation"  # method that only modules of the library transformers have
 

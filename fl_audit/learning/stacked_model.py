@@ -27,7 +27,7 @@ from fl_audit.learning.models import ModelSpec, import_factory
 from fl_audit.learning.module_checks import PROBE_EXAMPLES, check_module, check_outputs
 from fl_audit.learning.module_preparation import set_aside_frozen, sharing_copy, start_from_zeros
 from fl_audit.learning.output_checks import ModelCheckRecords, check_outputs_of
-from fl_audit.learning.padding_removal import by_length
+from fl_audit.learning.text_padding_removal import by_length
 
 _SMALL = 2**15
 """Number of trained parameters up to which a model with a frozen prefix runs on per-example gradients."""

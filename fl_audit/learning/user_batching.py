@@ -112,7 +112,7 @@ class UserGroups:
 
 
 @dataclass(frozen=True)
-class UserMicrobatch:
+class MicrobatchByUser:
     """Records of one pass, grouped by user.
 
     Arrays with a value for each user have the shape (axis, users, ...). `axis` is the number of trials. If each trial
@@ -210,7 +210,7 @@ class UserBlock:
         model.forget()
         yield from slices(trials, self.trials_per_pass(model))
 
-    def users_of(self, rows: slice, trials: int) -> UserMicrobatch:
+    def users_of(self, rows: slice, trials: int) -> MicrobatchByUser:
         """Return the block's records for one pass, grouped by user.
 
         Parameters
@@ -222,10 +222,10 @@ class UserBlock:
         """
         portion = self.work.portion(rows, slice(0, self.work.width))
         if self.work.chosen is None:
-            return UserMicrobatch(portion, self._shared, trials)
+            return MicrobatchByUser(portion, self._shared, trials)
         assert portion.counted is not None, "what fills up a row does not count"
         users = torch.where(portion.counted > 0, self.users[self.work.chosen[rows]], -1)
-        return UserMicrobatch(portion, UserGroups(users), trials)
+        return MicrobatchByUser(portion, UserGroups(users), trials)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from fl_audit.learning.convolutions import StackedConv2d
 from fl_audit.learning.gradient_norms_and_products import GradientNormsAndProducts, gradient_products
 from fl_audit.learning.layers import LayerCall, StackedLinear, weighted_gradient_sum
 from fl_audit.learning.stacked_model import StackedModel
-from fl_audit.learning.user_batching import RecordsSortedByUser, UserMicrobatch
+from fl_audit.learning.user_batching import MicrobatchByUser, RecordsSortedByUser
 from fl_audit.learning.user_norms import user_norms_of_layer
 
 
@@ -134,7 +134,9 @@ def _examples_at_once(model: StackedModel, models: Tensor) -> int:
     return max(1, min(model.examples_per_pass, pass_budgets.GRADIENT_BUDGET // models[:1].numel()))
 
 
-def _fast_sum(model: StackedModel, models: Tensor, users: UserMicrobatch, norm: Tensor | None) -> tuple[Tensor, Tensor]:
+def _fast_sum(
+    model: StackedModel, models: Tensor, users: MicrobatchByUser, norm: Tensor | None
+) -> tuple[Tensor, Tensor]:
     """Return the sum of users' clipped gradients over one pass, (trials, parameters), and of their quantile bits.
 
     A bit is 1/2 if the user's gradient is within the clipping norm, else -1/2; the sums of bits are (trials,).
@@ -180,7 +182,7 @@ def _clipped_users(squares: Tensor, norm: Tensor | None) -> tuple[Tensor, Tensor
 
 
 def _clipped(
-    users: UserMicrobatch, squares: Tensor, norm: Tensor | None, counted: Tensor | None
+    users: MicrobatchByUser, squares: Tensor, norm: Tensor | None, counted: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     """Return the clipping factor of each record's user, (trials, n), and the sums of users' quantile bits, (trials,).
 
@@ -208,7 +210,7 @@ def _intermediates(visit: LayerCall, signal: Tensor) -> object:
     return layer.squared_norms(visit, signal)[1]
 
 
-def _formed_users(model: StackedModel, models: Tensor, users: UserMicrobatch) -> Tensor:
+def _formed_users(model: StackedModel, models: Tensor, users: MicrobatchByUser) -> Tensor:
     """Return each user's sum of per-record gradients, float32 (trials, users, parameters).
 
     If each trial has its own sample, the users of all trials are concatenated, and the shape is (1, users, parameters).
@@ -228,7 +230,7 @@ def _formed_users(model: StackedModel, models: Tensor, users: UserMicrobatch) ->
 
 
 def _formed_sum(
-    model: StackedModel, models: Tensor, users: UserMicrobatch, norm: Tensor | None
+    model: StackedModel, models: Tensor, users: MicrobatchByUser, norm: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     """Return each trial's sum of the users' clipped gradients, and the sum of their centred quantile bits.
 
@@ -246,7 +248,7 @@ def _formed_sum(
 
 
 def _fast_summary(
-    model: StackedModel, models: Tensor, users: UserMicrobatch, vectors: Tensor | None
+    model: StackedModel, models: Tensor, users: MicrobatchByUser, vectors: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     """Return ||g|| squared, float64, and <v, g>, float32, for each user, where g is the sum of the user's gradients.
 
@@ -261,7 +263,7 @@ def _fast_summary(
 
 
 def _formed_summary(
-    model: StackedModel, models: Tensor, users: UserMicrobatch, vectors: Tensor | None
+    model: StackedModel, models: Tensor, users: MicrobatchByUser, vectors: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     """Return the results of `_fast_summary`, computed from per-record gradients."""
     formed = _formed_users(model, models, users)

@@ -17,7 +17,7 @@ from torch import Tensor
 from fl_audit.learning import pass_budgets
 from fl_audit.learning.convolutions import StackedConv2d
 from fl_audit.learning.layers import LayerCall, StackedNormalisation
-from fl_audit.learning.user_batching import Bucket, UserMicrobatch
+from fl_audit.learning.user_batching import Bucket, MicrobatchByUser
 
 _WIDENED = 2**16
 """Number of scalars that are converted to float64 at once; they fit the cache."""
@@ -32,7 +32,7 @@ class UserLayerNorms(NamedTuple):
     sums: dict[str, Tensor] | None  # summed gradients (axis, users, ...), keyed by parameter; None if not computed
 
 
-def user_norms_of_layer(users: UserMicrobatch, visit: LayerCall, signal: Tensor) -> UserLayerNorms:
+def user_norms_of_layer(users: MicrobatchByUser, visit: LayerCall, signal: Tensor) -> UserLayerNorms:
     """Return the squared norms of all users' summed gradients in one layer, float64 (axis, users).
 
     `axis` is the number of trials if the trials share the records. Otherwise it is 1, and the users of all trials are
@@ -70,7 +70,7 @@ def user_norms_of_layer(users: UserMicrobatch, visit: LayerCall, signal: Tensor)
     return UserLayerNorms(squares, None)
 
 
-def _is_gram_cheap(users: UserMicrobatch, visit: LayerCall, signal: Tensor) -> bool:
+def _is_gram_cheap(users: MicrobatchByUser, visit: LayerCall, signal: Tensor) -> bool:
     """Return whether the norms of users' gradients cost less from Gram matrices than from the gradients themselves.
 
     The matrices are D D^T and A A^T of the module's docstring, which grow with the number of a user's records.
@@ -80,7 +80,7 @@ def _is_gram_cheap(users: UserMicrobatch, visit: LayerCall, signal: Tensor) -> b
     return 2 * most**2 < outs * math.prod(ins)
 
 
-def _of_sums(users: UserMicrobatch, gradients: dict[str, Tensor]) -> UserLayerNorms:
+def _of_sums(users: MicrobatchByUser, gradients: dict[str, Tensor]) -> UserLayerNorms:
     """Return users' summed gradients and their squared norms, from per-record gradients (trials, n, ...)."""
     counted, sums = users.portion.counted, {}
     for name, own in gradients.items():

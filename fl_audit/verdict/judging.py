@@ -20,7 +20,7 @@ from fl_audit.verdict import copied_noise_magnitudes as copied_noise_magnitudes
 from fl_audit.verdict import distinguisher as distinguisher
 from fl_audit.verdict import noise_copies as noise_copies
 from fl_audit.verdict import noise_estimate as estimates
-from fl_audit.verdict import noise_moments as noise_moments
+from fl_audit.verdict import noise_mean_and_independence as noise_mean_and_independence
 from fl_audit.verdict import noise_scale, secret_dependence, target_contribution_tests
 from fl_audit.verdict import noise_shape as noise_shape
 from fl_audit.verdict import noise_size_variation as noise_size_variation

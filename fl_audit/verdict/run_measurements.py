@@ -19,9 +19,9 @@ from fl_audit.array_types import Flags, Floats
 from fl_audit.errors import require
 from fl_audit.value_checks import require_number
 from fl_audit.verdict.declared_tests import NotTestedReason, TestName, TestResult, if_known, only_if
+from fl_audit.verdict.log_odds_innovations import SMALLEST_SIGNAL, innovations
 from fl_audit.verdict.noise_statistics import NoiseStatistics
 from fl_audit.verdict.opened_secrets import OpenedSecrets
-from fl_audit.verdict.standardized_increments import SMALLEST_SIGNAL, innovations
 
 MOST_SAMPLED = 2**23  # most sampled values that are tested one by one; of larger samples, only some trials are tested
 

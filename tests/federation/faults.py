@@ -11,7 +11,7 @@ from flwr.clientapp import ClientApp
 from flwr.clientapp.typing import ClientAppCallable
 
 from fl_audit.clients.app import build_app
-from fl_audit.protocol import Key, MessageRecordName
+from fl_audit.message_keys import Key, MessageRecordName
 
 FROZEN_CLIENT, FAULTY_CLIENT = 1, 2
 

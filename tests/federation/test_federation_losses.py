@@ -25,7 +25,7 @@ from fl_audit.experiments.runs.resolved_audit import ResolvedAudit
 from fl_audit.experiments.runs.run import federation_plan, run_audit
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
 from fl_audit.learning.stacked_model import StackedModel
-from fl_audit.protocol import Key, MessageRecordName, NonTrainingQuery
+from fl_audit.message_keys import Key, MessageRecordName, NonTrainingQuery
 from fl_audit.released_model.parametric_star import epsilon_star_gaussian, loss_scores, parametric_epsilon_star
 from fl_audit.server.app import build_server_app
 from fl_audit.server.trial_batch_results import BatchResult

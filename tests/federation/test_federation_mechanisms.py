@@ -40,8 +40,8 @@ from fl_audit.mechanisms.contribution import AdaptiveClipping, LocalTraining, Po
 from fl_audit.mechanisms.noise_addition import noise_share
 from fl_audit.mechanisms.noises.correlated import CorrelatedGaussian
 from fl_audit.mechanisms.threat_model import Adversary
+from fl_audit.message_keys import Key, MessageRecordName, NonTrainingQuery
 from fl_audit.privacy.strategy_matrices import inverse, strategy_matrix
-from fl_audit.protocol import Key, MessageRecordName, NonTrainingQuery
 from fl_audit.randomness import Purpose, generator
 from fl_audit.strategies.secret_draws import SeededChallenger
 

@@ -16,7 +16,7 @@ from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.resolved_audit import resolve
 from fl_audit.experiments.runs.run import HONEST, ClientAppAndStrategy, run_audit
 from fl_audit.federation.federation import Federation
-from fl_audit.protocol import Key, MessageRecordName
+from fl_audit.message_keys import Key, MessageRecordName
 from fl_audit.report.report_elements import ReportContents
 
 Changes = dict[str, dict[str, Any]]

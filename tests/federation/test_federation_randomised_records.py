@@ -25,8 +25,8 @@ from fl_audit.federation.local_dpsgd_updates import ClientRandomness
 from fl_audit.federation.locally_randomised_records import LocallyRandomisedRecords, _TensorCache, randomised_shard
 from fl_audit.learning.model_initialisation import initial_models
 from fl_audit.learning.models import ModelSpec
+from fl_audit.message_keys import Key, MessageRecordName
 from fl_audit.privacy.identifiability_bounds import truth_probability
-from fl_audit.protocol import Key, MessageRecordName
 from fl_audit.randomness import Purpose, generator
 from fl_audit.strategies.secret_draws import SeededChallenger
 

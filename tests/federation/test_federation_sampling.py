@@ -28,7 +28,7 @@ from fl_audit.experiments.runs.run_report import rebuild_report
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
 from fl_audit.learning.model_initialisation import initial_models
 from fl_audit.learning.models import ModelSpec, build_model
-from fl_audit.protocol import Key, MessageRecordName, pack_participation, unpack_participation
+from fl_audit.message_keys import Key, MessageRecordName, pack_participation, unpack_participation
 from fl_audit.strategies.secret_draws import SeededChallenger
 
 ALONE: dict[str, Any] = {"trials": 6, "insider": False}

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from fl_audit.errors import InputError
 from fl_audit.learning.model_adaptation import prepare
 from fl_audit.learning.named_inputs import NamedInput
-from fl_audit.learning.padding_removal import by_length, lengths
 from fl_audit.learning.stacked_model import StackedModel
+from fl_audit.learning.text_padding_removal import by_length, lengths
 
 TOKENS, WORDS, CLASSES = 24, 30, 3
 INPUTS = (NamedInput("input_ids", (TOKENS,), True, WORDS), NamedInput("attention_mask", (TOKENS,), True))

@@ -30,7 +30,7 @@ from fl_audit.federation.finished_run import FinishedRun, RunDescription
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.federation.run_tables import RunTables
 from fl_audit.mechanisms.contribution import FixedClipping
-from fl_audit.protocol import Key, MessageRecordName
+from fl_audit.message_keys import Key, MessageRecordName
 from fl_audit.strategies.trial_batch_strategy import TrialBatchStrategy
 from fl_audit.trial_batches import TrialBatch
 from fl_audit.verdict.run_measurements import NoiseMeasurements

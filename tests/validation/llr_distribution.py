@@ -39,7 +39,7 @@ from fl_audit.federation.hypotheses import sums_of
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
 from fl_audit.mechanisms.likelihood_ratio import Hypotheses
 from fl_audit.mechanisms.noises.central import CentralGaussian
-from fl_audit.verdict.standardized_increments import innovations
+from fl_audit.verdict.log_odds_innovations import innovations
 
 SETTINGS = ("adult", "adult-global", "adult-model-view", "digits-adam", "mnist-cnn")
 Weigh = Callable[[LoadedFederation, list[Hypotheses], Tensor], Floats]

@@ -8,7 +8,7 @@ from scipy.stats import binom, kstest
 from fl_audit.audits.identifiability.llr_distribution import LlrIncrementTest, check_scores
 from fl_audit.errors import InputError
 from fl_audit.privacy.log_odds_distribution import increments_of
-from fl_audit.verdict.standardized_increments import SMALLEST_SIGNAL, innovations
+from fl_audit.verdict.log_odds_innovations import SMALLEST_SIGNAL, innovations
 
 Run = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]]
 

@@ -17,7 +17,7 @@ from fl_audit.errors import InputError
 from fl_audit.verdict.declared_tests import FAMILY_LEVEL, OF_OPENED, NotTestedReason, TestName, TestNotApplicableError
 from fl_audit.verdict.judging import run_family
 from fl_audit.verdict.noise_copies import _joint_distribution, _likest_pair, _product_log_tail, joint_places
-from fl_audit.verdict.noise_moments import (
+from fl_audit.verdict.noise_mean_and_independence import (
     _detectable_share,
     _detectable_shift,
     serial_correlation,

@@ -10,7 +10,7 @@ from fl_audit.experiments.reproductions.bernau2019 import settings
 from fl_audit.experiments.reproductions.bernau2019.adversary_comparison_figure import adversaries_item
 from fl_audit.experiments.reproductions.bernau2019.claims import claims_item, claims_of
 from fl_audit.experiments.reproductions.bernau2019.configurations import EPOCHS_A_ROUND, PATIENCE, all_values
-from fl_audit.experiments.reproductions.bernau2019.epsilons import EpsilonVerdict, guarantees, table_2, table_3
+from fl_audit.experiments.reproductions.bernau2019.epsilon_tables import EpsilonVerdict, guarantees, table_2, table_3
 from fl_audit.experiments.reproductions.bernau2019.figures import figure_of
 from fl_audit.experiments.reproductions.bernau2019.published import MembershipDatasetName
 from fl_audit.experiments.reproductions.bernau2019.runs import DataSetRuns, MembershipSettingResults, most_epochs

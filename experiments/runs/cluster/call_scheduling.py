@@ -14,10 +14,10 @@ from flwr.app import Context, Message
 
 from fl_audit.experiments import verbosity
 from fl_audit.experiments.runs.cluster.array_transport import SharedArray, bytes_of, shared_arrays, take_out
-from fl_audit.experiments.runs.cluster.call_context import CallContextPacker, compartment_of, weight_of
 from fl_audit.experiments.runs.cluster.call_errors import CallError, LostCallsError
 from fl_audit.experiments.runs.cluster.client_actor import CallReplies, CallReply, ProcessCalls
 from fl_audit.experiments.runs.cluster.pool import SECONDS_OF_A_CALL, ClientPool, ClientProcess
+from fl_audit.experiments.runs.cluster.process_data_and_code import CallContextPacker, compartment_of, weight_of
 
 Outcome = Message | CallError
 """The outcome of a call: a reply, or a failure."""

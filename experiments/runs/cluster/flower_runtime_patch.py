@@ -21,7 +21,7 @@ from ray import cloudpickle
 
 from fl_audit.clients.app import announce_calls
 from fl_audit.experiments.runs.cluster.pool import ClientPool
-from fl_audit.experiments.runs.cluster.pool_grid import ClientPoolFlowerGrid
+from fl_audit.experiments.runs.cluster.pool_flower_grid import ClientPoolFlowerGrid
 from fl_audit.strategies.errors import FederationError
 from fl_audit.user_modules import PortableValue
 

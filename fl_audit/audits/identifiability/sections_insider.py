@@ -22,7 +22,7 @@ from fl_audit.report.mechanism_messages import insider_text
 from fl_audit.report.report_elements import FindingFigure, ReportContents, ReportNumber, Section, Table
 from fl_audit.statistics.advantage import AdvantageFromWins, advantage_ends, clopper_pearson
 from fl_audit.statistics.significance_levels import READING_LEVEL
-from fl_audit.verdict.standardized_increments import SMALLEST_SIGNAL
+from fl_audit.verdict.log_odds_innovations import SMALLEST_SIGNAL
 
 FEWEST_FOR_HISTOGRAM = 20  # smallest number of trials for a histogram; with fewer, each trial is drawn as a mark
 

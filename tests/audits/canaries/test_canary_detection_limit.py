@@ -15,9 +15,9 @@ from fl_audit.audits.canaries.live_checks import OtherClientsVariance
 from fl_audit.audits.page.first_screen import facts_of
 from fl_audit.experiments.engine_names import Engine
 from fl_audit.experiments.runs.config import parse_config
+from fl_audit.experiments.runs.planned_run_check import check_json, check_plan
 from fl_audit.experiments.runs.resolved_audit import resolve
 from fl_audit.experiments.runs.run import run_audit
-from fl_audit.experiments.runs.run_check import check_json, check_plan
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.guarantee import derive_guarantee
 from fl_audit.privacy.stated_releases import StatedReleases

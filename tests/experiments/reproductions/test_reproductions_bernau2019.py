@@ -33,7 +33,7 @@ from fl_audit.experiments.reproductions.bernau2019 import configurations, runs, 
 from fl_audit.experiments.reproductions.bernau2019.adversary_comparison_figure import adversaries_item
 from fl_audit.experiments.reproductions.bernau2019.claims import TESTS, _confidence_difference, claims_of
 from fl_audit.experiments.reproductions.bernau2019.configurations import _seed_of, values_of
-from fl_audit.experiments.reproductions.bernau2019.epsilons import (
+from fl_audit.experiments.reproductions.bernau2019.epsilon_tables import (
     EpsilonVerdict,
     _central_epsilon,
     _steps_for,

@@ -14,7 +14,7 @@ import pytest
 
 from fl_audit.errors import InputError
 from fl_audit.experiments.reproductions import publish
-from fl_audit.experiments.reproductions.bernau2019.epsilons import table_2, table_3
+from fl_audit.experiments.reproductions.bernau2019.epsilon_tables import table_2, table_3
 from fl_audit.experiments.reproductions.bernau2021.closed_forms import calibrated
 from fl_audit.experiments.reproductions.bernau2021.closed_forms import table_3 as scores
 from fl_audit.experiments.reproductions.bernau2021.noisy_query import DELTAS, DIMENSIONS, EPSILONS, NoisyQuery

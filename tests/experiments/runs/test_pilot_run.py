@@ -12,9 +12,9 @@ from fl_audit.experiments.engine_names import Engine
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.pilot_run import pilot_of_signal
 from fl_audit.experiments.runs.planned_limits import planned_of_signal, trials_needed
+from fl_audit.experiments.runs.planned_run_check import check_plan
 from fl_audit.experiments.runs.resolved_audit import ResolvedAudit, resolve
 from fl_audit.experiments.runs.run import run_audit
-from fl_audit.experiments.runs.run_check import check_plan
 from fl_audit.experiments.runs.time_probe import TimeAndMemoryEstimate
 from fl_audit.verdict.findings_verdict import VerdictFinding
 from fl_audit.verdict.verdict import Verdict

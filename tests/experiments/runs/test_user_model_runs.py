@@ -11,9 +11,9 @@ from fl_audit.errors import InputError
 from fl_audit.experiments.engine_names import Engine
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.config_file import load_values
+from fl_audit.experiments.runs.planned_run_check import check_plan
 from fl_audit.experiments.runs.resolved_audit import ResolvedAudit, resolve
 from fl_audit.experiments.runs.run import run_audit
-from fl_audit.experiments.runs.run_check import check_plan
 from fl_audit.federation.model_check_records import probe_records
 from fl_audit.learning.model_execution_profile import ModelExecutionProfile
 from fl_audit.learning.models import ModelSpec

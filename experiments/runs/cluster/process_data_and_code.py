@@ -23,7 +23,7 @@ from fl_audit.experiments.runs.cluster.pool import ORDINARY
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
 from fl_audit.federation.serialization import sent_federation, sent_shard
-from fl_audit.protocol import Key, MessageRecordName, NonTrainingQuery
+from fl_audit.message_keys import Key, MessageRecordName, NonTrainingQuery
 from fl_audit.sent_modules import sent_modules
 from fl_audit.user_modules import PortableValue
 

@@ -41,7 +41,7 @@ class DataSizes:
 
 
 @dataclass(frozen=True)
-class RunCheckResult:
+class PlannedRunCheckResult:
     """The results of checking a planned run: data, limits of detection, time, memory and disk space."""
 
     plan: ResolvedAudit  # the audit plan, with the guarantee
@@ -73,7 +73,7 @@ class RunCheckResult:
         return trials_needed(self.limits, self.signal, self.pilot)
 
 
-def check_plan(plan: ResolvedAudit, with_probe: bool = True, engine: Engine = Engine.LOCAL) -> RunCheckResult:
+def check_plan(plan: ResolvedAudit, with_probe: bool = True, engine: Engine = Engine.LOCAL) -> PlannedRunCheckResult:
     """Check the data, model, guarantee and resources of a planned run without writing anything.
 
     Parameters
@@ -113,7 +113,7 @@ def check_plan(plan: ResolvedAudit, with_probe: bool = True, engine: Engine = En
     signal, trials, canaries = planned_of_signal(plan), plan.config.audit.trials, None
     if plan.guarantee is not None:
         canaries = audit_of(plan.public).guarantee_tests.planned_canaries(federation, plan.guarantee, trials)
-    return RunCheckResult(
+    return PlannedRunCheckResult(
         plan,
         sizes,
         cautions,
@@ -126,7 +126,7 @@ def check_plan(plan: ResolvedAudit, with_probe: bool = True, engine: Engine = En
     )
 
 
-def check_json(found: RunCheckResult) -> dict[str, Any]:
+def check_json(found: PlannedRunCheckResult) -> dict[str, Any]:
     """Return the results of a check as JSON values; missing and infinite values are null."""
     plan, guarantee = found.plan, found.plan.guarantee
     return {
@@ -155,7 +155,7 @@ def check_json(found: RunCheckResult) -> dict[str, Any]:
     }
 
 
-def _limits_json(found: RunCheckResult) -> dict[str, Any] | None:
+def _limits_json(found: PlannedRunCheckResult) -> dict[str, Any] | None:
     """Return the limits of detection as JSON values; None if nothing would be detected."""
     limits, canaries = found.limits, found.canaries
     if canaries is not None:

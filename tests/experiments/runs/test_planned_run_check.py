@@ -20,9 +20,9 @@ from fl_audit.experiments.engine_names import Engine
 from fl_audit.experiments.runs import time_probe
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.disk_space_estimate import GIGABYTE, footprint
+from fl_audit.experiments.runs.planned_run_check import check_json, check_plan
 from fl_audit.experiments.runs.resolved_audit import resolve
 from fl_audit.experiments.runs.run import run_audit
-from fl_audit.experiments.runs.run_check import check_json, check_plan
 from fl_audit.experiments.runs.run_directory_checks import require_new_run_path
 from fl_audit.experiments.runs.time_probe import probe
 from fl_audit.federation.loaded_federation import load_federation
