@@ -8,6 +8,7 @@ import numpy as np
 from fl_audit.adjacency import Adjacency
 from fl_audit.audits.audit import WITHOUT_INSIDER, BaseAudit, ClientRole, LossesAndMembership, LossesOf
 from fl_audit.errors import require
+from fl_audit.federation.target_membership import MembershipScheme
 
 if TYPE_CHECKING:
     from fl_audit.array_types import Flags, Floats
@@ -55,11 +56,16 @@ class TargetsAudit(BaseAudit):
 
         Raises `InputError` if a trial could have fewer. `membership` has no effect.
         """
-        sure = len(federation.common.labels) >= 2 or not epsilon_star or len(federation.targets) >= _SURELY_TWO
+        if not epsilon_star:
+            return
+        others, targets = len(federation.common.labels), len(federation.targets)
+        if self.scheme is MembershipScheme.EXACTLY_ONE:
+            said = f"Epsilon* needs 2 members, and of {targets} {self.counted} one is in, with no other record"
+            require(others >= 1, f"{said}: use fewer {self.counted} than there are records, or epsilon-star = false")
+            return
         require(
-            sure,
-            f"Epsilon* needs 2 members, and of {len(federation.targets)} targets, in or out by chance, fewer may be "
-            "in: "
+            others >= 2 or targets >= _SURELY_TWO,
+            f"Epsilon* needs 2 members, and of {targets} targets, in or out by chance, fewer may be in: "
             f"use {_SURELY_TWO} targets, fewer targets than there are records, or epsilon-star = false",
         )
 

@@ -6,10 +6,14 @@ from itertools import product
 import numpy as np
 import pytest
 from scipy.stats import binom
+from small_audits import small_settings
 
 from fl_audit.audits.membership.insider_increments import increments
 from fl_audit.audits.reconstruction.candidate_hits import judge_hits, ranks_of_truth
 from fl_audit.errors import InputError
+from fl_audit.experiments.runs.config import parse_config
+from fl_audit.experiments.runs.resolved_audit import resolve
+from fl_audit.experiments.runs.run import require_runnable
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import RandomizedResponse, gaussian_rounds
 from fl_audit.privacy.guarantee import Guarantee, derive_guarantee
@@ -130,3 +134,13 @@ def test_a_coin_that_protects_an_answer_leaves_what_its_owner_is_told() -> None:
 def test_ranks_of_unusable_scores_are_refused() -> None:
     with pytest.raises(InputError, match="log-likelihoods have shape"):
         ranks_of_truth(np.array([[0.0, np.nan]]), np.array([0]))
+
+
+def test_candidates_that_are_all_records_are_refused_before_the_run_and_one_fewer_is_played() -> None:
+    settings = {"audit": {"kind": "reconstruction", "candidates": 60, "trials": 2, "epsilon-star": True}}
+    privacy = {"sensitivity": None, "adjacency": "add-remove-record", "accountant": "gdp"}
+    plan = resolve(parse_config(small_settings(privacy=privacy, **settings)))
+    with pytest.raises(InputError, match=r"60 candidates .*fewer"):
+        require_runnable(plan)
+    settings["audit"]["candidates"] = 59
+    require_runnable(resolve(parse_config(small_settings(privacy=privacy, **settings))))
