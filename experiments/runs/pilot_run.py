@@ -10,7 +10,6 @@ import time
 from contextlib import nullcontext
 from pathlib import Path
 
-from fl_audit.audits.registry import audit_of
 from fl_audit.errors import InputError
 from fl_audit.experiments.engine_names import Engine
 from fl_audit.experiments.runs.progress import Progress
@@ -18,10 +17,11 @@ from fl_audit.experiments.runs.resolved_audit import ResolvedAudit
 from fl_audit.experiments.runs.run import run_audit
 from fl_audit.experiments.runs.time_probe import TimeAndMemoryEstimate
 from fl_audit.experiments.verbosity import with_verbosity
+from fl_audit.verdict.findings_verdict import VerdictFinding
 from fl_audit.verdict.signal_detection_limit import SignalDetectionLimit
 
 _FEWEST_TRIALS, _MOST_TRIALS = 24, 200
-"""Numbers of trials of a pilot run: with 200, the number of needed trials is known to within about 10 %."""
+"""Numbers of trials of a pilot run: with more, the number of needed trials is known more exactly."""
 _SECONDS = 5.0
 """Seconds that a pilot run should take at most; it ends without a result after three times as long."""
 
@@ -45,7 +45,7 @@ def pilot_of_signal(plan: ResolvedAudit, probed: TimeAndMemoryEstimate) -> Signa
     Returns
     -------
     SignalDetectionLimit or None
-        The limits of detection of the pilot run, whose `trials_needed` holds for the planned run too. None if the
+        The limits of detection of the pilot run, whose `trials_with_reserve` holds for the planned run too. None if the
         planned run has no such test, if the pilot run would take too long, or if the settings do not allow so few
         trials.
     """
@@ -57,7 +57,9 @@ def pilot_of_signal(plan: ResolvedAudit, probed: TimeAndMemoryEstimate) -> Signa
         return None
     trials = min(_MOST_TRIALS, round(affordable))
     config = plan.config.changed(
-        audit={"trials": trials, "epsilon_star": False, "sections": ()},
+        # Neither attacks nor other evaluations of the models: only the noise and the contributions count.
+        audit={"trials": trials, "sections": (), "attacks": None, "reconstruct_samples": None}
+        | {"epsilon_star": False, "membership": False},
         # Whatever seed is drawn for the run, its contributions are about as long.
         run={"seed": settings.seed or 0, "keep_releases": 0, "trials_per_batch": min(trials, together)},
     )
@@ -69,8 +71,8 @@ def pilot_of_signal(plan: ResolvedAudit, probed: TimeAndMemoryEstimate) -> Signa
             )
     except (_PilotEndError, InputError):
         return None
-    judged = audit_of(plan.public).guarantee_tests.judge(contents.run)
-    return None if judged is None else judged.signal
+    found = contents.find(VerdictFinding)
+    return None if found is None or found.judgement is None else found.judgement.signal
 
 
 def _ends_after(seconds: float) -> Progress:

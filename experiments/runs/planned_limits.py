@@ -7,9 +7,9 @@ from fl_audit.rounding import rounded_up
 from fl_audit.verdict.noise_estimate import PlannedDetectionLimits
 from fl_audit.verdict.signal_detection_limit import SignalDetectionLimit
 
-_SPARE_AFTER_PILOT, _SPARE = 1.1, 1.3
-"""Factors on the number of trials that a target's contribution needs: after a pilot run, which knows this number to
-within 10 %, and without one, when contributions are assumed to be as long as the clipping norm in every trial.
+_RESERVE = 1.3
+"""Factor on the number of trials that a target's contribution needs, if it is only assumed to be as long as the
+clipping norm in every trial. The number from a pilot run has a reserve already.
 """
 
 
@@ -31,11 +31,12 @@ def trials_needed(
         The same limit as measured in a pilot run; None without one.
     """
     needed = [] if noise is None else [noise.trials_needed]
-    if signal is not None:
-        known, spare = (signal, _SPARE) if pilot is None else (pilot, _SPARE_AFTER_PILOT)
-        needed.append(None if known.trials_needed is None else rounded_up(spare * known.trials_needed))
-    known_numbers = [number for number in needed if number is not None]
-    return max(known_numbers) if known_numbers and len(known_numbers) == len(needed) else None
+    if pilot is not None:
+        needed.append(pilot.trials_with_reserve)
+    elif signal is not None:
+        needed.append(None if signal.trials_needed is None else rounded_up(_RESERVE * signal.trials_needed))
+    known = [number for number in needed if number is not None]
+    return max(known) if known and len(known) == len(needed) else None
 
 
 def planned_noise(plan: ResolvedAudit, parameters: int | None = None) -> PlannedDetectionLimits | None:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import assert_never
 
 from fl_audit.atomic_files import write_text
+from fl_audit.audits.canaries.canary_detection_limit import HIDDEN_BY_OTHERS
 from fl_audit.audits.canaries.live_audit import LiveFinding
 from fl_audit.audits.canaries.live_checks import Inconsistency
 from fl_audit.audits.canaries.stored_rounds import mismatches_text
@@ -153,10 +154,7 @@ def _next(numbers: LiveFinding) -> str:
         case Verdict.INCONCLUSIVE if numbers.rounds_needed is None and min(numbers.weights) < 1:
             return f"Have the heaviest clients send the canaries, or weigh all alike.{_light(numbers)}"
         case Verdict.INCONCLUSIVE if numbers.rounds_needed is None:
-            return (
-                "Audit the strategy by itself, with `fl-audit strategy`: the updates of so many other clients, with so "
-                f"few parameters, can hide {BREACH:g} times the guarantee from any number of canaries."
-            )
+            return f"Audit the strategy by itself, with `fl-audit strategy`: {HIDDEN_BY_OTHERS}."
         case Verdict.INCONCLUSIVE:
             if numbers.covers_enough_rounds:
                 return f"Look again after {numbers.rounds_needed:,} whole rounds: these could not have told."
