@@ -50,7 +50,7 @@ class TrainingFunctionOptions:
             require_number("--claim-delta", self.claim_delta, "numbers above 0 and below 1")
 
 
-def training_apart(wishes: TrainingFunctionOptions, out: Path | None = None) -> dict[str, Any]:
+def audit_training_in_subprocess(wishes: TrainingFunctionOptions, out: Path | None = None) -> dict[str, Any]:
     """Audit a training function in a subprocess, and return the assessment as JSON values, keyed by name.
 
     Parameters

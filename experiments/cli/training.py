@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Annotated
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.experiments.black_box.training_audit_launcher import TrainingFunctionOptions, training_apart
+from fl_audit.experiments.black_box.training_audit_launcher import TrainingFunctionOptions, audit_training_in_subprocess
 from fl_audit.experiments.cli.options import ResultOptions, end_if_violated, option, switch
 from fl_audit.experiments.exit_statuses import VIOLATED
 from fl_audit.experiments.runs.progress import at_work
@@ -28,7 +28,7 @@ def training(
     """
     wishes.check()
     with at_work(f"training by {wishes.function}"):
-        found = training_apart(wishes, shown.out)
+        found = audit_training_in_subprocess(wishes, shown.out)
     if ledger is not None:
         _add_steps(ledger, wishes.function, found)
     shown.show_screen(found)
