@@ -13,7 +13,6 @@ from fl_audit.local_training.training_facts import BatchSamplingKind, RecordedTr
 
 Check = Callable[[RecordedTrainings], str]
 """A function that describes one pitfall in the evidence; empty if it is not there."""
-_CLOSE = 0.01  # by what share a claimed epsilon may lie under the composed one: accountants differ by that much
 _COUNT_RELEASED = (
     " with the count behind the adaptive norm, which AdaClipDPOptimizer of Opacus releases as well: "
     "it counts as if a record moved that by one half, and not at all before Opacus 1.6; divided by the size of the "
@@ -28,35 +27,15 @@ def found_pitfalls(evidence: RecordedTrainings) -> tuple[FoundPitfall, ...]:
     return tuple(found) if evidence.is_private else ()
 
 
-def _steps_in(history: tuple[tuple[float, float, int], ...]) -> int:
-    return sum(count for _, _, count in history)
-
-
-def _fresh_accountant(evidence: RecordedTrainings) -> str:
-    for each in evidence.by_client.values():
-        taken = 0
-        for number, training in enumerate(each):
-            taken += len(training.noised)
-            counted = max((_steps_in(one.history) for one in training.answers), default=_steps_in(training.history))
-            own = training.counted
-            if (number or len(training.engines) > 1) and own and counted < taken and counted <= own:
-                where = f"round {training.round}" if number else "an engine that was made anew"
-                return f"after {taken} steps the accountant of {where} knows of {counted}"
-    return ""
-
-
 def _claimed_epsilon(evidence: RecordedTrainings) -> str:
-    if evidence.unseen_sampling:
-        return ""  # the steps may give less than those that are composed here without amplification
-    # An accountant that goes on names what the rounds that were run give; every other claim is about all rounds.
-    ran = max((len(each) for each in evidence.by_client.values()), default=1)
-    is_of_all = evidence.epsilon is not None or bool(_fresh_accountant(evidence))
-    found, claimed = evidence.composed_of(None if is_of_all else ran), evidence.claimed
-    if found is None or claimed is None or found.epsilon <= claimed * (1 + _CLOSE) + 1e-3:
+    found = evidence.excess
+    # Steps whose sampling was not seen may give less than those that are composed here without amplification.
+    if found is None or evidence.unseen_sampling:
         return ""
     over = "1 round" if found.rounds == 1 else f"{found.rounds} rounds"
     return (
-        f"epsilon {claimed:.3g} is claimed, and the steps of {over} give {found.epsilon:.3g} at delta {found.delta:g}"
+        f"epsilon {evidence.claimed:.3g} is claimed, and the steps of {over} give {found.epsilon:.3g} "
+        f"at delta {found.delta:g}"
     )
 
 
@@ -79,7 +58,8 @@ def _large_delta(evidence: RecordedTrainings) -> str:
 
 def _uncounted(evidence: RecordedTrainings) -> str:
     for training in evidence.private_trainings:
-        if training.is_accountant_seen and training.counted < len(training.noised):
+        is_fresh = len(training.engines) > 1 and bool(evidence.fresh_accountant)  # said there
+        if training.is_accountant_seen and training.counted < len(training.noised) and not is_fresh:
             return f"{len(training.noised)} steps were taken, and the accountant counted {training.counted}"
     return ""
 
@@ -87,7 +67,7 @@ def _uncounted(evidence: RecordedTrainings) -> str:
 def _untaken(evidence: RecordedTrainings) -> str:
     for training in evidence.private_trainings:
         taken = sum(step.is_applied for step in training.noised)
-        if training.counted > taken:
+        if training.counted > taken and training.counted != evidence.rounds * taken:
             return f"the accountant counted {training.counted} steps, and {taken} were taken"
     return ""
 
@@ -237,7 +217,7 @@ CHECKS: dict[Pitfall, Check] = {
     Pitfall.CHOSEN_EPOCH: _chosen,
     Pitfall.PRIVATE_SCHEDULE: _private_schedule,
     Pitfall.PRIVATE_RATE: _private_rate,
-    Pitfall.FRESH_ACCOUNTANT: _fresh_accountant,
+    Pitfall.FRESH_ACCOUNTANT: lambda evidence: evidence.fresh_accountant,
     Pitfall.EARLY_EPSILON: _early_epsilon,
     Pitfall.LARGE_DELTA: _large_delta,
     Pitfall.CLAIMED_EPSILON: _claimed_epsilon,

@@ -2,12 +2,14 @@
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from fl_audit.local_training.composition import ComposedPrivacy, composed
 from fl_audit.local_training.leave_one_out_replay import LeaveOneOutEffect
 from fl_audit.local_training.training_facts import BatchSamplingKind, RecordedTraining, ReportedEpsilon
+
+_CLOSE = 0.01  # by what share a claimed epsilon may lie under the composed one: accountants differ by that much
 
 
 @dataclass(frozen=True)
@@ -109,12 +111,54 @@ class RecordedTrainings:
         return max(targets, default=None)
 
     @cached_property
-    def factor(self) -> float:
-        """Largest ratio of the observed to the claimed effect of one record, among replays that contradict the claim.
+    def fresh_accountant(self) -> str:
+        """What shows that an accountant forgot steps that were taken before it began; "" if none did."""
+        for each in self.by_client.values():
+            taken = 0
+            for number, training in enumerate(each):
+                taken += len(training.noised)
+                answered = (one.steps for one in training.answers)
+                counted = max(answered, default=sum(count for _, _, count in training.history))
+                own = training.counted
+                if (number or len(training.engines) > 1) and own and counted < taken and counted <= own:
+                    where = f"round {training.round}" if number else "an engine that was made anew"
+                    return f"after {taken} steps the accountant of {where} knows of {counted}"
+        return ""
 
-        The effect is the change of a sum of clipped gradients by one record. Without such a replay, the ratio is 1.
+    @cached_property
+    def claimed_rounds(self) -> int:
+        """Number of rounds that the claimed epsilon covers.
+
+        The user's epsilon covers all rounds. An accountant's covers the rounds that were run, or as many as it counted
+        the steps of; one that begins anew in each round is taken to claim that its epsilon is that of all rounds.
         """
-        return max((one.moved / one.claimed for one in self.replays if not one.is_kept), default=1.0)
+        if self.epsilon is not None or self.fresh_accountant:
+            return self.rounds
+        ran = max((len(each) for each in self.by_client.values()), default=1)
+        steps = max((len(one.noised) for one in self.private_trainings), default=0)
+        counted = self.largest_reported_epsilon.steps if self.largest_reported_epsilon else 0
+        return min(max(ran, counted // steps if steps else 0), max(self.rounds, ran))
+
+    @cached_property
+    def excess(self) -> ComposedPrivacy | None:
+        """Privacy loss of the rounds that the claim covers, if it exceeds the claimed epsilon; None otherwise."""
+        found = self.composed_of(self.claimed_rounds)
+        if found is None or self.claimed is None or found.epsilon <= self.claimed * (1 + _CLOSE) + 1e-3:
+            return None
+        return found
+
+    @cached_property
+    def factor(self) -> float:
+        """Largest ratio, at least 1, of the observed to the claimed effect of one record on a sum of clipped gradients.
+
+        An effect that is smaller than the claimed one says nothing of other records, which may have all of it.
+        """
+        return max([1.0, *(one.moved / one.claimed for one in self.replays if not one.is_kept)])
+
+    @cached_property
+    def is_coupled(self) -> bool:
+        """Whether a record acts on the sums of steps for which it was not drawn, or on gradients of other records."""
+        return any(one.is_coupled for one in self.replays) or any(one.coupled for one in self.private_trainings)
 
     def composed_of(self, rounds: int | None = None, of_user: bool = False) -> ComposedPrivacy | None:
         """Return the privacy loss of the client with the largest composed epsilon; None if no client took noised steps.
@@ -128,8 +172,10 @@ class RecordedTrainings:
         """
         unit = self.records_per_user if of_user else 1
         found = [
-            composed(each, self.used_delta, rounds or self.rounds, self.factor, unit)
+            composed(each, self.used_delta, rounds or self.rounds, self.factor, unit, not self.is_coupled)
             for each in self.by_client.values()
             if any(one.noised for one in each)
         ]
-        return max(found, key=lambda one: one.epsilon, default=None)
+        most = max(found, key=lambda one: one.epsilon, default=None)
+        is_least = self.is_coupled or not all(one.is_kept for one in self.replays)
+        return None if most is None else replace(most, is_least=is_least)
