@@ -18,7 +18,6 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
 from fl_audit.device import Device
-from fl_audit.runs.cluster import lazy_imports
 from fl_audit.runs.cluster.ray_connection import RayOptions as RayOptions
 from fl_audit.runs.cluster.ray_connection import calls_on_all_cores, ray_for
 from fl_audit.runs.verbosity import settle_flower
@@ -74,19 +73,19 @@ def run_on_ray(
     """
     settle_flower()
     # Flower's runtime takes a second or two to import, and so does Ray to start: at the same time.
-    importing = threading.Thread(target=import_module, args=lazy_imports.PLACES, daemon=True)
+    importing = threading.Thread(target=import_module, args=["fl_audit.runs.cluster.flower_runtime_patch"], daemon=True)
     importing.start()
     # Ray prints its own long account of a client process that died; the run says it in one line.
     with redirect_stdout(io.StringIO()), ray_for(options):
         importing.join()
-        with lazy_imports.flower_runtime_patch.pool_in_place(options.retries) as pool:
+        from fl_audit.runs.cluster.flower_runtime_patch import pool_in_place, run_simulation  # noqa: PLC0415
+
+        with pool_in_place(options.retries) as pool:
             ending = [pool.end_calls] if interrupted is None else [interrupted.set, pool.end_calls]
             with _interrupt_calls(ending):
                 app = _noticing(server_app, pool)
                 try:
-                    lazy_imports.flower_runtime_patch.run_simulation(
-                        app, client_app, clients, backend_config=options.backend_config()
-                    )
+                    run_simulation(app, client_app, clients, backend_config=options.backend_config())
                 except RuntimeError as error:
                     if pool.failure is None:
                         raise
@@ -96,13 +95,14 @@ def run_on_ray(
 
 def _noticing(server_app: ServerApp, pool: "PatchedRuntime") -> ServerApp:
     """Return a ServerApp whose messages go to the pool of client processes, and whose failure ends all client calls."""
+
     wrapped = ServerApp()
+
+    from fl_audit.runs.cluster.flower_runtime_patch import InMemoryGrid  # noqa: PLC0415
 
     @wrapped.main()
     def main(grid: Grid, context: Context) -> None:
-        assert isinstance(grid, lazy_imports.flower_runtime_patch.InMemoryGrid), (
-            "Flower's simulation runtime has its grid in this process"
-        )
+        assert isinstance(grid, InMemoryGrid), "Flower's simulation runtime has its grid in this process"
         try:
             server_app(grid=pool.grid(grid, context), context=context)
         except BaseException:

@@ -102,7 +102,7 @@ class TrainingObserver:
                 self.others if others is None else others, released.size, norm, fingerprint(self.directions), run,
                 models_only, *map(_digest, models),
             )  # fmt: skip
-            from filelock import FileLock  # clients import this module, and only an observer keeps rounds
+            from filelock import FileLock  # clients import this module, and only an observer keeps rounds  # noqa: PLC0415
 
             self.directory.mkdir(parents=True, exist_ok=True)
             with FileLock(self.directory / ".lock", timeout=_PATIENCE):

@@ -93,7 +93,7 @@ def _look_inside(
     if not app.client or not (wishes.client_data or any(one.what == "Opacus" for one in code)):
         return None
     # Imported here because it imports Opacus.
-    from fl_audit.app_audits.review.client_inspection import look_into_clients
+    from fl_audit.app_audits.review.client_inspection import look_into_clients  # noqa: PLC0415
 
     return look_into_clients(app, caught, nodes, wishes.client_data, _OF_CLIENTS * wishes.seconds)
 
