@@ -55,7 +55,10 @@ class AnswerReader:
     def last(self) -> dict[str, Any] | None:
         """Return the last answer of a subprocess that has ended; None if there was none.
 
-        Raises `InputError` if something else than signed answers was written to the pipe.
+        Raises
+        ------
+        InputError
+            If something else than signed answers was written to the pipe.
         """
         self._thread.join(_LAST_SECONDS)
         if self._is_forged:
