@@ -31,15 +31,18 @@ from fl_audit.strategies.review.review_verdict import (
     server_verdict,
 )
 from fl_audit.strategies.review.reviewed_app import REFERENCE, ReviewedApp, read_reviewed_app
+from fl_audit.strategies.review.scenario_groups import merged, split
 from fl_audit.strategies.review.side_channels import NUMBERS, SideChannel, side_channel_results
 from fl_audit.strategies.review.virtual_clients import TrialStrategyFactory
 from fl_audit.verdict.verdict import Verdict
 
-_OF_MODEL, _OF_EARLY, _OF_NUMBERS = 0.75, 0.8, 0.85
+_OF_MECHANISM, _OF_MODEL, _OF_EARLY, _OF_NUMBERS = 0.55, 0.75, 0.8, 0.85
 """Shares of the time limit, counted from the start of the review.
 
-Trials on the model end at `_OF_MODEL`, trials with few clients at `_OF_EARLY`, and trials on metrics at `_OF_NUMBERS`.
+Trials of the mechanism end at `_OF_MECHANISM`, all trials on the model at `_OF_MODEL`, trials with few clients at
+`_OF_EARLY`, and trials on metrics at `_OF_NUMBERS`.
 """
+_CONFIDENCE_OF_MECHANISM, _CONFIDENCE_OF_OTHERS = 0.96, 0.99  # together, a true claim is refuted in at most 5 of 100
 
 
 def review(
@@ -142,14 +145,7 @@ class _PlannedReview:
         """
         waiting = _not_begun(self.side_channel_claim, self.about) if self.tests_side_channels else None
         self.keep(self.review_so_far(_not_begun(self.claim, self.names), waiting))
-        result = self.run_claim_audit(
-            self.system,
-            self.claim,
-            self.names,
-            self.plan.budget,
-            _OF_MODEL,
-            lambda came: self.review_so_far(came, waiting),
-        )
+        result = self._audit_of_model(waiting)
         early = self._early(lambda _: self.review_so_far(result, waiting))
         if not self.tests_side_channels:
             return self.review_so_far(result, None, early)
@@ -162,6 +158,28 @@ class _PlannedReview:
             lambda came: self.review_so_far(result, came, early),
         )
         return self.review_so_far(result, beside, early)
+
+    def _audit_of_model(self, waiting: ClaimAudit | None) -> ClaimAudit:
+        """Test the model: first in the scenarios of the mechanism itself, then in all others.
+
+        `waiting` is the audit of side channels, which has not begun, or None without one.
+        """
+        of_mechanism, others = split(self.names)
+        later = _not_begun(self.claim, others)
+        if not of_mechanism or not others:
+            return self.run_claim_audit(
+                self.system, self.claim, self.names, self.plan.budget, _OF_MODEL,
+                lambda came: self.review_so_far(came, waiting),
+            )  # fmt: skip
+        result = self.run_claim_audit(
+            self.system, self.claim, of_mechanism, self.plan.budget, _OF_MECHANISM,
+            lambda came: self.review_so_far(merged(came, later), waiting), _CONFIDENCE_OF_MECHANISM,
+        )  # fmt: skip
+        rest = self.run_claim_audit(
+            self.system, self.claim, others, smallest_budget(self.claim, len(others)), _OF_MODEL,
+            lambda came: self.review_so_far(merged(result, came), waiting), _CONFIDENCE_OF_OTHERS,
+        )  # fmt: skip
+        return merged(result, rest)
 
     def _early(self, so_far: Callable[[ClaimAudit], ReviewResult]) -> tuple[str, ...]:
         """Run trials with fewer clients than the app is made for, and return one remark on their results.
@@ -187,6 +205,7 @@ class _PlannedReview:
         budget: TrialBudget,
         share: float,
         so_far: Callable[[ClaimAudit], ReviewResult],
+        confidence: float = 0.95,
     ) -> ClaimAudit:
         """Test a claim about a system by trials in the scenarios `names`.
 
@@ -195,7 +214,8 @@ class _PlannedReview:
         """
         seconds = max(1.0, share * self.wishes.seconds - (time.monotonic() - self.began))
         return audit_system(
-            system, claim, budget=budget, seed=self.wishes.seed, processes=self.wishes.processes, include=names,
+            system, claim, budget=budget, confidence=confidence, seed=self.wishes.seed,
+            processes=self.wishes.processes, include=names,
             seconds=seconds, tell=self.tell, keep=lambda result: self.keep(so_far(result)),
         )  # fmt: skip
 
@@ -224,7 +244,9 @@ class _PlannedReview:
             result=result,
             beside=beside,
             leaks=side_channel_results(results, planned),
-            remarks=(*weaker, *caught.remarks, *read.on_clients, *early, *read.on_model, *self.remarks),
+            count_fault=read.count_fault,
+            early=early,
+            remarks=(*weaker, *caught.remarks, *read.on_clients, *read.on_model, *self.remarks),
             buffers=None if read.own is None else planning.buffer_count(read.own),
             of_records=self.names_found,
             weaker=weaker,

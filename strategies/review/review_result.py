@@ -42,3 +42,7 @@ class ReviewResult:
     # inconclusive.
     unseen: tuple[str, ...] = ()
     inside: "ClientInspection | None" = None  # inspection of the clients' training; None if there was none
+    count_fault: str = ""  # fault of the number of clients that the noise is made for; empty without one
+    early: tuple[str, ...] = ()  # what trials with the fewest clients showed with which the app begins, as sentences
+    # What is released alike in two fresh starts of the app although it should be random, each as a phrase.
+    repeats: tuple[str, ...] = ()

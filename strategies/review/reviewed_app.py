@@ -45,6 +45,7 @@ class ReviewedApp:
     system: AuditedSystem  # the system that the trials audit
     on_clients: tuple[str, ...]  # remarks on the number of clients
     on_model: tuple[str, ...]  # remarks on the model
+    count_fault: str = ""  # fault of the number of clients that the noise is made for; empty without one
 
 
 def read_reviewed_app(directory: Path, wishes: ReviewOptions) -> ReviewedApp:
@@ -67,7 +68,7 @@ def read_reviewed_app(directory: Path, wishes: ReviewOptions) -> ReviewedApp:
     code = find_record_privacy_mentions(app.directory)
     inside = _look_inside(app, caught, named or USUAL_NODES, wishes, code)
     claim = stated.claim or StatedClaim(wishes.adjacency or Adjacency.ADD_REMOVE_CLIENT, epsilon=REFERENCE)
-    nodes, on_clients = nodes_of(caught.start.strategy, named, stated.clients)
+    nodes, on_clients, count_fault = nodes_of(caught.start.strategy, named, stated.clients)
     own, on_model = planning.own_model(caught.start)
     start = replace(caught.start, arguments={k: v for k, v in caught.start.arguments.items() if k != "initial_arrays"})
     stage = TrialStrategyFactory(start, nodes, max(2, count_asked_clients(start.strategy, nodes)))
@@ -78,7 +79,7 @@ def read_reviewed_app(directory: Path, wishes: ReviewOptions) -> ReviewedApp:
     )  # fmt: skip
     return ReviewedApp(
         app, caught, stand_ins, code, inside, stated, claim, nodes, own, start, stage, system, tuple(on_clients),
-        tuple(on_model),
+        tuple(on_model), count_fault,
     )  # fmt: skip
 
 
