@@ -18,6 +18,7 @@ from fl_audit.strategies.black_box.trials_after_training import no_news_from_flo
 from fl_audit.strategies.review import plan as planning
 from fl_audit.strategies.review.client_counts import too_few_clients
 from fl_audit.strategies.review.configured_numbers import weaker_than_configured
+from fl_audit.strategies.review.fresh_starts import ComparedStarts, StartTrace, compared_starts, trace_of_server
 from fl_audit.strategies.review.options import ReviewOptions
 from fl_audit.strategies.review.plan import smallest_budget
 from fl_audit.strategies.review.probe_trials import probed
@@ -50,6 +51,8 @@ def review(
     wishes: ReviewOptions,
     tell: Tell = lambda _: None,
     keep: Callable[[ReviewResult], None] = lambda _: None,
+    other_start: StartTrace | None = None,
+    client_starts: tuple[StartTrace, ...] = (),
 ) -> ReviewResult:
     """Review the Flower app in a directory: find its privacy claim, test it by trials, and return the results.
 
@@ -65,21 +68,59 @@ def review(
         Function that is called with messages on progress.
     keep
         Function that is called with the review so far, before the trials and after each tested distinguisher.
+    other_start
+        Trace of the same app's start in another fresh process; None compares no starts.
+    client_starts
+        Traces of the app's clients in two fresh processes, if the clients add noise.
     """
     began = time.monotonic()
     read = read_reviewed_app(directory, wishes)
     with spared_generators(), no_news_from_flower():
-        return _planned(read, wishes, began, tell, keep).carried_out()
+        return _planned(read, wishes, began, tell, keep, other_start, client_starts).carried_out()
+
+
+def trace_start(directory: Path, wishes: ReviewOptions) -> StartTrace | None:
+    """Start the app in a directory, in this fresh process, and return what it releases; None if it claims nothing.
+
+    Parameters
+    ----------
+    directory
+        Directory of the app, with its `pyproject.toml`.
+    wishes
+        Options of the review.
+    """
+    read = read_reviewed_app(directory, wishes, is_inspected=False)
+    if read.stated.claim is None:
+        return None
+    if read.stated.observer is Observer.SERVER:
+        return StartTrace(awaits_clients=True)
+    with spared_generators(), no_news_from_flower():
+        return _traced(read, probed(read.system, read.claim)[0])
+
+
+def _traced(read: ReviewedApp, system: AuditedSystem) -> StartTrace:
+    assert read.caught.states is not None
+    return trace_of_server(read.start, read.caught.states, read.nodes, system, read.claim, read.caught.rounds)
 
 
 def _planned(
-    read: ReviewedApp, wishes: ReviewOptions, began: float, tell: Tell, keep: Callable[[ReviewResult], None]
+    read: ReviewedApp,
+    wishes: ReviewOptions,
+    began: float,
+    tell: Tell,
+    keep: Callable[[ReviewResult], None],
+    other_start: StartTrace | None,
+    client_starts: tuple[StartTrace, ...],
 ) -> "_PlannedReview":
     """Measure in a dry run how long a trial takes, and plan trials that fit into the time limit.
 
     The time limit counts from `began`, a time of the monotonic clock in seconds.
     """
     system, slow, quick, has_written, unoffered = probed(read.system, read.claim)
+    traces = client_starts if len(client_starts) == 2 else ()
+    if not traces and other_start is not None and not other_start.awaits_clients and read.stated.claim is not None:
+        traces = (_traced(read, system), other_start)
+    starts = compared_starts(read.stated, traces)
     asked, stated, claim = dict(read.stage.most), read.stated, read.claim
     kinds = planning.relevant_scenarios(kinds_of(system, claim), read.own, has_claim=stated.claim is not None)
     left = (_OF_MODEL * wishes.seconds - (time.monotonic() - began)) * wishes.processes
@@ -99,8 +140,8 @@ def _planned(
     of_code = () if read.inside is not None and read.inside.assessment is not None else names_found
     remarks = tuple(app_remarks(of_code, unoffered, read.stand_ins, has_written))
     return _PlannedReview(
-        read, wishes, began, tell, keep, system, claim, plan, tuple(names), tuple(about), asked, names_found, unseen,
-        remarks,
+        read, wishes, began, tell, keep, system, claim, plan, tuple(names), tuple(about), asked, names_found,
+        (*unseen, *starts.unseen), remarks, starts,
     )  # fmt: skip
 
 
@@ -122,6 +163,7 @@ class _PlannedReview:
     names_found: tuple[RecordPrivacyMention, ...]  # places where the app mentions record-level privacy
     unseen: tuple[str, ...]  # parts of the mechanism or claim that could not be loaded or read, with reasons
     remarks: tuple[str, ...]  # remarks on parts that could not be loaded, used or observed
+    starts: ComparedStarts  # comparison of starts in fresh processes
 
     @property
     def tests_side_channels(self) -> bool:
@@ -233,7 +275,7 @@ class _PlannedReview:
         return ReviewResult(
             app=read.app.name,
             stated=stated,
-            verdict=joint_verdict(of_server, stated, read.inside),
+            verdict=Verdict.VIOLATED if self.starts.repeats else joint_verdict(of_server, stated, read.inside),
             rounds=caught.rounds,
             played_rounds=self.plan.rounds,
             nodes=read.nodes,
@@ -246,6 +288,7 @@ class _PlannedReview:
             leaks=side_channel_results(results, planned),
             count_fault=read.count_fault,
             early=early,
+            starts=self.starts,
             remarks=(*weaker, *caught.remarks, *read.on_clients, *read.on_model, *self.remarks),
             buffers=None if read.own is None else planning.buffer_count(read.own),
             of_records=self.names_found,

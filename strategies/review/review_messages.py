@@ -46,7 +46,9 @@ def found_in(result: ClaimAudit) -> tuple[DistinguisherFinding, ...]:
 
 def headline(review: ReviewResult) -> str:
     """Return the main message of a review, in a few sentences."""
-    first = [f"{capital(one)}." for one in (review.count_fault, *review.repeats) if one]
+    first = [f"{capital(review.count_fault)}."] if review.count_fault else []
+    if review.starts.repeats:
+        first = [f"Violated: {review.starts.repeats}.", *first, "The trials, which renew the noise:"]
     after = [f"{capital(one)}." for one in (*review.early, *review.weaker)]
     return " ".join((*first, _headline_of_verdict(review), *after))
 
@@ -147,12 +149,13 @@ def report_lines_of_review(review: ReviewResult) -> tuple[tuple[str, str], ...]:
     if review.beside is not None:
         leaks = "; ".join(_leak_words(leak, review) for leak in review.leaks)
     lines.append(("Beside the model", leaks))
-    if review.stated.is_of_flower and broken_tests(review.result, ScenarioGroup.EDGES):
-        lines.append(("Known edges of Flower's wrapper", f"{_edge_words(review)}: {_EDGES}."))
     lines += [("Not loaded", f"{capital(reason)}.") for reason in review.unseen]
     lines += [("Number of clients", f"{capital(review.count_fault)}.")] if review.count_fault else []
+    lines.append(("Fresh starts", review.starts.words))
     lines += [("Begins early", f"{capital(one)}.") for one in review.early]
     lines += [("Note", f"{capital(remark)}.") for remark in review.remarks]
+    if review.stated.is_of_flower and broken_tests(review.result, ScenarioGroup.EDGES):
+        lines.append(("Known edges of Flower's wrapper", f"{_edge_words(review)}: {_EDGES}."))
     if review.inside is None or inside is None:
         return (*lines, *_uninspected_clients(review), ("Not seen", f"{_UNSEEN}."))
     lines += [(f"Inside clients, {uncapital(about)}", said) for about, said in report_lines(inside)]
@@ -258,6 +261,7 @@ def review_json(review: ReviewResult) -> dict[str, Any]:
         "of_records": [asdict(one) for one in review.of_records],
         "inside": _inside_json(review),
         "remarks": list(review.remarks),
+        "repeated_noise": review.starts.repeats,
         "not_loaded": list(review.unseen),
     }
 

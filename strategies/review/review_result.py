@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from fl_audit.audits.black_box.claim_audit_results import ClaimAudit
 from fl_audit.strategies.review.claims import StatedAppClaim
+from fl_audit.strategies.review.fresh_starts import NOT_COMPARED, ComparedStarts
 from fl_audit.strategies.review.record_privacy_mentions import RecordPrivacyMention
 from fl_audit.strategies.review.side_channels import SideChannelResult
 from fl_audit.verdict.verdict import Verdict
@@ -44,5 +45,4 @@ class ReviewResult:
     inside: "ClientInspection | None" = None  # inspection of the clients' training; None if there was none
     count_fault: str = ""  # fault of the number of clients that the noise is made for; empty without one
     early: tuple[str, ...] = ()  # what trials with the fewest clients showed with which the app begins, as sentences
-    # What is released alike in two fresh starts of the app although it should be random, each as a phrase.
-    repeats: tuple[str, ...] = ()
+    starts: ComparedStarts = NOT_COMPARED  # comparison of two starts of the app in fresh processes

@@ -48,7 +48,7 @@ class ReviewedApp:
     count_fault: str = ""  # fault of the number of clients that the noise is made for; empty without one
 
 
-def read_reviewed_app(directory: Path, wishes: ReviewOptions) -> ReviewedApp:
+def read_reviewed_app(directory: Path, wishes: ReviewOptions, is_inspected: bool = True) -> ReviewedApp:
     """Load an app and its claim, inspect its clients' training if they use Opacus, and prepare the audited system.
 
     Parameters
@@ -57,6 +57,8 @@ def read_reviewed_app(directory: Path, wishes: ReviewOptions) -> ReviewedApp:
         Directory of the app, with its `pyproject.toml`.
     wishes
         Options of the review, with the reviewer's claim if there is one.
+    is_inspected
+        Whether the clients' training is inspected, if they use Opacus.
     """
     stand_ins = StubImportFinder(directory)
     sys.meta_path.append(stand_ins)
@@ -66,7 +68,7 @@ def read_reviewed_app(directory: Path, wishes: ReviewOptions) -> ReviewedApp:
     # One round is enough to detect releases without noise, and to measure the duration of a round.
     stated = reviewed_claim(caught, wishes, rounds=1)
     code = find_record_privacy_mentions(app.directory)
-    inside = _look_inside(app, caught, named or USUAL_NODES, wishes, code)
+    inside = None if not is_inspected else _look_inside(app, caught, named or USUAL_NODES, wishes, code)
     claim = stated.claim or StatedClaim(wishes.adjacency or Adjacency.ADD_REMOVE_CLIENT, epsilon=REFERENCE)
     nodes, on_clients, count_fault = nodes_of(caught.start.strategy, named, stated.clients)
     own, on_model = planning.own_model(caught.start)

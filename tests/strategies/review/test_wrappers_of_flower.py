@@ -15,16 +15,18 @@ pytestmark = pytest.mark.usefixtures("small_working_directory", "searched_as_bef
 INNER = "FedAvg(fraction_evaluate=0.0, min_train_nodes=4, min_available_nodes=4)"
 WRAPPERS = {
     "server_fixed": ("DifferentialPrivacyServerSideFixedClipping({inner}, 1.0, 1.0, 4)", ""),
-    "server_adaptive": ("DifferentialPrivacyServerSideAdaptiveClipping({inner}, 1.0, 4, 1.0)", ""),
+    "server_adaptive": ("DifferentialPrivacyServerSideAdaptiveClipping({inner}, 1.0, 4, 1.0, **BITS)", ""),
     "client_fixed": ("DifferentialPrivacyClientSideFixedClipping({inner}, 1.0, 1.0, 4)", "fixedclipping_mod"),
-    "client_adaptive": ("DifferentialPrivacyClientSideAdaptiveClipping({inner}, 1.0, 4, 1.0)", "adaptiveclipping_mod"),
+    "client_adaptive": (
+        "DifferentialPrivacyClientSideAdaptiveClipping({inner}, 1.0, 4, 1.0, **BITS)",
+        "adaptiveclipping_mod",
+    ),
 }
 
 
 def _app(directory: Path, name: str, wrapper: str, mod: str) -> Path:
-    server = with_strategy(wrapper.format(inner=INNER)).replace(
-        "import DifferentialPrivacyServerSideFixedClipping, FedAvg", "import *"
-    )
+    bits = wrapper.format(inner=INNER).replace("**BITS", "clipped_count_stddev=2.0")
+    server = with_strategy(bits).replace("import DifferentialPrivacyServerSideFixedClipping, FedAvg", "import *")
     client = CLIENT
     if mod:
         client = f"from flwr.clientapp.mod import {mod}\n{CLIENT.replace('ClientApp()', f'ClientApp(mods=[{mod}])')}"
@@ -55,7 +57,15 @@ def test_noise_for_more_clients_than_are_asked_leads_the_verdict(tmp_path: Path)
 
 
 def test_scenarios_of_the_mechanism_come_before_unusual_replies() -> None:
-    names = ["zero", "removed", "not a number", "many examples", "huge", "missing reply, own model", "running statistics"]
+    names = [
+        "zero",
+        "removed",
+        "not a number",
+        "many examples",
+        "huge",
+        "missing reply, own model",
+        "running statistics",
+    ]
     assert split(names)[0] == ["removed", "huge"]
     assert group_of("zero") is group_of("missing reply, own model") is ScenarioGroup.EDGES
     assert group_of("many examples") is group_of("running statistics") is ScenarioGroup.BESIDE
