@@ -26,7 +26,7 @@ from fl_audit.strategies.black_box.legacy_adapter import adapted_strategy, by_po
 from fl_audit.strategies.black_box.message_tensors import record_of
 from fl_audit.strategies.black_box.trials_after_training import TrialsAfterTrainingStrategy
 from fl_audit.strategies.flower_grids import RUN_ID, InProcessGrid
-from fl_audit.strategies.review.app_loading import AppDescription, StubImportFinder, is_stand_in, loaded
+from fl_audit.strategies.review.app_loading import STRATEGY_ALONE, AppDescription, StubImportFinder, is_stand_in, loaded
 from fl_audit.strategies.review.generator_states import GeneratorStates
 from fl_audit.strategies.review.secure_aggregation_compatibility import AGREEING, fault_outside, name_of
 from fl_audit.user_modules import collision_words
@@ -146,7 +146,8 @@ def _until_start(server: ServerApp, app: AppDescription, nodes: int, stand_ins: 
         raise InputError(f"{app.name} speaks with its clients without a strategy: {_ACCEPTED}") from None
     except (Exception, SystemExit) as error:
         said = f"{in_a_line(error)}{collision_words(error, app.directory)}{stand_ins.words}"
-        raise InputError(f"the ServerApp of {app.name} raised {said}") from error
+        remedy = f"accepted is a ServerApp that starts its strategy without data and network; {STRATEGY_ALONE}"
+        raise InputError(f"the ServerApp of {app.name} raised {said}: {remedy}") from error
     raise InputError(f"the ServerApp of {app.name} ended and started nothing: {_ACCEPTED}")
 
 

@@ -640,3 +640,16 @@ def test_what_was_judged_is_shown_however_a_process_ends(
 def test_wrong_flags_are_refused(tmp_path: Path, flags: list[str], said: str) -> None:
     with pytest.raises(InputError, match=said):
         CliRunner().invoke(command, ["review", str(tmp_path), *flags], catch_exceptions=False)
+
+
+@pytest.mark.parametrize(("verdict", "flags", "status"), [
+    ("violated", ["--fail-on-violation"], 4), ("violated", [], 0), ("inconclusive", ["--fail-on-violation"], 0),
+])  # fmt: skip
+def test_a_violation_fails_the_command_if_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verdict: str, flags: list[str], status: int
+) -> None:
+    found = {"verdict": verdict, "headline": "It is so.", "screen": []}
+    monkeypatch.setattr("fl_audit.experiments.cli.black_box_commands.reviewed", lambda *_: found)
+    result = CliRunner().invoke(command, ["review", str(tmp_path), *flags])
+    assert result.exit_code == status
+    assert "It is so." in result.output
