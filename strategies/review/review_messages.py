@@ -17,7 +17,13 @@ from fl_audit.strategies.review.claims import epsilon_words, guarantee_of_stated
 from fl_audit.strategies.review.record_privacy_mentions import mentions_phrase
 from fl_audit.strategies.review.review_result import ReviewResult
 from fl_audit.strategies.review.review_verdict import has_edges_of_flower_alone
-from fl_audit.strategies.review.scenario_groups import ScenarioGroup, broken_tests, group_of, of_mechanism
+from fl_audit.strategies.review.scenario_groups import (
+    ScenarioGroup,
+    broken_tests,
+    group_of_test,
+    looks_at_numbers,
+    of_mechanism,
+)
 from fl_audit.strategies.review.side_channels import SideChannel, SideChannelResult
 from fl_audit.verdict.verdict import Verdict
 
@@ -39,7 +45,7 @@ def found_in(result: ClaimAudit) -> tuple[DistinguisherFinding, ...]:
     # Faults of the mechanism lead. Sorting is stable, so each group keeps its order.
     ranked = sorted(
         findings(result, WORDS, FIXES, PROVISOS),
-        key=lambda one: (not one.attempt.is_broken, groups.index(group_of(one.attempt.distinguisher.kind))),
+        key=lambda one: (not one.attempt.is_broken, groups.index(group_of_test(one.attempt))),
     )
     return tuple(ranked)
 
@@ -83,7 +89,11 @@ def _headline_of_edges(review: ReviewResult) -> str:
     """Return the message on a wrapper of Flower whose noise and clipping are as claimed, and which leaks otherwise."""
     reach = claim_words(of_mechanism(review.result))
     said = [f"Noise and clipping are as claimed: {reach}"]
-    if broken_tests(review.result, ScenarioGroup.BESIDE):
+    beside = broken_tests(review.result, ScenarioGroup.BESIDE)
+    numbers = dict.fromkeys(one.distinguisher.group for one in beside if looks_at_numbers(one))
+    if numbers:
+        said.append(f"Violated beside the model: {', '.join(numbers)}, which is released without noise, tells clients.")
+    if any(not looks_at_numbers(one) for one in beside):
         said.append(
             "Inconclusive as to clients that name unequal numbers of examples, or send other than floating-point "
             "parameters: Flower's wrapper makes its noise for clients of equal weight."

@@ -32,25 +32,31 @@ def group_of(name: str) -> ScenarioGroup:
     return ScenarioGroup.BESIDE if is_beside else ScenarioGroup.MECHANISM
 
 
+def group_of_test(test: DistinguisherTest) -> ScenarioGroup:
+    """Return the group of a test: that of its scenario, or `BESIDE` if it looks at a number beside the model."""
+    return ScenarioGroup.BESIDE if looks_at_numbers(test) else group_of(test.distinguisher.kind)
+
+
+def looks_at_numbers(test: DistinguisherTest) -> bool:
+    """Return whether a test looks at metrics that are released beside the model."""
+    return test.distinguisher.group.startswith(("metrics: ", "evaluation: "))
+
+
 def broken_tests(result: ClaimAudit, group: ScenarioGroup) -> tuple[DistinguisherTest, ...]:
     """Return the tests in a group's scenarios that refute the claim."""
-    return tuple(one for one in result.attempts if one.is_broken and group_of(one.distinguisher.kind) is group)
+    return tuple(one for one in result.attempts if one.is_broken and group_of_test(one) is group)
 
 
 def is_mechanism_as_claimed(result: ClaimAudit) -> bool:
     """Return whether a test in a scenario of the mechanism could have refuted the claim, and none did."""
-    tests = [one for one in result.attempts if group_of(one.distinguisher.kind) is ScenarioGroup.MECHANISM]
+    tests = [one for one in result.attempts if group_of_test(one) is ScenarioGroup.MECHANISM]
     has_reach = any(one.ceiling > one.distinguisher.limit.epsilon for one in tests)
     return has_reach and not any(one.is_broken for one in tests)
 
 
 def of_mechanism(result: ClaimAudit) -> ClaimAudit:
     """Return the audit without the tests of other groups that refute the claim, and with the verdict of the rest."""
-    tests = tuple(
-        one
-        for one in result.attempts
-        if not one.is_broken or group_of(one.distinguisher.kind) is ScenarioGroup.MECHANISM
-    )
+    tests = tuple(one for one in result.attempts if not one.is_broken or group_of_test(one) is ScenarioGroup.MECHANISM)
     if any(one.is_broken for one in tests):
         return replace(result, attempts=tests)
     verdict = Verdict.CONSISTENT if is_mechanism_as_claimed(result) else Verdict.INCONCLUSIVE
