@@ -169,6 +169,9 @@ def review(
         ),
     ] = None,
     shown: ResultOptions,
+    fail_on_violation: Annotated[
+        bool, switch("--fail-on-violation", f"Exit with status {VIOLATED} if the claim is violated.")
+    ] = False,
 ) -> None:
     """Audit a whole Flower app, unchanged, against the privacy that it claims.
 
@@ -193,6 +196,7 @@ def review(
     with at_work(f"review of {app_dir}"):
         found = reviewed(app_dir, wishes, shown.out)
     shown.show_screen(found)
+    end_if_violated(found["verdict"], fail_on_violation)
 
 
 def live(
@@ -213,6 +217,10 @@ def live(
     Canaries are clients that send a known update in secretly drawn rounds. An observer, in the server or in another
     client, stores in DIR how strongly it sees the canaries in each round.
     """
+    is_file = out is None or not out.is_dir()
+    place = (out or directory) / "live.html"
+    require(is_file, f"--out {out} is a directory: accepted is a file for the page, such as --out {place}")
+
     from fl_audit.app_audits.live.live_audit import measure_live
     from fl_audit.app_audits.live.observer_store import seed_in
 
