@@ -321,7 +321,7 @@ BREACHES: tuple[Breach, ...] = (
            lambda at: (2 * at.uniforms - 1) * math.sqrt(3)),
     Breach("noise truncated at 3, variance restored", (T.SHAPE,), _truncated(restored=True),
            below="a distribution less far from the normal one than the limit"),
-    Breach("noise truncated at 3", (T.SHAPE,), _truncated(restored=False)),
+    Breach("noise truncated at 3", (T.NOISE_TOTAL,), _truncated(restored=False)),
     Breach("noise with a mean of .05 everywhere", (T.SHAPE,), lambda at: at.own + 0.05),
     Breach("half of the coordinates mirror the other half", (T.CORRELATED_NOISE, T.REPEATED_NOISE), _mirrored),
     Breach("a bias with the weight's noise", (T.CORRELATED_NOISE, T.REPEATED_NOISE), _copied_bias),

@@ -84,7 +84,7 @@ def test_what_the_result_says() -> None:
     assert [test.name for test in result.tests] == [name for name in TestName if name not in alone]
     assert result.broken == ()
     assert result.epsilon_lower_bound_at_level < min(result.epsilon_lower_bound, CLEAR.epsilon)
-    assert (result.conclusive, result.trials_needed) == (True, 27)
+    assert (result.conclusive, result.trials_needed) == (True, 26)
     assert result.noise.low < result.noise.ratio < result.noise.high
     assert [name for name, *_ in result.noise.tensors] == ["weight", "bias"]
 
