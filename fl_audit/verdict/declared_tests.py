@@ -202,6 +202,7 @@ class NotTestedReason(StrEnum):
     ONE_SIDE = "one-side"
     TOO_FEW = "too-few"
     ROUNDING = "rounding"
+    NOT_COMPUTED = "not-computed"
     SCORES_ALONE = "scores-alone"
     CANDIDATES_ALONE = "candidates-alone"
     TARGETS_ALONE = "targets-alone"

@@ -11,6 +11,7 @@ from functools import partial
 import numpy as np
 
 from fl_audit.array_types import Floats
+from fl_audit.errors import InputError
 from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.statistics.lower_bound_methods import BoundMethod
 from fl_audit.statistics.lower_bounds import bound_limit, epsilon_lower_bound
@@ -66,6 +67,9 @@ def _offered(tests: Mapping[TestName, Callable[[], TestResult]]) -> _Tested:
             made.append(test())
         except TestNotApplicableError as why:
             missing.append((name, why.reason))
+        except (ArithmeticError, InputError, ValueError):
+            # One test that cannot be computed may not lose the results of the others.
+            missing.append((name, NotTestedReason.NOT_COMPUTED))
     return tuple(made), tuple(missing)
 
 

@@ -242,11 +242,18 @@ def noise_round(measured: NoiseMeasurements) -> TestResult:
 
 def _tensors_by_round(measured: NoiseMeasurements) -> list[tuple[Floats, Integers, str]]:
     """Return the squares, degrees of freedom and name of each tensor in each round; nothing of a model with one."""
-    names, squares = measured.noise.tensors, np.maximum(0.0, measured.noise.squares / measured.sigma[..., None] ** 2)
+    names, freedom, trials = measured.noise.tensors, measured.noise.freedom.copy(), measured.sampled_trials
+    squares = np.maximum(0.0, measured.noise.squares / measured.sigma[..., None] ** 2)
     if len(names) == 1:
         return []
+    for at, name in enumerate(names) if trials.any() else ():
+        # The sums hold a little noise of other tensors, which a tensor whose coordinates are all sampled has not.
+        own = np.array([owner == name for owner in measured.tensor_of_coordinates], dtype=np.bool_)
+        if np.count_nonzero(own) >= max(1, int(freedom[..., at].max())):
+            squares[trials, :, at] = np.square(measured.sample[..., own]).sum(axis=-1)
+            freedom[trials, :, at] = np.count_nonzero(own)
     places = [f"trial {{0}} round {{1}} on the tensor '{name}'" for name in names]
-    return [(squares[..., at], measured.noise.freedom[..., at], place) for at, place in enumerate(places)]
+    return [(squares[..., at], freedom[..., at], place) for at, place in enumerate(places)]
 
 
 def least_of(name: TestName, found: dict[str, SquareSum] | SquareSum | None, missing: NotTestedReason) -> TestResult:

@@ -47,6 +47,7 @@ MISSING_WORDS = {
     NotTestedReason.ONE_SIDE: "All trials hold the same data set.",
     NotTestedReason.TOO_FEW: "There are too few trials, rounds or parameters to tell anything from chance.",
     NotTestedReason.ROUNDING: "The rounding of 32-bit numbers hides so fine a structure.",
+    NotTestedReason.NOT_COMPUTED: "It could not be computed: some number of the run is missing or not finite.",
     NotTestedReason.SCORES_ALONE: "What the insider sees has no distribution that it could weigh exactly: its scores "
     "alone are judged.",
     NotTestedReason.TARGETS_ALONE: (
