@@ -31,7 +31,6 @@ from fl_audit.strategies.contributors import ClientRoles
 from fl_audit.strategies.round_secrets_log import RoundSecretsLog
 from fl_audit.strategies.secret_draws import PrefetchingChallenger, SeededChallenger, record_draws
 from fl_audit.trial_batches import TrialBatch, waves
-from fl_audit.verdict.noise_measurement import sampled_places
 
 _OnRound = Callable[[int], None]  # called with the number of trials that finished a round
 
@@ -217,8 +216,7 @@ def _secrets_log(federation: LoadedFederation, challenger: SeededChallenger) -> 
     audit = audit_of(public)
     if not audit.opens_secrets(public):
         return None
-    places = tuple(number for number, _ in sampled_places(federation.model.layout))
-    return RoundSecretsLog(public, challenger, audit.opened_target(federation), places)
+    return RoundSecretsLog(public, challenger, audit.opened_target(federation))
 
 
 def _findings(plan: FederationPlan, losses: dict[tuple[str, int], Floats]) -> Iterator[evaluation.ReleaseFinding]:

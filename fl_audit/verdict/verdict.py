@@ -78,7 +78,9 @@ class VerdictDetails:
     @property
     def verdict(self) -> Verdict:
         """Verdict that follows from the tests: violated, consistent or inconclusive."""
-        return verdict_on(bool(self.broken), self.conclusive and (self.signal is None or self.signal.conclusive))
+        is_computed = all(reason is not NotTestedReason.NOT_COMPUTED for _, reason in self.not_offered)
+        is_conclusive = self.conclusive and (self.signal is None or self.signal.conclusive)
+        return verdict_on(bool(self.broken), is_conclusive and is_computed)
 
     @property
     def trials_for_conclusive_verdict(self) -> int | None:

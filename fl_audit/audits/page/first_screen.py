@@ -59,7 +59,7 @@ def facts_of(contents: ReportContents) -> tuple[Fact, Fact, Fact]:
 
 def _broken(row: TestMessage) -> Fact:
     if row.test.name in OF_NOISE:
-        where = f" on the tensor '{row.test.place}'" if row.test.name is TestName.NOISE_TENSOR else ""
+        where = f" on {row.test.place}" if row.test.name is TestName.NOISE_TENSOR else ""
         return Fact("Noise really added", percent(row.test.statistic), f"of what was claimed{where}", " ")
     if row.test.name in (TestName.SCORES, TestName.CANARIES):
         shown = f"≥ {number_text(row.test.statistic, 3)}"
