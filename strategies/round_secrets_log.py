@@ -24,6 +24,7 @@ from fl_audit.learning.stacked_layers import cached_rows
 from fl_audit.mechanisms.contribution import AdaptiveClipping
 from fl_audit.mechanisms.noise_addition import noise_share
 from fl_audit.mechanisms.threat_model import Adversary
+from fl_audit.strategies.exact_checks import ExactChecks
 from fl_audit.strategies.secret_draws import SeededChallenger
 from fl_audit.trial_batches import TrialBatch
 from fl_audit.verdict.noise_statistics import NoiseStatistics
@@ -81,6 +82,7 @@ class RoundSecretsLog:
     challenger: SeededChallenger  # challenger, which knows whether a trial uses D or D'
     target: int | None  # number of the target among the units that are sampled; None if there are many targets
     places: tuple[int, ...]  # indices of parameters whose last bits are counted one by one
+    exact: ExactChecks | None = None  # what is recomputed and compared; None if nothing is
     _kept: dict[str, _BatchLog] = field(init=False, default_factory=lambda: defaultdict(_BatchLog))  # by batch name
 
     def log_round(
@@ -244,6 +246,8 @@ class RoundSecretsLog:
                 found.append((LAST_BIT, _OF_EACH, side, 0, float(trials * kept.rounds)))
                 each = zip(self.places, kept.odd[1:, side].tolist(), strict=True)
                 found += [(LAST_BIT, at, side, 0, float(count)) for at, count in each]
+        if self.exact is not None:
+            found += [(str(row.kind), row.trial, row.number, row.where, row.value) for row in self.exact.rows(batch)]
         return found
 
 
