@@ -62,7 +62,7 @@ class ContributionTotals:
     @classmethod
     def zero(cls, parameters: int) -> "ContributionTotals":
         """Return the sums over no contribution."""
-        return cls(*(torch.zeros(parameters, dtype=torch.float64) for _ in range(2)))
+        return cls(torch.zeros(parameters, dtype=torch.float64), torch.zeros(parameters, dtype=torch.float64))
 
     @property
     def count(self) -> int:
@@ -148,7 +148,8 @@ def _present(federation: LoadedFederation, client: int, cell: CheckedCell) -> Fl
     own = federation.targets_of(client)
     if not own:
         return np.ones(len(federation.shards[client]), dtype=np.bool_)
-    return federation.present(client, TargetMembership(cell.members[None, list(own)]))[0]
+    present: Flags = federation.present(client, TargetMembership(cell.members[None, list(own)]))[0]
+    return present
 
 
 def _replacement(federation: LoadedFederation, client: int, cell: CheckedCell) -> Examples | None:

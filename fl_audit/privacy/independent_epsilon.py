@@ -145,7 +145,8 @@ def _composed(releases: Sequence[PlayedReleases], delta: float, cells: int, way:
         shape *= rfft(_placed(losses - mean, masses, width, cells)) ** count
     grid = np.fft.fftfreq(cells, 1 / cells) * width + middle
     order = np.argsort(grid)
-    return _epsilon_of(grid[order], np.maximum(0.0, irfft(shape, cells))[order], delta)
+    masses_of_sum = np.maximum(0.0, irfft(shape, cells)[order]).astype(np.float64)
+    return _epsilon_of(grid[order].astype(np.float64), masses_of_sum, delta)
 
 
 def _placed(losses: Floats, masses: Floats, width: float, cells: int) -> Floats:

@@ -11,20 +11,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fl_audit.errors import InputError
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.mechanisms.contribution import PrivateTraining
-from fl_audit.privacy.independent_epsilon import IndependentEpsilon, independent_epsilon
+from fl_audit.privacy.independent_epsilon import independent_epsilon
 from fl_audit.verdict.played_releases import played_releases
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _LENGTH_ROUNDING = 1e-3
-"""Relative amount by which the rounding of 32-bit numbers may enlarge a clipped contribution; the server allows as much."""
+"""Relative amount by which the rounding of 32-bit numbers may enlarge a clipped contribution, as the server allows."""
 
 
 class ExactRowKind(StrEnum):
-    """Kind of a row of an exact check in the table of tallies, whose columns are trial, round, client or unit, value."""
+    """Kind of a row of an exact check in the table of tallies."""
 
     SUM = "exact-sum"  # largest distance of a sum from the recomputed one, in clipping norms, with the client
     SUM_ALLOWED = "exact-sum-allowed"  # what rounding may make of it
@@ -109,7 +110,7 @@ def _answers(run: FinishedRun) -> tuple[ExactAnswer, ...]:
     unbounded = "clients train privately: single gradients are clipped inside of their training"
     server = "the server adds no independent noise whose step could be run again with D and D'"
     is_private = isinstance(mechanism.contribution, PrivateTraining)
-    later = "it is not played yet"
+    later = "no second run is played"
     return (
         _sum(rows),
         _not_asked(ExactQuestion.LENGTH, unbounded) if is_private else _length(rows, mechanism.unit),
@@ -223,18 +224,12 @@ def _epsilon(run: FinishedRun) -> ExactAnswer:
     if not math.isfinite(claimed):
         return _not_asked(ExactQuestion.EPSILON, "the claimed epsilon is infinite")
     try:
-        found = max((_of_releases(each, delta) for each in played_releases(run)), key=lambda one: one.epsilon)
-    except ValueError as why:
+        found = max((independent_epsilon(each, delta) for each in played_releases(run)), key=lambda one: one.epsilon)
+    except (InputError, ValueError) as why:
         return _not_asked(ExactQuestion.EPSILON, str(why))
-    text = (
-        f"the mechanism as it was played has epsilon {found.epsilon:.4g} at delta {delta:g}; {claimed:.4g} is claimed"
-    )
+    text = f"the mechanism as played has epsilon {found.epsilon:.4g} at delta {delta:g}; {claimed:.4g} is claimed"
     allowed = claimed + found.error
     return ExactAnswer(ExactQuestion.EPSILON, found.epsilon, claimed, found.epsilon <= allowed, text, "all rounds")
-
-
-def _of_releases(each: Any, delta: float) -> IndependentEpsilon:
-    return independent_epsilon(each, delta)
 
 
 def _configured_delta(run: FinishedRun) -> float:

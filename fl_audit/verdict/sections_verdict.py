@@ -382,5 +382,6 @@ def verdict_section(
 
     return Section(
         "verdict", "The tests of the guarantee", VerdictFinding, lambda run, _: verdict_numbers(run, judge),
-        keys=("verdict", "signal", "exact", "scope", "looks"), on_page=True, sentence=_sentence, tables=_tables, said=said,
+        keys=("verdict", "signal", "exact", "scope", "looks"), on_page=True, sentence=_sentence, tables=_tables,
+        said=said,
     )  # fmt: skip
