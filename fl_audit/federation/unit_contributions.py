@@ -1,9 +1,9 @@
 """Contributions of single units, each computed alone, from which the sum of a round in one trial is recomputed.
 
-A released sum is private if it is the sum of contributions of the units in the data, each of which is computed from one
-unit alone and is no longer than the clipping norm. So each unit's contribution is computed here by itself, while clients
-compute the sum of all their units at once. Any influence of one unit on the contribution of another, any unit that counts
-more than once and any missing clipping makes a difference.
+A released sum is private if it is the sum of contributions of the units in the data, each of which is computed from
+one unit alone and is no longer than the clipping norm. So each unit's contribution is computed here by itself, while
+clients compute the sum of all their units at once. Any influence of one unit on the contribution of another, any unit
+that counts more than once and any missing clipping makes a difference.
 """
 
 import math
@@ -115,9 +115,10 @@ def rounding_of_passes(
 ) -> float:
     """Return how far roundings in the computation of a client's contributions may move their sum, as an L2 norm.
 
-    A pass in 32-bit numbers is the exact pass of a model whose parameters are changed by about the roundings of an inner
-    product. Such changes are tried, in opposite pairs, so that a unit at a kink of the network crosses it. The sum over
-    units of the largest effect is doubled, since both sides are rounded; `steps` is the number of passes in a row.
+    A pass in 32-bit numbers is the exact pass of a model whose parameters are changed by about the roundings of an
+    inner product. Such changes are tried, in opposite pairs, so that a unit at a kink of the network crosses it. The
+    sum over units of the largest effect is doubled, since both sides are rounded; `steps` is the number of passes in
+    a row.
     """
     size, total = _LIKELY * _HALF_ULP * math.sqrt(operations(federation)), 0.0
     changes = [size * torch.from_numpy(draw.standard_normal(cell.model.shape)).to(cell.model) for _ in range(_PAIRS)]

@@ -1,10 +1,10 @@
 """An accountant that shares no code with the guarantee: it computes epsilon again, from the releases as they were made.
 
-A guarantee is computed by `accounting`, `pld`, `renyi` and `gaussian`. A mistake there, or in what they are told, such
-as a release that is left out, would be repeated by any check that calls them. This module imports none of them. It knows
-Gaussian releases alone, with and without Poisson sampling. Without sampling, epsilon is the root of a closed form.
-Otherwise the privacy loss is put on a grid, and composed by the powers of its Fourier transform (Koskela, Jälkö & Honkela
-2020, "Computing tight differential privacy guarantees using FFT").
+A guarantee is computed by `accounting`, `pld`, `renyi` and `gaussian`. A mistake there, or in what they are told,
+such as a release that is left out, would be repeated by any check that calls them. This module imports none of them.
+It knows Gaussian releases alone, with and without Poisson sampling. Without sampling, epsilon is the root of a closed
+form. Otherwise the privacy loss is put on a grid, and composed by the powers of its Fourier transform (Koskela, Jälkö
+& Honkela 2020, "Computing tight differential privacy guarantees using FFT").
 
 Unlike the guarantee, the result is no upper bound but an estimate, whose error is estimated by halving the grid.
 """

@@ -13,9 +13,9 @@ from fl_audit.verdict.signal_detection_limit import SignalDetectionLimit
 class Verdict(StrEnum):
     """Verdict on the guarantee of a run.
 
-    CONSISTENT: no test refutes the guarantee. VIOLATED: an exact question, or a test at `FAMILY_LEVEL`,
-    refutes it. INCONCLUSIVE: nothing refutes it, but even a breach of 1.5 times the claimed epsilon might not have been found. NOT_AUDITED: there was a
-    guarantee, but no insider to test it. NO_GUARANTEE: the run had no guarantee.
+    CONSISTENT: no test refutes the guarantee. VIOLATED: an exact question, or a test at `FAMILY_LEVEL`, refutes it.
+    INCONCLUSIVE: nothing refutes it, but even a breach of 1.5 times the claimed epsilon might not have been found.
+    NOT_AUDITED: there was a guarantee, but no insider to test it. NO_GUARANTEE: the run had no guarantee.
     """
 
     CONSISTENT = "consistent"

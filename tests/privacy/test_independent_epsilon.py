@@ -29,6 +29,7 @@ RELEASES = (
 )  # fmt: skip
 
 
+@pytest.mark.few_cases(4)
 @pytest.mark.parametrize("release", RELEASES, ids=str)
 @pytest.mark.parametrize("delta", [1e-2, 1e-5])
 def test_it_agrees_with_dp_accounting(release: PlayedReleases, delta: float) -> None:
@@ -39,6 +40,7 @@ def test_it_agrees_with_dp_accounting(release: PlayedReleases, delta: float) -> 
     assert found.epsilon == pytest.approx(expected, rel=2e-3, abs=2e-3)
 
 
+@pytest.mark.few_cases(4)
 @pytest.mark.parametrize("adjacency", [Adjacency.ADD_REMOVE_RECORD, Adjacency.REPLACE_RECORD])
 @pytest.mark.parametrize("is_seen", [False, True])
 @pytest.mark.parametrize(("z", "rounds", "rate"), [(1.0, 50, 0.1), (3.0, 30, 0.5), (0.8, 500, 0.01), (0.5, 4, 0.9)])
