@@ -13,11 +13,11 @@ from flwr.serverapp import Grid
 from torch import Tensor
 
 from fl_audit.array_types import Floats
-from fl_audit.experiments.engine_names import Engine
-from fl_audit.experiments.runs.resolved_audit import ResolvedAudit
-from fl_audit.experiments.runs.run import HONEST, ClientAppAndStrategy, run_audit
 from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.privacy.guarantee import derive_guarantee
+from fl_audit.runs.engine_names import Engine
+from fl_audit.runs.resolved_audit import ResolvedAudit
+from fl_audit.runs.run import HONEST, ClientAppAndStrategy, run_audit
 from fl_audit.strategies.contributors import UnnoisedRoundSum
 from fl_audit.strategies.trial_batch_strategy import TrialBatchStrategy
 from fl_audit.trial_batches import TrialBatch
