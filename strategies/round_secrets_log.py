@@ -24,6 +24,7 @@ from fl_audit.learning.stacked_layers import cached_rows
 from fl_audit.mechanisms.contribution import AdaptiveClipping
 from fl_audit.mechanisms.noise_addition import noise_share
 from fl_audit.mechanisms.threat_model import Adversary
+from fl_audit.strategies.exact_checks import ExactChecks
 from fl_audit.strategies.secret_draws import SeededChallenger
 from fl_audit.trial_batches import TrialBatch
 from fl_audit.verdict.noise_statistics import NoiseStatistics
@@ -75,6 +76,7 @@ class RoundSecretsLog:
     public: Federation  # public facts of the federation: clients, training and mechanism
     challenger: SeededChallenger  # challenger, which knows whether a trial uses D or D'
     target: int | None  # number of the target among the units that are sampled; None if there are many targets
+    exact: ExactChecks | None = None  # what is recomputed and compared; None if nothing is
     _kept: dict[str, _BatchLog] = field(init=False, default_factory=lambda: defaultdict(_BatchLog))  # by batch name
 
     def log_round(
@@ -207,6 +209,8 @@ class RoundSecretsLog:
                 for number, row in zip(numbers, kept.units.tolist(), strict=True)
                 for at, count in enumerate(row)
             ]
+        if self.exact is not None:
+            found += [(str(row.kind), row.trial, row.number, row.where, row.value) for row in self.exact.rows(batch)]
         return found
 
 

@@ -47,7 +47,7 @@ _Releases = dict[str, str]  # digests of released arrays, keyed by round and nam
 
 @dataclass(frozen=True)
 class StartTrace:
-    """What one start of an app released in a fresh process, as digests that can be compared with another start's."""
+    """Digests of what one start of an app released in a fresh process, to be compared with another start's."""
 
     releases: Mapping[str, str] = field(default_factory=dict)  # with the app's own generators, keyed by round and name
     renewed: Mapping[str, str] = field(default_factory=dict)  # with new states of all generators
@@ -66,8 +66,10 @@ def repeated_noise(first: StartTrace, second: StartTrace) -> str:
 
     Parameters
     ----------
-    first, second
-        Traces of the two starts, from two processes that share no state.
+    first
+        Trace of the first start.
+    second
+        Trace of the second start, from a process that shares no state with that of the first.
     """
     random = [name for name, digest in first.releases.items() if digest != first.renewed.get(name)]
     alike = [name for name in random if first.releases[name] == second.releases.get(name)]
@@ -86,7 +88,7 @@ def repeated_noise(first: StartTrace, second: StartTrace) -> str:
 
 @dataclass(frozen=True)
 class ComparedStarts:
-    """What the comparison of two starts of an app in fresh processes showed."""
+    """Result of the comparison of two starts of an app in fresh processes."""
 
     words: str  # the result as a sentence
     repeats: str = ""  # phrase on noise that repeats; empty if none does

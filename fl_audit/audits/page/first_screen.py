@@ -142,7 +142,8 @@ def next_step(contents: ReportContents) -> str:
     numbers = verdict_of(contents)
     match numbers.verdict:
         case Verdict.VIOLATED:
-            cause = broken_tests(numbers.judgement, contents.words)[0].words.remedy
+            told = broken_tests(numbers.judgement, contents.words)
+            cause = told[0].words.remedy if told else "Look for what the exact questions name."
             return f"Hand out none of these models. {cause} Then audit again."
         case Verdict.INCONCLUSIVE if numbers.contradicted_by:
             rare = f"chance does this to fewer than {one_in(FAMILY_LEVEL)} runs that keep their guarantee"
