@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 OnPlan = Callable[["ResolvedAudit"], None]
 """A function that receives the plan of a run before it is played."""
-_OF_A_RUN = ("fl_audit.experiments.runs.run", "fl_audit.experiments.runs.cluster.flower_runtime_patch")
+_OF_A_RUN = ("fl_audit.experiments.runs.run", "fl_audit.experiments.runs.ray_engine")
 
 
 @dataclass(frozen=True)

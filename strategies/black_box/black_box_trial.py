@@ -35,7 +35,7 @@ from fl_audit.strategies.black_box.trial_models import (
     template_of,
     update_of,
 )
-from fl_audit.strategies.flower_grids import FIRST_NODE, RUN_ID, InProcessGrid
+from fl_audit.strategies.simulated_grid import FIRST_NODE, RUN_ID, InProcessGrid
 
 _TARGET, _WATCHER = FIRST_NODE, FIRST_NODE + 1
 """Node IDs of the target's client, whose contribution differs, and of the observing client."""

@@ -30,10 +30,11 @@ from fl_audit.local_training.replay_state import StopReplay
 from fl_audit.local_training.training_facts import RecordedTraining, TrainingOutputs
 from fl_audit.strategies.black_box.audited_system import spared_generators
 from fl_audit.strategies.black_box.trials_after_training import no_news_from_flower
-from fl_audit.strategies.flower_grids import FIRST_NODE, RUN_ID, InProcessGrid, make_messages_for
+from fl_audit.strategies.flower_grids import make_messages_for
 from fl_audit.strategies.review.app_loading import AppDescription, StubImportFinder, loaded
 from fl_audit.strategies.review.legacy_client_messages import is_of_old_interface, of_old_message, old_message
 from fl_audit.strategies.review.strategy_capture import CapturedStrategy
+from fl_audit.strategies.simulated_grid import FIRST_NODE, RUN_ID, InProcessGrid
 from fl_audit.user_modules import import_function
 
 MOST_CLIENTS, MOST_ROUNDS = 2, 2

@@ -25,9 +25,9 @@ from fl_audit.strategies.black_box.audited_system import Mod, StrategyStartCall,
 from fl_audit.strategies.black_box.legacy_adapter import adapted_strategy, by_position, manager_of
 from fl_audit.strategies.black_box.message_tensors import record_of
 from fl_audit.strategies.black_box.trials_after_training import TrialsAfterTrainingStrategy
-from fl_audit.strategies.flower_grids import RUN_ID, InProcessGrid
 from fl_audit.strategies.review.app_loading import AppDescription, StubImportFinder, is_stand_in, loaded
 from fl_audit.strategies.review.secure_aggregation_compatibility import AGREEING, fault_outside, name_of
+from fl_audit.strategies.simulated_grid import RUN_ID, InProcessGrid
 from fl_audit.user_modules import collision_words
 
 _ACCEPTED = "accepted is a ServerApp that starts a strategy (Strategy.start, DefaultWorkflow or server_fn)"

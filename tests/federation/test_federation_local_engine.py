@@ -21,11 +21,12 @@ from torch import nn
 from fl_audit.device import Device
 from fl_audit.experiments.engine_names import Engine
 from fl_audit.experiments.runs.cluster import ray_connection
-from fl_audit.experiments.runs.local_engine import LocalFlowerGrid, _Contexts, _MessageExchange
+from fl_audit.experiments.runs.local_engine import local_grid
 from fl_audit.experiments.runs.ray_engine import local_calls
 from fl_audit.experiments.runs.run import ClientAppAndStrategy, run_audit
 from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.strategies.errors import FederationError
+from fl_audit.strategies.simulated_grid import SimulatedGrid
 
 
 def test_as_many_calls_run_at_the_same_time_as_there_are_cores(
@@ -47,7 +48,7 @@ def test_clients_at_the_same_time_change_no_bit(actors: int, small_plan: MakePla
     assert_same(one, several)
 
 
-def _grid(answer: Callable[[int], None], actors: int, time_limit: float = 20.0) -> LocalFlowerGrid:
+def _grid(answer: Callable[[int], None], actors: int, time_limit: float = 20.0) -> SimulatedGrid:
     app = ClientApp()
 
     @app.query()
@@ -55,10 +56,10 @@ def _grid(answer: Callable[[int], None], actors: int, time_limit: float = 20.0) 
         answer(int(context.node_config["partition-id"]))
         return Message(RecordDict(), reply_to=message)
 
-    return LocalFlowerGrid(app, 4, time_limit, actors)
+    return local_grid(app, 4, time_limit, actors)
 
 
-def _messages(grid: LocalFlowerGrid, partitions: list[int]) -> list[Message]:
+def _messages(grid: SimulatedGrid, partitions: list[int]) -> list[Message]:
     return [grid.create_message(RecordDict(), "query", partition + 2, "") for partition in partitions]
 
 
@@ -173,7 +174,7 @@ def test_what_fails_while_it_is_read_ahead_fails_the_call_and_keeps_nobody_waiti
     def announce_calls(calls: object) -> None:
         raise ValueError("no such record")
 
-    grid = LocalFlowerGrid(app, 4, 20.0, actors=2, announce_calls=announce_calls)
+    grid = local_grid(app, 4, 20.0, actors=2, announce_calls=announce_calls)
     began = time.monotonic()
     failed = [reply for reply in grid.send_and_receive(_messages(grid, [0, 1, 2, 3])) if reply.has_error()]
     assert time.monotonic() - began < 10.0

@@ -6,12 +6,12 @@ import pytest
 from flwr.app import Message, RecordDict
 from flwr.clientapp import ClientApp
 
-from fl_audit.experiments.runs.local_engine import LocalFlowerGrid
 from fl_audit.server import reply_timeout_grid
 from fl_audit.server.reply_timeout_grid import ReplyTimeoutGrid
+from fl_audit.strategies.simulated_grid import SimulatedGrid
 
 
-class _CountingGrid(LocalFlowerGrid):
+class _CountingGrid(SimulatedGrid):
     """Grid that notes the number of messages that are sent at a time."""
 
     pushed: tuple[int, ...] = ()

@@ -28,7 +28,7 @@ from fl_audit.experiments.runs.cluster.nodes import RayMachine
 from fl_audit.experiments.runs.cluster.pool import ORDINARY, ClientPool, ClientProcess
 from fl_audit.experiments.runs.cluster.pool_flower_grid import _NodeContexts
 from fl_audit.experiments.runs.cluster.process_data_and_code import CallContextPacker, UnsentCallContext, compartment_of
-from fl_audit.experiments.runs.local_engine import LocalFlowerGrid
+from fl_audit.experiments.runs.local_engine import local_grid
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.message_keys import Key, MessageRecordName
 
@@ -417,7 +417,7 @@ def test_the_victim_and_the_insider_have_compartments_of_their_own(small_plan: M
 
 
 def _message(federation: str, node: int = 2, arrays: ArrayRecord | None = None) -> Message:
-    LocalFlowerGrid(build_app(), 1, 1.0)  # Flower lets nobody make a message who is no task of a run
+    local_grid(build_app(), 1, 1.0)  # Flower lets nobody make a message who is no task of a run
     config = ConfigRecord({Key.FEDERATION: federation})
     content = RecordDict({MessageRecordName.ARRAYS: arrays or ArrayRecord(), MessageRecordName.CONFIG: config})
     message = Message(content, node, "train")

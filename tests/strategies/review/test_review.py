@@ -34,7 +34,6 @@ from fl_audit.strategies.black_box.legacy_adapter import LegacyAdapter
 from fl_audit.strategies.black_box.scenario import OF_FEW_TENSORS, ModelKind
 from fl_audit.strategies.black_box.scenarios import BY_NAME
 from fl_audit.strategies.black_box.trial_models import template_of, update_of
-from fl_audit.strategies.flower_grids import FIRST_NODE, InProcessGrid
 from fl_audit.strategies.review.app_loading import read_app
 from fl_audit.strategies.review.claims import StatedAppClaim, epsilon_words, stated_by, training_doubt
 from fl_audit.strategies.review.client_counts import count_asked_clients, nodes_of, too_few_clients
@@ -48,6 +47,7 @@ from fl_audit.strategies.review.reviewed_app import reviewed_claim
 from fl_audit.strategies.review.side_channels import SideChannel
 from fl_audit.strategies.review.strategy_capture import CapturedStrategy
 from fl_audit.strategies.review.virtual_clients import VirtualClientGrid
+from fl_audit.strategies.simulated_grid import FIRST_NODE, InProcessGrid
 from fl_audit.verdict.verdict import Verdict
 
 pytestmark = pytest.mark.usefixtures("small_working_directory", "searched_as_before")
