@@ -54,10 +54,10 @@ class VirtualClientGrid(DelegatingGrid):
 
     def _pulled(self, identities: Collection[str] | None) -> list[Message]:
         """Return the replies of the simulated clients, each under the node ID of the client that the strategy asked."""
-        replies = []
+        replies = list[Message]()
         for number in self._asked if identities is None else identities:
-            for reply in self.grid.pull_messages([number]):
-                replies.append(readdressed(reply, src_node_id=self._asked[number]))
+            arrived = self.grid.pull_messages([number])
+            replies += [readdressed(reply, src_node_id=self._asked[number]) for reply in arrived]
         return replies
 
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:

@@ -213,7 +213,7 @@ def test_a_client_keeps_its_own_epsilon_star(small_plan: MakePlan, monkeypatch: 
     assert told is not None
     assert silent is None
     for grid in grids:
-        for context in grid._contexts.values():
+        for context in grid.contexts.values():
             own = context.state.config_records[MessageRecordName.OWN_EPSILON_STAR]
             assert (own[Key.ROUND], own[Key.BATCH]) == (4, "batch-00000")
             assert own[Key.EPSILON_STAR] == told[:, -1, int(context.node_config["partition-id"])].tolist()

@@ -23,10 +23,8 @@ from fl_audit.experiments.runs.cluster.array_transport import StoreViews, put_ba
 from fl_audit.experiments.runs.cluster.call_errors import CallError, LostCallsError
 from fl_audit.experiments.runs.cluster.call_scheduling import CallScheduler
 from fl_audit.experiments.runs.cluster.client_actor import CallReplies, CallReply, ProcessCalls, process_class
-from fl_audit.experiments.runs.cluster.flower_runtime_patch import PatchedRuntime
 from fl_audit.experiments.runs.cluster.nodes import RayMachine
 from fl_audit.experiments.runs.cluster.pool import ORDINARY, ClientPool, ClientProcess
-from fl_audit.experiments.runs.cluster.pool_flower_grid import _NodeContexts
 from fl_audit.experiments.runs.cluster.process_data_and_code import CallContextPacker, UnsentCallContext, compartment_of
 from fl_audit.experiments.runs.local_engine import local_grid
 from fl_audit.federation.loaded_federation import load_federation
@@ -341,21 +339,6 @@ def test_every_call_is_answered_whenever_the_time_of_a_process_is_over(monkeypat
     thread.start()
     thread.join(60.0)
     assert answered == list(range(150))
-
-
-def test_nodes_that_were_registered_before_the_pool_was_in_place_become_known() -> None:
-    """Flower's own command registers nodes so early, and hands them over after the server asks for them."""
-    pool, over = PatchedRuntime(), threading.Event()
-    contexts, server = (
-        _NodeContexts(pool, _context(0)),
-        threading.Timer(0.2, pool.hand_over, (None, None, {7: 1, 9: 0}, over)),
-    )
-    server.start()
-    assert [contexts[node].node_config["partition-id"] for node in (7, 9)] == [1, 0]
-    assert pool.nodes_in_order() == [9, 7]
-    over.set()
-    server.join(10.0)
-    assert not server.is_alive()
 
 
 def test_processes_start_where_there_is_room_and_compartments_share_none() -> None:
