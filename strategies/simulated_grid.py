@@ -1,7 +1,7 @@
 """The Flower grid of a simulated federation: it owns messages, contexts and replies, and an executor calls the clients.
 
 There are three executors: one answers inline (`InlineExecutor`), one in threads of this process
-(`experiments.runs.local_engine`), and one in processes of Ray (`experiments.runs.cluster.call_scheduling`).
+(`runs.local_engine`), and one in processes of Ray (`runs.cluster.call_scheduling`).
 """
 
 import threading
