@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 OnPlan = Callable[["ResolvedAudit"], None]
 """A function that receives the plan of a run before it is played."""
-_OF_A_RUN = ("fl_audit.runs.run", "fl_audit.runs.cluster.flower_runtime_patch")
+_OF_A_RUN = ("fl_audit.runs.run", "fl_audit.runs.ray_engine")
 
 
 @dataclass(frozen=True)

@@ -203,15 +203,15 @@ def _federate(
     clock: FederationTimestamps,
     on_round: _OnRound,
 ) -> None:
-    interrupted, clients, settings = threading.Event(), plan.public.nodes, plan.config.run
-    server_app = build_server_app(federation, keep, clock, _getting_ready(on_round), interrupted.is_set)
+    clients, settings = plan.public.nodes, plan.config.run
+    server_app = build_server_app(federation, keep, clock, _getting_ready(on_round))
     match engine:
         case Engine.LOCAL:
             # With one trial in a batch, clients train together (stacked). With more, the trials of one client do.
             ahead = announce_calls if settings.trials_per_batch == 1 else None
             run_locally(server_app, app, clients, settings.client_time_limit, local_calls(settings), ahead)
         case Engine.RAY:
-            run_on_ray(server_app, app, clients, RayOptions.of(settings, ray_address), interrupted)
+            run_on_ray(server_app, app, clients, RayOptions.of(settings, ray_address))
         case _:
             assert_never(engine)
 

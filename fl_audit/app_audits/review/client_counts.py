@@ -11,7 +11,7 @@ from fl_audit.app_audits.black_box.audited_system import spared_generators
 from fl_audit.app_audits.black_box.legacy_adapter import adapted_strategy, layers_of
 from fl_audit.app_audits.black_box.trials_after_training import no_news_from_flower
 from fl_audit.errors import require
-from fl_audit.strategies.flower_grids import InProcessGrid
+from fl_audit.strategies.simulated_grid import InProcessGrid
 
 _MOST_LOOKS = 5  # number of times that a strategy may list the clients before it sends messages
 

@@ -39,7 +39,8 @@ from fl_audit.app_audits.review.strategy_capture import client_mods_alone
 from fl_audit.app_audits.review.virtual_clients import TrialStrategyFactory, VirtualClientGrid
 from fl_audit.randomness import Purpose, generator
 from fl_audit.report.formatting import capital
-from fl_audit.strategies.flower_grids import FIRST_NODE, RUN_ID, make_messages_for
+from fl_audit.strategies.flower_grids import make_messages_for
+from fl_audit.strategies.simulated_grid import FIRST_NODE, RUN_ID
 
 _ROUNDS = 2  # largest number of rounds that are compared
 _Releases = dict[str, str]  # digests of released arrays, keyed by round and name

@@ -28,7 +28,7 @@ from fl_audit.app_audits.review.app_loading import STRATEGY_ALONE, AppDescriptio
 from fl_audit.app_audits.review.generator_states import GeneratorStates
 from fl_audit.app_audits.review.secure_aggregation_compatibility import AGREEING, fault_outside, name_of
 from fl_audit.errors import InputError, in_a_line
-from fl_audit.strategies.flower_grids import RUN_ID, InProcessGrid
+from fl_audit.strategies.simulated_grid import RUN_ID, InProcessGrid
 from fl_audit.user_modules import collision_words
 
 _ACCEPTED = "accepted is a ServerApp that starts a strategy (Strategy.start, DefaultWorkflow or server_fn)"

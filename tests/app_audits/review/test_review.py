@@ -47,7 +47,7 @@ from fl_audit.app_audits.review.virtual_clients import VirtualClientGrid
 from fl_audit.cli.main import app as command
 from fl_audit.errors import InputError
 from fl_audit.privacy.gaussian import gaussian_mu, gdp_delta
-from fl_audit.strategies.flower_grids import FIRST_NODE, InProcessGrid
+from fl_audit.strategies.simulated_grid import FIRST_NODE, InProcessGrid
 from fl_audit.verdict.verdict import Verdict
 
 pytestmark = pytest.mark.usefixtures("small_working_directory", "searched_as_before")
