@@ -26,7 +26,7 @@ OPEN = {
     "tests/validation/equality.py": "values of a summary",
     "fl_audit/runs/exports/trackers.py": "values of a JSON file",
     "fl_audit/runs/config_errors.py": "what a user wrote, and kinds of problems and schemas that pydantic has",
-    "fl_audit/runs/local_engine.py": "what a client app returned",
+    "strategies/simulated_grid.py": "what a client app returned",
     "fl_audit/runs/trial_batch_store.py": "what a worker found: a single pattern that takes it apart",
     "fl_audit/data/conversion_to_csv.py": "values of the cells of a workbook",
     "fl_audit/api/running.py": "what a user gave",

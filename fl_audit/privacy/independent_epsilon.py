@@ -77,7 +77,7 @@ def independent_epsilon(releases: Sequence[PlayedReleases], delta: float) -> Ind
     Examples
     --------
     >>> round(independent_epsilon([PlayedReleases(4.0, 30)], 1e-3).epsilon, 3)
-    4.568
+    4.651
     """
     require_number("delta is", delta, "numbers above 0 and below 1")
     if all(release.rate == 1 for release in releases):

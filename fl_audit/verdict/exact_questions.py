@@ -51,7 +51,7 @@ class ExactRow:
 
 
 class ExactQuestion(StrEnum):
-    """What is asked exactly."""
+    """A question about a run that is answered by computing it again."""
 
     SUM = "sum-before-noise"
     LENGTH = "contribution-length"

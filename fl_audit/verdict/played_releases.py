@@ -49,10 +49,14 @@ def played_releases(run: FinishedRun) -> list[Releases]:
 
 def _unknown_noise(federation: Federation) -> float:
     """Return the standard deviation of the noise that the adversary does not know, over the sensitivity of the sum."""
-    noise, threat = federation.mechanism.noise, federation.threat_model
-    match noise.origin:
+    noise = federation.mechanism.noise
+    threat = federation.threat_model
+    origin = noise.origin
+    match origin:
         case NoiseOrigin.SERVER:
-            return noise.multiplier
+            # Correlated noise is whitened by the caller; a kind of noise says itself how much it adds in one round.
+            is_correlated = federation.mechanism.rounds_needed > 1
+            return noise.multiplier if is_correlated else noise.effective_multiplier(threat)
         case NoiseOrigin.CLIENTS:
             # Variances of a share, and of all shares but those that the adversary drew or was told.
             share = (noise.share_scale(1.0)) ** 2
@@ -61,7 +65,7 @@ def _unknown_noise(federation: Federation) -> float:
         case NoiseOrigin.NOBODY | NoiseOrigin.TRAINING:
             raise ValueError("no noise is added to the sums")
         case _:
-            assert_never(noise.origin)
+            assert_never(origin)
 
 
 def _turns(federation: Federation) -> np.ndarray:

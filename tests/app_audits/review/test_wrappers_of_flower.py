@@ -1,4 +1,4 @@
-"""What a review says of Flower's wrappers: noise and clipping first, then what leaks beside them."""
+"""Order of a review of Flower's wrappers: noise and clipping first, then leaks beside them."""
 
 from pathlib import Path
 
