@@ -119,6 +119,8 @@ def _outside_optimizer(evidence: RecordedTrainings) -> str:
 
 def _moved(is_parameter: bool, is_frozen: bool) -> Check:
     def check(evidence: RecordedTrainings) -> str:
+        if _is_traced(evidence):
+            return ""
         if any(
             one.tensors and not one.is_before for training in evidence.private_trainings for one in training.outside
         ):
@@ -138,12 +140,29 @@ def _moved(is_parameter: bool, is_frozen: bool) -> Check:
     return check
 
 
+def _is_traced(evidence: RecordedTrainings) -> bool:
+    """Return True if all arrays that leave follow from private steps: then it does not matter how they were made."""
+    return evidence.trace is not None and not evidence.trace.arrays and not evidence.trace.unstable
+
+
+def _bare_output(evidence: RecordedTrainings) -> str:
+    names = evidence.trace.arrays if evidence.trace is not None else ()
+    if not names or _private_schedule(evidence) or _private_rate(evidence):
+        return ""  # with other steps everything is different
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return f"{', '.join(names[:3])}{more} follow the records although all private steps release the same"
+
+
 def _unknown_tensors(evidence: RecordedTrainings) -> str:
+    if _is_traced(evidence):
+        return ""
     names = [name for training in evidence.private_trainings for name in training.left.unknown]
     return f"{', '.join(dict.fromkeys(names[:3]))} left, and the private model has no such tensor" if names else ""
 
 
 def _chosen(evidence: RecordedTrainings) -> str:
+    if _is_traced(evidence):
+        return ""  # by public data, or by the number of the step
     for training in evidence.private_trainings:
         if training.left.earlier is not None:
             last = len(training.noised)
@@ -152,17 +171,20 @@ def _chosen(evidence: RecordedTrainings) -> str:
 
 
 def _private_schedule(evidence: RecordedTrainings) -> str:
-    counts = [len(training.noised) for training in evidence.values]
+    counts = [len(training.noised) for training in evidence.trace.runs] if evidence.trace else []
     other = next((count for count in counts if count != counts[0]), None)
-    return "" if other is None else f"{counts[0]} steps were taken, and {other} with other labels"
+    return "" if other is None else f"{counts[0]} steps were taken, and {other} with other records"
 
 
 def _private_rate(evidence: RecordedTrainings) -> str:
-    for training in evidence.values[1:]:
-        one, other = ([step.learning_rate for step in each.noised] for each in (evidence.values[0], training))
+    runs = evidence.trace.runs if evidence.trace else ()
+    for training in runs[1:]:
+        if training.measures != runs[0].measures:
+            return "ReduceLROnPlateau is given a measure that follows the records"
+        one, other = ([step.learning_rate for step in each.noised] for each in (runs[0], training))
         differ = [place for place, (left, right) in enumerate(zip(one, other, strict=False)) if left != right]
         if differ:
-            rates = f"{one[differ[0]]:.3g}, and {other[differ[0]]:.3g} with other labels"
+            rates = f"{one[differ[0]]:.3g}, and {other[differ[0]]:.3g} with other records"
             return f"the learning rate of step {differ[0] + 1} is {rates}"
     return ""
 
@@ -185,6 +207,11 @@ def _exact_count(evidence: RecordedTrainings) -> str:
 
 
 def _clear(evidence: RecordedTrainings, is_evaluation: bool) -> str:
+    if evidence.trace is not None and not is_evaluation:
+        names = evidence.trace.numbers
+        if not names or _private_schedule(evidence) or _private_rate(evidence):
+            return ""
+        return f"{', '.join(names[:5])} follow the records although all private steps release the same"
     seen: dict[str, set[float]] = {}
     for training in evidence.private_trainings:
         records = {float(count) for count in _sizes(training)}
@@ -196,8 +223,8 @@ def _clear(evidence: RecordedTrainings, is_evaluation: bool) -> str:
         for name, value in left.items():
             if not any(abs(value - one) <= 1e-6 * max(1.0, abs(one)) for one in public):
                 seen.setdefault(name, set()).add(value)
-    names = [name for name, values in seen.items() if len(values) > 1 and name not in _COUNTS]
-    return f"{', '.join(names)} follow the records of a client" if names else ""
+    sent = [name for name, values in seen.items() if len(values) > 1 and name not in _COUNTS]
+    return f"{', '.join(sent)} follow the records of a client" if sent else ""
 
 
 CHECKS: dict[Pitfall, Check] = {
@@ -214,6 +241,7 @@ CHECKS: dict[Pitfall, Check] = {
     Pitfall.FROZEN_MOVED: _moved(is_parameter=True, is_frozen=True),
     Pitfall.BUFFERS: _moved(is_parameter=False, is_frozen=False),
     Pitfall.UNKNOWN_TENSORS: _unknown_tensors,
+    Pitfall.BARE_OUTPUT: _bare_output,
     Pitfall.CHOSEN_EPOCH: _chosen,
     Pitfall.PRIVATE_SCHEDULE: _private_schedule,
     Pitfall.PRIVATE_RATE: _private_rate,

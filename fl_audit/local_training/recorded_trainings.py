@@ -1,5 +1,6 @@
 """Evidence for the checks: all recorded trainings of an app's clients or of a training function, and their claim."""
 
+import math
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -7,6 +8,7 @@ from functools import cached_property
 
 from fl_audit.local_training.composition import ComposedPrivacy, composed
 from fl_audit.local_training.leave_one_out_replay import LeaveOneOutEffect
+from fl_audit.local_training.output_tracing import OutputTrace
 from fl_audit.local_training.training_facts import BatchSamplingKind, RecordedTraining, ReportedEpsilon
 
 _CLOSE = 0.01  # by what share a claimed epsilon may lie under the composed one: accountants differ by that much
@@ -20,7 +22,7 @@ class RecordedTrainings:
     rounds: int  # number of rounds of the whole training
     repeated: tuple[RecordedTraining, ...] = ()  # repetitions of a round from the same start; empty if there are none
     replays: tuple[LeaveOneOutEffect, ...] = ()
-    values: tuple[RecordedTraining, ...] = ()  # a training and its repetitions with other labels; empty if not run
+    trace: OutputTrace | None = None  # what leaves the training, traced to its private steps; None if not traced
     delta: float | None = None  # claimed delta; None to use the reported one
     epsilon: float | None = None  # epsilon claimed over all rounds; None to use the reported one
     records_per_user: int = 1
@@ -66,11 +68,14 @@ class RecordedTrainings:
     def unseen(self) -> tuple[str, ...]:
         """Descriptions of facts, such as the sampling, that determine privacy and were not observed; () if none."""
         uncounted = any(one.noised and not one.is_accountant_seen for one in self.private_trainings)
-        looks = max((one.plateaus for one in self.private_trainings), default=0)
+        looks = 0 if self.trace else max((len(one.measures) for one in self.private_trainings), default=0)
         found = [*self.unseen_sampling, *(["what counts the steps: no accountant of Opacus does"] if uncounted else ())]
         if looks:
             said = f"{looks} times, and with it the learning rate"
             found.append(f"whether the measure that ReduceLROnPlateau was given {said}, follows private records")
+        if self.trace and self.trace.unstable:
+            names = ", ".join(self.trace.unstable[:3])
+            found.append(f"whether {names} follow the records: they differ when the training is repeated unchanged")
         return tuple(found)
 
     @cached_property
@@ -156,9 +161,19 @@ class RecordedTrainings:
         return max([1.0, *(one.moved / one.claimed for one in self.replays if not one.is_kept)])
 
     @cached_property
-    def is_coupled(self) -> bool:
-        """Whether a record acts on the sums of steps for which it was not drawn, or on gradients of other records."""
-        return any(one.is_coupled for one in self.replays) or any(one.coupled for one in self.private_trainings)
+    def has_bound(self) -> bool:
+        """Whether the effect of a record on the sums of clipped gradients has a known bound."""
+        is_coupled = any(one.is_coupled for one in self.replays) or any(one.coupled for one in self.private_trainings)
+        return not is_coupled and all(one.is_kept for one in self.replays)
+
+    @cached_property
+    def has_bare_output(self) -> bool:
+        """Whether arrays leave that follow the records without any noise.
+
+        A choice among the weights of several steps is not meant.
+        """
+        is_choice = any(one.left.earlier for one in self.private_trainings)
+        return self.trace is not None and bool(self.trace.arrays) and not is_choice
 
     def composed_of(self, rounds: int | None = None, of_user: bool = False) -> ComposedPrivacy | None:
         """Return the privacy loss of the client with the largest composed epsilon; None if no client took noised steps.
@@ -171,11 +186,14 @@ class RecordedTrainings:
             If True, the unit is a user with `records_per_user` records; if False, a record.
         """
         unit = self.records_per_user if of_user else 1
+        is_amplified = not any(one.acts_undrawn for one in self.replays)
         found = [
-            composed(each, self.used_delta, rounds or self.rounds, self.factor, unit, not self.is_coupled)
+            composed(each, self.used_delta, rounds or self.rounds, self.factor, unit, is_amplified)
             for each in self.by_client.values()
             if any(one.noised for one in each)
         ]
         most = max(found, key=lambda one: one.epsilon, default=None)
-        is_least = self.is_coupled or not all(one.is_kept for one in self.replays)
-        return None if most is None else replace(most, is_least=is_least)
+        if most is None:
+            return None
+        epsilon = math.inf if self.has_bare_output else most.epsilon
+        return replace(most, epsilon=epsilon, is_least=not self.has_bound)

@@ -27,6 +27,7 @@ from fl_audit.local_training.opacus_introspection import (
     multiplier_of,
     noise_of,
     positions_of,
+    put_release,
     record_gradients_of,
     sampling_of,
 )
@@ -66,6 +67,8 @@ class Recorder:
         Whether the exception `StopReplay` ends the training after `kept_steps` steps.
     edit
         Function that modifies the data set given to an engine; None for no change.
+    has_given_releases
+        Whether public random numbers take the place of the gradients that private steps release.
     """
 
     def __init__(
@@ -74,14 +77,17 @@ class Recorder:
         followed: ReplayPlan | None = None,
         is_short: bool = False,
         edit: Callable[[Any], Any] | None = None,
+        has_given_releases: bool = False,
     ) -> None:
+        self._has_given_releases = has_given_releases
         self.edit, self.track, self._kept, self._followed = edit, ReplayInputs(), kept_steps, followed
         self.dataset: Any = None  # the data set of the first engine
         self._is_short = is_short
         self.engines, self.batches, self.steps = list[MakePrivateCall](), list[Batch](), list[PrivateStep]()
         self.answers, self.outside = list[ReportedEpsilon](), list[NonPrivateStep]()
         self.moved = list[UnaccountedTensorChange]()
-        self.plateaus = self._asked = self._noised = 0
+        self._asked = self._noised = 0
+        self._measures = list[float]()
         self.target: tuple[float, float] | None = None  # epsilon and delta that an engine is asked for
         self._accountant: Any = None  # the last that an engine was made with, or that counted a step
         self._answering: Any = None  # the last that reported epsilon
@@ -257,6 +263,8 @@ class Recorder:
             )
         )  # fmt: skip
         self._fresh = []
+        if is_noised and self._has_given_releases:
+            put_release(optimizer, self._noised, norm)
         if is_noised:
             self._noised += 1
             self._pending.add(id(optimizer))
@@ -282,6 +290,10 @@ class Recorder:
         self._counts[id(accountant)] = self._counts.get(id(accountant), 0) + 1
         self._alive.append(accountant)
         self._accountant = accountant
+
+    def record_measure(self, measure: Any) -> None:
+        """Record a loss, or another measure, by which a scheduler sets the learning rate."""
+        self._measures.append(float(measure))
 
     @contextmanager
     def answering(self) -> Iterator[bool]:
@@ -340,7 +352,7 @@ class Recorder:
         return RecordedTraining(
             tuple(self.engines), tuple(self.batches), tuple(self.steps), tuple(self.answers), tuple(self.outside),
             tuple(dict.fromkeys(self.moved)), self._counted_by(accountant), history_of(accountant),
-            tuple(self._coupled), self.plateaus, left or TrainingOutputs(), client, number,
+            tuple(self._coupled), tuple(self._measures), left or TrainingOutputs(), client, number,
         )  # fmt: skip
 
     def outputs_of(

@@ -223,7 +223,8 @@ def _batch_clipping(evidence: RecordedTrainings) -> str:
 
 
 def _private_size(evidence: RecordedTrainings) -> str:
-    follows_values = len({len(training.noised) for training in evidence.values}) > 1
+    runs = evidence.trace.runs if evidence.trace else ()
+    follows_values = len({len(training.noised) for training in runs}) > 1
     for replay in evidence.replays:
         schedule = [one for one in replay.schedule if one[0] != "steps" or not follows_values]
         if schedule:

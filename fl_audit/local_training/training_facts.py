@@ -172,7 +172,7 @@ class RecordedTraining:
     counted: int = 0
     history: History = ()
     coupled: tuple[str, ...] = ()  # layers of private models that mix the records of a mini-batch
-    plateaus: int = 0  # number of times that a scheduler used a loss, or another measure, to set the learning rate
+    measures: tuple[float, ...] = ()  # losses, or other measures, by which a scheduler set the learning rate
     left: TrainingOutputs = field(default_factory=TrainingOutputs)
     client: int = 0  # number of the client, from 0
     round: int = 1  # the round, from 1
