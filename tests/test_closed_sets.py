@@ -20,7 +20,6 @@ ROOT = Path(__file__).parent.parent
 SOURCE = ("fl_audit", "clients", "server", "strategies", "experiments", "tests/validation")
 
 OPEN = {
-    "fl_audit/learning/model_factory_replay.py": "arguments of operations of torch",
     "tests/validation/breach_truths.py": "names of breaches",
     "fl_audit/learning/model_error_advice.py": "layers of any module",
     "tests/validation/coverage_distributions.py": "words for what is played",

@@ -128,9 +128,6 @@ def reproduce(
     engine: Annotated[
         str | None, option("ray|local", "Where clients run.  [default: here, a run on every core]", among=Engine)
     ] = None,
-    minutes: Annotated[
-        float, option(None, "Bernau et al. 2019: minutes within which trials are added where claims lack them.", min=1)
-    ] = 65.0,
     ray_address: options.AddressOption = None,
 ) -> None:
     """Compute a table or figure of a paper again, beside what is printed or what theory says.
@@ -147,11 +144,11 @@ def reproduce(
     console = console_for(stderr=True)
     context = lazy_imports.papers.ReproductionOptions(
         directory, data_dir, extent, chosen, runs_progress_bar,
-        lambda line: None if is_quiet() else console.print(line, highlight=False), minutes, ray_address,
+        lambda line: None if is_quiet() else console.print(line, highlight=False), ray_address,
     )  # fmt: skip
 
     def way_on() -> list[str] | None:
-        flags = flags_of(out=directory, data_dir=data_dir, engine=engine, minutes=minutes, ray_address=ray_address)
+        flags = flags_of(out=directory, data_dir=data_dir, engine=engine, ray_address=ray_address)
         return ["reproduce", name, *(["--quick"] if quick else []), *flags] if directory.is_dir() else None
 
     with printing_continuation(way_on):

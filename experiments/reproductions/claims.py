@@ -58,8 +58,6 @@ class PaperClaim:
     why: str = ""  # why it cannot be tested; empty if it can
     # The width of the interval falls as (number of trials)^-narrows; it is 1 for a measured share of 0 or 1.
     narrows: float = _USUAL_NARROWS
-    runs: tuple[str, ...] = ()  # names of the settings behind the number, if trials can be added to them
-    shares: tuple[float, ...] = ()  # share of each setting in the interval's squared width; empty: equal shares
     second_look: str = ""  # explanation of why it does not hold; empty if there is none
     # Claims on which this one rests. If a premise fails, this claim cannot be tested; an undecided
     # premise changes nothing.
@@ -146,36 +144,6 @@ class PaperClaim:
         more = {"claimed": self.range_text, "verdict": str(self.verdict), "trials_to_decide": self.trials_to_decide}
         unusual = {} if self.narrows == _USUAL_NARROWS else {"narrows": self.narrows}
         return texts | {"why": self.untestable} | numbers | more | {"trials": self.trials} | unusual
-
-
-def restored(stored: Mapping[str, Any]) -> PaperClaim:
-    """Return a claim from its form in JSON, as `PaperClaim.to_json` stores it.
-
-    Its premises, its runs and the shares of its trials are not stored, so these fields are empty.
-    """
-    found = IntervalEstimate(
-        *(nan if stored[name] is None else float(stored[name]) for name in ("measured", "low", "high"))
-    )
-    lowest, highest = _range_of(str(stored["claimed"]))
-    section, statement, where, quantity, why = (
-        str(stored[name]) for name in ("section", "statement", "where", "quantity", "why")
-    )
-    return PaperClaim(
-        section, statement, where, quantity, found, lowest, highest, int(stored["trials"]), why,
-        narrows=float(stored.get("narrows", _USUAL_NARROWS)), second_look=str(stored.get("second_look", "")),
-    )  # fmt: skip
-
-
-def _range_of(text: str) -> tuple[float, float]:
-    """Return the ends of a range from its `range_text`."""
-    if text == "no range":
-        return -inf, inf
-    if text.startswith("at most "):
-        return -inf, float(text.removeprefix("at most "))
-    if text.startswith("at least "):
-        return float(text.removeprefix("at least ")), inf
-    low, _, high = text.partition(" to ")
-    return float(low), float(high)
 
 
 def untested(section: str, statement: str, why: str, where: str = "") -> PaperClaim:

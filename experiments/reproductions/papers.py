@@ -2,18 +2,15 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-import pandas as pd
-
 from fl_audit.errors import InputError
 from fl_audit.experiments.engine_names import Engine
-from fl_audit.experiments.reproductions.claims import PaperClaim
-from fl_audit.experiments.reproductions.item_results import COLUMNS, ItemResult, ItemRow
+from fl_audit.experiments.reproductions.item_results import COLUMNS, ItemResult
 from fl_audit.experiments.runs.progress import RunsProgress, no_runs_progress
 
 
@@ -22,10 +19,6 @@ class ComputeExtent(StrEnum):
 
     FULL = "full"
     QUICK = "quick"
-
-
-MINUTES = 65.0
-"""Default time within which trials are added; a first part of everything is played in any case."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +32,6 @@ class ReproductionOptions:
     progress: RunsProgress = no_runs_progress  # shows the progress of all runs together
     # Called with a line of text as soon as a data set or item is replaced or left out.
     announce: Callable[[str], None] = field(default=lambda line: None)
-    minutes: float = MINUTES  # limit of time for adding trials for undecided claims, on all cores
     # Address of a running Ray cluster; None starts a Ray on this machine where one is needed.
     ray_address: str | None = None
 
@@ -76,20 +68,6 @@ class PaperResults:
 
 
 @dataclass(frozen=True)
-class PublishedReproduction:
-    """The results of a paper's reproduction, as published in the documentation."""
-
-    claims: tuple[PaperClaim, ...]  # all claims, with their published numbers
-    tables: Mapping[str, pd.DataFrame]  # the rows of every item, by its key
-
-    def rows(self, item: str) -> list[ItemRow]:
-        """Return the published rows of a table or figure, given its key."""
-        frame = self.tables[item]
-        told = frame.assign(note=frame["note"].fillna(""), repetitions=frame["repetitions"].astype(int))
-        return [ItemRow(**{str(name): value for name, value in row.items()}) for row in told.to_dict("records")]
-
-
-@dataclass(frozen=True)
 class Paper(Generic[ItemT]):
     """A paper that can be reproduced: its items, and functions that compute them."""
 
@@ -101,8 +79,6 @@ class Paper(Generic[ItemT]):
     make: Callable[[Sequence[ItemT], ReproductionOptions], PaperResults]
     # Returns all settings of the paper's runs on every data set, as values for JSON.
     settings: Callable[[ComputeExtent], Any]
-    # Returns the items that can be recomputed from published numbers, keyed by item; None if no item can.
-    rejudge: Callable[["PublishedReproduction"], Mapping[str, ItemResult]] | None = None
 
     def digest(self, extent: ComputeExtent) -> str:
         """Return a hash of the settings of all runs, in the full or quick form, by which changes are noticed."""

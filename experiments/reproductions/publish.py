@@ -1,10 +1,8 @@
 """Command that writes documentation pages from finished reproductions: tables and figures with printed and our numbers.
 
     python -m fl_audit.experiments.reproductions.publish RUNS
-    python -m fl_audit.experiments.reproductions.publish --rejudge
 
-RUNS is a directory with the output of `fl-audit reproduce PAPER --out RUNS/...` for one or several papers. `--rejudge`
-needs no runs: it re-evaluates the published numbers and claims by the current rules.
+RUNS is a directory with the output of `fl-audit reproduce PAPER --out RUNS/...` for one or several papers.
 """
 
 import argparse
@@ -21,7 +19,6 @@ import pandas as pd
 
 from fl_audit.atomic_files import write_bytes
 from fl_audit.errors import InputError, require
-from fl_audit.experiments.reproductions.pages_from_published import republished
 from fl_audit.experiments.reproductions.papers import ComputeExtent, Paper
 from fl_audit.experiments.reproductions.published_page_sections import (
     CSV_DIGITS,
@@ -80,25 +77,6 @@ def publish(runs: Path, docs: Path = DOCS) -> tuple[str, ...]:
         files |= _page(paper, own, docs)
     _write(made, files, docs)
     return tuple(paper.key for paper in best)
-
-
-def rejudge(docs: Path = DOCS) -> tuple[str, ...]:
-    """Rewrite all published pages by the current rules, from their published numbers; return the papers' keys.
-
-    Raises
-    ------
-    InputError
-        If `docs` has no published results, or if the pages would take more than the allowed number of bytes,
-        `MOST_BYTES`. Nothing is written then.
-    """
-    made, files = _made(docs), dict[Path, bytes]()
-    require(bool(made), f"{docs} holds no {MADE}: accepted is where pages were published")
-    known = [paper for paper in PAPERS if paper.key in made]
-    for paper in known:
-        made[paper.key], changed = republished(paper, made[paper.key], docs)
-        files |= changed
-    _write(made, files, docs)
-    return tuple(paper.key for paper in known)
 
 
 def _write(made: Mapping[str, Sequence[Record]], files: dict[Path, bytes], docs: Path) -> None:
@@ -202,16 +180,13 @@ def _claims_csv(records: Iterable[Record]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Write the documentation pages as the command line asks: from finished runs, or from published numbers."""
+    """Write the documentation pages from finished runs, as the command line asks."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("runs", type=Path, nargs="?", help="where finished reproductions lie")
-    parser.add_argument("--rejudge", action="store_true", help="judge the published numbers again, without runs")
+    parser.add_argument("runs", type=Path, help="where finished reproductions lie")
     parser.add_argument("--docs", type=Path, default=DOCS, help="where the pages are written")
     options = parser.parse_args(arguments)
-    if options.rejudge != (options.runs is None):
-        parser.error("accepted is either a directory of runs or --rejudge")
     try:
-        written = rejudge(options.docs) if options.rejudge else publish(options.runs, options.docs)
+        written = publish(options.runs, options.docs)
     except InputError as error:
         sys.exit(str(error))
     sys.stdout.write(f"pages of {', '.join(written)} in {options.docs}\n")

@@ -44,7 +44,7 @@ def section_of(record: Record) -> str:
     parts = (
         f"## {title}",
         f"![{title}]({place}.svg)",
-        f"{_escaped(record)} [All rows]({place}.csv).",
+        f"{escape(record['caption'], quote=False)} [All rows]({place}.csv).",
         _origin(record),
         escape(record["played"], quote=False),
         _one_block(f"<details><summary>Where ours differs, and why</summary>{record['differences']}</details>"),
@@ -72,13 +72,8 @@ def _origin(record: Record) -> str:
         if record["trials"] else "no runs"
     )  # fmt: skip
     form = "full form" if record["extent"] == ComputeExtent.FULL else "quick form"
-    again = f"; judged again from these numbers at commit {record['judged']}" if record.get("judged") else ""
     made = f"made at commit {record['commit'] or '?'} on {record['made']}"
-    return f"*{capital(form)}; {runs}; {made}{again}.*"
-
-
-def _escaped(record: Record) -> str:
-    return str(record["caption"]) if record.get("is_escaped") else escape(record["caption"], quote=False)
+    return f"*{capital(form)}; {runs}; {made}.*"
 
 
 def _one_block(html: str) -> str:

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Mapping, Sequence
 TITLE = "Differences that concern several results"
 _NOTES = re.compile(r"<ul>((?:(?!<ul>).)*)</ul></details>", re.DOTALL)  # the last list of a section
 _ITEM = re.compile(r"<li(?: id=\"[^\"]*\")?>(.*?)</li>", re.DOTALL)
-_LINK = re.compile(r"<a href=\"#([^\"]*)\">")
 _LINKS = "See below: "
 _LONGEST_LABEL = 40  # characters
 _LABEL_WORDS = 4  # of a note without a short beginning and a colon
@@ -33,19 +32,6 @@ def with_shared_notes(sections: Sequence[str]) -> list[str]:
     linked = [_NOTES.sub(lambda found: _list(_linked(_ITEM.findall(found[1]), shared)), one) for one in sections]
     written = "\n".join(f'<li id="{anchor}">{_emphasized(note)}</li>' for anchor, note in shared.items())
     return [*linked, f"## {TITLE}\n\n<ul>\n{written}\n</ul>"]
-
-
-def with_own_notes(sections: Mapping[str, str]) -> dict[str, str]:
-    """Return the sections of a page, by title, with every link to a shared note replaced by the note.
-
-    This undoes `with_shared_notes`, and leaves out the section of shared notes.
-    """
-    notes = [re.sub(r"</?strong>", "", note) for note in _ITEM.findall(sections.get(TITLE, ""))]
-    shared = {_anchor(note): note for note in notes}
-    return {
-        title: _NOTES.sub(lambda found: _list(_unlinked(_ITEM.findall(found[1]), shared)), section)
-        for title, section in sections.items() if title != TITLE
-    }  # fmt: skip
 
 
 def _notes(section: str) -> list[str]:
@@ -84,10 +70,3 @@ def _linked(notes: Iterable[str], shared: Mapping[str, str]) -> list[str]:
             links = []
         items.append(note)
     return items[:-1]
-
-
-def _unlinked(items: Iterable[str], shared: Mapping[str, str]) -> list[str]:
-    notes = list[str]()
-    for item in items:
-        notes += [shared[anchor] for anchor in _LINK.findall(item)] if item.startswith(_LINKS) else [item]
-    return notes

@@ -10,7 +10,7 @@ from itertools import count, islice
 from typing import NamedTuple, TypeVar, assert_never
 
 import numpy as np
-from torch import Tensor
+from torch import Tensor, nn
 
 from fl_audit.adjacency import Unit
 from fl_audit.array_types import Flags, Floats, Floats32, Integers
@@ -25,7 +25,7 @@ from fl_audit.federation.model_check_records import probe_records
 from fl_audit.federation.noise_measurement_directions import number_of_directions, orthonormal_directions
 from fl_audit.federation.record_tensors import Examples, model_for
 from fl_audit.federation.target_membership import TargetMembership
-from fl_audit.learning.frozen_backbones import VggCore, load_core
+from fl_audit.learning.frozen_backbones import load_core
 from fl_audit.learning.models import ModelSpec
 from fl_audit.learning.named_inputs import NamedInput
 from fl_audit.learning.stacked_model import StackedModel
@@ -60,7 +60,7 @@ class LoadedFederation:
     held_out: HeldOut | None  # test records and population sample; None in the process of a client
     classes: int  # number of classes
     model: StackedModel  # the model, run in all trials at once
-    core: VggCore | None = None  # frozen core that all records pass through before the model; None without one
+    core: nn.Module | None = None  # frozen backbone that all records pass through before the model; None without one
     user: Integers | None = None  # number of the user of each record of D, (n,); None if users are not the units
     inputs: tuple[NamedInput, ...] = ()  # named arrays of which a record consists; empty for a single array
     raw: UnrandomisedRecords | None = None  # the records before local randomization; None without it
@@ -72,7 +72,7 @@ class LoadedFederation:
     @property
     def spec(self) -> ModelSpec:
         """Specification of the trained model: name, feature shape, classes and named inputs."""
-        return ModelSpec(self.public.model, self.model.feature_shape, self.classes, self.inputs)
+        return ModelSpec(self.public.model, self.model.record_shape, self.classes, self.inputs)
 
     @property
     def unit(self) -> Unit:
@@ -362,7 +362,7 @@ def load_federation(public: Federation) -> LoadedFederation:
         shards = tuple(np.append(one, more) if client == victim else one for client, one in enumerate(shards))
     spec = model_for(public.model, split.inside)
     model = StackedModel.of(spec, probe_records(source)).sized_for_device(public.device)
-    core = None if public.weights is None else load_core(public.weights)
+    core = model.frozen_module if public.weights is None else load_core(public.weights)
     return LoadedFederation(
         public=public,
         training=_examples(inside, user, public, core),
@@ -379,7 +379,7 @@ def load_federation(public: Federation) -> LoadedFederation:
     )
 
 
-def _examples(records: Records, user: Integers | None, public: Federation, core: VggCore | None) -> Examples:
+def _examples(records: Records, user: Integers | None, public: Federation, core: nn.Module | None) -> Examples:
     """Return records as tensors, passed through the frozen core, with their users only if users are the units."""
     examples = Examples.of(records, public.device, core)
     return examples if user is not None else replace(examples, user=None)

@@ -27,6 +27,7 @@ from fl_audit.data.randomizers import LaplacePixelation, Lean, LocalRandomizer, 
 from fl_audit.federation.loaded_federation import LoadedFederation, UnrandomisedRecords
 from fl_audit.federation.local_dpsgd_updates import ClientRandomness
 from fl_audit.federation.record_tensors import Examples
+from fl_audit.learning.frozen_backbones import passed_through
 from fl_audit.privacy.events import ReleaseEvent
 from fl_audit.randomness import Purpose, generator
 
@@ -97,8 +98,7 @@ def randomised_shard(federation: LoadedFederation, client: int, draws: ClientRan
         if tensor is None:
             tensor = torch.from_numpy(randomised_records(federation, client, draws.seed, trial))
             if federation.core is not None:
-                with torch.no_grad():
-                    tensor = federation.core.to(device)(tensor.float().to(device)).cpu()
+                tensor = passed_through(federation.core.to(device), tensor.float().to(device)).cpu()
             _HELD.hold(key, tensor)
         found.append(tensor)
     records, features = len(federation.shards[client]), torch.stack(found).to(device)

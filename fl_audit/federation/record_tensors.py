@@ -4,13 +4,13 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from fl_audit.array_types import Integers
 from fl_audit.data.records import Records
 from fl_audit.device import Device
 from fl_audit.errors import require
-from fl_audit.learning.frozen_backbones import VggCore, core_shape
+from fl_audit.learning.frozen_backbones import core_shape, passed_through
 from fl_audit.learning.models import ModelSpec
 from fl_audit.learning.user_batching import RecordsSortedByUser
 
@@ -29,7 +29,7 @@ class Examples:
     user: Tensor | None = None  # user of each record, int64 (n,); None if users are not the units
 
     @classmethod
-    def of(cls, records: Records, device: Device = Device.CPU, core: VggCore | None = None) -> "Examples":
+    def of(cls, records: Records, device: Device = Device.CPU, core: nn.Module | None = None) -> "Examples":
         """Return records as tensors on a device.
 
         Parameters
@@ -44,8 +44,7 @@ class Examples:
         features, labels = torch.from_numpy(records.features).clone(), torch.from_numpy(records.labels).clone()
         features = features.to(device)
         if core is not None:
-            with torch.no_grad():
-                features = core.to(device)(features)
+            features = passed_through(core.to(device), features).float()
         user = None if records.user is None else torch.from_numpy(records.user).clone().to(device)
         return cls(features, labels.to(device), user)
 

@@ -52,7 +52,7 @@ class SentFederation:
     victim: int  # number of the client that holds the differing unit, see `LoadedFederation`
     spec: ModelSpec  # specification of the model
     known: ModelExecutionProfile  # properties of the model, found on records of the data
-    core: VggCore | None  # frozen network through which the features pass first; None for none
+    core: VggCore | None  # frozen network of `vgg16`, sent where clients randomise their records; else None
     training: SentExamples  # D; empty if the receiver may not know all of D
     replacement: SentExamples | None  # replacement of the differing unit in D'; None if the receiver may not know it
 
@@ -60,6 +60,7 @@ class SentFederation:
         """Register the federation in the receiving process."""
         public = Federation.from_json(self.public)
         settle_device(public.device, public.tf32)
+        model = StackedModel.of(self.spec, known=self.known).sized_for_device(public.device)
         register_federation(
             LoadedFederation(
                 public=public,
@@ -70,8 +71,8 @@ class SentFederation:
                 held_out=None,
                 classes=self.spec.classes,
                 inputs=self.spec.inputs,
-                model=StackedModel.of(self.spec, known=self.known).sized_for_device(public.device),
-                core=self.core,
+                model=model,
+                core=model.frozen_module if self.core is None else self.core,
                 user=self.user,
             )
         )
@@ -117,7 +118,7 @@ def sent_federation(federation: LoadedFederation, knows_all: bool, knows_differi
         victim=federation.victim,
         spec=federation.spec,
         known=federation.model.properties,
-        core=federation.core if federation.raw is not None else None,
+        core=federation.core if federation.raw is not None and isinstance(federation.core, VggCore) else None,
         training=SentExamples.of(training),
         replacement=None if replacement is None else SentExamples.of(replacement),
     )

@@ -17,13 +17,11 @@ from typing import assert_never
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from fl_audit.array_types import Flags, Integers
 from fl_audit.errors import require
-from fl_audit.learning.dense_chain_training import ChainLayer, chain_updates, fits_one_stretch
-from fl_audit.learning.layers import dense_outputs
+from fl_audit.learning.dense_chain_training import chain_updates, fits_one_stretch
 from fl_audit.learning.optimizer_enums import LocalOptimizer as LocalOptimizer
 from fl_audit.learning.pass_budgets import slices
 from fl_audit.learning.stacked_layers import cached_rows
@@ -234,7 +232,7 @@ def member_updates(
     together = max(1, _GROUP_SCALARS // models.shape[1])
     for rows in slices(len(models), together):
         some = (features[rows], labels[rows]) if labels.dim() == 2 else (features, labels)
-        gradients = _of_chain(model.chain, *some) if model.fast and model.chain is not None else _masked(model, *some)
+        gradients = _masked(model, *some)
         moved[rows] = models[rows] - _trained(models[rows], [step[rows] for step in steps], schedule, gradients)
     return moved
 
@@ -275,33 +273,5 @@ def _masked(model: StackedModel, features: Tensor, labels: Tensor) -> Gradients:
         taking_part = taking_part.scatter_(1, step.where(step >= 0, records), True)[:, :-1]
         total = model.clipped_sum(weights, features, labels, None, None, taking_part)
         return total.div_(taking_part.sum(dim=1, keepdim=True).clamp_(min=1))
-
-    return gradients
-
-
-def _of_chain(layers: Sequence[ChainLayer], features: Tensor, labels: Tensor) -> Gradients:
-    """Return the mean-gradient function for a chain of dense layers, with a backward pass written by hand."""
-    is_own = labels.dim() == 2
-    flat = features.flatten(2 if is_own else 1)
-
-    def gradients(weights: Tensor, step: Tensor) -> Tensor:
-        counted, index = step >= 0, step.clamp(min=0)
-        place = (torch.arange(len(step), device=step.device).unsqueeze(1), index) if is_own else index
-        seen = [flat[place].float()]  # by the first layer, then by what follows each
-        for layer in layers:
-            values = dense_outputs(seen[-1], layer.weights(weights), layer.biases(weights))
-            seen.append(layer.activation.apply(values))
-        share = counted / counted.sum(dim=1, keepdim=True).clamp_(min=1)
-        wanted = F.one_hot(labels[place], layers[-1].outs)
-        signal = torch.softmax(seen[-1], 2).sub_(wanted).mul_(share.unsqueeze(2))
-        gradient = torch.empty_like(weights)
-        for number, layer in reversed(list(enumerate(layers))):
-            signal = layer.activation.pull_back(signal, seen[number + 1])
-            layer.weights(gradient).baddbmm_(signal.transpose(1, 2), seen[number], beta=0)
-            if layer.bias is not None:
-                gradient[:, layer.bias] = signal.sum(dim=1)
-            if number > 0:
-                signal = torch.bmm(signal, layer.weights(weights))
-        return gradient
 
     return gradients

@@ -15,7 +15,6 @@ from torch.func import vmap
 
 from fl_audit.learning.module_preparation import widen
 from fl_audit.learning.named_inputs import MASK, NamedInput
-from fl_audit.learning.text_padding_removal import shortened
 
 _CHOOSES = "set_attn_implementation"  # method that only modules of the library transformers have
 
@@ -29,7 +28,7 @@ class _NamedInputHook:
     def __call__(
         self, module: nn.Module, given: tuple[Any, ...], named: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        return (), dict(unpacked(given[0], shortened(self.inputs, given[0].shape[1])))
+        return (), dict(unpacked(given[0], self.inputs))
 
 
 def unpacked(features: Tensor, inputs: tuple[NamedInput, ...]) -> Iterator[tuple[str, Tensor]]:

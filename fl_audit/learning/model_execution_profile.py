@@ -17,8 +17,7 @@ class ModelExecutionProfile:
 
     fast: bool  # whether the model runs on stacked layers, which compute all trials at once
     activations: int  # number of scalars that a pass stores for one example
-    split: bool = False  # whether the part before the first trained parameter is computed only once per record
-    ignores_padding: bool = False  # whether padding that all texts of a pass share is cut off
+    has_backbone: bool = False  # whether records pass through a frozen backbone before they reach the model
 
 
 def saved_scalars(module: nn.Module, run: Callable[[dict[str, Tensor]], Tensor]) -> int:

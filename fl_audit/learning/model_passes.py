@@ -14,7 +14,6 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
 from fl_audit.learning import pass_budgets
-from fl_audit.learning.frozen_prefix import FrozenPrefix
 from fl_audit.learning.layers import LayerCall, SharedPassState
 from fl_audit.learning.microbatching import ClippedSumPass, Microbatch
 from fl_audit.learning.model_error_messages import naming_layer_and_record
@@ -39,7 +38,6 @@ class ModelPasses:
         self.parts = PerThreadState(module)
         self.activations = self.layout.size
         self.fast = False
-        self.prefix: FrozenPrefix | None = None
 
     @property
     def template(self) -> nn.Module:
@@ -95,8 +93,7 @@ class ModelPasses:
                 # One trial at a time: recurrent layers have no rule for vmap without gradients.
                 one_by_one = map(self.layout.of_one, models)
                 with self.naming_layer_and_record(self.layout.views(models), features):
-                    read = self.read(features)
-                    return torch.stack([self._called(values, read) for values in one_by_one])
+                    return torch.stack([self._called(values, features) for values in one_by_one])
             merged, frame = self.run_stacked(self.layout.views(models), features, len(features), recording=False)
             return frame.split(merged)
 
@@ -114,8 +111,7 @@ class ModelPasses:
         with self.naming_layer_and_record(views, portion.features):
             if len(models) > 1 and not self.fast:
                 axis = 0 if portion.is_own else None
-                read = self.read(portion.features)
-                gradients = vmap(grad(self.summed_loss), (0, axis, axis))(views, read, portion.labels)
+                gradients = vmap(grad(self.summed_loss), (0, axis, axis))(views, portion.features, portion.labels)
                 return dict(gradients)
             leaves = {name: view.detach().requires_grad_() for name, view in views.items()}
             features, labels = portion.merged(len(models))
@@ -125,7 +121,7 @@ class ModelPasses:
                     loss = F.cross_entropy(merged, labels, reduction="sum")
                 else:  # one model is run as it is: the stacked layers would only add to the work
                     alone = {name: leaf.squeeze(0) for name, leaf in leaves.items()}
-                    loss = self.summed_loss(alone, self.read(features), labels)
+                    loss = self.summed_loss(alone, features, labels)
             found = torch.autograd.grad(loss, list(leaves.values()), materialize_grads=True)
         return dict(zip(leaves, found, strict=True))
 
@@ -137,19 +133,19 @@ class ModelPasses:
         parameters
             Parameters of the model, each of its own shape, keyed by name.
         features
-            Features of the examples, as returned by `read`.
+            Features of the examples, (n, *shape).
         labels
             Classes of the examples, int64 (n,).
         """
         return F.cross_entropy(self._called(parameters, features), labels, reduction="sum")
 
     def _called(self, parameters: dict[str, Tensor], features: Tensor) -> Tensor:
-        """Return the logits (n, classes) of one model for features as returned by `read`.
+        """Return the logits (n, classes) of one model.
 
         The method tells torch whether a parameter has several names, because torch would otherwise search for them
         slowly.
         """
-        logits: Tensor = functional_call(self.trained_module, parameters, (features,), tie_weights=self._is_tied)
+        logits: Tensor = functional_call(self.template, parameters, (features,), tie_weights=self._is_tied)
         return logits
 
     def clipped_sum_fast(self, work: ClippedSumPass, total: Tensor) -> None:
@@ -253,7 +249,7 @@ class ModelPasses:
         per_trial = vmap(vmap(grad(loss), in_dims=(None, 0, 0)), in_dims=(0, trials_axis, trials_axis))
         views = self.layout.views(models)
         with self.naming_layer_and_record(views, portion.features):
-            gradients = per_trial(views, self.read(portion.features), portion.labels)
+            gradients = per_trial(views, portion.features, portion.labels)
         # A parameter that is a single number, such as a learned temperature, has no axes of its own.
         shape = (len(models), portion.examples)
         widths = [(name, columns.stop - columns.start) for name, columns in self.layout.slices().items()]
@@ -270,22 +266,6 @@ class ModelPasses:
             Features of the records on which the models run, (n, *shape), or those of all trials one after another.
         """
         return naming_layer_and_record(self.template, parameters, features, self.feature_shape)
-
-    @property
-    def trained_module(self) -> nn.Module:
-        """This thread's copy of the module that every trial runs: the model, or its part after the frozen layers."""
-        return self.parts.template if self.prefix is None else self.parts.suffix_copy(self.prefix.suffix)
-
-    def read(self, features: Tensor) -> Tensor:
-        """Pass records, (..., *shape), through the frozen layers of the model, and return the outputs.
-
-        These outputs are the inputs of `trained_module`. If no layer is frozen, the records are returned unchanged.
-        """
-        if self.prefix is None:
-            return features
-        # Copied before `torch.func` begins, whose tensors a copy would keep.
-        self.parts.suffix_copy(self.prefix.suffix)
-        return self.prefix.rows(features)
 
 
 def _has_two_names(module: nn.Module) -> bool:

@@ -151,13 +151,6 @@ class PerThreadState(threading.local):
         self.frame = SharedPassState()
         self.stacked = _stack_layers(sharing_copy(template), self.frame)
         self.graphs = GraphedCalls()
-        self._behind: nn.Module | None = None
-
-    def suffix_copy(self, suffix: nn.Module) -> nn.Module:
-        """Return this thread's copy of `suffix`, the part of a model after its frozen layers; it is made only once."""
-        if self._behind is None:
-            self._behind = sharing_copy(suffix)
-        return self._behind
 
 
 def clipping_weights(

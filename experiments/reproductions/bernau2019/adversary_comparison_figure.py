@@ -75,5 +75,5 @@ def _adversary_rows(played: DataSetRuns) -> Iterator[ItemRow]:
             yield measured_row(setting, f"AUC, {_ADVERSARY_LOOKS[attack].name}", area_of(run, attack), run.trials)
         note = f"interval at {CONFIDENCE:.1%}, trials as pairs"
         for one, other in pairwise(there):
-            found = gain([run], one, other, CONFIDENCE)[0]
+            found = gain([run], one, other, CONFIDENCE)
             yield measured_row(setting, f"AUC, {one} less {other}", found, run.trials, note)

@@ -12,15 +12,8 @@ from fl_audit.experiments.reproductions.bernau2019.settings import ATTACK_NAMES
 from fl_audit.experiments.reproductions.claims import PaperClaim
 from fl_audit.experiments.reproductions.statistics import reproducible_generator
 
-LOOKS = 3
-"""Number of evaluations of the claims while trials are added: the first part, and twice more.
-
-Module `sequential_trial_allocation` adds the trials.
-"""
-
-
-CONFIDENCE = 1 - 0.05 / LOOKS
-"""Confidence of the intervals of all claims: whenever trials stop being added, a verdict is wrong with 5 % at most."""
+CONFIDENCE = 0.95
+"""Confidence of the intervals of all claims."""
 
 
 def claim_on_runs(played: DataSetRuns, runs: Sequence[MembershipSettingResults], **told: Any) -> PaperClaim:
@@ -35,9 +28,7 @@ def claim_on_runs(played: DataSetRuns, runs: Sequence[MembershipSettingResults],
     **told
         Further fields of `PaperClaim`, by name.
     """
-    names = tuple(dict.fromkeys(run.setting.name for run in runs))
-    return PaperClaim(**{"section": "6", "where": played.data.title, **told}, trials=min(run.trials for run in runs),
-                      runs=names)  # fmt: skip
+    return PaperClaim(**{"section": "6", "where": played.data.title, **told}, trials=min(run.trials for run in runs))
 
 
 def attack_premise(played: DataSetRuns, attack: str) -> PaperClaim:

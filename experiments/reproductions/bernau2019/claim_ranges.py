@@ -1,7 +1,6 @@
 """Statements of Bernau et al. 2019, each expressed as a range in which a measured number must lie.
 
-The functions take numbers from any source: `claims` passes numbers from our runs, and `verdicts_from_published` passes
-numbers from our published tables. Phi is the relative loss of the attack's AUC divided by the relative loss of test
+Phi is the relative loss of the attack's AUC divided by the relative loss of test
 accuracy.
 """
 

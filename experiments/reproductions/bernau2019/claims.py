@@ -9,7 +9,6 @@ import numpy as np
 from fl_audit.experiments.reproductions.bernau2019 import tradeoffs
 from fl_audit.experiments.reproductions.bernau2019.claim_premises import (
     CONFIDENCE,
-    LOOKS,
     attack_premise,
     claim_on_runs,
     claim_resampling,
@@ -63,9 +62,9 @@ def white_over_black(played: DataSetRuns) -> Iterator[PaperClaim]:
     if WHITE_BOX not in played.attacks:
         return
     runs = played.runs
-    found, shares = tradeoffs.gain(runs, WHITE_BOX, BLACK_BOX, CONFIDENCE)
+    found = tradeoffs.gain(runs, WHITE_BOX, BLACK_BOX, CONFIDENCE)
     said = "white-box AUC less black-box AUC, mean over settings"
-    claim = partial(claim_on_runs, played, runs, quantity=said, found=found, shares=shares)
+    claim = partial(claim_on_runs, played, runs, quantity=said, found=found)
     if played.data.study is MembershipDatasetName.COLLAB:
         yield claim(statement="both attacks achieve the same on COLLAB", lowest=-MARGIN, highest=MARGIN)
         return
@@ -90,7 +89,7 @@ def auc_difference_claims(played: DataSetRuns) -> Iterator[PaperClaim]:
         drawn = tradeoffs.auc_and_accuracy_resamples(runs, attack, claim_resampling("alike", played, attack))
         yield claim_on_runs(
             played, runs, **sentence._asdict(), quantity=f"{ATTACK_NAMES[attack]} {AT_LIKE_ACCURACY}",
-            found=drawn.interval(statistic, CONFIDENCE), shares=drawn.shares(statistic),
+            found=drawn.interval(statistic, CONFIDENCE),
             premises=(attack_premise(played, attack), model_premise(played)),
         )  # fmt: skip
 
@@ -220,8 +219,8 @@ def table_of_text_claims(claims: Sequence[PaperClaim], titles: Sequence[str]) ->
     """
     said = (
         f"Differences of up to {MARGIN:g} count as none: the smallest that the paper speaks of. Intervals are "
-        f"Student's or of resampled trials, each at {CONFIDENCE:.1%}: trials are added where claims are open, which "
-        f"are looked at {LOOKS} times at most, so that a verdict is wrong with about 5 %. Of twenty one or more may be."
+        f"Student's or of resampled trials, each at {CONFIDENCE:.0%}, so that a verdict is wrong with about 5 %. Of "
+        "twenty one or more may be."
     )
     premises = (
         "Whether a claim can be tested is decided by the original model alone, which no kind of privacy has touched: "

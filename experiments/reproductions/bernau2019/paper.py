@@ -13,10 +13,14 @@ from fl_audit.experiments.reproductions.bernau2019.configurations import EPOCHS_
 from fl_audit.experiments.reproductions.bernau2019.epsilon_tables import EpsilonVerdict, guarantees, table_2, table_3
 from fl_audit.experiments.reproductions.bernau2019.figures import figure_of
 from fl_audit.experiments.reproductions.bernau2019.published import MembershipDatasetName
-from fl_audit.experiments.reproductions.bernau2019.runs import DataSetRuns, MembershipSettingResults, most_epochs
-from fl_audit.experiments.reproductions.bernau2019.sequential_trial_allocation import MOST_OPEN, play
+from fl_audit.experiments.reproductions.bernau2019.runs import (
+    DataSetRuns,
+    MembershipSettingResults,
+    most_epochs,
+    played_of,
+    run_and_join_parts,
+)
 from fl_audit.experiments.reproductions.bernau2019.settings import REPETITIONS, SettingRun
-from fl_audit.experiments.reproductions.bernau2019.verdicts_from_published import rejudge
 from fl_audit.experiments.reproductions.claims import verdicts_said
 from fl_audit.experiments.reproductions.dataset_availability import DatasetItem, find_data_of_items
 from fl_audit.experiments.reproductions.item_results import ItemResult
@@ -66,7 +70,7 @@ def _make(items: Sequence[MembershipPaperItem], context: ReproductionOptions) ->
         context.announce(_NO_FACES)
         remarks = (*remarks, _NO_FACES)
     data = tuple(one for one in found if one.size(context.extent) is not None)
-    played = play(data, context, adding=any(item.key == "claims" for item in items))
+    played = _play(data, context)
     runs = [run for one in played for run in one.runs]
     makeable = [item for item in items if not item.studies or item.data_of(data)]
     others = [item for item in items if item not in makeable]
@@ -80,6 +84,18 @@ def _make(items: Sequence[MembershipPaperItem], context: ReproductionOptions) ->
         _played(runs),
         _opening(played, results),
     )
+
+
+def _play(data: Sequence[settings.MembershipDatasetRecipe], context: ReproductionOptions) -> list[DataSetRuns]:
+    """Carry out all parts of all settings of some data sets, and return the results by data set."""
+    parts = [
+        SettingRun(setting, number)
+        for recipe in data
+        for setting in settings.settings_of(recipe, context.extent)
+        for number in range(recipe.parts(context.extent))
+    ]
+    results = run_and_join_parts(parts, context)
+    return [played_of(recipe, results) for recipe in data]
 
 
 def _made(item: MembershipPaperItem, played: Sequence[DataSetRuns], context: ReproductionOptions) -> ItemResult:
@@ -98,7 +114,6 @@ PAPER = Paper(
     _ITEMS,
     _make,
     all_values,
-    rejudge,
 )
 
 
@@ -157,8 +172,7 @@ def _played(runs: Sequence[MembershipSettingResults]) -> str:
         f"has not fallen for {PATIENCE} epochs, while the guarantee counts all epochs. Under local DP models are "
         "trained on perturbed records, and asked about true ones. What was cut: n, epochs, the number of shadow "
         "models, and of some data sets the levels between the largest and the smallest epsilon. Every setting is "
-        "played in parts of equally many trials, which are each other's shadow models: one part everywhere, then more "
-        f"where claims are not decided, until no more than {MOST_OPEN} are open or the time that was given is over."
+        "played in parts of equally many trials, which are each other's shadow models."
     )
     rows = [
         (run.setting.label, run.setting.data.model.rpartition(":")[2], f"{run.config.data.records:,}",

@@ -43,7 +43,7 @@ def phi_at_chance(played: DataSetRuns) -> Iterator[PaperClaim]:
         claim = printed_phi(run.setting, found, run.trials)
         if claim is not None:
             premises = (attack_premise(played, played.of_phi), model_premise(played))
-            yield replace(claim, premises=premises, runs=(run.setting.name,))
+            yield replace(claim, premises=premises)
 
 
 def _is_at_chance(played: DataSetRuns, run: MembershipSettingResults) -> bool:
@@ -80,13 +80,9 @@ def phi_above_one(played: DataSetRuns) -> Iterator[PaperClaim]:
         )  # fmt: skip
         below = played.data.study is MembershipDatasetName.COLLAB
         said = "phi is above 1 for no epsilon on COLLAB" if below else "phi is above 1 for some epsilon"
-        drawn = tradeoffs.auc_and_accuracy_resamples(
-            (played.original, nearest), played.of_phi, claim_resampling("phi", played, played.of_phi)
-        )
         yield claim_on_runs(
             played, (played.original, nearest), statement=said, where=f"{played.data.title}, {method}",
             quantity=f"largest phi ({ATTACK_NAMES[played.of_phi]})", found=largest,
-            shares=drawn.shares(partial(_mean_phi, played, 1)),
             lowest=-inf if below else 1.0, highest=1.0 if below else inf,
             why="" if left else "at every level neither model nor attack is better than guessing, where phi is 1",
             premises=(attack_premise(played, played.of_phi), model_premise(played)),
@@ -128,6 +124,6 @@ def order_of_phi(played: DataSetRuns) -> Iterator[PaperClaim]:
     yield claim_on_runs(
         played, runs, statement=f"phi is higher under {better}",
         quantity=f"mean phi ({ATTACK_NAMES[attack]}) under {better} less under {worse}",
-        found=drawn.interval(statistic, CONFIDENCE), shares=drawn.shares(statistic), lowest=0.0,
+        found=drawn.interval(statistic, CONFIDENCE), lowest=0.0,
         premises=(attack_premise(played, attack), model_premise(played)),
     )  # fmt: skip

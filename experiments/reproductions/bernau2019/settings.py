@@ -60,6 +60,7 @@ class DataSetRunExtent:
     test_records: int = 1000  # largest number of records for test accuracy
     population_records: int = 500  # largest number of records for the loss by which training ends early
     levels: tuple[int, ...] = (0, 1, 2, 3, 4)  # indices of the played values among the five epsilon_i and the five z
+    parts: int = 2  # number of runs of each setting, whose trials are pooled
 
 
 @dataclass(frozen=True)
@@ -103,6 +104,11 @@ class MembershipDatasetRecipe:
             case _:
                 assert_never(self.study)
 
+    def parts(self, extent: ComputeExtent) -> int:
+        """Return the number of runs of each setting in a form; 0 if the form leaves the data set out."""
+        size = self.size(extent)
+        return 0 if size is None else size.parts
+
     def size(self, extent: ComputeExtent) -> DataSetRunExtent | None:
         """Return the sizes in the full or the quick form; None if the quick form leaves the data set out."""
         return self.full if extent is ComputeExtent.FULL else self.quick
@@ -123,7 +129,9 @@ def _skewed(classes: int) -> MembershipDatasetRecipe:
         classes,
         600,
         DataSetRunExtent(800, 40, 40, levels=_ALL if classes == 10 else _FEW),
-        DataSetRunExtent(240, 12, 12, test_records=300, population_records=200, levels=_FEW) if classes == 10 else None,
+        DataSetRunExtent(240, 12, 12, test_records=300, population_records=200, levels=_FEW, parts=1)
+        if classes == 10
+        else None,
         {"classes": classes, "generated-records": 10_000},
     )
 
@@ -131,7 +139,7 @@ def _skewed(classes: int) -> MembershipDatasetRecipe:
 _PURCHASES_LOCATION = MembershipDatasetRecipe(
     MembershipDatasetName.PURCHASES, "location30", "Location-30 for Purchases", 30, "dense-128", 50, 446,
     DataSetRunExtent(800, 48, 40),
-    DataSetRunExtent(240, 10, 10, test_records=300, population_records=200, levels=_FEW),
+    DataSetRunExtent(240, 10, 10, test_records=300, population_records=200, levels=_FEW, parts=1),
 )  # fmt: skip
 _TEXAS_LOCATION = MembershipDatasetRecipe(
     MembershipDatasetName.TEXAS, "location30", "Location-30 for Texas", 30, "dense-512-128", 100, 446,
@@ -141,7 +149,7 @@ _TEXAS_LOCATION = MembershipDatasetRecipe(
 COLLAB = MembershipDatasetRecipe(
     MembershipDatasetName.COLLAB, f"{_HERE}.collab:collab", "COLLAB", 3, f"{_HERE}.graph_convolutions:dgcnn", 3, 64,
     DataSetRunExtent(400, 12, 12, population_records=200, test_records=400, levels=(0, 2, 4)),
-    DataSetRunExtent(80, 2, 2, test_records=50, population_records=50, levels=(4,)), {"graph-nodes": 64},
+    DataSetRunExtent(80, 2, 2, test_records=50, population_records=50, levels=(4,), parts=1), {"graph-nodes": 64},
     rates=(0.003, 0.003),
 )  # fmt: skip
 
@@ -160,7 +168,9 @@ def _faces(people: int) -> MembershipDatasetRecipe:
         DataSetRunExtent(
             2 * members, 16, 10, test_records=500, population_records=300, levels=_ALL if people == 20 else _FEW
         ),
-        DataSetRunExtent(240, 5, 5, test_records=200, population_records=100, levels=_FEW) if people == 20 else None,
+        DataSetRunExtent(240, 5, 5, test_records=200, population_records=100, levels=_FEW, parts=1)
+        if people == 20
+        else None,
         # A small network from random weights needs larger steps than the last layer of a trained one.
         {"classes": people},
         rates=(0.003, 0.003),

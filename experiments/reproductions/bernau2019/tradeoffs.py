@@ -18,7 +18,7 @@ from fl_audit.experiments.reproductions.item_results import CONFIDENCE
 from fl_audit.experiments.reproductions.statistics import reproducible_generator, t_interval
 from fl_audit.statistics.interval_estimates import IntervalEstimate
 
-_RESAMPLES, _RESAMPLES_OF_SHARES = 1000, 100
+_RESAMPLES = 1000
 _FEWEST_DEFINED = 0.5  # share of the resamples in which a number must be defined for its interval to be stated
 
 
@@ -51,23 +51,6 @@ class AucAndAccuracyResamples:
             return IntervalEstimate(float(values[0]), nan, nan)
         low, high = np.quantile(drawn, [(1 - confidence) / 2, (1 + confidence) / 2])
         return IntervalEstimate(float(values[0]), float(min(low, values[0])), float(max(high, values[0])))
-
-    def shares(self, statistic: Callable[[Floats, Floats], float]) -> tuple[float, ...]:
-        """Return each run's share in the bootstrap variance of a statistic; empty if the variance is 0 or undefined.
-
-        `statistic` is as in `interval`. For each run, the variance is computed with only the trials of this run
-        resampled. The share of the run is its variance divided by the sum of these variances.
-        """
-        variances = []
-        for run in range(self.auc.shape[1]):
-            values = []
-            for drawn in range(1, 1 + _RESAMPLES_OF_SHARES):
-                auc, accuracy = self.auc[0].copy(), self.accuracy[0].copy()
-                auc[run], accuracy[run] = self.auc[drawn, run], self.accuracy[drawn, run]
-                values.append(statistic(auc, accuracy))
-            variances.append(np.var(values))
-        total = float(np.sum(variances))
-        return tuple(float(one) / total for one in variances) if np.isfinite(total) and total > 0 else ()
 
 
 def auc_and_accuracy_resamples(
@@ -207,11 +190,11 @@ def area_of(run: MembershipSettingResults, attack: str, confidence: float = CONF
 
 def gain(
     runs: Sequence[MembershipSettingResults], stronger: str, weaker: str, confidence: float = CONFIDENCE
-) -> tuple[IntervalEstimate, tuple[float, ...]]:
-    """Return the difference of two attacks' AUCs, averaged over runs, and the share of each run in its variance.
+) -> IntervalEstimate:
+    """Return the difference of two attacks' AUCs, averaged over runs.
 
     Both attacks see the same models, so differences are paired by trial. Runs are independent, and the interval uses
-    the Welch-Satterthwaite degrees of freedom. The shares are empty if the variance is 0.
+    the Welch-Satterthwaite degrees of freedom.
 
     Parameters
     ----------
@@ -230,7 +213,7 @@ def gain(
     freedom = np.array([len(one) - 1 for one in each])
     total = variances.sum()
     if total == 0:
-        return IntervalEstimate(value, value, value), ()
+        return IntervalEstimate(value, value, value)
     quantile = float(stdtrit(total**2 / np.sum(variances**2 / freedom), (1 + confidence) / 2))
     reach = quantile * sqrt(2 * total) / len(each)
-    return IntervalEstimate(value, value - reach, value + reach), tuple((variances / total).tolist())
+    return IntervalEstimate(value, value - reach, value + reach)

@@ -12,7 +12,6 @@ from fl_audit.experiments.reproductions.bernau2021.claims import claims_item
 from fl_audit.experiments.reproductions.bernau2021.closed_forms import table_3
 from fl_audit.experiments.reproductions.bernau2021.epsilon_audit_figures import audit_of_epsilon
 from fl_audit.experiments.reproductions.bernau2021.noisy_query import figure_1, figure_2, figure_3
-from fl_audit.experiments.reproductions.bernau2021.rejudged_items import rejudge
 from fl_audit.experiments.reproductions.bernau2021.runs import InsiderResultsBySetting, InsiderRunResults, play
 from fl_audit.experiments.reproductions.bernau2021.sensitivities import figure_4, figure_5
 from fl_audit.experiments.reproductions.bernau2021.settings import (
@@ -105,7 +104,6 @@ PAPER = Paper(
     _ITEMS,
     _make,
     settings.all_values,
-    rejudge,
 )
 
 

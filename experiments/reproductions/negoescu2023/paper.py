@@ -101,5 +101,4 @@ PAPER = Paper(
     (*_FIGURES, _CLAIMS),
     _make,
     lambda extent: list(_settings(extent)),
-    lambda published: {_CLAIMS.key: table_of_text_claims(published.claims, [])},
 )

@@ -1,13 +1,11 @@
 """Bernau et al. 2019: printed numbers against the accountant, settings, trade-offs, claims, and a slice of the runs."""
 
-import json
 import os
 import re
 import subprocess
 import sys
 import time
 import zlib
-from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -29,7 +27,7 @@ from fl_audit.audits.membership.attack_results import relative_tradeoff
 from fl_audit.errors import InputError
 from fl_audit.experiments.engine_names import Engine
 from fl_audit.experiments.reproductions import dataset_availability, reproduce, run_scheduling
-from fl_audit.experiments.reproductions.bernau2019 import configurations, runs, sequential_trial_allocation
+from fl_audit.experiments.reproductions.bernau2019 import configurations, runs
 from fl_audit.experiments.reproductions.bernau2019.adversary_comparison_figure import adversaries_item
 from fl_audit.experiments.reproductions.bernau2019.claims import TESTS, _confidence_difference, claims_of
 from fl_audit.experiments.reproductions.bernau2019.configurations import _seed_of, values_of
@@ -286,7 +284,7 @@ def test_difference_at_like_accuracy(shift: float) -> None:
 
 def test_gain_is_the_mean_difference_of_the_same_models() -> None:
     runs = _ladder(PrivacyMethod.LOCAL, 0.0)
-    found, _ = gain(runs, WHITE_BOX, BLACK_BOX)
+    found = gain(runs, WHITE_BOX, BLACK_BOX)
     differences = [run.areas_of_trials[WHITE_BOX] - run.areas_of_trials[BLACK_BOX] for run in runs]
     assert found.value == pytest.approx(np.mean(differences))
     assert found.low < found.value < found.high
@@ -501,8 +499,8 @@ def test_parts_are_counted_together() -> None:
     assert both.rocs[BLACK_BOX].tpr == pytest.approx((one.rocs[BLACK_BOX].tpr + other.rocs[BLACK_BOX].tpr) / 2)
 
 
-def _open_claim(found: IntervalEstimate, *names: str, trials: int = 24) -> PaperClaim:
-    return PaperClaim("6", "said", "there", "AUC", found, 0.0, trials=trials, runs=names)
+def _open_claim(found: IntervalEstimate, trials: int = 24) -> PaperClaim:
+    return PaperClaim("6", "said", "there", "AUC", found, 0.0, trials=trials)
 
 
 def test_claims_say_how_many_trials_would_decide_them() -> None:
@@ -518,24 +516,6 @@ def test_claims_say_how_many_trials_would_decide_them() -> None:
     assert share.trials_to_decide == 3000
     narrow = replace(share, found=IntervalEstimate(0.0, 0.0, 0.001))
     assert narrow.verdict is ClaimVerdict.HOLDS
-
-
-def test_trials_go_where_claims_lack_them_cheapest_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = {"a": 1, "b": 1, "c": 1}
-    seconds = {"a": 10.0, "b": 100.0, "c": 1.0}
-    claims = [
-        _open_claim(
-            IntervalEstimate(0.05, -0.05, 0.15), "a"
-        ),  # four times the trials, and a quarter more: 4 parts more
-        _open_claim(IntervalEstimate(0.05, -0.05, 0.15), "b"),
-        _open_claim(IntervalEstimate(0.2, 0.1, 0.3), "c"),
-        _open_claim(IntervalEstimate(0.05, -0.005, 0.105), "a", "c"),
-    ]
-    monkeypatch.setattr(sequential_trial_allocation, "MOST_OPEN", 2)
-    assert sequential_trial_allocation._planned(claims, before, seconds, 0.0) == before
-    # The last one is cheapest, with most parts where they are; the first pays for what is left of its own.
-    assert sequential_trial_allocation._planned(claims, before, seconds, 45.0) == {"a": 5, "b": 1, "c": 4}
-    assert sequential_trial_allocation._planned(claims, before, seconds, 443.0) == {"a": 5, "b": 5, "c": 4}
 
 
 def _around(setting: MembershipSetting, auc: float, accuracy: float) -> MembershipSettingResults:
@@ -619,71 +599,9 @@ def test_a_gain_over_runs_of_unequal_numbers_of_trials_has_its_level() -> None:
             replace(run, areas_of_trials={WHITE_BOX: differences(*size), BLACK_BOX: np.zeros(size[0])})
             for run, size in zip(runs, ((6, 3.0), (24, 1.0), (72, 0.3)), strict=True)
         ]
-        found, shares = gain(drawn, WHITE_BOX, BLACK_BOX)
+        found = gain(drawn, WHITE_BOX, BLACK_BOX)
         covered += found.low <= 0 <= found.high
     assert covered / 600 >= 0.94
-    assert sum(shares) == pytest.approx(1)
-    assert shares[0] > 0.9
-
-
-def test_trials_go_to_the_runs_that_the_width_is_due_to() -> None:
-    before, seconds = {"a": 1, "b": 1}, {"a": 10.0, "b": 10.0}
-    claim = replace(_open_claim(IntervalEstimate(0.05, -0.05, 0.15), "a", "b"), shares=(0.99, 0.01))
-    needed = sequential_trial_allocation._narrowed(claim, before, seconds)
-    assert needed == {"a": 6, "b": 1}
-    assert sequential_trial_allocation._narrowed(replace(claim, shares=()), before, seconds) == {"a": 5, "b": 5}
-    # Where a premise seems to fail, showing that may be cheaper.
-    premise = replace(_open_claim(IntervalEstimate(-0.01, -0.011, 0.002), "b"), statement="premise")
-    assert sequential_trial_allocation._wanted(replace(claim, premises=(premise,)), before, seconds) == {"b": 2}
-    assert (
-        sequential_trial_allocation._wanted(replace(claim, premises=(replace(premise, lowest=-0.1),)), before, seconds)
-        == needed
-    )
-
-
-def test_no_trials_are_added_where_few_claims_are_open() -> None:
-    claim = _open_claim(IntervalEstimate(0.05, -0.05, 0.15), "a")
-    few, many = [claim] * sequential_trial_allocation.MOST_OPEN, [claim] * (sequential_trial_allocation.MOST_OPEN + 1)
-    assert sequential_trial_allocation._planned(few, {"a": 1}, {"a": 1.0}, 1e9) == {"a": 1}
-    assert sequential_trial_allocation._planned(many, {"a": 1}, {"a": 1.0}, 1e9) == {"a": 5}
-    others = [
-        _open_claim(IntervalEstimate(0.05, -0.05, 0.15), f"{number}")
-        for number in range(sequential_trial_allocation.MOST_OPEN + 1)
-    ]
-    before = {claim.runs[0]: 1 for claim in others}
-    more = sequential_trial_allocation._planned(others, before, dict.fromkeys(before, 1.0), 1e9)
-    assert sum(count > 1 for count in more.values()) == 1 + sequential_trial_allocation.SPARE
-
-
-@pytest.mark.long
-def test_the_full_form_goes_on_with_its_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    played: list[list[str]] = []
-
-    def findings(parts, context):  # type: ignore[no-untyped-def]
-        played.append([part.name for part in parts])
-        counts = Counter(part.setting for part in parts)
-        return [joined([made_up(one, 0.7, 0.6, trials=8) for _ in range(count)]) for one, count in counts.items()]
-
-    monkeypatch.setattr(sequential_trial_allocation, "run_and_join_parts", findings)
-    monkeypatch.setattr(
-        sequential_trial_allocation,
-        "_seconds_of_first_runs",
-        lambda context, settings: {one.name: 1.0 for one in settings},
-    )
-    monkeypatch.setattr(sequential_trial_allocation, "parallel_runs", lambda: 1)
-    monkeypatch.setattr(sequential_trial_allocation, "MOST_OPEN", 2)
-    context = ReproductionOptions(tmp_path, minutes=5.0)
-    (found,) = sequential_trial_allocation.play([SKEWED], context, adding=True)
-    settings = settings_of(SKEWED, ComputeExtent.FULL)
-    assert len(played[0]) == len(settings)
-    assert len(settings) < len(played[1]) <= len(played[2]) <= 300
-    plans = json.loads((tmp_path / "runs" / sequential_trial_allocation.PLAN).read_text())
-    assert len(plans) == 3
-    assert {one.setting.name: one.parts for one in found.runs} == plans[-1]
-    played.clear()
-    sequential_trial_allocation.play([SKEWED], context, adding=True)
-    assert json.loads((tmp_path / "runs" / sequential_trial_allocation.PLAN).read_text()) == plans
-    assert len(played[-1]) == sum(plans[-1].values())
 
 
 def test_the_insider_learns_most_of_made_up_runs() -> None:

@@ -23,7 +23,6 @@ from fl_audit.experiments.reproductions.claims import (
     FailureCause,
     FailureExplanation,
     PaperClaim,
-    restored,
     said_of,
     untested,
     verdicts_said,
@@ -163,27 +162,6 @@ def test_boxes_of_many_values_stay_small() -> None:
     assert len(dots[1]) == 0  # type: ignore[arg-type]
 
 
-def test_a_claim_comes_back_from_json_as_it_was_judged() -> None:
-    for claim in (
-        PaperClaim("6", "so", "there", "AUC", IntervalEstimate(0.5, 0.4, 0.6), 0.45, trials=7),
-        PaperClaim("6", "so", "there", "AUC", IntervalEstimate(0.5, 0.4, 0.6), highest=0.7),
-        PaperClaim("6", "so", "there", "AUC", IntervalEstimate(0.5, 0.4, np.inf), -0.03, 0.03),
-        PaperClaim("6", "so", "there", "share", IntervalEstimate(0, 0, 0.003), highest=0.001, trials=100, narrows=1.0),
-        PaperClaim("6", "so", "there", "AUC", IntervalEstimate(0.5, 0.4, 0.6), 0.7, second_look="our setting: few."),
-        untested("6", "so", "no data"),
-    ):
-        back = restored(claim.to_json())
-        assert (back.verdict, back.note, back.range_text) == (claim.verdict, claim.note, claim.range_text)
-        assert back.to_json() == claim.to_json()
-
-
-def test_a_published_number_of_trials_comes_back() -> None:
-    made = json.loads((DOCS / publish.MADE).read_text(encoding="utf-8"))
-    for record in (record for records in made.values() for record in records):
-        for claim in record["claims"]:
-            assert restored(claim).trials_to_decide == claim["trials_to_decide"], claim
-
-
 def test_claims_that_cannot_be_tested_are_counted_apart() -> None:
     holds = PaperClaim("6", "so", "there", "AUC", IntervalEstimate(0.5, 0.4, 0.6), 0.3)
     said = verdicts_said([holds, untested("6", "so", "no data")])
@@ -197,23 +175,6 @@ def test_verdicts_agree_with_the_number_of_claims() -> None:
 
 
 # ---------------------------------------------------------------- the pages of this version
-
-
-@pytest.mark.long
-def test_the_pages_are_what_this_version_makes_of_their_numbers(tmp_path: Path) -> None:
-    docs = tmp_path / "papers"
-    shutil.copytree(DOCS, docs)
-    publish.rejudge(docs)
-    for path in sorted(DOCS.rglob("*")):
-        if path.suffix in {".md", ".csv"}:
-            again = (docs / path.relative_to(DOCS)).read_text(encoding="utf-8")
-            assert _undated(again) == _undated(path.read_text(encoding="utf-8")), path.name
-    files = [{path.relative_to(place) for path in place.rglob("*")} for place in (DOCS, docs)]
-    assert files[0] == files[1]
-
-
-def _undated(text: str) -> str:
-    return re.sub(r"; judged again from these numbers at commit [^.*]*", "", text)
 
 
 def test_no_published_number_lies_outside_its_own_interval() -> None:

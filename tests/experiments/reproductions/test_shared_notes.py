@@ -1,6 +1,6 @@
-"""Notes that several sections of a page have stand once on it, and come back into every section."""
+"""Notes that several sections of a page have stand once on it."""
 
-from fl_audit.experiments.reproductions.shared_notes import TITLE, with_own_notes, with_shared_notes
+from fl_audit.experiments.reproductions.shared_notes import TITLE, with_shared_notes
 
 
 def _section(title: str, *notes: str) -> str:
@@ -26,11 +26,6 @@ def test_a_note_of_two_sections_stands_once() -> None:
     assert third == SECTIONS["C"]
     assert last.startswith(f"## {TITLE}\n")
     assert '<li id="note-records"><strong>Records</strong>: the paper&#x27;s are others.</li>' in last
-
-
-def test_sections_come_back_with_their_notes() -> None:
-    page = with_shared_notes(list(SECTIONS.values()))
-    assert with_own_notes(dict(zip((*SECTIONS, TITLE), page, strict=True))) == SECTIONS
 
 
 def test_a_page_without_shared_notes_stays_as_it_is() -> None:
