@@ -12,8 +12,8 @@ import pytest
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from fl_audit.experiments import lazy_imports
-from fl_audit.experiments.cli.main import Commands, app
+from fl_audit.cli import lazy_imports
+from fl_audit.cli.main import Commands, app
 
 ROOT = Path(__file__).parents[1]
 MOST = 22
@@ -83,7 +83,7 @@ def test_modules_that_are_imported_late_are_those_that_type_checkers_see(path: P
 
 
 def test_a_late_module_is_the_module_itself_and_an_unknown_one_is_an_error() -> None:
-    assert lazy_imports.figure_files is import_module("fl_audit.experiments.figures.figure_files")
+    assert lazy_imports.figure_files is import_module("fl_audit.cli.figures.figure_files")
     with pytest.raises(AttributeError, match="no attribute 'misspelt'"):
         lazy_imports.misspelt  # type: ignore[attr-defined]  # noqa: B018
 

@@ -17,8 +17,8 @@ from flwr.serverapp.strategy import FedAvg
 from flwr.simulation import run_simulation
 from torch import Tensor, nn
 
-from fl_audit.experiments.runs.cluster.ray_connection import RayOptions, ray_for
-from fl_audit.experiments.verbosity import settle_flower
+from fl_audit.runs.cluster.ray_connection import RayOptions, ray_for
+from fl_audit.runs.verbosity import settle_flower
 
 app = ClientApp()
 

@@ -23,7 +23,7 @@ from rich.table import Table
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
-from fl_audit.experiments.cli.main import guarded
+from fl_audit.cli.main import guarded
 from fl_audit.experiments.studies.study_commands import parser_of, table_of
 from fl_audit.experiments.studies.study_runs import median_seconds
 from fl_audit.learning.model_initialisation import initial_models

@@ -17,7 +17,7 @@ from rich.console import Console
 from torch import Tensor, nn
 
 from fl_audit.array_types import Integers
-from fl_audit.experiments.cli.main import guarded
+from fl_audit.cli.main import guarded
 from fl_audit.experiments.studies.study_commands import parser_of, table_of
 from fl_audit.experiments.studies.study_runs import median_seconds
 from fl_audit.learning.local_training import LocalSchedule, clip_updates, local_batches, local_updates

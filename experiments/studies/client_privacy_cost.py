@@ -20,11 +20,11 @@ from rich.console import Console
 
 from fl_audit.atomic_files import atomic_file, write_bytes
 from fl_audit.data.data_paths import data_directory
-from fl_audit.experiments.runs.config import parse_config
-from fl_audit.experiments.runs.resolved_audit import resolve
 from fl_audit.experiments.studies.study_commands import parser_of, table_of
 from fl_audit.experiments.studies.study_runs import results_of_run
 from fl_audit.report.figure_style import finish_axes, new_figure, to_png
+from fl_audit.runs.config import parse_config
+from fl_audit.runs.resolved_audit import resolve
 
 EPSILONS = (1.0, 3.0, 10.0, 30.0, 100.0)
 _QUICK_EPSILONS = (3.0, 30.0)

@@ -79,7 +79,7 @@ class InvertedUpdateSetting(NamedTuple):
         return f"{self.data}, {self.model}, {shared} of {self.batch}"
 
 
-_FACES = "fl_audit.experiments.reproductions.bernau2019.labeled_faces:lfw"
+_FACES = "fl_audit.experiments.papers.bernau2019.labeled_faces:lfw"
 SETTINGS = tuple(
     InvertedUpdateSetting(data, model, batch, is_local)
     for data, model in (("mnist", "dense-128"), ("mnist", "mnist-cnn"), (_FACES, "dense-128"))

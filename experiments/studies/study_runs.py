@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from fl_audit.errors import require
-from fl_audit.experiments.engine_names import Engine
-from fl_audit.experiments.runs.config import parse_config
-from fl_audit.experiments.runs.progress import Progress, no_progress
-from fl_audit.experiments.runs.resolved_audit import ResolvedAudit, resolve
-from fl_audit.experiments.runs.run import HONEST, ClientAppAndStrategy, run_audit
 from fl_audit.report.report_elements import ReportContents
+from fl_audit.runs.config import parse_config
+from fl_audit.runs.engine_names import Engine
+from fl_audit.runs.progress import Progress, no_progress
+from fl_audit.runs.resolved_audit import ResolvedAudit, resolve
+from fl_audit.runs.run import HONEST, ClientAppAndStrategy, run_audit
 
 
 def results_of_run(

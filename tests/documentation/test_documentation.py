@@ -21,8 +21,8 @@ from pages import BLOCKS, FILES, KINDS, PAGES, PROGRAMS, ROOT
 from typer.main import get_command
 from workspace import Workspace, read
 
-from fl_audit.experiments.cli.main import app
-from fl_audit.experiments.runs.config.settings_reference import settings as described
+from fl_audit.cli.main import app
+from fl_audit.runs.config.settings_reference import settings as described
 
 NOT_RUN = 34
 """Setting up (3), a table of the reader's, the tests themselves, Jupyter, MLflow, a cluster (4) and its token, Flower's

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from pages import BLOCKS, FILES
 
-from fl_audit.experiments.black_box.review_launcher import reviewed
-from fl_audit.strategies.review.app_loading import StubImportFinder, read_app
-from fl_audit.strategies.review.options import ReviewOptions
-from fl_audit.strategies.review.strategy_capture import capture_strategy
+from fl_audit.app_audits.launchers.review_launcher import reviewed
+from fl_audit.app_audits.review.app_loading import StubImportFinder, read_app
+from fl_audit.app_audits.review.options import ReviewOptions
+from fl_audit.app_audits.review.strategy_capture import capture_strategy
 
 PAGE = "docs/tutorials/flower-app.md"
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fl_audit.experiments.engine_names import Engine
-from fl_audit.experiments.runs.run import run_audit
 from fl_audit.experiments.studies.study_runs import results_of_run
+from fl_audit.runs.engine_names import Engine
+from fl_audit.runs.run import run_audit
 from fl_audit.verdict.declared_tests import OF_OPENED, TestName
 from fl_audit.verdict.judging import run_family
 from fl_audit.verdict.stored_measurements import measured_in

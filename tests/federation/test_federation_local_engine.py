@@ -19,12 +19,12 @@ from test_federation_engines import assert_same
 from torch import nn
 
 from fl_audit.device import Device
-from fl_audit.experiments.engine_names import Engine
-from fl_audit.experiments.runs.cluster import ray_connection
-from fl_audit.experiments.runs.local_engine import LocalFlowerGrid, _Contexts, _MessageExchange
-from fl_audit.experiments.runs.ray_engine import local_calls
-from fl_audit.experiments.runs.run import ClientAppAndStrategy, run_audit
 from fl_audit.learning.stacked_model import StackedModel
+from fl_audit.runs.cluster import ray_connection
+from fl_audit.runs.engine_names import Engine
+from fl_audit.runs.local_engine import LocalFlowerGrid, _Contexts, _MessageExchange
+from fl_audit.runs.ray_engine import local_calls
+from fl_audit.runs.run import ClientAppAndStrategy, run_audit
 from fl_audit.strategies.errors import FederationError
 
 

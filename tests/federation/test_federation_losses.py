@@ -18,15 +18,15 @@ from torch.nn.functional import cross_entropy
 
 import fl_audit.clients.app
 from fl_audit.errors import InputError
-from fl_audit.experiments.engine_names import Engine
-from fl_audit.experiments.runs.config import parse_config
-from fl_audit.experiments.runs.local_engine import LocalFlowerGrid, run_locally
-from fl_audit.experiments.runs.resolved_audit import ResolvedAudit
-from fl_audit.experiments.runs.run import federation_plan, run_audit
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
 from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.message_keys import Key, MessageRecordName, NonTrainingQuery
 from fl_audit.released_model.parametric_star import epsilon_star_gaussian, loss_scores, parametric_epsilon_star
+from fl_audit.runs.config import parse_config
+from fl_audit.runs.engine_names import Engine
+from fl_audit.runs.local_engine import LocalFlowerGrid, run_locally
+from fl_audit.runs.resolved_audit import ResolvedAudit
+from fl_audit.runs.run import federation_plan, run_audit
 from fl_audit.server.app import build_server_app
 from fl_audit.server.trial_batch_results import BatchResult
 from fl_audit.strategies.errors import FederationError

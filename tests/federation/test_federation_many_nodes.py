@@ -6,7 +6,7 @@ import pytest
 from flwr.app import Message, RecordDict
 from flwr.clientapp import ClientApp
 
-from fl_audit.experiments.runs.local_engine import LocalFlowerGrid
+from fl_audit.runs.local_engine import LocalFlowerGrid
 from fl_audit.server import reply_timeout_grid
 from fl_audit.server.reply_timeout_grid import ReplyTimeoutGrid
 

@@ -13,12 +13,12 @@ from flwr.clientapp.typing import ClientAppCallable
 from small_audits import MakePlan
 
 import fl_audit.clients.app
-from fl_audit.experiments.engine_names import Engine
-from fl_audit.experiments.runs.local_engine import LocalFlowerGrid
-from fl_audit.experiments.runs.run import ClientAppAndStrategy, run_audit
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.federation.observed_rounds import ServerRound
 from fl_audit.message_keys import Key, MessageRecordName, NonTrainingQuery
+from fl_audit.runs.engine_names import Engine
+from fl_audit.runs.local_engine import LocalFlowerGrid
+from fl_audit.runs.run import ClientAppAndStrategy, run_audit
 from fl_audit.server.reply_timeout_grid import ReplyTimeoutGrid, discover_clients
 from fl_audit.strategies.contributors import ReceivedContribution, sum_contributions
 from fl_audit.strategies.errors import FederationError

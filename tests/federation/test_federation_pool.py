@@ -17,20 +17,20 @@ from small_audits import MakePlan
 
 from fl_audit.array_packing import pack, unpack
 from fl_audit.clients.app import build_app
-from fl_audit.experiments.runs.cluster import array_transport, call_scheduling
-from fl_audit.experiments.runs.cluster import pool as pool_module
-from fl_audit.experiments.runs.cluster.array_transport import StoreViews, put_back, take_out
-from fl_audit.experiments.runs.cluster.call_errors import CallError, LostCallsError
-from fl_audit.experiments.runs.cluster.call_scheduling import CallScheduler
-from fl_audit.experiments.runs.cluster.client_actor import CallReplies, CallReply, ProcessCalls, process_class
-from fl_audit.experiments.runs.cluster.flower_runtime_patch import PatchedRuntime
-from fl_audit.experiments.runs.cluster.nodes import RayMachine
-from fl_audit.experiments.runs.cluster.pool import ORDINARY, ClientPool, ClientProcess
-from fl_audit.experiments.runs.cluster.pool_flower_grid import _NodeContexts
-from fl_audit.experiments.runs.cluster.process_data_and_code import CallContextPacker, UnsentCallContext, compartment_of
-from fl_audit.experiments.runs.local_engine import LocalFlowerGrid
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.message_keys import Key, MessageRecordName
+from fl_audit.runs.cluster import array_transport, call_scheduling
+from fl_audit.runs.cluster import pool as pool_module
+from fl_audit.runs.cluster.array_transport import StoreViews, put_back, take_out
+from fl_audit.runs.cluster.call_errors import CallError, LostCallsError
+from fl_audit.runs.cluster.call_scheduling import CallScheduler
+from fl_audit.runs.cluster.client_actor import CallReplies, CallReply, ProcessCalls, process_class
+from fl_audit.runs.cluster.flower_runtime_patch import PatchedRuntime
+from fl_audit.runs.cluster.nodes import RayMachine
+from fl_audit.runs.cluster.pool import ORDINARY, ClientPool, ClientProcess
+from fl_audit.runs.cluster.pool_flower_grid import _NodeContexts
+from fl_audit.runs.cluster.process_data_and_code import CallContextPacker, UnsentCallContext, compartment_of
+from fl_audit.runs.local_engine import LocalFlowerGrid
 
 HERE, THERE = RayMachine("1", "10.0.0.1", 2), RayMachine("2", "10.0.0.2", 1)
 

@@ -32,9 +32,9 @@ from fl_audit.audits.membership.lira import LiraForm, LiraSpread, lira_scores
 from fl_audit.audits.membership.record_confidences import label_log_probability, log_probabilities, scaled_confidence
 from fl_audit.audits.membership.rmia import RmiaForm, RmiaSettings, rmia_scores
 from fl_audit.audits.membership.shokri_attack import AttackClassifierKind, ShokriAttackSettings, shadow_scores
+from fl_audit.cli.main import guarded
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.errors import require
-from fl_audit.experiments.cli.main import guarded
 from fl_audit.experiments.studies.study_commands import exit_with, parser_of, table_of
 from fl_audit.experiments.studies.study_runs import arrays_of_script
 from fl_audit.federation.target_membership import TargetMembership

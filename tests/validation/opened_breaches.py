@@ -17,10 +17,10 @@ from torch import Tensor
 
 from fl_audit.array_packing import pack
 from fl_audit.array_types import Flags, Floats
-from fl_audit.experiments.runs.run import ClientAppAndStrategy
 from fl_audit.federation.observed_rounds import SideInformation
 from fl_audit.mechanisms.contribution import AdaptiveClipping
 from fl_audit.randomness import Purpose, generator
+from fl_audit.runs.run import ClientAppAndStrategy
 from fl_audit.strategies.contributors import UnnoisedRoundSum
 from fl_audit.strategies.trial_batch_strategy import TrialBatchStrategy
 from fl_audit.trial_batches import TrialBatch

@@ -25,7 +25,7 @@ from scipy import stats
 from scipy.optimize import minimize_scalar
 
 from fl_audit.array_types import Floats
-from fl_audit.experiments.cli.main import guarded
+from fl_audit.cli.main import guarded
 from fl_audit.experiments.studies.study_commands import parser_of, table_of
 from fl_audit.released_model.empirical_star import empirical_epsilon_star
 from fl_audit.released_model.mixture_star import epsilon_star_mixtures

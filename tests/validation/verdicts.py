@@ -20,7 +20,7 @@ from rich.progress import track
 from scipy.stats import binom, kstest
 
 from fl_audit.array_types import Floats
-from fl_audit.experiments.cli.main import guarded
+from fl_audit.cli.main import guarded
 from fl_audit.experiments.studies.study_commands import exit_with, parser_of, table_of
 from fl_audit.verdict.declared_tests import FAMILY_LEVEL, OF_OPENED
 from fl_audit.verdict.declared_tests import TestName as T

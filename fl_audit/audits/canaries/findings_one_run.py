@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from fl_audit.adjacency import Relation
+from fl_audit.app_audits.live.live_checks import other_clients_variance, squared_spread
 from fl_audit.audits.canaries.canary_contributions import PublicCanaryFacts
 from fl_audit.audits.canaries.canary_detection_limit import (
     CanaryDetectionLimit,
@@ -14,7 +15,6 @@ from fl_audit.audits.canaries.canary_detection_limit import (
     canary_detection_limit,
 )
 from fl_audit.audits.canaries.epsilon_from_scores import CanaryEpsilonBounds, certify
-from fl_audit.audits.canaries.live_checks import other_clients_variance, squared_spread
 from fl_audit.audits.canaries.one_run_methods import OneRunMethod
 from fl_audit.federation.findings import Findings, json_of
 from fl_audit.federation.finished_run import FinishedRun

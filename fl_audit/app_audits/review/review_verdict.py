@@ -1,0 +1,159 @@
+"""The verdict of a review, the remarks on it, and the parts of the app's claim that were not observed."""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from fl_audit.app_audits.claim_audit.claim_audit_results import ClaimAudit
+from fl_audit.app_audits.review.app_loading import AppDescription, StubImportFinder
+from fl_audit.app_audits.review.claims import StatedAppClaim, named_in, training_doubt
+from fl_audit.app_audits.review.record_privacy_mentions import RecordPrivacyMention, mentions_phrase, of_settings
+from fl_audit.app_audits.review.strategy_capture import CapturedStrategy
+from fl_audit.verdict.verdict import Verdict
+
+if TYPE_CHECKING:
+    from fl_audit.app_audits.review.client_inspection import ClientInspection
+
+
+def mentions_and_unseen(
+    caught: CapturedStrategy, stated: StatedAppClaim, app: AppDescription, found: tuple[RecordPrivacyMention, ...]
+) -> tuple[tuple[RecordPrivacyMention, ...], tuple[str, ...]]:
+    """Return all mentions of record-level privacy in an app, and the parts of its claim that were not observed.
+
+    If no claim could be read, the privacy settings in the app's configuration are added: to the mentions if the code
+    has mentions too, and otherwise to the parts that were not observed.
+
+    Parameters
+    ----------
+    caught
+        The app's captured strategy, with the parts that were not observed.
+    stated
+        The claim, if there is one, and the parts of it that could not be read.
+    app
+        The app with its configuration.
+    found
+        Mentions in the app's code.
+    """
+    if stated.claim is not None:
+        return found, caught.unseen
+    if found:
+        return (*found, *of_settings(app.directory / "pyproject.toml", app.config)), (*caught.unseen, *stated.unseen)
+    return (), (*caught.unseen, *stated.unseen, *filter(None, [named_in(app.config)]))
+
+
+def app_remarks(
+    found: tuple[RecordPrivacyMention, ...], unoffered: Sequence[str], stand_ins: StubImportFinder, has_written: bool
+) -> Iterator[str]:
+    """Yield remarks on an app for the report of its review.
+
+    Parameters
+    ----------
+    found
+        Mentions of record-level privacy in the app's code.
+    unoffered
+        Names of metrics that the app expects in clients' replies, and that the trials leave out.
+    stand_ins
+        Stubs of packages that are not installed.
+    has_written
+        Whether the app writes files while it trains.
+    """
+    if found:
+        names = mentions_phrase(found)
+        yield f"its code names {names}: what that guarantees of records is kept or broken inside clients, unseen"
+    if unoffered:
+        names = ", ".join(unoffered)
+        yield f"it looks for {names} in what clients report, and fails if these are numbers: nothing is said of them"
+    if stand_ins.packages:
+        yield f"inert stand-ins took the place of what is not installed: {', '.join(stand_ins.packages)}"
+    if has_written:
+        yield "it writes files while it trains: they were written to a copy, and removed after every trial"
+
+
+def server_verdict(
+    stated: StatedAppClaim,
+    result: ClaimAudit,
+    rounds: int,
+    played: int,
+    unseen: Sequence[str] = (),
+    found: tuple[RecordPrivacyMention, ...] = (),
+) -> Verdict:
+    """Return the verdict on an app's claim to protect clients; inconclusive if parts of the app were not observed.
+
+    The verdict is also inconclusive if a reviewer set the epsilon of the whole training, and the trials neither
+    contradict nor support it. Without a claim, the verdict is that there is no guarantee. If the code then mentions
+    record-level privacy, the verdict is `not audited` instead.
+
+    Parameters
+    ----------
+    stated
+        The claim, if there is one.
+    result
+        Audit of the claim by trials.
+    rounds
+        Number of rounds of the app's training.
+    played
+        Number of rounds of a trial.
+    unseen
+        Parts of the app that were not observed.
+    found
+        Mentions of record-level privacy in the app.
+    """
+    # Unobserved parts may add noise, or reveal more.
+    if unseen:
+        return Verdict.INCONCLUSIVE
+    if stated.claim is None:
+        return Verdict.NOT_AUDITED if found else Verdict.NO_GUARANTEE
+    is_doubted = result.verdict is Verdict.CONSISTENT and training_doubt(stated, rounds, played) != ""
+    return Verdict.INCONCLUSIVE if is_doubted else result.verdict
+
+
+def joint_verdict(verdict: Verdict, stated: StatedAppClaim, inside: "ClientInspection | None") -> Verdict:
+    """Return the joint verdict of the trials and of the inspection of the clients' training.
+
+    The first rule that applies decides. If the inspection has no result, the joint verdict is that of the trials. If
+    the trials or the inspection found a violation, it is `violated`. If the inspection could not audit, it is the
+    verdict of the trials. If nothing is claimed about clients and the trials tested no guarantee, it is the verdict of
+    the inspection. If one of the two verdicts is `inconclusive`, it is `inconclusive`. Otherwise it is the verdict of
+    the trials.
+
+    Parameters
+    ----------
+    verdict
+        Verdict of the trials.
+    stated
+        Claim about clients, if there is one.
+    inside
+        Result of the inspection; None if there was none.
+    """
+    if inside is None or inside.assessment is None:
+        return verdict
+    own = inside.assessment.verdict
+    if Verdict.VIOLATED in (verdict, own):
+        return Verdict.VIOLATED
+    if own is Verdict.NOT_AUDITED:
+        return verdict
+    # If nothing is claimed about clients, the verdict is on the claim about records.
+    if stated.claim is None and verdict in (Verdict.NO_GUARANTEE, Verdict.NOT_AUDITED):
+        return own
+    return Verdict.INCONCLUSIVE if Verdict.INCONCLUSIVE in (verdict, own) else verdict
+
+
+def early_words(first: int, asked: int, made_for: int | None, came: ClaimAudit) -> str:
+    """Return a remark on trials of an app that starts with fewer clients than its noise is calibrated for.
+
+    Parameters
+    ----------
+    first
+        Number of clients with which the app starts.
+    asked
+        Number of these clients that it asks to train.
+    made_for
+        Number of clients for which the noise is calibrated.
+    came
+        Result of the trials.
+    """
+    said = f"it begins as soon as {first} clients are there and asks {asked} of them, and its noise is for {made_for}"
+    if came.worst is None:
+        return f"{said}: no trials were played with so few"
+    broken = "which breaks the claim" if came.verdict is Verdict.VIOLATED else "which does not refute the claim"
+    told = f"{came.worst.right / came.worst.trials:.0%} of {came.worst.trials} trials were guessed rightly"
+    return f"{said}: with so few {told}, where the claim allows {came.claim.success:.0%}, {broken}"

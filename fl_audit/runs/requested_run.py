@@ -1,0 +1,137 @@
+"""Start of a run for the command line and the Python API.
+
+The module imports little, so that errors in a configuration or a directory are reported before slow imports.
+"""
+
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fl_audit.cli import lazy_imports
+from fl_audit.runs.config import RunConfig
+from fl_audit.runs.config.run_section import RunSection
+from fl_audit.runs.engine_names import Engine
+from fl_audit.runs.progress import at_work, progress_bar
+from fl_audit.runs.run_directory_checks import is_begun, require_new_run_path
+
+if TYPE_CHECKING:
+    from fl_audit.report.report_elements import ReportContents
+    from fl_audit.runs.resolved_audit import ResolvedAudit
+
+OnPlan = Callable[["ResolvedAudit"], None]
+"""A function that receives the plan of a run before it is played."""
+_OF_A_RUN = ("fl_audit.runs.run", "fl_audit.runs.cluster.flower_runtime_patch")
+
+
+@dataclass(frozen=True)
+class RequestedRun:
+    """A requested run, whose configuration is valid and whose directory can be used."""
+
+    config: RunConfig
+    directory: Path
+    engine: Engine
+    ray_address: str | None = None  # HOST:PORT of a running Ray cluster; None starts Ray on this machine
+    resume: bool = False  # whether an interrupted run is continued
+    unprotected: RunConfig | None = None  # the same training without privacy, which is run as well; None for none
+
+
+def whole_run(
+    config: RunConfig, directory: Path, engine: Engine, ray_address: str | None, resume: bool, without_privacy: bool
+) -> RequestedRun:
+    """Return a request for a run, after checking that its directories can be used.
+
+    The function writes nothing. Slow imports are made only with `without_privacy`, after the run directory was checked.
+
+    Parameters
+    ----------
+    config
+        The configuration of the run.
+    directory
+        The run directory; it must be new unless `resume` is true.
+    resume
+        Whether an interrupted run in this directory is continued.
+    engine
+        The engine that trains the clients.
+    ray_address
+        HOST:PORT of a running Ray cluster, or None to start Ray on this machine.
+    without_privacy
+        Whether the same training is also run without privacy, in a directory beside the first one.
+
+    Raises
+    ------
+    InputError
+        If a directory cannot be used, or if the training cannot be run without privacy for comparison.
+    """
+    require_new_run_path(directory, resume)
+    if not without_privacy:
+        return RequestedRun(config, directory, engine, ray_address, resume)
+    # It knows stored runs, which takes pandas and torch seconds to import: mistakes are answered before.
+    unprotected = lazy_imports.non_private_run.unprotected_config(config)
+    other = lazy_imports.non_private_run.unprotected_place(directory)
+    require_new_run_path(other, resume and is_begun(other))
+    return RequestedRun(config, directory, engine, ray_address, resume, unprotected)
+
+
+def carry_out(asked: RequestedRun, on_plan: OnPlan = lambda plan: None) -> "ReportContents":
+    """Carry out a requested run, write its report, and return the stored summary and tables.
+
+    If the request asks for it, the same training is also run without privacy, and the report shows its accuracy.
+
+    Parameters
+    ----------
+    asked
+        The run, as `whole_run` returns it.
+    on_plan
+        Function that is called with the audit plan before the first round.
+
+    Raises
+    ------
+    InputError
+        If data, model or directory cannot be used. Nothing is written in this case.
+    FederationError
+        If the run had to stop. The results of finished batches are kept.
+    """
+    with ExitStack() as ray:
+        with at_work("getting ready"):
+            if asked.engine is Engine.RAY and asked.ray_address is None and not asked.resume:
+                start_ray(ray, asked.config.run)
+            # Torch and Flower take seconds to import, which Ray needs to start too.
+            resolve, run_audit = lazy_imports.resolved_audit.resolve, lazy_imports.run.run_audit
+        with at_work(f"loading the data, choosing the neighbour: {asked.config.audit.neighbour}"):
+            plan = resolve(asked.config)
+        if plan.public.weights is not None:
+            with at_work(f"passing records through the frozen core of {plan.public.model}"):
+                lazy_imports.run.require_runnable(plan)
+        on_plan(plan)
+        where, plain = (asked.engine, asked.ray_address), asked.unprotected
+        contents = run_audit(plan, asked.directory, *where, asked.resume, progress_bar, with_report=plain is None)
+        if plain is None:
+            return contents
+        other = lazy_imports.non_private_run.unprotected_place(asked.directory)
+        run_audit(resolve(plain), other, *where, is_begun(other), progress_bar, with_report=False)
+        return lazy_imports.run_report.rebuild_report(asked.directory, other)
+
+
+def start_ray(stack: ExitStack, settings: RunSection) -> None:
+    """Start Ray for a run, and at the same time import the modules that the run needs, because both take seconds.
+
+    Parameters
+    ----------
+    stack
+        The exit stack that shuts Ray down when it is closed.
+    settings
+        Section [run] of the configuration.
+    """
+    # Ray takes a second to import, which a run on the local engine never needs.
+    importing = threading.Thread(target=lambda: [import_module(name) for name in _OF_A_RUN], daemon=True)
+    importing.start()
+    try:
+        stack.enter_context(
+            lazy_imports.ray_connection.ray_ahead(lazy_imports.ray_connection.RayOptions.of(settings, None))
+        )
+    finally:
+        importing.join()
