@@ -86,7 +86,7 @@ def __getattr__(name: str) -> object:
     """Import a public name of the package at its first use, because importing torch takes seconds."""
     if name == "__version__":
         # It looks on the disk for what is installed, and takes as long to import as all else here.
-        from importlib.metadata import version
+        from importlib.metadata import version  # noqa: PLC0415
 
         return version("fl-audit")
     if name not in _HOMES:

@@ -48,6 +48,7 @@ class Purpose(IntEnum):
     DRAWING = 29
     FIT_TEST = 30
     BOUND_CHOICE = 31
+    EXACT_CHECKS = 32
 
 
 def require_seed(name: str, seed: object, is_secret: bool = False) -> None:

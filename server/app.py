@@ -16,11 +16,12 @@ from fl_audit.adjacency import Unit
 from fl_audit.array_packing import pack
 from fl_audit.array_types import Floats
 from fl_audit.audits.registry import audit_of
-from fl_audit.federation.initial_weights import starting_models
+from fl_audit.federation.initial_weights import InitialWeightsSource, starting_models
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
 from fl_audit.federation.observed_rounds import InsiderView, ServerRound, stored_tensors
 from fl_audit.federation.trial_batch_columns import TrialBatchColumns
 from fl_audit.learning.glibc_allocator import give_back_freed_memory
+from fl_audit.learning.model_initialisation import initial_models
 from fl_audit.server import release_evaluation as evaluation
 from fl_audit.server.federation_plan import FederationPlan, FederationTimestamps
 from fl_audit.server.reply_timeout_grid import ReplyTimeoutGrid, discover_clients
@@ -28,10 +29,10 @@ from fl_audit.server.run_queries import known_noise_seeds, run_queries
 from fl_audit.server.trial_batch_results import BatchResult, ResultSink, TargetOutputsCollector
 from fl_audit.server.user_epsilon_star import of_users
 from fl_audit.strategies.contributors import ClientRoles
+from fl_audit.strategies.exact_checks import ExactChecks
 from fl_audit.strategies.round_secrets_log import RoundSecretsLog
 from fl_audit.strategies.secret_draws import PrefetchingChallenger, SeededChallenger, record_draws
 from fl_audit.trial_batches import TrialBatch, waves
-from fl_audit.verdict.noise_measurement import sampled_places
 
 _OnRound = Callable[[int], None]  # called with the number of trials that finished a round
 
@@ -184,7 +185,7 @@ def _play_wave(
 
         round_queries = run_queries(plan, federation, insiders, wave, population, challenger)
         size = federation.model.layout.size
-        opening = _secrets_log(federation, challenger)
+        opening = _secrets_log(plan, federation, challenger)
         strategy = plan.strategy(
             public, roster, challenger, wave, size, plan.time_limit, recorder, round_queries, is_over, opening
         )
@@ -211,14 +212,23 @@ def _play_wave(
         sink(result)
 
 
-def _secrets_log(federation: LoadedFederation, challenger: SeededChallenger) -> RoundSecretsLog | None:
+def _secrets_log(
+    plan: FederationPlan, federation: LoadedFederation, challenger: SeededChallenger
+) -> RoundSecretsLog | None:
     """Return a log of the challenger's secrets, which it discloses after training; None if the audit discloses none."""
     public = federation.public
     audit = audit_of(public)
     if not audit.opens_secrets(public):
         return None
-    places = tuple(number for number, _ in sampled_places(federation.model.layout))
-    return RoundSecretsLog(public, challenger, audit.opened_target(federation), places)
+    exact = ExactChecks(federation, challenger, partial(_public_models, plan, federation))
+    return RoundSecretsLog(public, challenger, audit.opened_target(federation), exact)
+
+
+def _public_models(plan: FederationPlan, federation: LoadedFederation, trials: Sequence[int]) -> Tensor:
+    """Return the initial models that follow from public values, as anybody may compute them."""
+    if plan.initial is InitialWeightsSource.DRAWN:
+        return initial_models(federation.spec, plan.model_seed, trials)
+    return starting_models(federation, plan.initial, plan.model_seed, trials)
 
 
 def _findings(plan: FederationPlan, losses: dict[tuple[str, int], Floats]) -> Iterator[evaluation.ReleaseFinding]:

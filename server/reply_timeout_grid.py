@@ -11,7 +11,7 @@ from fl_audit.federation.loaded_federation import LoadedFederation
 from fl_audit.message_keys import Key, MessageRecordName, NonTrainingQuery
 from fl_audit.strategies.contributors import ClientRoles
 from fl_audit.strategies.errors import FederationError
-from fl_audit.strategies.flower_grids import DelegatingGrid
+from fl_audit.strategies.flower_grids import DelegatingGrid, sent_ids
 from fl_audit.strategies.reply_checks import reason_line
 
 _REGISTRATION_SECONDS = 60.0
@@ -59,7 +59,7 @@ class ReplyTimeoutGrid(DelegatingGrid):
         while unsent or waiting:
             if unsent and len(waiting) < most:
                 room = most - len(waiting)
-                waiting.update(self.grid.push_messages(unsent[:room]))
+                waiting.update(sent_ids(self.grid, unsent[:room]))
                 del unsent[:room]
             arrived = list(self.grid.pull_messages(waiting))
             if arrived:

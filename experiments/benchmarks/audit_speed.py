@@ -31,13 +31,13 @@ import numpy as np
 import torch
 from rich.console import Console
 
-from fl_audit.cli.main import guarded
 from fl_audit.device import Device
 from fl_audit.experiments.studies.study_commands import parser_of, table_of
 from fl_audit.experiments.studies.study_runs import at_each_round
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.runs.config import RunConfig, parse_config
 from fl_audit.runs.engine_names import Engine
+from fl_audit.runs.expected_errors import guarded
 from fl_audit.runs.resolved_audit import ResolvedAudit, resolve
 from fl_audit.runs.run import run_audit
 

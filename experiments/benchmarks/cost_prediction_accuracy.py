@@ -24,10 +24,10 @@ import numpy as np
 import psutil
 from rich.console import Console
 
-from fl_audit.cli.main import guarded
 from fl_audit.experiments.studies.study_commands import parser_of, table_of
 from fl_audit.runs.config import parse_config
 from fl_audit.runs.engine_names import Engine
+from fl_audit.runs.expected_errors import guarded
 from fl_audit.runs.planned_run_check import check_plan
 from fl_audit.runs.resolved_audit import resolve
 from fl_audit.runs.run import run_audit

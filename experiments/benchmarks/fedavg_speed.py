@@ -28,7 +28,6 @@ from flwr.app import ConfigRecord
 from rich.console import Console
 from torch import nn
 
-from fl_audit.cli.main import guarded
 from fl_audit.device import Device
 from fl_audit.experiments.benchmarks.flower_and_pfl_baselines import (
     PFL_SCRIPT,
@@ -42,6 +41,7 @@ from fl_audit.experiments.studies.study_runs import at_each_round
 from fl_audit.runs.cluster.ray_connection import RayOptions, usable_cores
 from fl_audit.runs.config import RunConfig, parse_config
 from fl_audit.runs.engine_names import Engine
+from fl_audit.runs.expected_errors import guarded
 from fl_audit.runs.resolved_audit import resolve
 from fl_audit.runs.run import run_audit
 

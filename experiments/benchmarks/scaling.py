@@ -30,12 +30,12 @@ from typing import Any
 import psutil
 from rich.console import Console
 
-from fl_audit.cli.main import guarded
 from fl_audit.experiments.benchmarks.audit_speed import configuration
 from fl_audit.experiments.benchmarks.client_start_up import print_start_up
 from fl_audit.experiments.studies.study_commands import parser_of
 from fl_audit.runs.config import parse_config
 from fl_audit.runs.engine_names import Engine
+from fl_audit.runs.expected_errors import guarded
 from fl_audit.runs.resolved_audit import resolve
 from fl_audit.runs.run import run_audit
 

@@ -23,7 +23,6 @@ from rich.console import Console
 from torch import nn
 
 from fl_audit.adjacency import NeighbourPair
-from fl_audit.cli.main import guarded
 from fl_audit.data.crafted_records import encoded_record
 from fl_audit.experiments.studies.study_commands import parser_of, table_of
 from fl_audit.experiments.studies.study_runs import results_of_run
@@ -31,6 +30,7 @@ from fl_audit.federation.initial_weights import InitialWeightsSource, starting_m
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.learning.gradient_norms_and_products import record_gradients
 from fl_audit.runs.config import parse_config
+from fl_audit.runs.expected_errors import guarded
 from fl_audit.runs.neighbour_pairs import trials_to_craft_on
 from fl_audit.runs.progress import progress_bar
 from fl_audit.runs.resolved_audit import ResolvedAudit, resolve

@@ -27,12 +27,12 @@ from scipy.special import softmax
 from fl_audit.array_types import Flags
 from fl_audit.audits.membership.findings_attacks import AllAttacksFinding
 from fl_audit.audits.reconstruction.findings_reconstruction import CandidateRanksFinding, TopGuessRate
-from fl_audit.cli.main import guarded
 from fl_audit.experiments.studies.study_commands import exit_with, parser_of, table_of
 from fl_audit.experiments.studies.study_runs import results_of_run
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
 from fl_audit.runs.attacks import by_target
 from fl_audit.runs.config import parse_config
+from fl_audit.runs.expected_errors import guarded
 from fl_audit.runs.progress import progress_bar
 from fl_audit.runs.resolved_audit import ResolvedAudit, resolve
 from fl_audit.statistics.advantage import mean_interval

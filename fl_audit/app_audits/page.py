@@ -98,12 +98,14 @@ def write_page(
     body = f"{_listed(screen)}\n<details><summary>Every trial that was followed</summary>\n{details}\n</details>"
     unseen = bool(values.get("not_loaded"))
     # The verdict differs from that of the trials if the claim covers more than was played, or if a part was not loaded.
-    is_of_trials = verdict is first.verdict and not unseen
+    is_of_trials = verdict is first.verdict and not unseen and headline.startswith(f"{capital(str(verdict))}:")
+    # Where another sentence leads, the headline has said what the opening would say.
+    is_opened = verdict is first.verdict and not unseen and verdict not in (Verdict.NO_GUARANTEE, Verdict.NOT_AUDITED)
     page = html_page(
         title=f"{name}: {verdict}",
         heading=name,
         subtitle="A Flower app, as it is",
-        opening="" if verdict in (Verdict.NO_GUARANTEE, Verdict.NOT_AUDITED) or unseen else _opening(*results[0]),
+        opening=_opening(*results[0]) if is_opened else "",
         body=f"{body}<p>{_NOTICE}</p>",
         banner=verdict_banner(verdict, capital(claim_words(first)) if is_of_trials else headline),
         step=_LOAD if unseen else _next(*results[0]),

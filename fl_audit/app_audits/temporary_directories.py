@@ -36,7 +36,7 @@ def remove_orphans() -> None:
 def _is_owned(path: Path, owner: int) -> bool:
     """Return whether the process that made a directory still runs; a later one with the same ID does not count."""
     # Imported here because every client imports this module, and rarely finds a directory to check.
-    import psutil
+    import psutil  # noqa: PLC0415
 
     try:
         return psutil.Process(owner).create_time() <= path.stat().st_mtime + _CLOCK_ERROR

@@ -10,23 +10,20 @@ from fl_audit.adjacency import Adjacency
 from fl_audit.app_audits.launchers import strategy_audit_launcher
 from fl_audit.app_audits.launchers.review_launcher import reviewed
 from fl_audit.app_audits.review.options import ReviewOptions
-from fl_audit.cli import lazy_imports
 from fl_audit.cli.options import (
     AdjacencyOption,
     JsonOption,
     NoiseOverOption,
     ResultOptions,
-    argument,
     end_if_violated,
     noise_over_of,
-    option,
     print_json,
-    switch,
 )
 from fl_audit.errors import InputError, require
 from fl_audit.name_lists import name_list
 from fl_audit.privacy.accounting_enums import MultiplierReference
 from fl_audit.runs.exit_statuses import VIOLATED
+from fl_audit.runs.option_declarations import argument, option, switch
 from fl_audit.runs.progress import at_work
 from fl_audit.user_modules import require_named
 from fl_audit.value_checks import choice, require_number
@@ -141,9 +138,11 @@ def strategy(
 
 
 def _require_scenarios(given: Mapping[str, Scenarios]) -> None:
+    from fl_audit.app_audits.black_box.scenarios import BY_NAME
+
     for flag, names in given.items():
         for name in names or []:
-            known = lazy_imports.scenarios.BY_NAME
+            known = BY_NAME
             if name not in known:
                 # The nearest name comes first, because the list of accepted names is long.
                 nearest = get_close_matches(name, known, n=1, cutoff=0.0)[0]
@@ -170,6 +169,9 @@ def review(
         ),
     ] = None,
     shown: ResultOptions,
+    fail_on_violation: Annotated[
+        bool, switch("--fail-on-violation", f"Exit with status {VIOLATED} if the claim is violated.")
+    ] = False,
 ) -> None:
     """Audit a whole Flower app, unchanged, against the privacy that it claims.
 
@@ -194,6 +196,7 @@ def review(
     with at_work(f"review of {app_dir}"):
         found = reviewed(app_dir, wishes, shown.out)
     shown.show_screen(found)
+    end_if_violated(found["verdict"], fail_on_violation)
 
 
 def live(
@@ -214,13 +217,21 @@ def live(
     Canaries are clients that send a known update in secretly drawn rounds. An observer, in the server or in another
     client, stores in DIR how strongly it sees the canaries in each round.
     """
-    numbers = lazy_imports.live_audit.measure_live(
-        directory, lazy_imports.observer_store.seed_in(coins), confidence, finished
-    )
+    is_file = out is None or not out.is_dir()
+    place = (out or directory) / "live.html"
+    require(is_file, f"--out {out} is a directory: accepted is a file for the page, such as --out {place}")
+
+    from fl_audit.app_audits.live.live_audit import measure_live
+    from fl_audit.app_audits.live.observer_store import seed_in
+
+    numbers = measure_live(directory, seed_in(coins), confidence, finished)
+
+    from fl_audit.app_audits.live.live_page import live_lines, write_live_page
+
     if as_json:
         print_json(numbers.to_json())
     else:
-        for line in lazy_imports.live_page.live_lines(numbers):
+        for line in live_lines(numbers):
             print(line)
-        print(f"report: {lazy_imports.live_page.write_live_page(numbers, out or directory / 'report.html')}")
+        print(f"report: {write_live_page(numbers, out or directory / 'report.html')}")
     end_if_violated(numbers.verdict, fail_on_violation)

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 from rich.table import Table
 from rich.text import Text
 
-from fl_audit.cli import lazy_imports, options
-from fl_audit.cli.options import switch
+from fl_audit.cli import options
 from fl_audit.plurals import plural
-from fl_audit.privacy import lazy_imports as late_privacy
 from fl_audit.report.formatting import is_certainty, number_text, percent
 from fl_audit.runs.config_file import load_config
 from fl_audit.runs.engine_names import Engine
+from fl_audit.runs.option_declarations import switch
 from fl_audit.runs.progress import at_work
 from fl_audit.runs.terminal import console
 from fl_audit.user_modules import title_of_named
@@ -49,14 +48,15 @@ def check(
     settings = load_config(config, set_ or [], str(data_dir) if data_dir else None)
 
     with at_work("getting ready"):
-        resolve, check_plan = lazy_imports.resolved_audit.resolve, lazy_imports.planned_run_check.check_plan
+        from fl_audit.runs.planned_run_check import check_json, check_plan
+        from fl_audit.runs.resolved_audit import resolve
 
     with at_work(f"loading the data, choosing the neighbour: {settings.audit.neighbour}"):
         plan = resolve(settings)
     with at_work("looking at the model" if no_probe else "playing a few rounds, to see how long they take"):
         found = check_plan(plan, not no_probe, chosen)
     if as_json:
-        options.print_json(lazy_imports.planned_run_check.check_json(found))
+        options.print_json(check_json(found))
         return
 
     table = Table(title=Text(str(config)), show_header=False)
@@ -68,6 +68,7 @@ def check(
 
 
 def _rows(found: "PlannedRunCheckResult", engine: Engine) -> Iterator[tuple[str, str]]:
+
     plan, sizes = found.plan, found.sizes
     of = f"{plural(sizes.features, 'number')} in {plural(sizes.classes, 'class', 'classes')}"
     records = f"{plural(sizes.records, 'record')} of {of}"
@@ -76,9 +77,12 @@ def _rows(found: "PlannedRunCheckResult", engine: Engine) -> Iterator[tuple[str,
     yield "Data", f"{plan.public.data.title}, {records}; {apart}"
     ends = f"the smallest holds {plural(sizes.smallest_client, 'record')}, the largest {sizes.largest_client:,}"
     yield "Clients", f"{sizes.clients}, partition {plan.public.partition}; {ends}"
+
+    from fl_audit.data.column_encoding import column_lines
+
     if sizes.columns:
         yield "Read", sizes.description
-        yield "Columns", "\n".join(lazy_imports.column_encoding.column_lines(sizes.columns))
+        yield "Columns", "\n".join(column_lines(sizes.columns))
     for caution in found.cautions:
         yield "Look at", caution.text
     trials, batch = plan.config.audit.trials, plan.config.run.trials_per_batch
@@ -98,23 +102,31 @@ def _rows(found: "PlannedRunCheckResult", engine: Engine) -> Iterator[tuple[str,
 
 
 def _guarantee(found: "PlannedRunCheckResult") -> str:
+
     guarantee = found.plan.guarantee
     if guarantee is None:
         return "none, so there is nothing that the run could be held to"
     multiplier = guarantee.noise_multiplier
-    multiplied = lazy_imports.mechanism_messages.multiplied_text(found.plan.public.mechanism)
+
+    from fl_audit.report.mechanism_messages import multiplied_text
+
+    multiplied = multiplied_text(found.plan.public.mechanism)
     noise = "" if multiplier is None else f"noise multiplier {number_text(multiplier)}, over {multiplied}; "
-    values = late_privacy.guarantee_line.guarantee_values(guarantee.epsilon, guarantee.claims)
+
+    from fl_audit.privacy.guarantee_line import guarantee_line, guarantee_values
+
+    values = guarantee_values(guarantee.epsilon, guarantee.claims)
     beliefs = f"beliefs of at most {percent(guarantee.belief_bound)}"
     if is_certainty(guarantee.belief_bound):
         beliefs = "no limit on beliefs"
     return (
-        f"{noise}{late_privacy.guarantee_line.guarantee_line(values)}; {beliefs}, an advantage of at most "
+        f"{noise}{guarantee_line(values)}; {beliefs}, an advantage of at most "
         f"{percent(guarantee.advantage_bound_exact)}"
     )
 
 
 def _limit_of_detection(found: "PlannedRunCheckResult") -> str:
+
     limits, mechanism = found.limits, found.plan.public.mechanism
     if found.canaries is not None:
         return _limit_of_canaries(found.canaries)
@@ -133,31 +145,44 @@ def _limit_of_detection(found: "PlannedRunCheckResult") -> str:
     if found.signal is not None:
         times = number_text(found.signal.limit, 3)
         signal = f", or a {unit} that counts {times} times, if its contributions are as long as the clipping norm"
+
+    from fl_audit.verdict.declared_tests import DETECTION_POWER
+
     return (
-        f"with probability {lazy_imports.declared_tests.DETECTION_POWER:g}, {trials} noise that is "
+        f"with probability {DETECTION_POWER:g}, {trials} noise that is "
         f"{percent(limits.noise_short)} short along the {unit}{others}, which makes an epsilon of "
         f"{number_text(limits.limit_of_detection, 3)}{signal}"
     )
 
 
 def _limit_of_canaries(limit: "CanaryDetectionLimit") -> str:
-    power, breach = lazy_imports.declared_tests.DETECTION_POWER, f"{lazy_imports.noise_estimate.BREACH:g}"
+    from fl_audit.verdict.declared_tests import DETECTION_POWER
+    from fl_audit.verdict.noise_estimate import BREACH
+
+    power, breach = DETECTION_POWER, f"{BREACH:g}"
     shown = "the canaries show no breach"
     if isfinite(limit.limit_of_detection):
         shown = (
             f"with probability {power:g}, the canaries show an epsilon of {number_text(limit.limit_of_detection, 3)}"
         )
+
+    from fl_audit.audits.canaries.canary_detection_limit import canaries_needed_text
+
     if limit.rounds_needed is None:
-        return f"{shown}. {lazy_imports.canary_detection_limit.canaries_needed_text(limit)}"
+        return f"{shown}. {canaries_needed_text(limit)}"
     needed = plural(limit.rounds_needed, "round")
     return f"{shown}. It takes {needed} until they show {breach} times the guarantee; before, a verdict is inconclusive"
 
 
 def _trials_needed(found: "PlannedRunCheckResult") -> str:
     """Return how many trials a conclusive verdict needs, and for what."""
+
     limits, needed = found.limits, found.trials_for_conclusive_verdict
     assert limits is not None, "only limits of detection tell how many trials are needed"
-    breach = f"{lazy_imports.noise_estimate.BREACH:g} times"
+
+    from fl_audit.verdict.noise_estimate import BREACH
+
+    breach = f"{BREACH:g} times"
     if needed is None:
         return f"no number of trials finds a breach of {breach} the guarantee: the verdict can only be inconclusive"
     of_noise = f"a breach of {breach} the guarantee that lies in the size of the noise alone"

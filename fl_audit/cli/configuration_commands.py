@@ -13,12 +13,12 @@ import typer
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.atomic_files import write_text
-from fl_audit.cli import lazy_imports
-from fl_audit.cli.options import ADJACENCY_HELP, DataDirOption, JsonOption, argument, option, print_json, switch
+from fl_audit.cli.options import ADJACENCY_HELP, DataDirOption, JsonOption, print_json
 from fl_audit.data.data_setting_enums import PictureOrSequence, UsersAcrossClients
 from fl_audit.errors import InputError, require
 from fl_audit.name_lists import name_list
 from fl_audit.runs.config.settings_reference import settings as described
+from fl_audit.runs.option_declarations import argument, option, switch
 from fl_audit.runs.progress import at_work
 from fl_audit.runs.run_directory_checks import require_writable
 from fl_audit.value_checks import expanded_path, require_number
@@ -182,6 +182,7 @@ def init(
     --advantage and --noise-multiplier are required, and --label for a table. Before it writes the file, the command
     loads the data and accounts the guarantee.
     """
+
     place = file.absolute().parent
     require(force or not file.exists(), f"{file} exists: accepted is a new file, or --force to write over it")
     require(place.is_dir(), f"{place} is no directory: accepted is a file in one that is there")
@@ -190,9 +191,12 @@ def init(
     data, label = _data_and_label(data, label, {name: settings[name] for name in _HOW_TO_READ})
     training = training.completed_by_user(is_by_owners=reading.owner is not None)
     target, value = named or _asked_target()
-    wishes = lazy_imports.new_config.ConfigRequest(data, target, value, label, table=settings, **vars(training))
+
+    from fl_audit.runs.new_config import ConfigRequest, config_or_remedies
+
+    wishes = ConfigRequest(data, target, value, label, table=settings, **vars(training))
     with at_work("loading the data, accounting the guarantee"):
-        text, notes = lazy_imports.new_config.config_or_remedies(wishes, place)
+        text, notes = config_or_remedies(wishes, place)
     write_text(file, text)
     for line in (f"configuration: {file}", *notes, f"next: fl-audit check {file}"):
         print(line)
@@ -203,13 +207,19 @@ def _data_and_label(data: str | None, label: str | None, written: Mapping[str, A
 
     `written` holds given settings about the format of a table, by key.
     """
+
     if not data:
         require(can_ask_user(), "--data is missing, and nobody is there to be asked: see fl-audit init --help")
         question = "Your data: a table (CSV, Excel, Parquet), .npz, a directory of pictures, or a data set"
         data = str(typer.prompt(question, err=True))
-    if lazy_imports.new_config.data_name(data) == "csv" and label is None and can_ask_user():
-        with lazy_imports.init_error_messages.in_options():
-            header = lazy_imports.tables.column_names(expanded_path(data), written)
+
+    from fl_audit.data.tables import column_names
+    from fl_audit.runs.init_error_messages import in_options
+    from fl_audit.runs.new_config import data_name
+
+    if data_name(data) == "csv" and label is None and can_ask_user():
+        with in_options():
+            header = column_names(expanded_path(data), written)
         label = str(typer.prompt(f"Column to be learned ({', '.join(header)})", err=True))
     return data, label
 

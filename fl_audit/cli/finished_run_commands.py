@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 from rich.table import Column, Table
 
 from fl_audit.atomic_files import write_text
-from fl_audit.cli import lazy_imports
-from fl_audit.cli.options import JsonOption, argument, option, print_json
+from fl_audit.cli.options import JsonOption, print_json
 from fl_audit.errors import InputError
-from fl_audit.privacy import lazy_imports as late_privacy
 from fl_audit.report.formatting import SPACE, number_text, percent
 from fl_audit.rounding import rounded
 from fl_audit.run_files import read_summary
 from fl_audit.runs.comparison.rows import differences, rows
 from fl_audit.runs.exports.badge import badge
+from fl_audit.runs.option_declarations import argument, option
 from fl_audit.runs.terminal import console as console_for
 from fl_audit.runs.verbosity import printable
 from fl_audit.value_checks import choice
@@ -47,9 +46,13 @@ def compare(
     Epsilon* is the privacy risk of a released model. The command prints a table with a column for each run. It says
     whether delta, adjacency or the cut of Epsilon* differ, because runs are then not directly comparable.
     """
+
     found = rows(runs)
     if plot is not None:
-        lazy_imports.figure_files.save_figure(lazy_imports.figure.comparison_figure(found), plot)
+        from fl_audit.cli.figures.figure_files import save_figure
+        from fl_audit.runs.comparison.figure import comparison_figure
+
+        save_figure(comparison_figure(found), plot)
     if as_json:
         print_json({"runs": [row.to_json() for row in found], "differences": differences(found)})
         return
@@ -62,10 +65,13 @@ def _print(found: "list[RunRow]") -> None:
     """Print a list of the runs, then tables of their values, each with as many runs as fit the width."""
 
     console = console_for()
+
+    from fl_audit.privacy.guarantee_line import guarantee_line
+
     for place, row in enumerate(found, start=1):
         console.print(f"{place:>2}  {printable(row.run)}: {row.verdict}")
         if row.guarantee is not None:
-            console.print(f"    {late_privacy.guarantee_line.guarantee_line(row.guarantee)}", highlight=False)
+            console.print(f"    {guarantee_line(row.guarantee)}", highlight=False)
     columns = [_in_words(row) for row in found]
     names = list(dict.fromkeys(name for column in columns for name in column))
     per_table = max(1, (console.width - _NAMES - 1) // _CELL)
@@ -132,14 +138,19 @@ def export(
 
     A badge is an SVG image of the verdict of a single run.
     """
+
     if choice(_ExportFormat, "--to", to) is _ExportFormat.BADGE:
         _write_badge(runs, Path(out))
         return
-    for run in [lazy_imports.stored_run.read_run(path) for path in runs]:
+
+    from fl_audit.runs.exports.trackers import to_mlflow, to_tensorboard
+    from fl_audit.runs.stored_run import read_run
+
+    for run in [read_run(path) for path in runs]:
         if to == _ExportFormat.TENSORBOARD:
-            print(f"tensorboard: {lazy_imports.trackers.to_tensorboard(run, Path(out))}")
+            print(f"tensorboard: {to_tensorboard(run, Path(out))}")
         else:
-            stored = lazy_imports.trackers.to_mlflow(run, out, experiment)
+            stored = to_mlflow(run, out, experiment)
             print(f"mlflow: run {stored} in experiment {experiment} at {out}")
 
 

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Annotated, assert_never
 from fl_audit.adjacency import Adjacency
 from fl_audit.cli.guarantee_output import AccountantResult, OutputFormatOptions, print_guarantee
 from fl_audit.cli.ledger import account_ledger, real_noise
-from fl_audit.cli.options import ADJACENCY_HELP, AdjacencyOption, NoiseOverOption, noise_over_of, option
+from fl_audit.cli.options import ADJACENCY_HELP, AdjacencyOption, NoiseOverOption, noise_over_of
 from fl_audit.errors import InputError, require
 from fl_audit.name_lists import name_list
 from fl_audit.plurals import plural
 from fl_audit.privacy import defaults
-from fl_audit.privacy import lazy_imports as late_privacy
 from fl_audit.privacy.accounting_enums import Accountant, MultiplierReference, SignalToNoiseAdaptivity
 from fl_audit.privacy.ledger import LedgerTraining
 from fl_audit.privacy.stated_releases import StatedReleases
 from fl_audit.runs.exit_statuses import OVER_BUDGET
+from fl_audit.runs.option_declarations import option
 from fl_audit.value_checks import choice
 
 if TYPE_CHECKING:
@@ -59,7 +59,9 @@ class TargetOptions:
 
     def target(self) -> "Target":
         """Return the guarantee that the noise must give; raise `InputError` unless exactly one option states it."""
-        return late_privacy.targets.one_target({name.replace("_", "-"): it for name, it in vars(self).items()}, "--")
+        from fl_audit.privacy.targets import one_target
+
+        return one_target({name.replace("_", "-"): it for name, it in vars(self).items()}, "--")
 
 
 @dataclass(frozen=True)
@@ -104,8 +106,12 @@ class AccountingOptions:
         accountant
             The accountant that derives epsilon from the claim.
         """
+
         chosen_by = choice(SignalToNoiseAdaptivity, "--sensitivities", self.sensitivities)
-        return late_privacy.claim.Claim(adjacency, events, delta, self.prior, accountant, chosen_by)
+
+        from fl_audit.privacy.claim import Claim
+
+        return Claim(adjacency, events, delta, self.prior, accountant, chosen_by)
 
 
 def calibrate(
@@ -122,16 +128,23 @@ def calibrate(
     Exactly one of --belief, --advantage, --epsilon, --reconstruction and --singling-out states the guarantee. The noise
     is printed as a noise multiplier: its standard deviation divided by the sensitivity.
     """
+
     target, rate = wanted.target(), accounting.sampling_rate
-    events = late_privacy.events.gaussian_rounds(1.0, rounds, rate)
+
+    from fl_audit.privacy.events import gaussian_rounds
+
+    events = gaussian_rounds(1.0, rounds, rate)
     neighbours = choice(Adjacency, "--adjacency", adjacency)
+
+    from fl_audit.privacy.calibration import SMALLEST_SAMPLED_NOISE, noise_multiplier_for
+    from fl_audit.privacy.guarantee import derive_guarantee
 
     def found(name: Accountant) -> AccountantResult:
         claim = accounting.claim(neighbours, events, delta, name)
-        noise = late_privacy.calibration.noise_multiplier_for(target, claim)
-        guarantee = late_privacy.guarantee.derive_guarantee(claim.with_noise(noise))
+        noise = noise_multiplier_for(target, claim)
+        guarantee = derive_guarantee(claim.with_noise(noise))
         remark = guarantee.remark
-        if rate < 1 and noise == late_privacy.calibration.SMALLEST_SAMPLED_NOISE:
+        if rate < 1 and noise == SMALLEST_SAMPLED_NOISE:
             remark = (
                 f"the guarantee holds with any noise, because a {neighbours.unit} takes part in any of the {rounds} "
                 f"rounds with a probability of {claim.participation:.3g} only; {noise:g} is the smallest noise "
@@ -199,6 +212,7 @@ def account(
     --noise-multiplier, --rounds and --adjacency state a training, and are given together. A ledger is a file that lists
     trainings on the same data. With --ledger, a training that is stated is added to this file.
     """
+
     terms = training.stated_releases(accounting.sampling_rate, may_lack=ledger is not None)
     sensitivity, clipping_norm = training.sensitivity, training.clipping_norm
     if ledger is not None:
@@ -208,10 +222,15 @@ def account(
     if name is not None or budget is not None:
         raise InputError("--name and --budget belong to --ledger: accepted are none without it")
     noise, said = real_noise(LedgerTraining("", terms, sensitivity, clipping_norm), delta)
-    events = late_privacy.events.gaussian_rounds(noise, terms.rounds, terms.sampling_rate)
+
+    from fl_audit.privacy.events import gaussian_rounds
+
+    events = gaussian_rounds(noise, terms.rounds, terms.sampling_rate)
+
+    from fl_audit.privacy.guarantee import derive_guarantee
 
     def found(name: Accountant) -> AccountantResult:
-        guarantee = late_privacy.guarantee.derive_guarantee(accounting.claim(terms.adjacency, events, delta, name))
+        guarantee = derive_guarantee(accounting.claim(terms.adjacency, events, delta, name))
         return AccountantResult(name, guarantee, guarantee.remark)
 
     title = f"what noise multiplier {noise:g} guarantees at delta {delta:g} over {plural(terms.rounds, 'round')}"
@@ -219,18 +238,27 @@ def account(
 
 
 def _said(target: "Target") -> str:
+    from fl_audit.privacy.targets import (
+        AdvantageTarget,
+        BeliefTarget,
+        EpsilonTarget,
+        NoiseMultiplierTarget,
+        ReconstructionTarget,
+        SinglingOutTarget,
+    )
+
     match target:
-        case late_privacy.targets.BeliefTarget(belief):
+        case BeliefTarget(belief):
             return f"a belief of at most {belief:g}"
-        case late_privacy.targets.AdvantageTarget(advantage):
+        case AdvantageTarget(advantage):
             return f"an advantage of at most {advantage:g}"
-        case late_privacy.targets.EpsilonTarget(epsilon):
+        case EpsilonTarget(epsilon):
             return f"epsilon of at most {epsilon:g}"
-        case late_privacy.targets.ReconstructionTarget(probability, candidates):
+        case ReconstructionTarget(probability, candidates):
             return f"at most {probability:g} to name the right one of {candidates} records"
-        case late_privacy.targets.SinglingOutTarget(probability, share):
+        case SinglingOutTarget(probability, share):
             return f"at most {probability:g} that a description of a share {share:g} of all people fits its target"
-        case late_privacy.targets.NoiseMultiplierTarget(noise):
+        case NoiseMultiplierTarget(noise):
             return f"a noise multiplier of {noise:g}"
         case _:
             assert_never(target)

@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-from fl_audit.cli import lazy_imports
-from fl_audit.cli.options import JsonOption, option, print_json
+from fl_audit.cli.options import JsonOption, print_json
 from fl_audit.errors import InputError
 from fl_audit.privacy import defaults
-from fl_audit.privacy import lazy_imports as late_privacy
 from fl_audit.privacy.accounting_enums import Accountant
+from fl_audit.runs.option_declarations import option
 from fl_audit.runs.terminal import print_table
 from fl_audit.value_checks import choice
 
@@ -64,7 +63,9 @@ def print_guarantee(
     beside
         A further line to print; empty for none.
     """
-    exact = late_privacy.accounting.exact_accountant(events)
+    from fl_audit.privacy.accounting import exact_accountant
+
+    exact = exact_accountant(events)
     rows = _rows(exact if shown.as_json and accountant is None else accountant, found, exact)
     [best] = [row for row in rows if row.guarantee and (accountant or row.accountant is exact)]
     assert best.guarantee is not None, "rows without a guarantee are left out"
@@ -74,10 +75,12 @@ def print_guarantee(
         _print(rows, best.guarantee, title, saving)
     if beside:
         print(beside, file=sys.stderr if shown.as_json else sys.stdout)
+
+    from fl_audit.cli.figures.figure_files import save_figure
+    from fl_audit.cli.figures.guarantee_curves import guarantee_figure
+
     if shown.plot is not None:
-        lazy_imports.figure_files.save_figure(
-            lazy_imports.guarantee_curves.guarantee_figure(best.guarantee), shown.plot, dpi=150
-        )
+        save_figure(guarantee_figure(best.guarantee), shown.plot, dpi=150)
         if not shown.as_json:
             print(f"figure: {shown.plot}")
 
@@ -104,6 +107,7 @@ def _rows(
 
 
 def _print(rows: list[AccountantResult], best: "Guarantee", title: str, saving: bool) -> None:
+
     columns = ["accountant", "noise multiplier", "epsilon", "belief at most", "advantage at most"]
     columns += ["noise saved"] * saving
     most = max(_noise(row.guarantee) for row in rows if row.guarantee)
@@ -113,8 +117,11 @@ def _print(rows: list[AccountantResult], best: "Guarantee", title: str, saving: 
     holds = f"neighbours: {best.adjacency}{rate}, prior {best.prior:g}, sensitivities: {best.claim.sensitivities}"
     print_table(columns, shown, f"{title}\n{holds}; what counts: {best.accountant}", range(1, len(columns)))
     print(_multiplied(best))
-    values = late_privacy.guarantee_line.guarantee_values(best.epsilon, best.claims)
-    print(f"Guarantee: {late_privacy.guarantee_line.guarantee_line(values)}.")
+
+    from fl_audit.privacy.guarantee_line import guarantee_line, guarantee_values
+
+    values = guarantee_values(best.epsilon, best.claims)
+    print(f"Guarantee: {guarantee_line(values)}.")
     if best.rho_alpha is not None:
         print(
             f"rho_alpha is {best.rho_alpha:.4f}: the score of Bernau et al. 2021 (theorem 3), a bound for noise by the "
@@ -153,8 +160,10 @@ def _noise(guarantee: "Guarantee") -> float:
 
 
 def _guarantee_json(guarantee: "Guarantee") -> dict[str, Any]:
+    from fl_audit.privacy.guarantee_line import guarantee_values
+
     return {
-        **late_privacy.guarantee_line.guarantee_values(guarantee.epsilon, guarantee.claims),
+        **guarantee_values(guarantee.epsilon, guarantee.claims),
         "noise_multiplier": guarantee.noise_multiplier,
         "noise_over_clipping_norm": guarantee.noise_over_clipping_norm,
         "sensitivity": guarantee.adjacency.sensitivity_words,

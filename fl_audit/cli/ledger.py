@@ -9,7 +9,6 @@ import typer
 from fl_audit.cli.options import print_json
 from fl_audit.errors import InputError
 from fl_audit.plurals import plural
-from fl_audit.privacy import lazy_imports
 from fl_audit.privacy.ledger import LedgerTraining, SpentPrivacy, add_to_ledger, composed_epsilon, read_ledger
 from fl_audit.privacy.stated_releases import StatedReleases
 from fl_audit.runs.exit_statuses import OVER_BUDGET
@@ -50,6 +49,7 @@ def account_ledger(
     as_json
         Whether to print one JSON object.
     """
+
     if terms is None and (name, sensitivity, clipping_norm) != (None, None, None):
         raise InputError("--name, --sensitivity or --clipping-norm without a training: accepted with its noise")
     refused = None
@@ -62,8 +62,11 @@ def account_ledger(
     total = composed_epsilon(lines, delta)
     over = refused is not None or (budget is not None and total.epsilon > budget)
     warnings = [said for line in (*lines, *([refused] if refused else [])) if (said := real_noise(line, delta)[1])]
+
+    from fl_audit.privacy.guarantee_line import GUARANTEE_NAMES, guarantee_line
+
     if as_json:
-        nothing = dict.fromkeys(lazy_imports.guarantee_line.GUARANTEE_NAMES) | {"epsilon": 0.0, "delta": delta}
+        nothing = dict.fromkeys(GUARANTEE_NAMES) | {"epsilon": 0.0, "delta": delta}
         values = nothing | _guarantee_values(total) | {
             "trainings": [line.to_json() | {"noise_multiplier_real": line.noise_multiplier} for line in lines],
             "budget": budget, "over_budget": over, "added": terms is not None and refused is None,
@@ -79,7 +82,7 @@ def account_ledger(
         verb = "spends" if len(lines) == 1 else "spend"
         print(f"{plural(len(lines), 'training')} {verb} epsilon {total.epsilon:.6g}{within} at delta {delta:g}")
         if together := _guarantee_values(total):
-            print(f"Guarantee: {lazy_imports.guarantee_line.guarantee_line(together)}.")
+            print(f"Guarantee: {guarantee_line(together)}.")
         for said in warnings:
             print(said)
         if lines:
@@ -90,9 +93,13 @@ def account_ledger(
 
 def _guarantee_values(total: SpentPrivacy) -> dict[str, Any]:
     """Return the guarantee of all trainings together as values by name; empty if there are none."""
+
     if total.claim is None:
         return {}
-    return lazy_imports.guarantee_line.guarantee_values(total.epsilon, (total.claim,))
+
+    from fl_audit.privacy.guarantee_line import guarantee_values
+
+    return guarantee_values(total.epsilon, (total.claim,))
 
 
 def _print_trainings(path: Path, lines: Sequence[LedgerTraining]) -> None:

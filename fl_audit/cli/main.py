@@ -1,20 +1,17 @@
 """The program `fl-audit`: its commands, its options, and the exit status of errors."""
 
-import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
 
 import fl_audit.runs  # noqa: F401  # sets the environment before Ray is imported
 from fl_audit.cli.lazy_commands import LazyGroup
-from fl_audit.cli.options import option, switch
 from fl_audit.errors import InputError
 from fl_audit.name_lists import name_list
 from fl_audit.runs import verbosity
-from fl_audit.runs.exit_statuses import STOPPED, WRONG_INPUT
-from fl_audit.strategies.errors import FederationError
+from fl_audit.runs.expected_errors import guarded
+from fl_audit.runs.option_declarations import option, switch
 from fl_audit.user_modules import search_last
 
 _STATUSES = """\b
@@ -89,40 +86,6 @@ def _options(
     if log_level is not None and log_level not in verbosity.LEVELS:
         raise InputError(f"--log-level {log_level!r}: accepted are {name_list(verbosity.LEVELS)}")
     verbosity.set_verbosity(quiet, log_level)
-
-
-_LONGEST_LINE, _LONGEST_END = 1500, 300
-
-
-def _fail(message: str, status: int) -> NoReturn:
-    said = verbosity.printable(message)
-    if len(said) > _LONGEST_LINE:  # a file's cell or a name may be longer than any line that is read
-        said = f"{said[: _LONGEST_LINE - _LONGEST_END]} ... {said[-_LONGEST_END:]}"
-    print(f"fl-audit: {said}", file=sys.stderr)
-    sys.exit(status)
-
-
-def guarded(command: Callable[[], object]) -> None:
-    """Run a command, and turn an expected error into one line on standard error and an exit status.
-
-    Expected are `InputError`, `FederationError`, and an `OSError` that names a file. Other exceptions are not caught.
-
-    Raises
-    ------
-    OSError
-        If the command raises an `OSError` that names no file.
-    """
-    try:
-        command()
-    except InputError as error:
-        _fail(str(error), WRONG_INPUT)
-    except FederationError as error:
-        _fail(f"the run stopped: {error}", STOPPED)
-    except OSError as error:
-        # A file that the user named or a full disk; an error without a file name is ours, and keeps its traceback.
-        if error.filename is None:
-            raise
-        _fail(f"{error.filename}: {error.strerror}", WRONG_INPUT)
 
 
 def main() -> None:

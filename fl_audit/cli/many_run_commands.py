@@ -5,14 +5,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from fl_audit.atomic_files import write_text
-from fl_audit.cli import lazy_imports, options
+from fl_audit.cli import options
 from fl_audit.cli.interrupts import flags_of, printing_continuation
-from fl_audit.cli.options import argument, option, switch
 from fl_audit.experiments.papers.reproduction_names import item_names, require_known
 from fl_audit.released_model.star_methods import cuts_text
 from fl_audit.report.formatting import number_text
 from fl_audit.runs.config_file import load_values
 from fl_audit.runs.engine_names import Engine
+from fl_audit.runs.option_declarations import argument, option, switch
 from fl_audit.runs.progress import runs_progress_bar
 from fl_audit.runs.terminal import console as console_for
 from fl_audit.runs.terminal import print_table
@@ -54,6 +54,7 @@ def sweep(
     Points that are finished in --out are used again. The same command therefore continues an interrupted sweep, and a
     command with further values runs only the new points.
     """
+
     worth = None if utility is None else choice(UtilityColumn, "--utility", utility)
     chosen = options.engine_for(engine, ray_address)
     # A mistake in the configuration is answered before what takes seconds to import.
@@ -62,8 +63,10 @@ def sweep(
     directory = out or Path("runs") / f"sweep-{config.stem}-{datetime.now():%Y%m%d-%H%M%S}"
     title = f"Landscape of {config.stem}"
 
+    from fl_audit.runs.sweeps.sweep import RUNS, run_sweep
+
     def way_on() -> list[str] | None:
-        if not (directory / lazy_imports.sweep.RUNS).is_dir():
+        if not (directory / RUNS).is_dir():
             return None
         # A sweep stores no configuration of its own, and who typed a seed knows it: without it the command is another.
         repeated = (("--over", over), ("--baseline-over", baseline_over), ("--set", set_))
@@ -72,46 +75,37 @@ def sweep(
         flags = flags_of(out=directory, utility=utility, engine=where, ray_address=ray_address, data_dir=data_dir)
         return ["sweep", str(config), *given, *flags]
 
+    from fl_audit.runs.cluster.ray_connection import RayOptions
+
     with printing_continuation(way_on):
-        found = lazy_imports.sweep.run_sweep(
-            points,
-            directory,
-            lazy_imports.ray_connection.RayOptions.of(run, ray_address),
-            worth,
-            runs_progress_bar,
-            title,
-            chosen,
-        )
+        found = run_sweep(points, directory, RayOptions.of(run, ray_address), worth, runs_progress_bar, title, chosen)
     _show(found, directory, title)
 
 
 def _all_points(
     config: Path, over: list[str], baseline_over: list[str], overrides: list[str], data_dir: Path | None
 ) -> "tuple[Point, ...]":
+
     values = load_values(config, overrides, str(data_dir) if data_dir else None)
-    points = lazy_imports.grid.grid(values, [lazy_imports.grid.parse_axis(text) for text in over])
-    return (
-        points + lazy_imports.grid.baselines(values, [lazy_imports.grid.parse_axis(text) for text in baseline_over])
-        if baseline_over
-        else points
-    )
+
+    from fl_audit.runs.sweeps.grid import baselines, grid, parse_axis
+
+    points = grid(values, [parse_axis(text) for text in over])
+    return points + baselines(values, [parse_axis(text) for text in baseline_over]) if baseline_over else points
 
 
 def _show(found: "SweepResults", directory: Path, title: str) -> None:
-    write_text(directory / "sweep.html", lazy_imports.page.sweep_page(found, title))
+    from fl_audit.runs.sweeps.page import STAR_CAUTION, chance_text, claimed_text, claims_text, fit_text, sweep_page
+
+    write_text(directory / "sweep.html", sweep_page(found, title))
     rows = []
     for row in found.points.sort_values("epsilon_star").itertuples():
-        claimed = [lazy_imports.page.claimed_text(value) for value in (row.epsilon, row.gdp_mu)]
+        claimed = [claimed_text(value) for value in (row.epsilon, row.gdp_mu)]
         mark = "*" if row.on_frontier else ""
         rows.append((str(row.settings), *claimed, number_text(row.utility), number_text(row.epsilon_star), mark))
     columns = ("setting", "claimed epsilon", "claimed mu", found.utility, "Epsilon*", "frontier")
     counted = f"Epsilon*: {cuts_text(found.models['epsilon_star_cut'])}"
-    notes = (
-        *lazy_imports.page.claims_text(found),
-        counted,
-        lazy_imports.page.fit_text(found),
-        f"{lazy_imports.page.STAR_CAUTION}{lazy_imports.page.chance_text(found)}",
-    )
+    notes = (*claims_text(found), counted, fit_text(found), f"{STAR_CAUTION}{chance_text(found)}")
     print_table(columns, rows, printable(title), notes=notes)
     print(f"models: {directory / 'models.parquet'}")
     print(f"page: {directory / 'sweep.html'}")
@@ -136,12 +130,16 @@ def reproduce(
     Bernau et al. 2021: bernau2021 with table2, table3, fig1 to fig9, or claims. Negoescu et al. 2023: negoescu2023 with
     fig1 to fig6, or claims.
     """
+
     require_known(name)
     chosen = None if engine is None else choice(Engine, "--engine", engine)
-    extent = lazy_imports.papers.ComputeExtent.QUICK if quick else lazy_imports.papers.ComputeExtent.FULL
+
+    from fl_audit.experiments.papers.papers import ComputeExtent, ReproductionOptions
+
+    extent = ComputeExtent.QUICK if quick else ComputeExtent.FULL
     directory = out or Path("runs") / f"reproduce-{name}{'-quick' if quick else ''}"
     console = console_for(stderr=True)
-    context = lazy_imports.papers.ReproductionOptions(
+    context = ReproductionOptions(
         directory, data_dir, extent, chosen, runs_progress_bar,
         lambda line: None if is_quiet() else console.print(line, highlight=False), ray_address,
     )  # fmt: skip
@@ -150,8 +148,10 @@ def reproduce(
         flags = flags_of(out=directory, data_dir=data_dir, engine=engine, ray_address=ray_address)
         return ["reproduce", name, *(["--quick"] if quick else []), *flags] if directory.is_dir() else None
 
+    from fl_audit.experiments.papers.reproduce import reproduce
+
     with printing_continuation(way_on):
-        paper, made, page = lazy_imports.reproduce.reproduce(name, context)
+        paper, made, page = reproduce(name, context)
     rows = [(paper.name_of(item), *map(str, _counts(result))) for item, result in made.results]
     print_table(("item", "rows", "printed", "of these differ", "theory", "of these missed"), rows)
     for line in made.left_out:

@@ -12,12 +12,12 @@ import numpy as np
 
 from fl_audit.array_types import finite
 from fl_audit.audits.canaries.one_run_methods import OneRunMethod
-from fl_audit.cli import lazy_imports
-from fl_audit.cli.options import JsonOption, argument, option, print_json, switch
+from fl_audit.cli.options import JsonOption, print_json
 from fl_audit.cli.score_files import columns_for, read_numbers
 from fl_audit.errors import InputError
 from fl_audit.released_model.star_methods import StarMethod
 from fl_audit.rounding import interval_text
+from fl_audit.runs.option_declarations import argument, option, switch
 from fl_audit.runs.progress import at_work
 from fl_audit.runs.terminal import print_table
 from fl_audit.statistics.lower_bound_methods import BoundMethod, ScoreDistribution
@@ -79,6 +79,7 @@ def bound(
     scores of canaries, which were in or out of a single training by the toss of a coin. The other file says which of
     them were in.
     """
+
     methods: type[OneRunMethod | BoundMethod] = OneRunMethod if one_run else BoundMethod
     if not one_run and (guesses is not None or dimension is not None):
         raise InputError("--guesses and --dimension belong to --one-run: accepted are none without it")
@@ -87,30 +88,29 @@ def bound(
     names = columns_for(column)
     members, others = read_numbers(in_scores, names[0]), read_numbers(out_scores, names[1])
     title = f"epsilon at delta {delta:g}, {len(members)}"
+
+    from fl_audit.audits.canaries.bounds import one_run_bound
+
     if one_run:
         # If no method is named, all methods that hold for any mechanism are used.
         is_open = method is None and not as_json
         any_mechanism = [one for one in OneRunMethod if one.is_for_any_mechanism]
         asked = any_mechanism if is_open else [OneRunMethod(method or _ONE_RUN)]
-        of_canaries = [
-            lazy_imports.bounds.one_run_bound(members, others, delta, confidence, one, guesses, (), dimension)
-            for one in asked
-        ]
+        of_canaries = [one_run_bound(members, others, delta, confidence, one, guesses, (), dimension) for one in asked]
         if as_json:
             print_json(of_canaries[0].to_json())
         else:
             _print_one_run(of_canaries, f"{title} canaries of one run")
         return
+
+    from fl_audit.statistics.lower_bounds import applicable_bounds, bound_json, epsilon_lower_bound
+
     if as_json or method is not None:
-        found = [
-            lazy_imports.lower_bounds.epsilon_lower_bound(
-                members, others, delta, confidence, BoundMethod(method or _METHOD)
-            )
-        ]
+        found = [epsilon_lower_bound(members, others, delta, confidence, BoundMethod(method or _METHOD))]
     else:
-        found = list(lazy_imports.lower_bounds.applicable_bounds(members, others, delta, confidence))
+        found = list(applicable_bounds(members, others, delta, confidence))
     if as_json:
-        print_json(lazy_imports.lower_bounds.bound_json(found[0]))
+        print_json(bound_json(found[0]))
     else:
         _print(found, f"{title} members and {len(others)} non-members")
 
@@ -166,21 +166,29 @@ def epsilon_star(
 
     The losses come from two files: losses on members of the training set, and losses on a population sample.
     """
+
     chosen = None if method is None else choice(StarMethod, "--method", method)
     if seed < 0:
         raise InputError(f"--seed {seed}: accepted are whole numbers from 0")
+
+    from fl_audit.cli.figures.figure_files import require_figure_path, save_figure
+
     if plot is not None:
-        lazy_imports.figure_files.require_figure_path(plot)
+        require_figure_path(plot)
     names = columns_for(column)
     member_losses, population_losses = read_numbers(members, names[0]), read_numbers(population, names[1])
+
+    from fl_audit.released_model.star_estimate import estimate_epsilon_star
+
     with at_work(f"fitting, {member_losses.size + population_losses.size} losses"):
-        found = lazy_imports.star_estimate.estimate_epsilon_star(
+        found = estimate_epsilon_star(
             member_losses, population_losses, delta, np.random.default_rng(seed), chosen, confidence, cut
         )
+
+    from fl_audit.cli.figures.epsilon_star import epsilon_star_figure
+
     if plot is not None:
-        lazy_imports.figure_files.save_figure(
-            lazy_imports.epsilon_star.epsilon_star_figure(found, member_losses, population_losses), plot, dpi=150
-        )
+        save_figure(epsilon_star_figure(found, member_losses, population_losses), plot, dpi=150)
     if as_json:
         print_json(_estimate_json(found))
         return

@@ -7,72 +7,14 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.models import ArgumentInfo, OptionInfo
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.cli import lazy_imports
 from fl_audit.errors import require
 from fl_audit.privacy.accounting_enums import MultiplierReference
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.exit_statuses import VIOLATED
+from fl_audit.runs.option_declarations import argument, option, switch
 from fl_audit.value_checks import choice
-
-
-def option(
-    metavar: str | None, said: str, among: Iterable[str] = (), names: tuple[str, ...] = (), **more: Any
-) -> OptionInfo:
-    """Return a command-line option that takes a value.
-
-    Parameters
-    ----------
-    metavar
-        Placeholder for the value in the help, such as "FILE"; None for typer's own.
-    said
-        Explanation in the help.
-    among
-        Values that shell completion offers.
-    names
-        Names of the option, such as "--set". If empty, typer makes `--data-dir` from a parameter `data_dir`.
-    more
-        Further arguments of `typer.Option`.
-    """
-    return typer.Option(..., *names, metavar=metavar, help=said, **_completed(among), **more)
-
-
-def switch(name: str, said: str) -> OptionInfo:
-    """Return a boolean command-line option, which takes no value.
-
-    Parameters
-    ----------
-    name
-        Name of the option, such as "--json".
-    said
-        Explanation in the help.
-    """
-    return typer.Option(name, help=said)
-
-
-def argument(metavar: str, said: str, among: Iterable[str] = (), **more: Any) -> ArgumentInfo:
-    """Return a positional command-line argument.
-
-    Parameters
-    ----------
-    metavar
-        Name in the help, such as "DIR".
-    said
-        Explanation in the help.
-    among
-        Values that shell completion offers.
-    more
-        Further arguments of `typer.Argument`.
-    """
-    return typer.Argument(metavar=metavar, help=said, **_completed(among), **more)
-
-
-def _completed(among: Iterable[str]) -> dict[str, Any]:
-    if not (words := list(among)):
-        return {}
-    return {"autocompletion": lambda incomplete: [word for word in words if word.startswith(incomplete)]}
 
 
 def print_json(values: object) -> None:
@@ -99,10 +41,14 @@ def complete_setting(incomplete: str) -> list[str]:
 
     Before "=", keys are completed; after "=", values of settings that accept a fixed list of words.
     """
+
     key, equals, value = incomplete.partition("=")
+
+    from fl_audit.runs.config.settings_reference import settings
+
     if not equals:
-        return [f"{one.key}=" for one in lazy_imports.settings_reference.settings() if one.key.startswith(key)]
-    words = next((one.choices or () for one in lazy_imports.settings_reference.settings() if one.key == key), ())
+        return [f"{one.key}=" for one in settings() if one.key.startswith(key)]
+    words = next((one.choices or () for one in settings() if one.key == key), ())
     return [f"{key}={word}" for word in words if word.startswith(value)]
 
 

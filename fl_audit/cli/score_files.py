@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fl_audit.array_types import Floats, in_one_axis
-from fl_audit.cli import lazy_imports
 from fl_audit.data.file_reading import first_bytes, read_array, read_bytes
 from fl_audit.errors import InputError, require
 
@@ -107,14 +106,19 @@ def _listed(path: Path, lines: list[str]) -> Floats:
 
 def _of_table(path: Path, column: str | None) -> Floats:
     """Return the numbers in a column of a table; `column` may be None if there is only one."""
-    text = lazy_imports.table_text.read_table_text(path, names=() if column is None else (column,))
+    from fl_audit.data.table_text import read_table_text
+
+    text = read_table_text(path, names=() if column is None else (column,))
     header = text.header
     if column is None and len(header) > 1:
         are_names = all(_numbers([name]) is None for name in header)
         columns = f"{path} has columns {', '.join(header[:20])}: name one with --column"
         lacking = "several numbers a line and no line of names (decimals have a point)"
         raise InputError(columns if are_names else f"{path} has {lacking}: write one, and choose with --column")
-    cells = lazy_imports.tables.column_of(text, header[0] if column is None and header else column or "")
+
+    from fl_audit.data.tables import column_of
+
+    cells = column_of(text, header[0] if column is None and header else column or "")
     return _of_cells(path, cells)
 
 

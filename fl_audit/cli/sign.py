@@ -5,10 +5,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from fl_audit.cli import lazy_imports
-from fl_audit.cli.options import DirectoryArgument, JsonOption, option, print_json, switch
+from fl_audit.cli.options import DirectoryArgument, JsonOption, print_json
 from fl_audit.errors import require
 from fl_audit.runs.exit_statuses import VIOLATED
+from fl_audit.runs.option_declarations import option, switch
 
 if TYPE_CHECKING:
     from fl_audit.runs.signed_statement import VerifiedStatement
@@ -30,14 +30,16 @@ def sign(
     DIR is the directory of a finished run. The signature proves who makes the statement. It does not prove that the
     statement is true.
     """
+
     _require_library()
-    found = lazy_imports.signed_statement.sign(
-        directory, key, lazy_imports.signed_statement.SignerIdentity(name, role), new_key
-    )
+
+    from fl_audit.runs.signed_statement import STATEMENT, SignerIdentity, sign
+
+    found = sign(directory, key, SignerIdentity(name, role), new_key)
     public = key.with_name(f"{key.name}.pub")
     if new_key:
         print(f"key: {key}, for you alone; {public} is for all who verify")
-    print(f"signed: {directory / lazy_imports.signed_statement.STATEMENT}, {len(found.statement['subject'])} files")
+    print(f"signed: {directory / STATEMENT}, {len(found.statement['subject'])} files")
     print(f"verdict: {found.statement['predicate']['verdict']}")
     print(f"key: {found.key}")
     print(f"next: fl-audit verify {directory} --key {public if public.is_file() else key}")
@@ -55,8 +57,12 @@ def verify(
     With --key, the command checks that this key signed the statement. Without it, the statement's own key is used, and
     nothing proves whose key that is.
     """
+
     _require_library()
-    found = lazy_imports.signed_statement.verify(directory, key)
+
+    from fl_audit.runs.signed_statement import verify
+
+    found = verify(directory, key)
     if as_json:
         print_json(
             {

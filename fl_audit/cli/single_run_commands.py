@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fl_audit.cli import lazy_imports, options
+from fl_audit.cli import options
 from fl_audit.cli.interrupts import flags_of, printing_continuation, without_seed
-from fl_audit.cli.options import option, switch
 from fl_audit.data.catalogue import load_source
 from fl_audit.device import Device
 from fl_audit.errors import InputError
 from fl_audit.runs.config_file import load_config
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.exit_statuses import VIOLATED
+from fl_audit.runs.option_declarations import option, switch
 from fl_audit.runs.progress import at_work
 from fl_audit.runs.requested_run import carry_out, whole_run
 from fl_audit.runs.run_directory_checks import is_begun, require_run
@@ -98,8 +98,12 @@ def replay(directory: options.DirectoryArgument, as_json: options.JsonOption = F
     Kept trials are those whose releases the run has stored. The command prints to how many digits the log-odds agree
     with those of the run, and ends with status 4 if they do not agree.
     """
+
     require_run(directory)
-    result = lazy_imports.replay.replay(directory)
+
+    from fl_audit.runs.replay import replay
+
+    result = replay(directory)
     found = result.agreement(directory)
     if as_json:
         rows = {
@@ -134,7 +138,7 @@ def report(
         if place is not None:
             require_run(place)
     with at_work("getting ready"):
-        rebuild_report = lazy_imports.run_report.rebuild_report
+        from fl_audit.runs.run_report import rebuild_report
 
     contents = rebuild_report(directory, without_privacy, appendix)
     _tell_report(directory)
@@ -143,25 +147,38 @@ def report(
 
 def _tell_data(plan: "ResolvedAudit") -> None:
     """Print the warnings about guarantee and data and, for a table, the use of each column."""
+
     source = load_source(plan.public.data)
     if source.columns:
         print(f"data: {source.description}")
-    for line in lazy_imports.column_encoding.column_lines(source.columns):
+
+    from fl_audit.data.column_encoding import column_lines
+
+    for line in column_lines(source.columns):
         print(f"column {line}")
-    for caution in lazy_imports.plan_warnings.plan_warnings_of(plan):
+
+    from fl_audit.runs.plan_warnings import plan_warnings_of
+
+    for caution in plan_warnings_of(plan):
         print(f"look at: {caution.text}")
 
 
 def _print(contents: "ReportContents", directory: Path, as_json: bool) -> None:
+
     if as_json:
         places = {"directory": str(directory), "report": str(directory / "report.html")}
         options.print_json(contents.summary | places)
         return
-    console().print(lazy_imports.first_screen.summary_table(contents))
+
+    from fl_audit.audits.page.first_screen import summary_table
+
+    console().print(summary_table(contents))
     _tell_report(directory)
 
 
 def _tell_report(directory: Path) -> None:
-    hindrance = lazy_imports.report_files.why_no_pdf()
+    from fl_audit.audits.page.report_files import why_no_pdf
+
+    hindrance = why_no_pdf()
     print(f"report: {directory / 'report.html'}")
     print(f"no PDF was written: {hindrance}" if hindrance else f"the same as PDF: {directory / 'report.pdf'}")

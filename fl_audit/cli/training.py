@@ -5,10 +5,11 @@ from typing import Annotated
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.app_audits.launchers.training_audit_launcher import TrainingFunctionOptions, audit_training_in_subprocess
-from fl_audit.cli.options import ResultOptions, end_if_violated, option, switch
+from fl_audit.cli.options import ResultOptions, end_if_violated
 from fl_audit.privacy.ledger import LedgerTraining, add_to_ledger
 from fl_audit.privacy.stated_releases import StatedReleases
 from fl_audit.runs.exit_statuses import VIOLATED
+from fl_audit.runs.option_declarations import option, switch
 from fl_audit.runs.progress import at_work
 
 

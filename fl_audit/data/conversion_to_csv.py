@@ -41,7 +41,7 @@ def workbook_text(content: bytes, path: Path, sheet: str | None = None) -> str:
     )
     require(find_spec(_READER) is not None, needed)
     # The extra `excel`, which an installation may lack.
-    from python_calamine import CalamineError, CalamineWorkbook
+    from python_calamine import CalamineError, CalamineWorkbook  # noqa: PLC0415
 
     try:
         book = CalamineWorkbook.from_filelike(io.BytesIO(content))

@@ -180,7 +180,7 @@ def unpack_graphs(packed: "Tensor") -> "tuple[Tensor, Tensor]":
     random graphs, on which models can be tested.
     """
     # Imported here, because code that only names a randomizer would otherwise wait for the import.
-    import torch
+    import torch  # noqa: PLC0415
 
     nodes = packed.shape[1]
     places = torch.arange(DIGITS - 1, -1, -1, dtype=torch.int32, device=packed.device)

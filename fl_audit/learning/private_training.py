@@ -185,7 +185,7 @@ def first_sample(records: int, batch: int, source: np.random.Generator) -> Flags
     source
         Random generator of the trial, in the state before the round.
     """
-    from opacus.data_loader import DPDataLoader  # slow to import, and needed by few federations
+    from opacus.data_loader import DPDataLoader  # slow to import, and needed by few federations  # noqa: PLC0415
 
     taken = np.zeros(records, dtype=np.bool_)
 
@@ -235,7 +235,7 @@ def opacus_epsilon(noise_multiplier: float, sampling_rate: float, steps: int, de
 
 
 def _accountant(noise_multiplier: float, sampling_rate: float, steps: int) -> "RDPAccountant":
-    from opacus.accountants import RDPAccountant  # slow to import, and needed by few federations
+    from opacus.accountants import RDPAccountant  # slow to import, and needed by few federations  # noqa: PLC0415
 
     accountant = RDPAccountant()
     accountant.history = [(noise_multiplier, sampling_rate, steps)]
@@ -286,7 +286,7 @@ class _SequentialTrialTrainer:
 
         `present` says which records the training uses, bool (records,); None for all.
         """
-        from opacus import PrivacyEngine  # slow to import, and needed by few federations
+        from opacus import PrivacyEngine  # slow to import, and needed by few federations  # noqa: PLC0415
 
         with torch.no_grad():
             for name, weights in self._layout.of_one(start).items():

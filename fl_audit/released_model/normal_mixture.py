@@ -257,7 +257,7 @@ def ks_check(scores: ArrayLike, components: int, evaluation_size: int, rng: np.r
 def _em(values: Floats, components: int, rng: np.random.Generator, start: NormalMixture | None) -> "GaussianMixture":
     """Return scikit-learn's fit to standardised scores; without `start`, the more likely one of two starting points."""
     # Imported here, because it takes long and most uses of this package fit no mixture.
-    from sklearn import exceptions, mixture
+    from sklearn import exceptions, mixture  # noqa: PLC0415
 
     seed = int(rng.integers(2**31))
     settings: dict[str, Any] = {"n_components": components, "reg_covar": _FLOOR, "random_state": seed}

@@ -12,11 +12,9 @@ from pathlib import Path
 import ray
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
-from flwr.superlink.grid import InMemoryGrid
 
 import fl_audit.runs  # noqa: F401  # sets the environment before Ray is imported
 from fl_audit.errors import InputError, require
-from fl_audit.runs.cluster.flower_runtime_patch import grid_on_pool
 from fl_audit.runs.config_file import load_config
 from fl_audit.runs.exit_statuses import STOPPED, VIOLATED, WRONG_INPUT
 from fl_audit.runs.resolved_audit import resolve
@@ -28,6 +26,7 @@ from fl_audit.verdict.verdict import Verdict
 
 server_app = ServerApp()
 
+_GRID_OF_FLOWERS_SIMULATION = "InMemoryGrid"
 _SECONDS_FOR_RAY = 120.0
 _SECONDS_BETWEEN_LOOKS = 0.05
 
@@ -61,9 +60,8 @@ def main(grid: Grid, context: Context) -> None:
 
 
 def _carry_out(grid: Grid, context: Context) -> None:
-    if isinstance(grid, InMemoryGrid):
+    if type(grid).__name__ == _GRID_OF_FLOWERS_SIMULATION:
         _wait_for_ray()
-        grid = grid_on_pool(grid, context)
     config, out = (str(context.run_config.get(key, "")) for key in ("config", "out"))
     require(bool(config and out), 'flwr run needs --run-config \'config="CONFIG.toml" out="DIR"\', both absolute paths')
     plan, run = resolve(load_config(Path(config))), RunDirectory(Path(out))

@@ -1,30 +1,27 @@
-"""The Ray engine, which runs a Flower app on Flower's simulation runtime; the other engine is in `local_engine`.
-
-The engines use deprecated or private parts of Flower only in `ray_engine`, `local_engine`, `grid_messages`,
-`cluster.flower_runtime_patch` and `cluster.pool_flower_grid`.
-"""
+"""The Ray engine, which runs a Flower app with client calls in processes of Ray; the other engine is `local_engine`."""
 
 import io
-import signal
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stdout
-from importlib import import_module
-from types import FrameType
+from contextlib import redirect_stdout
+from functools import partial
 from typing import TYPE_CHECKING
 
-from flwr.app import Context
 from flwr.clientapp import ClientApp
-from flwr.serverapp import Grid, ServerApp
+from flwr.serverapp import ServerApp
+from ray import cloudpickle
 
+from fl_audit.clients.app import announce_calls
 from fl_audit.device import Device
-from fl_audit.runs.cluster import lazy_imports
+from fl_audit.runs.cluster.call_errors import CallError
+from fl_audit.runs.cluster.call_scheduling import CallScheduler
+from fl_audit.runs.cluster.pool import ClientPool
 from fl_audit.runs.cluster.ray_connection import RayOptions as RayOptions
 from fl_audit.runs.cluster.ray_connection import calls_on_all_cores, ray_for
-from fl_audit.runs.verbosity import settle_flower
+from fl_audit.runs.local_engine import run_on
+from fl_audit.strategies.errors import FederationError
+from fl_audit.strategies.simulated_grid import SimulatedGrid
+from fl_audit.user_modules import PortableValue
 
 if TYPE_CHECKING:
-    from fl_audit.runs.cluster.flower_runtime_patch import PatchedRuntime
     from fl_audit.runs.config.run_section import RunSection
 
 
@@ -39,14 +36,8 @@ def local_calls(run: "RunSection") -> int:
     return run.actors or calls_on_all_cores(run.threads)
 
 
-def run_on_ray(
-    server_app: ServerApp,
-    client_app: ClientApp,
-    clients: int,
-    options: RayOptions,
-    interrupted: threading.Event | None = None,
-) -> None:
-    """Run a Flower app on Flower's simulation runtime, with client calls in Ray processes.
+def run_on_ray(server_app: ServerApp, client_app: ClientApp, clients: int, options: RayOptions) -> None:
+    """Run a Flower app in this process, with client calls in Ray processes.
 
     If Ray was started for this run, Ray and all its processes are ended before the function returns.
 
@@ -60,8 +51,6 @@ def run_on_ray(
         Number of clients, each of which is a Flower node.
     options
         Options of Ray.
-    interrupted
-        Event that is set on an interrupt (Ctrl-C), so that the ServerApp, in another thread, can stop waiting; or None.
 
     Raises
     ------
@@ -69,67 +58,15 @@ def run_on_ray(
         If the server app raises it, or Ray cannot be started on this machine.
     InputError
         If the cluster cannot be joined, or one of its machines has another version of Python or Flower.
-    RuntimeError
-        If Flower's runtime itself fails.
     """
-    settle_flower()
-    # Flower's runtime takes a second or two to import, and so does Ray to start: at the same time.
-    importing = threading.Thread(target=import_module, args=lazy_imports.PLACES, daemon=True)
-    importing.start()
     # Ray prints its own long account of a client process that died; the run says it in one line.
     with redirect_stdout(io.StringIO()), ray_for(options):
-        importing.join()
-        with lazy_imports.flower_runtime_patch.pool_in_place(options.retries) as pool:
-            ending = [pool.end_calls] if interrupted is None else [interrupted.set, pool.end_calls]
-            with _interrupt_calls(ending):
-                app = _noticing(server_app, pool)
-                try:
-                    lazy_imports.flower_runtime_patch.run_simulation(
-                        app, client_app, clients, backend_config=options.backend_config()
-                    )
-                except RuntimeError as error:
-                    if pool.failure is None:
-                        raise
-                    # Flower says no more than that its runtime crashed.
-                    raise pool.failure from error
-
-
-def _noticing(server_app: ServerApp, pool: "PatchedRuntime") -> ServerApp:
-    """Return a ServerApp whose messages go to the pool of client processes, and whose failure ends all client calls."""
-    wrapped = ServerApp()
-
-    @wrapped.main()
-    def main(grid: Grid, context: Context) -> None:
-        assert isinstance(grid, lazy_imports.flower_runtime_patch.InMemoryGrid), (
-            "Flower's simulation runtime has its grid in this process"
-        )
+        # Workers would look for our modules in the user's directory first; see `PortableValue`.
+        app, ahead = (PortableValue(one, cloudpickle.dumps) for one in (client_app, announce_calls))
         try:
-            server_app(grid=pool.grid(grid, context), context=context)
-        except BaseException:
-            pool.end_calls()
-            raise
-
-    return wrapped
-
-
-@contextmanager
-def _interrupt_calls(ending: list[Callable[[], None]]) -> Iterator[None]:
-    """Call the functions `ending` on an interrupt (Ctrl-C) during the block, each in a new thread."""
-    previous = signal.getsignal(signal.SIGINT)
-    # A process that was started in the background may ignore interrupts.
-    if threading.current_thread() is not threading.main_thread() or previous is signal.SIG_IGN:
-        yield
-        return
-
-    def note(number: int, frame: FrameType | None) -> None:
-        for end in ending:
-            # A thread of its own, since the interrupted one may hold the locks that are needed.
-            threading.Thread(target=end, daemon=True).start()
-        if callable(previous):
-            previous(number, frame)
-
-    signal.signal(signal.SIGINT, note)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, previous)
+            pool = ClientPool(app, options.share(), ahead)
+        except CallError as error:
+            raise FederationError(str(error)) from error
+        # The grid lives longer than Ray: what it refers to in Ray must not be let go while Ray is being shut down.
+        grid = SimulatedGrid(clients, partial(CallScheduler, pool, options.retries))
+        run_on(grid, server_app)

@@ -11,7 +11,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fl_audit.cli import lazy_imports
 from fl_audit.runs.config import RunConfig
 from fl_audit.runs.config.run_section import RunSection
 from fl_audit.runs.engine_names import Engine
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
 OnPlan = Callable[["ResolvedAudit"], None]
 """A function that receives the plan of a run before it is played."""
-_OF_A_RUN = ("fl_audit.runs.run", "fl_audit.runs.cluster.flower_runtime_patch")
+_OF_A_RUN = ("fl_audit.runs.run", "fl_audit.runs.ray_engine")
 
 
 @dataclass(frozen=True)
@@ -66,12 +65,16 @@ def whole_run(
     InputError
         If a directory cannot be used, or if the training cannot be run without privacy for comparison.
     """
+
     require_new_run_path(directory, resume)
     if not without_privacy:
         return RequestedRun(config, directory, engine, ray_address, resume)
+
+    from fl_audit.runs.non_private_run import unprotected_config, unprotected_place  # noqa: PLC0415
+
     # It knows stored runs, which takes pandas and torch seconds to import: mistakes are answered before.
-    unprotected = lazy_imports.non_private_run.unprotected_config(config)
-    other = lazy_imports.non_private_run.unprotected_place(directory)
+    unprotected = unprotected_config(config)
+    other = unprotected_place(directory)
     require_new_run_path(other, resume and is_begun(other))
     return RequestedRun(config, directory, engine, ray_address, resume, unprotected)
 
@@ -100,20 +103,23 @@ def carry_out(asked: RequestedRun, on_plan: OnPlan = lambda plan: None) -> "Repo
             if asked.engine is Engine.RAY and asked.ray_address is None and not asked.resume:
                 start_ray(ray, asked.config.run)
             # Torch and Flower take seconds to import, which Ray needs to start too.
-            resolve, run_audit = lazy_imports.resolved_audit.resolve, lazy_imports.run.run_audit
+            from fl_audit.runs.non_private_run import unprotected_place  # noqa: PLC0415
+            from fl_audit.runs.resolved_audit import resolve  # noqa: PLC0415
+            from fl_audit.runs.run import require_runnable, run_audit  # noqa: PLC0415
+            from fl_audit.runs.run_report import rebuild_report  # noqa: PLC0415
         with at_work(f"loading the data, choosing the neighbour: {asked.config.audit.neighbour}"):
             plan = resolve(asked.config)
         if plan.public.weights is not None:
             with at_work(f"passing records through the frozen core of {plan.public.model}"):
-                lazy_imports.run.require_runnable(plan)
+                require_runnable(plan)
         on_plan(plan)
         where, plain = (asked.engine, asked.ray_address), asked.unprotected
         contents = run_audit(plan, asked.directory, *where, asked.resume, progress_bar, with_report=plain is None)
         if plain is None:
             return contents
-        other = lazy_imports.non_private_run.unprotected_place(asked.directory)
+        other = unprotected_place(asked.directory)
         run_audit(resolve(plain), other, *where, is_begun(other), progress_bar, with_report=False)
-        return lazy_imports.run_report.rebuild_report(asked.directory, other)
+        return rebuild_report(asked.directory, other)
 
 
 def start_ray(stack: ExitStack, settings: RunSection) -> None:
@@ -126,12 +132,14 @@ def start_ray(stack: ExitStack, settings: RunSection) -> None:
     settings
         Section [run] of the configuration.
     """
+
     # Ray takes a second to import, which a run on the local engine never needs.
     importing = threading.Thread(target=lambda: [import_module(name) for name in _OF_A_RUN], daemon=True)
     importing.start()
+
+    from fl_audit.runs.cluster.ray_connection import RayOptions, ray_ahead  # noqa: PLC0415
+
     try:
-        stack.enter_context(
-            lazy_imports.ray_connection.ray_ahead(lazy_imports.ray_connection.RayOptions.of(settings, None))
-        )
+        stack.enter_context(ray_ahead(RayOptions.of(settings, None)))
     finally:
         importing.join()

@@ -108,7 +108,7 @@ def _require_own(config: RunConfig) -> None:
             import_function(attack, "attack")
     if config.audit.sections:
         # Its figures need matplotlib, which takes its time.
-        from fl_audit.audits.sections import own_section
+        from fl_audit.audits.sections import own_section  # noqa: PLC0415
 
         for name in config.audit.sections:
             own_section(name)

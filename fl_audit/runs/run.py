@@ -21,7 +21,6 @@ from fl_audit.clients.app import announce_calls
 from fl_audit.clients.app import app as default_client_app
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.released_model.parametric_star import StarSettings
-from fl_audit.runs import lazy_imports
 from fl_audit.runs.attack_queries import more_queries
 from fl_audit.runs.cluster.ray_connection import RayOptions, cluster_at
 from fl_audit.runs.config import EpsilonStarLocation
@@ -51,7 +50,12 @@ if TYPE_CHECKING:
     from fl_audit.report.report_elements import ReportContents
 
 _OnRound = Callable[[int], None]
-_FOR_THE_END = ("pyarrow.dataset", *lazy_imports.PLACES)
+_FOR_THE_END = (
+    "pyarrow.dataset",
+    "fl_audit.audits.page.report_files",
+    "fl_audit.runs.attacks",
+    "fl_audit.runs.run_report_contents",
+)
 """Modules that take seconds to import and are needed after the last round: imported while the clients work."""
 
 
@@ -199,15 +203,15 @@ def _federate(
     clock: FederationTimestamps,
     on_round: _OnRound,
 ) -> None:
-    interrupted, clients, settings = threading.Event(), plan.public.nodes, plan.config.run
-    server_app = build_server_app(federation, keep, clock, _getting_ready(on_round), interrupted.is_set)
+    clients, settings = plan.public.nodes, plan.config.run
+    server_app = build_server_app(federation, keep, clock, _getting_ready(on_round))
     match engine:
         case Engine.LOCAL:
             # With one trial in a batch, clients train together (stacked). With more, the trials of one client do.
             ahead = announce_calls if settings.trials_per_batch == 1 else None
             run_locally(server_app, app, clients, settings.client_time_limit, local_calls(settings), ahead)
         case Engine.RAY:
-            run_on_ray(server_app, app, clients, RayOptions.of(settings, ray_address), interrupted)
+            run_on_ray(server_app, app, clients, RayOptions.of(settings, ray_address))
         case _:
             assert_never(engine)
 

@@ -9,7 +9,6 @@ from fl_audit.audits.registry import audit_of
 from fl_audit.errors import InputError
 from fl_audit.federation.run_tables import SECRET_TABLES, RunTables
 from fl_audit.run_files import read_json, require_sealed
-from fl_audit.runs import lazy_imports
 from fl_audit.runs.image_reconstruction import DRAWING_STEPS, reconstruct_images
 from fl_audit.runs.non_private_run import note_unprotected, read_unprotected
 from fl_audit.runs.progress import at_work, steps_bar
@@ -50,11 +49,14 @@ def finish(
         The summary and the tables.
     """
     with at_work("joining the tables"):
-        write_report, summarise = lazy_imports.report_files.write_report, lazy_imports.run_report_contents.summarise
+        from fl_audit.audits.page.report_files import write_report  # noqa: PLC0415
+        from fl_audit.runs.attacks import with_attacks  # noqa: PLC0415
+        from fl_audit.runs.run_report_contents import summarise  # noqa: PLC0415
+
         store = run.store(plan.config)
         frames = store.tables(plan.config.audit.trials)
         if "targets" in frames and audit_of(plan.public).keeps_outputs(plan.public):
-            frames["targets"] = lazy_imports.attacks.with_attacks(plan, store, frames["targets"])
+            frames["targets"] = with_attacks(plan, store, frames["targets"])
         for label, frame in frames.items():
             if label in SECRET_TABLES:  # participation and the like stay with the challenger
                 continue

@@ -13,10 +13,7 @@ _PARTICIPATION = (
     TestName.TARGET_TURNS, TestName.UNIT_TURNS, TestName.SAMPLE_SIZES, TestName.EVEN_TURNS, TestName.SHARED_SAMPLES,
 )  # fmt: skip
 _RELEASED = (TestName.SHARE_PAIRS, TestName.BIT_NOISE, TestName.EXACT_STEPS)
-_SECRET = (
-    TestName.SECRET_TOTAL, TestName.SECRET_PLACE, TestName.SECRET_ALONG_RECORD, TestName.SECRET_COORDINATES,
-    TestName.SECRET_LAST_BITS, TestName.DISTINGUISHER,
-)  # fmt: skip
+_SECRET = (TestName.DISTINGUISHER,)
 _QUESTIONS: tuple[tuple[str, tuple[TestName, ...]], ...] = (
     ("whether everybody takes part as was claimed", _PARTICIPATION),
     ("whether everything else that is released is what was claimed", _RELEASED),

@@ -14,6 +14,7 @@ from fl_audit.report.report_elements import ReportContents, Section, Table, Tabl
 from fl_audit.report.unit_words import UnitWords, unit_words
 from fl_audit.verdict.banner import verdict_banner
 from fl_audit.verdict.declared_tests import DETECTION_POWER, OF_SHAPE, TestName, TestResult
+from fl_audit.verdict.exact_messages import exact_scope, exact_sentences, exact_table
 from fl_audit.verdict.findings_verdict import VerdictFinding, verdict_numbers
 from fl_audit.verdict.noise_estimate import BREACH, epsilon_at, mechanism_in_words
 from fl_audit.verdict.scope import questions_text
@@ -63,7 +64,10 @@ def banner(contents: ReportContents) -> Banner:
 
 def _broken(contents: ReportContents) -> str:
     """Return sentences on the clearest breach, up to two other kinds of breach, and the number of failed tests."""
-    first, *others = broken_tests(verdict_of(contents).judgement, contents.words)
+    exact = exact_sentences(verdict_of(contents).judged.exact)
+    if not (broken := broken_tests(verdict_of(contents).judgement, contents.words)):
+        return exact
+    first, *others = broken
     # If the noise has another size, the tests of its shape fail too, because they take it in units of the claimed
     # noise.
     follows = OF_SHAPE if first.test.name is TestName.NOISE_TOTAL else ()
@@ -71,7 +75,8 @@ def _broken(contents: ReportContents) -> str:
     kinds = {told.kind: formatting.uncapital(told.words.breach) for told in told_too}
     named = list(kinds.values())[::-1][:_MOST_NAMED]
     also = f" Also: {'; '.join(named)}." if named else ""
-    return f"{first.sentence}{also}" + (f" {plural(len(others) + 1, 'test')} failed." if others else "")
+    said = f"{exact} {first.sentence}".strip()
+    return f"{said}{also}" + (f" {plural(len(others) + 1, 'test')} failed." if others else "")
 
 
 def _too_little(numbers: VerdictFinding, words: UnitWords) -> str:
@@ -160,6 +165,8 @@ def _limits(contents: ReportContents) -> str:
 def _sentence(numbers: VerdictFinding, contents: ReportContents) -> str:
     match numbers.verdict:
         case Verdict.VIOLATED:
+            if exact := exact_sentences(numbers.judged.exact):
+                return f"The guarantee was broken, which no chance explains. {exact}"
             text = (
                 f"The guarantee was broken. Where a guarantee is kept, so clear a sign comes up in at most "
                 f"{_alarms(numbers.judged, contents.facts)}. That says nothing of how much more others could learn."
@@ -241,7 +248,7 @@ def _scope(numbers: VerdictFinding, facts: RunDescription, covers: str) -> str:
     seen = _detection_text(found, guarantee, unit_words(facts.adjacency))
     smaller = " A smaller breach may pass." if math.isfinite(found.limit_of_detection) else ""
     asked = f" {questions_text(found, unit_words(facts.adjacency))}" if found.words.lists_questions else ""
-    return f"{covers} {seen}{smaller}{asked}"
+    return f"{covers} {seen}{smaller}{asked}{exact_scope(found.exact)}"
 
 
 def _detection_text(found: VerdictDetails, guarantee: Guarantee, unit: UnitWords) -> str:
@@ -322,6 +329,8 @@ def _tables(numbers: VerdictFinding, contents: ReportContents) -> list[Table]:
         *_signal_tables(found.signal, words),
         Table(f"{title}{_alarms(found, contents.facts)}", columns, rows, TableKind.TESTS),
     ]
+    if found.exact:
+        tables.append(exact_table(found.exact))
     if missing := tuple((title_of(name, words), MISSING_WORDS[reason]) for name, reason in found.not_offered):
         tables.append(Table("Tests that this run could not make", ("Test", "Why not"), missing))
     return tables
@@ -373,5 +382,6 @@ def verdict_section(
 
     return Section(
         "verdict", "The tests of the guarantee", VerdictFinding, lambda run, _: verdict_numbers(run, judge),
-        keys=("verdict", "signal", "scope", "looks"), on_page=True, sentence=_sentence, tables=_tables, said=said,
+        keys=("verdict", "signal", "exact", "scope", "looks"), on_page=True, sentence=_sentence, tables=_tables,
+        said=said,
     )  # fmt: skip

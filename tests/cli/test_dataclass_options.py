@@ -8,7 +8,7 @@ import typer
 from typer.testing import CliRunner
 
 from fl_audit.cli.dataclass_options import with_single_options
-from fl_audit.cli.options import option, switch
+from fl_audit.runs.option_declarations import option, switch
 
 
 @dataclass(frozen=True)

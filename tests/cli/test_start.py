@@ -71,7 +71,6 @@ def test_the_list_of_commands_imports_none_of_them() -> None:
     assert {name.rpartition(".")[2] for name in ast.literal_eval(ran.stderr)} == {
         "main",
         "lazy_commands",
-        "options",
         "dataclass_options",
     }
 

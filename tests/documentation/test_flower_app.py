@@ -70,7 +70,8 @@ def test_the_app_of_the_tutorial_is_taken_as_it_is(app: Path) -> None:
 def test_the_tutorial_leads_from_start_to_verdict(app: Path, environment: dict[str, str]) -> None:
     found = reviewed(app, ReviewOptions(is_quick=True, seconds=600, rounds=1))
     broken = {finding["trial"] for finding in found["model"]["findings"] if finding["broken"]}
-    assert found["verdict"] == "violated"
+    assert found["verdict"] == "inconclusive"
+    assert found["headline"].startswith("Noise and clipping are as claimed")
     held = dict(found["screen"])["No contradiction"].split(", ")
     assert {"zero", "many examples"} <= broken
     assert {"removed", "huge"} <= set(held)

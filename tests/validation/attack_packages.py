@@ -32,7 +32,6 @@ from fl_audit.audits.membership.lira import LiraForm, LiraSpread, lira_scores
 from fl_audit.audits.membership.record_confidences import label_log_probability, log_probabilities, scaled_confidence
 from fl_audit.audits.membership.rmia import RmiaForm, RmiaSettings, rmia_scores
 from fl_audit.audits.membership.shokri_attack import AttackClassifierKind, ShokriAttackSettings, shadow_scores
-from fl_audit.cli.main import guarded
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.errors import require
 from fl_audit.experiments.studies.study_commands import exit_with, parser_of, table_of
@@ -42,6 +41,7 @@ from fl_audit.learning.model_initialisation import initial_models
 from fl_audit.learning.models import ModelSpec
 from fl_audit.learning.optimizers import OptimizerState, ServerOptimizer, ServerOptimizerKind, step
 from fl_audit.learning.stacked_model import StackedModel
+from fl_audit.runs.expected_errors import guarded
 from tests.validation.attack_scripts import ART_SCRIPT, MIALIBRARY_SCRIPT, PRIVACY_TESTS_SCRIPT
 
 MODEL = "dense-128"

@@ -27,9 +27,9 @@ from rich.progress import track
 
 from fl_audit.atomic_files import atomic_file
 from fl_audit.audits.canaries.one_run_methods import OneRunMethod
-from fl_audit.cli.main import guarded
 from fl_audit.experiments.studies.study_commands import parser_of, table_of
 from fl_audit.released_model.star_methods import StarMethod
+from fl_audit.runs.expected_errors import guarded
 from fl_audit.statistics.lower_bound_methods import BoundMethod
 from tests.validation import coverage_distributions as distributions
 from tests.validation import coverage_scores as scores

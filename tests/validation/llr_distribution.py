@@ -26,7 +26,6 @@ from torch import Tensor
 from fl_audit.array_types import Floats
 from fl_audit.audits.identifiability.identifiability_adversary import log_likelihood_ratio
 from fl_audit.audits.identifiability.llr_distribution import LlrIncrementTest, check_scores
-from fl_audit.cli.main import guarded
 from fl_audit.experiments.studies.study_commands import exit_with, parser_of, table_of
 from fl_audit.federation.contributions import RoundContext
 from fl_audit.federation.hypotheses import sums_of
@@ -35,6 +34,7 @@ from fl_audit.mechanisms.likelihood_ratio import Hypotheses
 from fl_audit.mechanisms.noises.central import CentralGaussian
 from fl_audit.runs.config_file import load_config
 from fl_audit.runs.engine_names import Engine
+from fl_audit.runs.expected_errors import guarded
 from fl_audit.runs.progress import Progress, no_progress, progress_bar
 from fl_audit.runs.replay import stored_rounds
 from fl_audit.runs.resolved_audit import ResolvedAudit, resolve

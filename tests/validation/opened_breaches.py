@@ -356,6 +356,7 @@ OPENED_BREACHES: tuple[OpenedBreach, ...] = (
     OpenedBreach("the model's last bits follow the secret", (T.EXACT_STEPS,), _step_by_secret, _StepBySecret),
     OpenedBreach("the norm follows the bits without noise", (T.EXACT_STEPS,), _norm_of_true_bits, _NormOfTrueBits,
                  ADAPTIVE),
-    OpenedBreach("one last bit of the release is the secret", (T.SECRET_LAST_BITS,), _last_bit, _LastBitOfRelease),
+    OpenedBreach("one last bit of the release is the secret", (), _last_bit, _LastBitOfRelease,
+                 below="not asked: single last bits, only their share in all numbers"),
 )  # fmt: skip
 """Every breach of opened values, and the tests that should find it."""

@@ -28,12 +28,12 @@ from rich.console import Console
 from fl_audit.audits.page.first_screen import summary_table
 from fl_audit.audits.page.report_page import render_html
 from fl_audit.audits.sections import sections_with_findings
-from fl_audit.cli.main import guarded
 from fl_audit.experiments.studies.study_commands import exit_with, parser_of, table_of
 from fl_audit.experiments.studies.study_runs import results_of_run
 from fl_audit.report.formatting import ClaimStatus, finding_text
 from fl_audit.report.report_elements import ReportContents
 from fl_audit.runs.config import parse_config
+from fl_audit.runs.expected_errors import guarded
 from fl_audit.runs.resolved_audit import ResolvedAudit, resolve
 from tests.validation.engine_runs import honest_plans
 

@@ -150,7 +150,7 @@ class AuditConfig:
             return (TargetUpdateKind.OWN,)
         # Otherwise the clients' own code may clip, and then a crafted update could not occur.
         # Imported here because clients import this module, and do not need Flower's strategies.
-        from fl_audit.app_audits.black_box.legacy_adapter import clips_and_adds_noise
+        from fl_audit.app_audits.black_box.legacy_adapter import clips_and_adds_noise  # noqa: PLC0415
 
         if clips_and_adds_noise(strategy):
             return (TargetUpdateKind.CRAFTED, TargetUpdateKind.OWN)

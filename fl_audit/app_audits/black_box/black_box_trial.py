@@ -35,7 +35,7 @@ from fl_audit.app_audits.black_box.trial_models import (
 from fl_audit.app_audits.claim_audit.claim import StatedClaim
 from fl_audit.app_audits.claim_audit.transcript import LinearSketch, Transcript, linear_sketch_of
 from fl_audit.array_types import Floats
-from fl_audit.strategies.flower_grids import FIRST_NODE, RUN_ID, InProcessGrid
+from fl_audit.strategies.simulated_grid import FIRST_NODE, RUN_ID, InProcessGrid
 
 _TARGET, _WATCHER = FIRST_NODE, FIRST_NODE + 1
 """Node IDs of the target's client, whose contribution differs, and of the observing client."""

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any
 
 from flwr.clientapp.typing import Mod
 
-from fl_audit.app_audits.black_box import lazy_imports
 from fl_audit.app_audits.black_box.audit_config import AuditConfig
 from fl_audit.app_audits.black_box.target_mod import held, insider
 
@@ -38,9 +37,10 @@ class Audit(AuditConfig):
         The given strategy may have Flower's old or new interface and may be wrapped; the returned one has the new
         interface.
         """
-        return lazy_imports.trials_after_training.TrialsAfterTrainingStrategy(
-            lazy_imports.legacy_adapter.adapted_strategy(strategy), self
-        )
+        from fl_audit.app_audits.black_box.legacy_adapter import adapted_strategy  # noqa: PLC0415
+        from fl_audit.app_audits.black_box.trials_after_training import TrialsAfterTrainingStrategy  # noqa: PLC0415
+
+        return TrialsAfterTrainingStrategy(adapted_strategy(strategy), self)
 
     def insider(self) -> Mod:
         """Return the Flower mod that lets the client app take part in the trials.
@@ -67,4 +67,6 @@ class Audit(AuditConfig):
 
         Raises `InputError` if some trials have not been run yet.
         """
-        return lazy_imports.in_app_verdict.finished_result(self)
+        from fl_audit.app_audits.black_box.in_app_verdict import finished_result  # noqa: PLC0415
+
+        return finished_result(self)

@@ -44,7 +44,8 @@ from fl_audit.randomness import Purpose, generator
 
 _OWN_MODEL = (
     "Trials of a strategy have small models of their own: one that loads what is released into its app's model refuses "
-    "these, and fl-audit review plays it, with its app, on the model that the app starts with."
+    "these. Let the factory return AuditedSystem(make_strategy, model=initial_arrays), with the tensors of that model "
+    "by name; if it belongs to a Flower app with a pyproject.toml, fl-audit review plays it on that model."
 )
 """Remedy that the report shows if the strategy refused every ordinary trial."""
 _NUMBERS = {name: number for number, name in enumerate(BY_NAME)}

@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import require
-from fl_audit.privacy import lazy_imports
 from fl_audit.privacy.accounting_enums import MultiplierReference
 from fl_audit.value_checks import choice, require_number
 
@@ -76,9 +75,13 @@ class StatedClaim:
     @property
     def mu(self) -> float | None:
         """The mu of Gaussian DP over all rounds, for a claim by noise multiplier; None for a claim by epsilon."""
+
         if self.noise_multiplier is None:
             return None
-        return lazy_imports.gaussian.gaussian_mu(self.noise_multiplier, self.rounds)
+
+        from fl_audit.privacy.gaussian import gaussian_mu  # noqa: PLC0415
+
+        return gaussian_mu(self.noise_multiplier, self.rounds)
 
     @property
     def allowed_mu(self) -> float:
@@ -87,10 +90,14 @@ class StatedClaim:
         Here mu is the shift of the release between D and D', divided by the standard deviation of Gaussian noise. A
         claimed delta below 1e-12 counts as 1e-12.
         """
+
         if self.mu is not None:
             return self.mu
         assert self.epsilon is not None
-        return lazy_imports.gaussian.gdp_mu(self.epsilon, max(self.delta, 1e-12))
+
+        from fl_audit.privacy.gaussian import gdp_mu  # noqa: PLC0415
+
+        return gdp_mu(self.epsilon, max(self.delta, 1e-12))
 
     @property
     def limits(self) -> tuple[EpsilonDeltaLimit, ...]:
@@ -99,15 +106,15 @@ class StatedClaim:
         A claim that states epsilon has one inequality. A claim that states a noise multiplier has several, at different
         values of delta along its privacy curve.
         """
+
         if self.mu is None:
             assert self.epsilon is not None
             return (EpsilonDeltaLimit(self.epsilon, self.delta),)
-        variation = lazy_imports.gaussian.gdp_delta(0.0, self.mu)
-        curve = [
-            EpsilonDeltaLimit(lazy_imports.gaussian.gdp_epsilon(delta, self.mu), delta)
-            for delta in _DELTAS
-            if delta < variation
-        ]
+
+        from fl_audit.privacy.gaussian import gdp_delta, gdp_epsilon  # noqa: PLC0415
+
+        variation = gdp_delta(0.0, self.mu)
+        curve = [EpsilonDeltaLimit(gdp_epsilon(delta, self.mu), delta) for delta in _DELTAS if delta < variation]
         # If the total variation rounds to 1, the inequality at epsilon 0 excludes nothing.
         return (*curve, EpsilonDeltaLimit(0.0, variation)) if variation < 1 else tuple(curve)
 
@@ -124,8 +131,10 @@ class StatedClaim:
     @property
     def success(self) -> float:
         """The largest probability of a right guess whether D or D' was used, under the claim and at prior 1/2."""
+        from fl_audit.privacy.gaussian import gdp_delta  # noqa: PLC0415
+
         if self.mu is not None:
-            return (1 + lazy_imports.gaussian.gdp_delta(0.0, self.mu)) / 2
+            return (1 + gdp_delta(0.0, self.mu)) / 2
         assert self.epsilon is not None
         # The error rates of the best rule lie on both lines of (epsilon, delta)-DP: Kairouz et al. 2015, Eq. (4).
         odds = expm1(self.epsilon)

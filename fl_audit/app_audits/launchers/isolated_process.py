@@ -2,11 +2,10 @@
 
 However the calling process ends, even by a signal, a guard process ends the subprocess with all its children and
 removes the temporary directory (`runs.process_guard`). If the guard was killed too, the next guard removes
-the remains.
+the remains. Request and answers go through pipes that no name reaches (`answer_channel`).
 """
 
 import codecs
-import json
 import os
 import re
 import shutil
@@ -21,8 +20,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
+from fl_audit.app_audits.launchers.answer_channel import AnswerReader, AnswerWriter, send_request
 from fl_audit.app_audits.temporary_directories import new_temporary_directory
-from fl_audit.atomic_files import write_json
 from fl_audit.errors import InputError, in_a_line
 from fl_audit.runs.process_guard import nothing_outlives
 from fl_audit.runs.verbosity import plain
@@ -91,7 +90,7 @@ def run_command_isolated(
 def run_isolated(
     module: str,
     asked: Mapping[str, Any],
-    exchange_directory: Path,
+    room: Path,
     seconds: float,
     directory: Path | None = None,
     environment: Mapping[str, str] | None = None,
@@ -105,8 +104,8 @@ def run_isolated(
         Name of the module, whose main program calls `answer`.
     asked
         Request to the module, as JSON values.
-    exchange_directory
-        Temporary directory through which request and answers are passed.
+    room
+        Temporary directory of the module, in which its own temporary files lie.
     seconds
         Time limit in seconds; a module that has sent a preliminary answer has 20 seconds more.
     directory
@@ -115,21 +114,34 @@ def run_isolated(
         Additional environment variables.
     log
         File for the output; None copies it to standard error, with terminal escape sequences removed.
+
+    Raises
+    ------
+    InputError
+        If the code that the module runs wrote to the pipe of the answers.
     """
-    request, told = exchange_directory / "request.json", exchange_directory / "told.json"
-    request.write_text(json.dumps({**asked, "told": str(told)}), encoding="utf-8")
+    answers = AnswerReader()
     variables = os.environ | dict(environment or {})
     variables |= {"PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry), "PYTHONSAFEPATH": "1"}
-    variables |= {"TMPDIR": str(exchange_directory)}
+    variables |= {"TMPDIR": str(room)}
     child = subprocess.Popen(
-        [sys.executable, "-m", module, str(request)], cwd=directory, env=variables, stdin=subprocess.DEVNULL,
-        stdout=log or subprocess.PIPE, stderr=log or subprocess.STDOUT, start_new_session=True,
-    )  # fmt: skip
+        [sys.executable, "-m", module],
+        cwd=directory,
+        env=variables,
+        stdin=subprocess.PIPE,
+        stdout=log or subprocess.PIPE,
+        stderr=log or subprocess.STDOUT,
+        start_new_session=True,
+        pass_fds=(answers.descriptor,),
+    )
+    request = answers.request_for(asked)
+    answers.begin()
     passing = None if child.stdout is None else threading.Thread(target=_pass_on, args=(child.stdout,), daemon=True)
     if passing is not None:
         passing.start()
     try:
-        status = _waited(child, seconds, told)
+        send_request(child.stdin, request)
+        status = _waited(child, seconds, answers)
     finally:
         # Its children end with it.
         with suppress(ProcessLookupError):
@@ -137,7 +149,7 @@ def run_isolated(
         child.wait()
         if passing is not None:
             passing.join(_LAST_WORDS)
-    found = json.loads(told.read_text(encoding="utf-8")) if told.is_file() else None
+    found = answers.last()
     is_done = found is not None and found.pop("is_done")
     if status is None:
         return ProcessResult(found, f"was not over within {seconds / 60:.3g} minutes", is_late=True)
@@ -157,14 +169,14 @@ def _pass_on(output: IO[bytes]) -> None:
                 sys.stderr.flush()
 
 
-def _waited(child: "subprocess.Popen[bytes]", seconds: float, told: Path) -> int | None:
+def _waited(child: "subprocess.Popen[bytes]", seconds: float, answers: AnswerReader) -> int | None:
     """Return the exit status of a subprocess, or None if it still runs after `seconds` seconds.
 
-    A subprocess that has written a preliminary answer to the file `told` gets 20 seconds more.
+    A subprocess that has sent a preliminary answer gets 20 seconds more.
     """
     until = time.monotonic() + seconds
     while True:
-        late = _LATE if told.is_file() else 0.0
+        late = _LATE if answers.has_answer else 0.0
         left = until + late - time.monotonic()
         if left <= 0:
             return None
@@ -173,7 +185,7 @@ def _waited(child: "subprocess.Popen[bytes]", seconds: float, told: Path) -> int
 
 
 def answer(found: Callable[[dict[str, Any], Callable[[dict[str, Any]], None]], dict[str, Any]]) -> None:
-    """Read a request from the file named on the command line, and write the answer to the file that the request names.
+    """Read a request from standard input, and send the answer through the pipe that the request names.
 
     Programs that `run_isolated` starts call this function.
 
@@ -192,13 +204,14 @@ def answer(found: Callable[[dict[str, Any], Callable[[dict[str, Any]], None]], d
     SystemExit
         If other people's code ends the process after a preliminary answer.
     """
-    asked = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    # Read before other people's code is imported.
+    writer = AnswerWriter()
 
     def tell(values: dict[str, Any], is_done: bool = False) -> None:
-        write_json(Path(asked["told"]), values | {"is_done": is_done})
+        writer.send(values | {"is_done": is_done})
 
     try:
-        values = found(asked, tell)
+        values = found(writer.asked, tell)
     except InputError as error:
         values = {"error": str(error)}
     except OSError as error:
@@ -209,7 +222,7 @@ def answer(found: Callable[[dict[str, Any], Callable[[dict[str, Any]], None]], d
     except Exception:
         raise
     except BaseException as error:  # nothing of ours raises one, and an interrupt reaches the process that waits
-        if Path(asked["told"]).is_file():
+        if writer.count:
             print(f"{_ENDED_BY} {in_a_line(error)}", file=sys.stderr)
             raise SystemExit(1) from None
         accepted = "accepted is code that raises an exception, such as ValueError, where it cannot go on"

@@ -5,7 +5,9 @@ The subprocess runs `review_program`.
 
 import shutil
 import site
-from dataclasses import asdict
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,8 @@ from fl_audit.errors import InputError
 from fl_audit.report.formatting import capital
 
 _PROGRAM = "fl_audit.app_audits.launchers.review_program"
+_START_PROGRAM = "fl_audit.app_audits.launchers.fresh_start_program"
+_OF_START = 0.15  # share of the time limit in which a fresh start of the app must end
 _LEFT_OUT = shutil.ignore_patterns(".git", ".venv", "venv", "node_modules", "__pycache__", "wandb", "mlruns")
 _LARGEST = 20_000_000  # bytes of a file that is copied: what is larger is data
 _SWITCHES = {
@@ -46,13 +50,16 @@ def reviewed(app: Path, wishes: ReviewOptions, out: Path | None = None) -> dict[
     """
     if not app.is_dir():
         raise InputError(f"{app} is no directory: accepted is the directory of a Flower app")
+    began = time.monotonic()
     with temporary_directory() as place:
+        environment = _environment(place)
+        starts = _fresh_starts(app, wishes, place, environment)
         # The copy keeps the name of the directory, because this may be the name of the app.
-        copy = place / "copy" / (app.resolve().name or "app")
-        shutil.copytree(app, copy, symlinks=True, ignore=_ignored)
-        asked = {"out": out and str(out.absolute()), "wishes": asdict(wishes)}
+        copy = _copied(app, place / "copy")
+        left = replace(wishes, seconds=wishes.seconds - (time.monotonic() - began))
+        asked = {"out": out and str(out.absolute()), "wishes": asdict(left), **starts}
         with (place / "log").open("wb") as log:
-            found, ended, is_late = run_isolated(_PROGRAM, asked, place, wishes.seconds, copy, _environment(place), log)
+            found, ended, is_late = run_isolated(_PROGRAM, asked, place, left.seconds, copy, environment, log)
         last = _last_line(place)
     if found is None and is_late:
         raise InputError(
@@ -68,6 +75,33 @@ def reviewed(app: Path, wishes: ReviewOptions, out: Path | None = None) -> dict[
         found["remarks"].append(early)
         found["screen"].append(["Stopped early", f"{capital(early)}."])
     return found
+
+
+def _fresh_starts(app: Path, wishes: ReviewOptions, place: Path, environment: Mapping[str, str]) -> dict[str, Any]:
+    """Return what the app releases when it is started in another fresh process, or what its clients send in two."""
+    limit = _OF_START * wishes.seconds
+
+    def start(name: str, of_clients: bool) -> dict[str, Any] | None:
+        copy = _copied(app, place / name)
+        asked = {"wishes": asdict(wishes), "of_clients": of_clients}
+        with (place / f"log of {name}").open("wb") as log:
+            values, ended, _ = run_isolated(_START_PROGRAM, asked, place, limit, copy, environment, log)
+        shutil.rmtree(place / name, ignore_errors=True)
+        failure = f"the process of a start {ended}" if values is None else str(values.get("error", ""))
+        trace: dict[str, Any] | None = {"failure": failure} if failure or values is None else values["trace"]
+        return trace
+
+    server = start("start", of_clients=False)
+    clients = []
+    if server is not None and server.get("awaits_clients"):
+        clients = [start(f"clients {number}", of_clients=True) for number in (1, 2)]
+    return {"start": server, "client_starts": clients}
+
+
+def _copied(app: Path, place: Path) -> Path:
+    copy = place / (app.resolve().name or "app")
+    shutil.copytree(app, copy, symlinks=True, ignore=_ignored)
+    return copy
 
 
 def _environment(place: Path) -> dict[str, str]:

@@ -6,28 +6,24 @@ from pathlib import Path
 from typing import Any
 
 from fl_audit.app_audits.launchers.isolated_process import answer
+from fl_audit.app_audits.launchers.refused_network import refuse_network
 from fl_audit.app_audits.page import write_page
+from fl_audit.app_audits.review.fresh_starts import StartTrace
 from fl_audit.app_audits.review.options import ReviewOptions
 from fl_audit.app_audits.review.review import review
 from fl_audit.app_audits.review.review_messages import found_in, headline, report_lines_of_review, review_json
 
-_REFUSED = ("socket.connect", "socket.getaddrinfo", "socket.sendto")
-
-
-def _without_network(event: str, arguments: tuple[Any, ...]) -> None:
-    """Refuse network operations, except on local (Unix) sockets; an audit hook, see `sys.addaudithook`."""
-    if event in _REFUSED and not isinstance(arguments[-1], (str, bytes)):
-        raise ConnectionError("a review has no network")
-
 
 def _review(asked: dict[str, Any], tell: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
     """Review the app in the working directory; `asked` holds the options, and `tell` receives preliminary results."""
-    sys.addaudithook(_without_network)
+    refuse_network()
     done = review(
         Path.cwd(),
         ReviewOptions(**asked["wishes"]),
         lambda said: print(said, file=sys.stderr, flush=True),
         lambda so_far: tell(review_json(so_far)),
+        None if asked["start"] is None else StartTrace(**asked["start"]),
+        tuple(StartTrace(**trace) for trace in asked["client_starts"]),
     )
     values = review_json(done)
     if asked["out"]:

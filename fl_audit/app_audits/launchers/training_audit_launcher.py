@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from fl_audit.app_audits.launchers.isolated_process import run_command_isolated
-from fl_audit.cli.options import argument, option
 from fl_audit.errors import InputError
+from fl_audit.runs.option_declarations import argument, option
 from fl_audit.user_modules import require_named
 from fl_audit.value_checks import require_number
 

@@ -16,14 +16,7 @@ from typing import Any
 import numpy as np
 
 from fl_audit.adjacency import Relation
-from fl_audit.app_audits.live.live_checks import (
-    Inconsistencies,
-    Inconsistency,
-    OtherClientsVariance,
-    doubts_about,
-    other_clients_variance,
-    squared_spread,
-)
+from fl_audit.app_audits.live.live_checks import Inconsistencies, Inconsistency, doubts_about
 from fl_audit.app_audits.live.observer_store import StoredGuarantee, stored_guarantee
 from fl_audit.app_audits.live.stored_rounds import (
     MismatchedCanary,
@@ -37,6 +30,7 @@ from fl_audit.app_audits.live.stored_rounds import (
 from fl_audit.array_types import Floats
 from fl_audit.audits.canaries.canary_draws import DECOYS
 from fl_audit.audits.canaries.epsilon_from_scores import CanaryEpsilonBounds, certify, over_the_training
+from fl_audit.audits.canaries.other_clients_variance import OtherClientsVariance, other_clients_variance, squared_spread
 from fl_audit.federation.findings import json_of
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.guarantee import Guarantee, derive_guarantee

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fl_audit.app_audits.live.reported_canary_properties import ReportedCanaryProperties, fingerprint
-from fl_audit.app_audits.live.stored_rounds import StoredRound, kept_round, stored_in
+from fl_audit.app_audits.live.stored_rounds import MOST_CANARIES, StoredRound, kept_round, stored_in
 from fl_audit.array_types import Floats
 from fl_audit.atomic_files import write_text
 from fl_audit.audits.canaries.canary_draws import DECOYS, canary_direction, canary_score
@@ -25,6 +25,7 @@ from fl_audit.value_checks import as_directory, require_number
 
 _GUARANTEE = "guarantee.json"
 _DIGITS_OF_A_SEED = 20
+_CANARIES = f"whole numbers from 1 to {MOST_CANARIES}"
 _PATIENCE = 60.0  # seconds to wait for the lock while another process stores its round
 
 
@@ -34,7 +35,7 @@ class TrainingObserver:
 
     directory: Path  # directory for one file for each round, and for a file with the guarantee
     directions: int  # seed of the canaries' directions, from 0 to 2**64 - 1, equal to that of the clients
-    canaries: int  # number of canaries, at least 1
+    canaries: int  # number of canaries, from 1 to 10,000
     terms: StatedReleases | None = None  # the claimed guarantee of the training; None if the observer does not know it
     delta: float = 1e-5  # the delta of the guarantee, above 0 and below 1
     # Largest number of clients without a canary that answer in a round; None if unknown, or passed to `store_scores`.
@@ -43,7 +44,7 @@ class TrainingObserver:
     def __post_init__(self) -> None:
         object.__setattr__(self, "directory", as_directory(self.directory))
         require_seed("directions", self.directions)
-        require_number("canaries is", self.canaries, "whole numbers from 1")
+        require_number("canaries is", self.canaries, _CANARIES)
         if self.others is not None:
             require_number("others is", self.others, "whole numbers from 0")
         is_guarantee = self.terms is None or isinstance(self.terms, StatedReleases)
@@ -102,7 +103,7 @@ class TrainingObserver:
                 self.others if others is None else others, released.size, norm, fingerprint(self.directions), run,
                 models_only, *map(_digest, models),
             )  # fmt: skip
-            from filelock import FileLock  # clients import this module, and only an observer keeps rounds
+            from filelock import FileLock  # clients import this module, and only an observer keeps rounds  # noqa: PLC0415
 
             self.directory.mkdir(parents=True, exist_ok=True)
             with FileLock(self.directory / ".lock", timeout=_PATIENCE):
@@ -175,8 +176,9 @@ def stored_guarantee(directory: Path) -> StoredGuarantee:
         f"{path} is missing: accepted are directories in which a `TrainingObserver` with terms keeps rounds",
     )
     with stored_in(path, "guarantee of a training that canaries watch") as stored:
-        delta, canaries = float(stored["delta"]), int(stored["canaries"])
-        require(0 < delta < 1 and canaries >= 1, f"delta is {delta}, and canaries are {canaries}")
+        delta, canaries = float(stored["delta"]), stored["canaries"]
+        require_number("delta is", delta, "numbers above 0 and below 1")
+        require_number("canaries is", canaries, _CANARIES)
         return StoredGuarantee(terms_of_json(stored, str(path)), delta, canaries)
 
 

@@ -20,6 +20,12 @@ from flwr.common.config import flatten_dict
 from fl_audit.errors import InputError, in_a_line
 from fl_audit.user_modules import OWN_PACKAGE, collision_words
 
+STRATEGY_ALONE = (
+    "of any other project the strategy alone can be audited: fl-audit strategy PACKAGE.MODULE:FACTORY, with a function "
+    "that returns AuditedSystem(make_strategy, model=initial_arrays) and needs no data"
+)
+"""Remedy for a project or app that cannot be reviewed."""
+
 
 @dataclass(frozen=True)
 class AppDescription:
@@ -38,7 +44,7 @@ def read_app(directory: Path) -> AppDescription:
     accepted = "accepted is the directory of a Flower app, whose pyproject.toml has [tool.flwr.app.components]"
     path = directory / "pyproject.toml"
     if not path.is_file():
-        raise InputError(f"{directory} has no pyproject.toml: {accepted}")
+        raise InputError(f"{directory} has no pyproject.toml: {accepted}; {STRATEGY_ALONE}")
     try:
         project = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -47,7 +53,7 @@ def read_app(directory: Path) -> AppDescription:
     components = flower.get("app", {}).get("components", {})
     server = components.get("serverapp")
     if not isinstance(server, str) or ":" not in server:
-        raise InputError(f"{path} names no serverapp as module:object (found {server!r}): {accepted}")
+        raise InputError(f"{path} names no serverapp as module:object (found {server!r}): {accepted}; {STRATEGY_ALONE}")
     federations = flower.get("federations", {})
     options = federations.get(federations.get("default", "local-simulation"), {}).get("options", {})
     name, client = project.get("project", {}).get("name", directory.name), str(components.get("clientapp", ""))

@@ -43,6 +43,7 @@ class StatedAppClaim:
     noise: float | None = None  # noise multiplier, in the wrapper's own reading
     clip: float | None = None  # clipping norm (L2)
     epsilon: float | None = None  # epsilon of `LocalDpMod` for one message
+    is_of_flower: bool = False  # whether the noise is added by an unchanged wrapper or mod of Flower
     # Descriptions of noise settings that could not be read. If there are any, the app may claim more than was found.
     unseen: tuple[str, ...] = ()
 
@@ -89,7 +90,14 @@ def stated_by(
             claim = StatedClaim(adjacency or Adjacency.REPLACE_CLIENT, epsilon=mod.epsilon, delta=mod.delta)
             mu = mod.epsilon / sqrt(2 * log(1.25 / mod.delta))
             return StatedAppClaim(
-                claim, source, mod.clipping_norm, Observer.SERVER, mu=mu, clip=mod.clipping_norm, epsilon=mod.epsilon
+                claim,
+                source,
+                mod.clipping_norm,
+                Observer.SERVER,
+                mu=mu,
+                clip=mod.clipping_norm,
+                epsilon=mod.epsilon,
+                is_of_flower=_is_of_flower(mod),
             )
     unseen = list[str]()
     for layer in layers_of(strategy):
@@ -117,9 +125,15 @@ def stated_by(
         if own is not None:
             source += f"; of its accountant: target_delta = {delta:g}, max_epsilon = {own.max_epsilon}"
         clients = int(count[1]) if count else None
-        return StatedAppClaim(claim, source, norm[1], clients=clients, noise=noise[1], clip=norm[1])
+        return StatedAppClaim(
+            claim, source, norm[1], clients=clients, noise=noise[1], clip=norm[1], is_of_flower=_is_of_flower(layer)
+        )
     said = "no noise is named by the strategy, its wrappers or the modifiers of its clients"
     return StatedAppClaim(None, "; ".join(unseen) or said, unseen=tuple(unseen))
+
+
+def _is_of_flower(layer: object) -> bool:
+    return type(layer).__module__.startswith("flwr.")
 
 
 def named_in(config: Mapping[str, object]) -> str:

@@ -11,7 +11,7 @@ from fl_audit.app_audits.black_box.audited_system import spared_generators
 from fl_audit.app_audits.black_box.legacy_adapter import adapted_strategy, layers_of
 from fl_audit.app_audits.black_box.trials_after_training import no_news_from_flower
 from fl_audit.errors import require
-from fl_audit.strategies.flower_grids import InProcessGrid
+from fl_audit.strategies.simulated_grid import InProcessGrid
 
 _MOST_LOOKS = 5  # number of times that a strategy may list the clients before it sends messages
 
@@ -52,11 +52,11 @@ def count_asked_clients(strategy: Strategy, nodes: int) -> int:
         return 0
 
 
-def nodes_of(strategy: Strategy, named: int | None, made_for: int | None) -> tuple[int, list[str]]:
-    """Return the number of clients for a review, and remarks on it.
+def nodes_of(strategy: Strategy, named: int | None, made_for: int | None) -> tuple[int, list[str], str]:
+    """Return the number of clients for a review, remarks on it, and a fault of it, which is empty without one.
 
-    If neither reviewer nor app gives a number, and the strategy would ask fewer clients per round than the DP wrapper
-    expects, the number is raised: to the smallest one with which the strategy asks as many as expected.
+    If neither reviewer nor app gives a number, it is the smallest one with which the strategy asks as many clients in a
+    round as its DP wrapper is configured for. The fault is that the strategy asks another number of clients than that.
 
     Parameters
     ----------
@@ -67,21 +67,40 @@ def nodes_of(strategy: Strategy, named: int | None, made_for: int | None) -> tup
     made_for
         Number of clients per round for which the DP wrapper is configured; None without such a wrapper.
     """
-    nodes = max(named or USUAL_NODES, _least_of(strategy))
-    asked = count_asked_clients(strategy, nodes)
+    least = _least_of(strategy)
+    nodes = max(named or USUAL_NODES, least)
     if made_for is None:
-        return nodes, []
-    if named is None and 0 < asked < made_for:
-        low, high = nodes, nodes
-        while count_asked_clients(strategy, high) < made_for and high < 1000 * made_for:
-            low, high = high, 2 * high
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (low, middle) if count_asked_clients(strategy, middle) >= made_for else (middle, high)
-        if count_asked_clients(strategy, high) == made_for:
-            return high, [f"it names no number of clients: {high} are taken, of which it asks {made_for} a round"]
-    said = f"its noise is made for {made_for} clients a round, and of {nodes} clients it asks {asked}"
-    return nodes, [said] if asked != made_for else []
+        return nodes, [], ""
+    asked = count_asked_clients(strategy, nodes)
+    if named is None and asked > 0:
+        fitting = _least_nodes_that_ask(strategy, least, made_for)
+        if count_asked_clients(strategy, fitting) == made_for:
+            return fitting, [f"it names no number of clients: {fitting} are taken, of which it asks {made_for}"], ""
+    if asked in (0, made_for):
+        return nodes, [] if asked else [f"how many of {nodes} clients it asks in a round was not seen"], ""
+    effect = (
+        f"its noise is {made_for / asked:.3g} times smaller than it claims, for it shrinks with that number"
+        if asked < made_for
+        else f"its noise is {asked / made_for:.3g} times larger than it claims"
+    )
+    return (
+        nodes,
+        [],
+        f"its noise is made for {made_for} clients a round, and of {nodes} clients it asks {asked}: {effect}",
+    )
+
+
+def _least_nodes_that_ask(strategy: Strategy, least: int, made_for: int) -> int:
+    """Return the smallest number of clients from `least` with which a strategy asks at least `made_for` in a round."""
+    if count_asked_clients(strategy, least) >= made_for:
+        return least
+    low, high = least, 2 * least
+    while count_asked_clients(strategy, high) < made_for and high < 1000 * made_for:
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if count_asked_clients(strategy, middle) >= made_for else (middle, high)
+    return high
 
 
 def too_few_clients(strategy: Strategy, made_for: int | None) -> tuple[int, int] | None:

@@ -33,7 +33,8 @@ from fl_audit.app_audits.review.app_loading import AppDescription, StubImportFin
 from fl_audit.app_audits.review.legacy_client_messages import is_of_old_interface, of_old_message, old_message
 from fl_audit.app_audits.review.strategy_capture import CapturedStrategy
 from fl_audit.errors import InputError, in_a_line
-from fl_audit.strategies.flower_grids import FIRST_NODE, RUN_ID, InProcessGrid, make_messages_for
+from fl_audit.strategies.flower_grids import make_messages_for
+from fl_audit.strategies.simulated_grid import FIRST_NODE, RUN_ID, InProcessGrid
 from fl_audit.user_modules import import_function
 
 MOST_CLIENTS, MOST_ROUNDS = 2, 2

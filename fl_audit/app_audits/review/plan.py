@@ -62,15 +62,16 @@ def buffer_count(own: Arrays) -> int:
     return sum(any(is_moved_by(direction, name, value) for direction in OF_FEW_TENSORS) for name, value in own.items())
 
 
-def smallest_budget(claim: StatedClaim) -> TrialBudget:
+def smallest_budget(claim: StatedClaim, tests: int = _FEWEST.most) -> TrialBudget:
     """Return the smallest budget (trials per stage) that can refute a claim if all guesses are right.
 
-    If even 6400 trials are too few to refute the claim, the smallest of all budgets is returned.
+    If even 6400 trials are too few to refute the claim, the smallest of all budgets is returned. `tests` is the largest
+    number of distinguishers that are tested.
     """
-    budget = _FEWEST
+    budget = fewest = replace(_FEWEST, most=tests, tried=min(tests, _FEWEST.tried))
     while budget.stages[0] < _MOST_TRIED and not _can_refute(claim, budget):
         budget = replace(budget, stages=(2 * budget.stages[0],))
-    return budget if _can_refute(claim, budget) else _FEWEST
+    return budget if _can_refute(claim, budget) else fewest
 
 
 def _can_refute(claim: StatedClaim, budget: TrialBudget) -> bool:

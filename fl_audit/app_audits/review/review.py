@@ -18,6 +18,7 @@ from fl_audit.app_audits.claim_audit.claim_audit_results import ClaimAudit, Tell
 from fl_audit.app_audits.review import plan as planning
 from fl_audit.app_audits.review.client_counts import too_few_clients
 from fl_audit.app_audits.review.configured_numbers import weaker_than_configured
+from fl_audit.app_audits.review.fresh_starts import ComparedStarts, StartTrace, compared_starts, trace_of_server
 from fl_audit.app_audits.review.options import ReviewOptions
 from fl_audit.app_audits.review.plan import smallest_budget
 from fl_audit.app_audits.review.probe_trials import probed
@@ -31,15 +32,18 @@ from fl_audit.app_audits.review.review_verdict import (
     server_verdict,
 )
 from fl_audit.app_audits.review.reviewed_app import REFERENCE, ReviewedApp, read_reviewed_app
+from fl_audit.app_audits.review.scenario_groups import merged, split
 from fl_audit.app_audits.review.side_channels import NUMBERS, SideChannel, side_channel_results
 from fl_audit.app_audits.review.virtual_clients import TrialStrategyFactory
 from fl_audit.verdict.verdict import Verdict
 
-_OF_MODEL, _OF_EARLY, _OF_NUMBERS = 0.75, 0.8, 0.85
+_OF_MECHANISM, _OF_MODEL, _OF_EARLY, _OF_NUMBERS = 0.55, 0.75, 0.8, 0.85
 """Shares of the time limit, counted from the start of the review.
 
-Trials on the model end at `_OF_MODEL`, trials with few clients at `_OF_EARLY`, and trials on metrics at `_OF_NUMBERS`.
+Trials of the mechanism end at `_OF_MECHANISM`, all trials on the model at `_OF_MODEL`, trials with few clients at
+`_OF_EARLY`, and trials on metrics at `_OF_NUMBERS`.
 """
+_CONFIDENCE_OF_MECHANISM, _CONFIDENCE_OF_OTHERS = 0.96, 0.99  # together, a true claim is refuted in at most 5 of 100
 
 
 def review(
@@ -47,6 +51,8 @@ def review(
     wishes: ReviewOptions,
     tell: Tell = lambda _: None,
     keep: Callable[[ReviewResult], None] = lambda _: None,
+    other_start: StartTrace | None = None,
+    client_starts: tuple[StartTrace, ...] = (),
 ) -> ReviewResult:
     """Review the Flower app in a directory: find its privacy claim, test it by trials, and return the results.
 
@@ -62,21 +68,59 @@ def review(
         Function that is called with messages on progress.
     keep
         Function that is called with the review so far, before the trials and after each tested distinguisher.
+    other_start
+        Trace of the same app's start in another fresh process; None compares no starts.
+    client_starts
+        Traces of the app's clients in two fresh processes, if the clients add noise.
     """
     began = time.monotonic()
     read = read_reviewed_app(directory, wishes)
     with spared_generators(), no_news_from_flower():
-        return _planned(read, wishes, began, tell, keep).carried_out()
+        return _planned(read, wishes, began, tell, keep, other_start, client_starts).carried_out()
+
+
+def trace_start(directory: Path, wishes: ReviewOptions) -> StartTrace | None:
+    """Start the app in a directory, in this fresh process, and return what it releases; None if it claims nothing.
+
+    Parameters
+    ----------
+    directory
+        Directory of the app, with its `pyproject.toml`.
+    wishes
+        Options of the review.
+    """
+    read = read_reviewed_app(directory, wishes, is_inspected=False)
+    if read.stated.claim is None:
+        return None
+    if read.stated.observer is Observer.SERVER:
+        return StartTrace(awaits_clients=True)
+    with spared_generators(), no_news_from_flower():
+        return _traced(read, probed(read.system, read.claim)[0])
+
+
+def _traced(read: ReviewedApp, system: AuditedSystem) -> StartTrace:
+    assert read.caught.states is not None
+    return trace_of_server(read.start, read.caught.states, read.nodes, system, read.claim, read.caught.rounds)
 
 
 def _planned(
-    read: ReviewedApp, wishes: ReviewOptions, began: float, tell: Tell, keep: Callable[[ReviewResult], None]
+    read: ReviewedApp,
+    wishes: ReviewOptions,
+    began: float,
+    tell: Tell,
+    keep: Callable[[ReviewResult], None],
+    other_start: StartTrace | None,
+    client_starts: tuple[StartTrace, ...],
 ) -> "_PlannedReview":
     """Measure in a dry run how long a trial takes, and plan trials that fit into the time limit.
 
     The time limit counts from `began`, a time of the monotonic clock in seconds.
     """
     system, slow, quick, has_written, unoffered = probed(read.system, read.claim)
+    traces = client_starts if len(client_starts) == 2 else ()
+    if not traces and other_start is not None and not other_start.awaits_clients and read.stated.claim is not None:
+        traces = (_traced(read, system), other_start)
+    starts = compared_starts(read.stated, traces)
     asked, stated, claim = dict(read.stage.most), read.stated, read.claim
     kinds = planning.relevant_scenarios(kinds_of(system, claim), read.own, has_claim=stated.claim is not None)
     left = (_OF_MODEL * wishes.seconds - (time.monotonic() - began)) * wishes.processes
@@ -96,8 +140,8 @@ def _planned(
     of_code = () if read.inside is not None and read.inside.assessment is not None else names_found
     remarks = tuple(app_remarks(of_code, unoffered, read.stand_ins, has_written))
     return _PlannedReview(
-        read, wishes, began, tell, keep, system, claim, plan, tuple(names), tuple(about), asked, names_found, unseen,
-        remarks,
+        read, wishes, began, tell, keep, system, claim, plan, tuple(names), tuple(about), asked, names_found,
+        (*unseen, *starts.unseen), remarks, starts,
     )  # fmt: skip
 
 
@@ -119,6 +163,7 @@ class _PlannedReview:
     names_found: tuple[RecordPrivacyMention, ...]  # places where the app mentions record-level privacy
     unseen: tuple[str, ...]  # parts of the mechanism or claim that could not be loaded or read, with reasons
     remarks: tuple[str, ...]  # remarks on parts that could not be loaded, used or observed
+    starts: ComparedStarts  # comparison of starts in fresh processes
 
     @property
     def tests_side_channels(self) -> bool:
@@ -142,14 +187,7 @@ class _PlannedReview:
         """
         waiting = _not_begun(self.side_channel_claim, self.about) if self.tests_side_channels else None
         self.keep(self.review_so_far(_not_begun(self.claim, self.names), waiting))
-        result = self.run_claim_audit(
-            self.system,
-            self.claim,
-            self.names,
-            self.plan.budget,
-            _OF_MODEL,
-            lambda came: self.review_so_far(came, waiting),
-        )
+        result = self._audit_of_model(waiting)
         early = self._early(lambda _: self.review_so_far(result, waiting))
         if not self.tests_side_channels:
             return self.review_so_far(result, None, early)
@@ -162,6 +200,28 @@ class _PlannedReview:
             lambda came: self.review_so_far(result, came, early),
         )
         return self.review_so_far(result, beside, early)
+
+    def _audit_of_model(self, waiting: ClaimAudit | None) -> ClaimAudit:
+        """Test the model: first in the scenarios of the mechanism itself, then in all others.
+
+        `waiting` is the audit of side channels, which has not begun, or None without one.
+        """
+        of_mechanism, others = split(self.names)
+        later = _not_begun(self.claim, others)
+        if not of_mechanism or not others:
+            return self.run_claim_audit(
+                self.system, self.claim, self.names, self.plan.budget, _OF_MODEL,
+                lambda came: self.review_so_far(came, waiting),
+            )  # fmt: skip
+        result = self.run_claim_audit(
+            self.system, self.claim, of_mechanism, self.plan.budget, _OF_MECHANISM,
+            lambda came: self.review_so_far(merged(came, later), waiting), _CONFIDENCE_OF_MECHANISM,
+        )  # fmt: skip
+        rest = self.run_claim_audit(
+            self.system, self.claim, others, smallest_budget(self.claim, len(others)), _OF_MODEL,
+            lambda came: self.review_so_far(merged(result, came), waiting), _CONFIDENCE_OF_OTHERS,
+        )  # fmt: skip
+        return merged(result, rest)
 
     def _early(self, so_far: Callable[[ClaimAudit], ReviewResult]) -> tuple[str, ...]:
         """Run trials with fewer clients than the app is made for, and return one remark on their results.
@@ -187,6 +247,7 @@ class _PlannedReview:
         budget: TrialBudget,
         share: float,
         so_far: Callable[[ClaimAudit], ReviewResult],
+        confidence: float = 0.95,
     ) -> ClaimAudit:
         """Test a claim about a system by trials in the scenarios `names`.
 
@@ -195,7 +256,8 @@ class _PlannedReview:
         """
         seconds = max(1.0, share * self.wishes.seconds - (time.monotonic() - self.began))
         return audit_system(
-            system, claim, budget=budget, seed=self.wishes.seed, processes=self.wishes.processes, include=names,
+            system, claim, budget=budget, confidence=confidence, seed=self.wishes.seed,
+            processes=self.wishes.processes, include=names,
             seconds=seconds, tell=self.tell, keep=lambda result: self.keep(so_far(result)),
         )  # fmt: skip
 
@@ -213,7 +275,7 @@ class _PlannedReview:
         return ReviewResult(
             app=read.app.name,
             stated=stated,
-            verdict=joint_verdict(of_server, stated, read.inside),
+            verdict=Verdict.VIOLATED if self.starts.repeats else joint_verdict(of_server, stated, read.inside),
             rounds=caught.rounds,
             played_rounds=self.plan.rounds,
             nodes=read.nodes,
@@ -224,7 +286,10 @@ class _PlannedReview:
             result=result,
             beside=beside,
             leaks=side_channel_results(results, planned),
-            remarks=(*weaker, *caught.remarks, *read.on_clients, *early, *read.on_model, *self.remarks),
+            count_fault=read.count_fault,
+            early=early,
+            starts=self.starts,
+            remarks=(*weaker, *caught.remarks, *read.on_clients, *read.on_model, *self.remarks),
             buffers=None if read.own is None else planning.buffer_count(read.own),
             of_records=self.names_found,
             weaker=weaker,

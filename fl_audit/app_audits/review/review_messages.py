@@ -7,7 +7,12 @@ from typing import Any, assert_never
 from fl_audit.app_audits.black_box.black_box_trial import LOSS
 from fl_audit.app_audits.black_box.scenario import ModelKind
 from fl_audit.app_audits.black_box.scenarios import BY_NAME, FIXES, PROVISOS, WORDS
-from fl_audit.app_audits.claim_audit.claim_audit_messages import not_tried, opening_sentences, untried_words
+from fl_audit.app_audits.claim_audit.claim_audit_messages import (
+    claim_words,
+    not_tried,
+    opening_sentences,
+    untried_words,
+)
 from fl_audit.app_audits.claim_audit.claim_audit_results import ClaimAudit
 from fl_audit.app_audits.claim_audit.findings import DistinguisherFinding, findings, result_json
 from fl_audit.app_audits.local_training.assessment import assessment_json, report_lines
@@ -15,6 +20,14 @@ from fl_audit.app_audits.local_training.assessment import headline as headline_o
 from fl_audit.app_audits.review.claims import epsilon_words, guarantee_of_stated, training_doubt
 from fl_audit.app_audits.review.record_privacy_mentions import mentions_phrase
 from fl_audit.app_audits.review.review_result import ReviewResult
+from fl_audit.app_audits.review.review_verdict import has_edges_of_flower_alone
+from fl_audit.app_audits.review.scenario_groups import (
+    ScenarioGroup,
+    broken_tests,
+    group_of_test,
+    looks_at_numbers,
+    of_mechanism,
+)
 from fl_audit.app_audits.review.side_channels import SideChannel, SideChannelResult
 from fl_audit.report.formatting import capital, uncapital
 from fl_audit.verdict.verdict import Verdict
@@ -28,16 +41,27 @@ _UNSEEN_OF_SERVER = (
     "configurations than this one"
 )
 
+_EDGES = "they are of Flower's own code, and whether the app's clients can send such replies is not seen"
+
 
 def found_in(result: ClaimAudit) -> tuple[DistinguisherFinding, ...]:
     """Return the findings of an audit's tests, each with the conditions of its trials and a usual fix."""
-    return findings(result, WORDS, FIXES, PROVISOS)
+    groups = list(ScenarioGroup)
+    # Faults of the mechanism lead. Sorting is stable, so each group keeps its order.
+    ranked = sorted(
+        findings(result, WORDS, FIXES, PROVISOS),
+        key=lambda one: (not one.attempt.is_broken, groups.index(group_of_test(one.attempt))),
+    )
+    return tuple(ranked)
 
 
 def headline(review: ReviewResult) -> str:
     """Return the main message of a review, in a few sentences."""
-    weaker = [f"{capital(one)}." for one in review.weaker]
-    return " ".join((_headline_of_verdict(review), *weaker))
+    first = [f"{capital(review.count_fault)}."] if review.count_fault else []
+    if review.starts.repeats:
+        first = [f"Violated: {review.starts.repeats}.", *first, "The trials, which renew the noise:"]
+    after = [f"{capital(one)}." for one in (*review.early, *review.weaker)]
+    return " ".join((*first, _headline_of_verdict(review), *after))
 
 
 def _headline_of_verdict(review: ReviewResult) -> str:
@@ -54,6 +78,8 @@ def _headline_of_verdict(review: ReviewResult) -> str:
 def _headline_of_trials(review: ReviewResult) -> str:
     if review.stated.claim is None:
         return f"{_without_claim(review)} {untried_words(review.result)}".strip()
+    if has_edges_of_flower_alone(review.stated, review.result):
+        return _headline_of_edges(review)
     causes = [finding.cause for finding in found_in(review.result) if finding.attempt.is_broken]
     doubt = training_doubt(review.stated, review.rounds, review.played_rounds)
     if doubt and review.verdict is not Verdict.VIOLATED:
@@ -62,6 +88,32 @@ def _headline_of_trials(review: ReviewResult) -> str:
     aside = "" if review.beside is None else untried_words(review.beside)
     more = aside and f"Beside the model: {aside}", doubt and f"And {doubt}"
     return " ".join(part for part in (opening_sentences(review.result), *causes[:1], *more) if part)
+
+
+def _headline_of_edges(review: ReviewResult) -> str:
+    """Return the message on a wrapper of Flower whose noise and clipping are as claimed, and which leaks otherwise."""
+    reach = claim_words(of_mechanism(review.result))
+    said = [f"Noise and clipping are as claimed: {reach}"]
+    beside = broken_tests(review.result, ScenarioGroup.BESIDE)
+    numbers = dict.fromkeys(one.distinguisher.group for one in beside if looks_at_numbers(one))
+    if numbers:
+        said.append(f"Violated beside the model: {', '.join(numbers)}, which is released without noise, tells clients.")
+    if any(not looks_at_numbers(one) for one in beside):
+        said.append(
+            "Inconclusive as to clients that name unequal numbers of examples, or send other than floating-point "
+            "parameters: Flower's wrapper makes its noise for clients of equal weight."
+        )
+    if broken_tests(review.result, ScenarioGroup.EDGES):
+        said.append(f"Inconclusive as to unusual replies, a known edge of Flower's wrapper: {_edge_words(review)}.")
+    doubt = training_doubt(review.stated, review.rounds, review.played_rounds)
+    return " ".join((*said, *([f"And {doubt}"] if doubt else [])))
+
+
+def _edge_words(review: ReviewResult) -> str:
+    """Return the names of the scenarios with unusual replies that refuted the claim, with shares of right guesses."""
+    tests = broken_tests(review.result, ScenarioGroup.EDGES)
+    best = {one.distinguisher.kind: one for one in reversed(tests)}
+    return ", ".join(f"'{name}' ({one.right / one.trials:.0%} of trials told)" for name, one in best.items())
 
 
 def _without_claim(review: ReviewResult) -> str:
@@ -102,7 +154,8 @@ def report_lines_of_review(review: ReviewResult) -> tuple[tuple[str, str], ...]:
     lines = [("Claim", f"{claim} ({source})"), ("Played", _played_words(review, kinds))]
     if stated.claim is not None:
         lines.append(("No contradiction", ", ".join(holds) or "in no scenario"))
-        by = [(one.words, one.attempt) for one in broken]
+        is_edge = has_edges_of_flower_alone(stated, review.result)
+        by = [] if is_edge else [(one.words, one.attempt) for one in broken]
         told = [f"{one.distinguisher.kind} ({words}): {one.right / one.trials:.0%} of trials told" for words, one in by]
         lines.append(("Broken by", "; ".join(told) or "no scenario"))
         said = untried_words(review.result, most=max(len(review.kinds), 1)).removeprefix("Not tried: ")
@@ -112,7 +165,12 @@ def report_lines_of_review(review: ReviewResult) -> tuple[tuple[str, str], ...]:
         leaks = "; ".join(_leak_words(leak, review) for leak in review.leaks)
     lines.append(("Beside the model", leaks))
     lines += [("Not loaded", f"{capital(reason)}.") for reason in review.unseen]
+    lines += [("Number of clients", f"{capital(review.count_fault)}.")] if review.count_fault else []
+    lines.append(("Fresh starts", review.starts.words))
+    lines += [("Begins early", f"{capital(one)}.") for one in review.early]
     lines += [("Note", f"{capital(remark)}.") for remark in review.remarks]
+    if review.stated.is_of_flower and broken_tests(review.result, ScenarioGroup.EDGES):
+        lines.append(("Known edges of Flower's wrapper", f"{_edge_words(review)}: {_EDGES}."))
     if review.inside is None or inside is None:
         return (*lines, *_uninspected_clients(review), ("Not seen", f"{_UNSEEN}."))
     lines += [(f"Inside clients, {uncapital(about)}", said) for about, said in report_lines(inside)]
@@ -218,6 +276,7 @@ def review_json(review: ReviewResult) -> dict[str, Any]:
         "of_records": [asdict(one) for one in review.of_records],
         "inside": _inside_json(review),
         "remarks": list(review.remarks),
+        "repeated_noise": review.starts.repeats,
         "not_loaded": list(review.unseen),
     }
 

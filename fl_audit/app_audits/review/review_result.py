@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from fl_audit.app_audits.claim_audit.claim_audit_results import ClaimAudit
 from fl_audit.app_audits.review.claims import StatedAppClaim
+from fl_audit.app_audits.review.fresh_starts import NOT_COMPARED, ComparedStarts
 from fl_audit.app_audits.review.record_privacy_mentions import RecordPrivacyMention
 from fl_audit.app_audits.review.side_channels import SideChannelResult
 from fl_audit.verdict.verdict import Verdict
@@ -42,3 +43,6 @@ class ReviewResult:
     # inconclusive.
     unseen: tuple[str, ...] = ()
     inside: "ClientInspection | None" = None  # inspection of the clients' training; None if there was none
+    count_fault: str = ""  # fault of the number of clients that the noise is made for; empty without one
+    early: tuple[str, ...] = ()  # what trials with the fewest clients showed with which the app begins, as sentences
+    starts: ComparedStarts = NOT_COMPARED  # comparison of two starts of the app in fresh processes

@@ -7,6 +7,12 @@ from fl_audit.app_audits.claim_audit.claim_audit_results import ClaimAudit
 from fl_audit.app_audits.review.app_loading import AppDescription, StubImportFinder
 from fl_audit.app_audits.review.claims import StatedAppClaim, named_in, training_doubt
 from fl_audit.app_audits.review.record_privacy_mentions import RecordPrivacyMention, mentions_phrase, of_settings
+from fl_audit.app_audits.review.scenario_groups import (
+    ScenarioGroup,
+    broken_tests,
+    is_mechanism_as_claimed,
+    looks_at_numbers,
+)
 from fl_audit.app_audits.review.strategy_capture import CapturedStrategy
 from fl_audit.verdict.verdict import Verdict
 
@@ -82,6 +88,9 @@ def server_verdict(
     contradict nor support it. Without a claim, the verdict is that there is no guarantee. If the code then mentions
     record-level privacy, the verdict is `not audited` instead.
 
+    If an unchanged wrapper of Flower adds the noise as claimed, and nothing but unusual replies or unequal numbers of
+    examples refutes the claim, the verdict is inconclusive: whether the app's clients send these is not seen.
+
     Parameters
     ----------
     stated
@@ -102,8 +111,17 @@ def server_verdict(
         return Verdict.INCONCLUSIVE
     if stated.claim is None:
         return Verdict.NOT_AUDITED if found else Verdict.NO_GUARANTEE
+    # Numbers that an ordinary update moves are seen to be released.
+    is_told = any(looks_at_numbers(one) for one in broken_tests(result, ScenarioGroup.BESIDE))
+    if has_edges_of_flower_alone(stated, result) and not is_told:
+        return Verdict.INCONCLUSIVE
     is_doubted = result.verdict is Verdict.CONSISTENT and training_doubt(stated, rounds, played) != ""
     return Verdict.INCONCLUSIVE if is_doubted else result.verdict
+
+
+def has_edges_of_flower_alone(stated: StatedAppClaim, result: ClaimAudit) -> bool:
+    """Return whether a wrapper of Flower has noise and clipping as claimed, and something else refutes the claim."""
+    return stated.is_of_flower and result.verdict is Verdict.VIOLATED and is_mechanism_as_claimed(result)
 
 
 def joint_verdict(verdict: Verdict, stated: StatedAppClaim, inside: "ClientInspection | None") -> Verdict:

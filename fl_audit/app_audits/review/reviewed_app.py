@@ -45,9 +45,10 @@ class ReviewedApp:
     system: AuditedSystem  # the system that the trials audit
     on_clients: tuple[str, ...]  # remarks on the number of clients
     on_model: tuple[str, ...]  # remarks on the model
+    count_fault: str = ""  # fault of the number of clients that the noise is made for; empty without one
 
 
-def read_reviewed_app(directory: Path, wishes: ReviewOptions) -> ReviewedApp:
+def read_reviewed_app(directory: Path, wishes: ReviewOptions, is_inspected: bool = True) -> ReviewedApp:
     """Load an app and its claim, inspect its clients' training if they use Opacus, and prepare the audited system.
 
     Parameters
@@ -56,6 +57,8 @@ def read_reviewed_app(directory: Path, wishes: ReviewOptions) -> ReviewedApp:
         Directory of the app, with its `pyproject.toml`.
     wishes
         Options of the review, with the reviewer's claim if there is one.
+    is_inspected
+        Whether the clients' training is inspected, if they use Opacus.
     """
     stand_ins = StubImportFinder(directory)
     sys.meta_path.append(stand_ins)
@@ -65,9 +68,9 @@ def read_reviewed_app(directory: Path, wishes: ReviewOptions) -> ReviewedApp:
     # One round is enough to detect releases without noise, and to measure the duration of a round.
     stated = reviewed_claim(caught, wishes, rounds=1)
     code = find_record_privacy_mentions(app.directory)
-    inside = _look_inside(app, caught, named or USUAL_NODES, wishes, code)
+    inside = None if not is_inspected else _look_inside(app, caught, named or USUAL_NODES, wishes, code)
     claim = stated.claim or StatedClaim(wishes.adjacency or Adjacency.ADD_REMOVE_CLIENT, epsilon=REFERENCE)
-    nodes, on_clients = nodes_of(caught.start.strategy, named, stated.clients)
+    nodes, on_clients, count_fault = nodes_of(caught.start.strategy, named, stated.clients)
     own, on_model = planning.own_model(caught.start)
     start = replace(caught.start, arguments={k: v for k, v in caught.start.arguments.items() if k != "initial_arrays"})
     stage = TrialStrategyFactory(start, nodes, max(2, count_asked_clients(start.strategy, nodes)))
@@ -78,7 +81,7 @@ def read_reviewed_app(directory: Path, wishes: ReviewOptions) -> ReviewedApp:
     )  # fmt: skip
     return ReviewedApp(
         app, caught, stand_ins, code, inside, stated, claim, nodes, own, start, stage, system, tuple(on_clients),
-        tuple(on_model),
+        tuple(on_model), count_fault,
     )  # fmt: skip
 
 
@@ -93,7 +96,7 @@ def _look_inside(
     if not app.client or not (wishes.client_data or any(one.what == "Opacus" for one in code)):
         return None
     # Imported here because it imports Opacus.
-    from fl_audit.app_audits.review.client_inspection import look_into_clients
+    from fl_audit.app_audits.review.client_inspection import look_into_clients  # noqa: PLC0415
 
     return look_into_clients(app, caught, nodes, wishes.client_data, _OF_CLIENTS * wishes.seconds)
 

@@ -7,7 +7,8 @@ from flwr.common.secure_aggregation.secaggplus_constants import RECORD_KEY_CONFI
 
 from fl_audit.app_audits.black_box.audited_system import Mod, with_mods
 from fl_audit.errors import in_a_line
-from fl_audit.strategies.flower_grids import FIRST_NODE, RUN_ID, make_messages_for
+from fl_audit.strategies.flower_grids import make_messages_for
+from fl_audit.strategies.simulated_grid import FIRST_NODE, RUN_ID
 
 AGREEING = ("secaggplus_mod", "secagg_mod")
 """Names of Flower's mods for secure aggregation."""

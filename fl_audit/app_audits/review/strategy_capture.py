@@ -20,14 +20,15 @@ from flwr.server.workflow import DefaultWorkflow, SecAggPlusWorkflow, SecAggWork
 from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import Strategy
 
-from fl_audit.app_audits.black_box.audited_system import Mod, StrategyStartCall, start_of
+from fl_audit.app_audits.black_box.audited_system import Mod, StrategyStartCall, spared_generators, start_of
 from fl_audit.app_audits.black_box.legacy_adapter import adapted_strategy, by_position, manager_of
 from fl_audit.app_audits.black_box.message_tensors import record_of
 from fl_audit.app_audits.black_box.trials_after_training import TrialsAfterTrainingStrategy
-from fl_audit.app_audits.review.app_loading import AppDescription, StubImportFinder, is_stand_in, loaded
+from fl_audit.app_audits.review.app_loading import STRATEGY_ALONE, AppDescription, StubImportFinder, is_stand_in, loaded
+from fl_audit.app_audits.review.generator_states import GeneratorStates
 from fl_audit.app_audits.review.secure_aggregation_compatibility import AGREEING, fault_outside, name_of
 from fl_audit.errors import InputError, in_a_line
-from fl_audit.strategies.flower_grids import RUN_ID, InProcessGrid
+from fl_audit.strategies.simulated_grid import RUN_ID, InProcessGrid
 from fl_audit.user_modules import collision_words
 
 _ACCEPTED = "accepted is a ServerApp that starts a strategy (Strategy.start, DefaultWorkflow or server_fn)"
@@ -73,6 +74,7 @@ class CapturedStrategy:
     remarks: tuple[str, ...]  # remarks on parts that could not be used unchanged
     # Parts of the mechanism or claim that could not be loaded, with reasons; trials do not contain them.
     unseen: tuple[str, ...] = ()
+    states: GeneratorStates | None = None  # states of the global generators when the app starts the strategy
 
 
 class _StrategyStarted(BaseException):
@@ -111,8 +113,11 @@ def capture_strategy(app: AppDescription, nodes: int, stand_ins: StubImportFinde
         server = loaded(app, app.server, stand_ins)
         if not isinstance(server, ServerApp):
             raise InputError(f"{app.server} is a {type(server).__name__}: accepted is a ServerApp")
-        mods, remarks, unseen = _client_mods(app, stand_ins, noted)
-    found = _until_start(server, app, nodes, stand_ins)
+        found = _until_start(server, app, nodes, stand_ins)
+        states = GeneratorStates.current()
+        # Clients run in other processes: what they seed says nothing of the server's generators.
+        with spared_generators():
+            mods, remarks, unseen = _client_mods(app, stand_ins, noted)
     strategy = adapted_strategy(
         found.strategy._inner if isinstance(found.strategy, TrialsAfterTrainingStrategy) else found.strategy
     )
@@ -123,7 +128,8 @@ def capture_strategy(app: AppDescription, nodes: int, stand_ins: StubImportFinde
     try:
         start = start_of(strategy, found.args, found.kwargs)
         rounds = start.arguments.get("num_rounds", 3)
-        return CapturedStrategy(start.copied(), int(rounds), mods, tuple(dict.fromkeys(remarks)), tuple(unseen))
+        remarks = list(dict.fromkeys(remarks))
+        return CapturedStrategy(start.copied(), int(rounds), mods, tuple(remarks), tuple(unseen), states)
     except TypeError as error:
         raise InputError(f"the strategy cannot be started or copied ({in_a_line(error)}): {_ACCEPTED}") from error
 
@@ -140,7 +146,8 @@ def _until_start(server: ServerApp, app: AppDescription, nodes: int, stand_ins: 
         raise InputError(f"{app.name} speaks with its clients without a strategy: {_ACCEPTED}") from None
     except (Exception, SystemExit) as error:
         said = f"{in_a_line(error)}{collision_words(error, app.directory)}{stand_ins.words}"
-        raise InputError(f"the ServerApp of {app.name} raised {said}") from error
+        remedy = f"accepted is a ServerApp that starts its strategy without data and network; {STRATEGY_ALONE}"
+        raise InputError(f"the ServerApp of {app.name} raised {said}: {remedy}") from error
     raise InputError(f"the ServerApp of {app.name} ended and started nothing: {_ACCEPTED}")
 
 
@@ -239,6 +246,20 @@ def _client_mods(
         remarks += said
     played = tuple(CapturedMod(_in_new_form(mod), types, config) for mod, types in kept)
     return played, list(dict.fromkeys(remarks)), unseen if len(there) < len(placed) else []
+
+
+def client_mods_alone(app: AppDescription, stand_ins: StubImportFinder) -> tuple[CapturedMod, ...]:
+    """Load a Flower app's ClientApp without its ServerApp, and return its mods, outermost first.
+
+    Parameters
+    ----------
+    app
+        Flower app, which names a ClientApp.
+    stand_ins
+        Import finder with stubs for packages that are not installed.
+    """
+    with _noted_mods() as noted:
+        return _client_mods(app, stand_ins, noted)[0]
 
 
 def _within_masks(app: AppDescription, mods: Sequence[Mod]) -> tuple[Sequence[Mod], list[str]]:

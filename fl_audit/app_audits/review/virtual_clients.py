@@ -4,7 +4,7 @@ The simulated clients are called seats. Each client that the strategy asks in a 
 replies in its place. Clients that the strategy does not ask are never simulated.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +15,8 @@ from flwr.serverapp.strategy import Result, Strategy
 
 from fl_audit.app_audits.black_box.audited_system import StrategyStartCall
 from fl_audit.app_audits.black_box.working_copy import path_in_current_copy
-from fl_audit.strategies.flower_grids import FIRST_NODE, DelegatingGrid
+from fl_audit.strategies.flower_grids import DelegatingGrid
+from fl_audit.strategies.simulated_grid import FIRST_NODE, readdressed
 
 
 class VirtualClientGrid(DelegatingGrid):
@@ -51,13 +52,12 @@ class VirtualClientGrid(DelegatingGrid):
         self._asked |= dict(zip(numbers, nodes, strict=False))
         return numbers
 
-    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+    def _pulled(self, identities: Collection[str] | None) -> list[Message]:
         """Return the replies of the simulated clients, each under the node ID of the client that the strategy asked."""
-        replies = []
-        for number in message_ids:
-            for reply in self.grid.pull_messages([number]):
-                reply.metadata.__dict__["_src_node_id"] = self._asked[number]
-                replies.append(reply)
+        replies = list[Message]()
+        for number in self._asked if identities is None else identities:
+            arrived = self.grid.pull_messages([number])
+            replies += [readdressed(reply, src_node_id=self._asked[number]) for reply in arrived]
         return replies
 
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:

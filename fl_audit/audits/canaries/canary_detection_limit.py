@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from math import inf, isfinite, sqrt
 
 from fl_audit.adjacency import Relation
-from fl_audit.app_audits.live.live_checks import OtherClientsVariance, squared_spread
 from fl_audit.audits.canaries.canary_contributions import canary_facts, directions_read
 from fl_audit.audits.canaries.epsilon_from_scores import over_the_training
+from fl_audit.audits.canaries.other_clients_variance import OtherClientsVariance, squared_spread
 from fl_audit.federation.loaded_federation import LoadedFederation
 from fl_audit.mechanisms.contribution import PrivateTraining
 from fl_audit.privacy.claim import Claim

@@ -7,7 +7,6 @@ import numpy as np
 import pandas as pd
 
 from fl_audit.adjacency import Relation
-from fl_audit.app_audits.live.live_checks import other_clients_variance, squared_spread
 from fl_audit.audits.canaries.canary_contributions import PublicCanaryFacts
 from fl_audit.audits.canaries.canary_detection_limit import (
     CanaryDetectionLimit,
@@ -16,6 +15,7 @@ from fl_audit.audits.canaries.canary_detection_limit import (
 )
 from fl_audit.audits.canaries.epsilon_from_scores import CanaryEpsilonBounds, certify
 from fl_audit.audits.canaries.one_run_methods import OneRunMethod
+from fl_audit.audits.canaries.other_clients_variance import other_clients_variance, squared_spread
 from fl_audit.federation.findings import Findings, json_of
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.learning.private_training import opacus_epsilon

@@ -20,7 +20,6 @@ _INDIRECT = {
     TestName.CANDIDATES: "how often an attack names the right candidate",
 }
 """For each test that does not measure the noise itself, the values that it judges instead."""
-_OF_DIGITS = (TestName.LOW_BITS, TestName.GRID)
 
 
 def nist_answers(contents: ReportContents) -> tuple[Answer, ...]:
@@ -51,7 +50,7 @@ def nist_answers(contents: ReportContents) -> tuple[Answer, ...]:
         ),
         ("Accuracy", ANSWERED, "on the first page: the share of new cases for which the model is right"),
         ("Bias against groups", UNKNOWN, "accuracy is that of all test records together"),
-        ("Side channels", UNKNOWN, _side_channels(_judgement(contents))),
+        ("Side channels", UNKNOWN, "neither the digits of the noise nor the time of a step were tested"),
         ("Security and access control", UNKNOWN, "that only released models leave the server was not looked at"),
         ("The collection of the data", UNKNOWN, "an audit begins with the records that it is given"),
     )
@@ -128,15 +127,3 @@ def _mechanism(contents: ReportContents) -> tuple[str, str]:
     else:
         answer = ANSWERED if follows else _IN_PART
     return answer, "; ".join(told)
-
-
-def _side_channels(found: VerdictDetails | None) -> str:
-    made = set() if found is None else {test.name for test in found.tests}
-    told = []
-    if TestName.SECRET_LAST_BITS in made:
-        told.append("the last bits of the releases were tested for traces of the data")
-    if made & {*_OF_DIGITS}:
-        told.append("the noise was tested for too few digits")
-    if not told:
-        return "neither the digits of the noise nor the time of a step were tested"
-    return f"{'; '.join(told)}; the time of a step was not tested"

@@ -157,7 +157,7 @@ def _trained(rule: ShokriAttackSettings, examples: Floats, answers: Flags) -> An
     `examples` are confidence vectors, one a row. `answers` are True where the vector belongs to a member.
     """
     # Imported here, because the import takes a second and only this attack needs it.
-    from sklearn import ensemble, exceptions, linear_model, neural_network, pipeline, preprocessing
+    from sklearn import ensemble, exceptions, linear_model, neural_network, pipeline, preprocessing  # noqa: PLC0415
 
     match AttackClassifierKind(rule.model):
         case AttackClassifierKind.NETWORK:

@@ -59,7 +59,7 @@ def facts_of(contents: ReportContents) -> tuple[Fact, Fact, Fact]:
 
 def _broken(row: TestMessage) -> Fact:
     if row.test.name in OF_NOISE:
-        where = f" on the tensor '{row.test.place}'" if row.test.name is TestName.NOISE_TENSOR else ""
+        where = f" on {row.test.place}" if row.test.name is TestName.NOISE_TENSOR else ""
         return Fact("Noise really added", percent(row.test.statistic), f"of what was claimed{where}", " ")
     if row.test.name in (TestName.SCORES, TestName.CANARIES):
         shown = f"≥ {number_text(row.test.statistic, 3)}"
@@ -142,7 +142,8 @@ def next_step(contents: ReportContents) -> str:
     numbers = verdict_of(contents)
     match numbers.verdict:
         case Verdict.VIOLATED:
-            cause = broken_tests(numbers.judgement, contents.words)[0].words.remedy
+            told = broken_tests(numbers.judgement, contents.words)
+            cause = told[0].words.remedy if told else "Look for what the exact questions name."
             return f"Hand out none of these models. {cause} Then audit again."
         case Verdict.INCONCLUSIVE if numbers.contradicted_by:
             rare = f"chance does this to fewer than {one_in(FAMILY_LEVEL)} runs that keep their guarantee"

@@ -22,7 +22,7 @@ def why_no_pdf() -> str:
     try:
         # WeasyPrint prints advice on missing libraries, which would hide the one line that we show instead.
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-            import weasyprint  # noqa: F401  # an extra, which an installation may lack, or libraries of its own
+            import weasyprint  # noqa: F401, PLC0415
     except ImportError:
         return "WeasyPrint is not installed (pip install 'fl-audit[pdf]')"
     except OSError as error:
@@ -43,7 +43,7 @@ def write_pdf(page: str, path: Path) -> None:
     if why_no_pdf():
         path.unlink(missing_ok=True)
         return
-    import weasyprint  # an extra, see `hindrance`
+    import weasyprint  # an extra, see `hindrance`  # noqa: PLC0415
 
     # The page holds its data itself, so that no request is needed or allowed.
     document = weasyprint.HTML(string=page, url_fetcher=weasyprint.urls.URLFetcher(allowed_protocols=("data",)))

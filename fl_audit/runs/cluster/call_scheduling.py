@@ -7,7 +7,7 @@ dies, each of its calls is repeated alone. This shows which call kills processes
 """
 
 import threading
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from flwr.app import Context, Message
@@ -18,11 +18,7 @@ from fl_audit.runs.cluster.call_errors import CallError, LostCallsError
 from fl_audit.runs.cluster.client_actor import CallReplies, CallReply, ProcessCalls
 from fl_audit.runs.cluster.pool import SECONDS_OF_A_CALL, ClientPool, ClientProcess
 from fl_audit.runs.cluster.process_data_and_code import CallContextPacker, compartment_of, weight_of
-
-Outcome = Message | CallError
-"""The outcome of a call: a reply, or a failure."""
-
-Settle = Callable[[Sequence[tuple[str, Outcome]]], None]
+from fl_audit.strategies.simulated_grid import Outcome, Settle
 
 _SECONDS_BETWEEN_LOOKS = 1.0
 """Seconds for which a thread waits for calls before it checks whether the pool is closed."""
@@ -112,6 +108,14 @@ class CallScheduler:
                 line.calls = sorted([*line.calls, *calls], key=lambda call: -call.weight)
             self._changed.notify_all()
         self.use_all_nodes()
+
+    def look(self) -> None:
+        """Start further threads if machines have joined the cluster meanwhile."""
+        self.use_all_nodes()
+
+    def close(self) -> None:
+        """End all client processes, and all calls that wait or are in progress."""
+        self._pool.close()
 
     def use_all_nodes(self) -> None:
         """Start further threads, each of which makes client calls in one process at a time.

@@ -118,7 +118,7 @@ def to_tensorboard(run: Run, directory: Path) -> Path:
         If the package `tensorboard` is missing, or the log directory already has a run of this name.
     """
     try:  # an extra, which an installation may lack
-        from torch.utils.tensorboard import SummaryWriter
+        from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415
     except ImportError:
         raise InputError("tensorboard is not installed: install it with pip install 'fl-audit[tensorboard]'") from None
     place = directory / run.path.resolve().name
@@ -156,7 +156,7 @@ def to_mlflow(run: Run, tracking_uri: str, experiment: str) -> str:
         If the package `mlflow` is missing, MLflow cannot be reached, or MLflow raises an exception.
     """
     try:  # an extra, which an installation may lack
-        from mlflow import MlflowClient, entities
+        from mlflow import MlflowClient, entities  # noqa: PLC0415
     except ImportError:
         raise InputError("mlflow is not installed: install it with pip install 'fl-audit[mlflow]'") from None
     _require_answer(tracking_uri)

@@ -1,12 +1,14 @@
 """A federation without its noise is never called consistent, nor an honest one violated, however it was set up."""
 
 import json
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from fl_audit.adjacency import Relation
 from fl_audit.app_audits.live.canary import Canary
@@ -17,6 +19,7 @@ from fl_audit.app_audits.live.observer_store import TrainingObserver
 from fl_audit.app_audits.live.reported_canary_properties import ReportedCanaryProperties, fingerprint, read_note
 from fl_audit.app_audits.live.stored_rounds import MismatchedCanaryProperty
 from fl_audit.array_types import Floats
+from fl_audit.cli.main import app as command
 from fl_audit.errors import InputError
 from fl_audit.privacy.stated_releases import StatedReleases
 from fl_audit.statistics.shift_bound import detectable_shift
@@ -289,6 +292,38 @@ def test_a_release_that_is_no_number_is_not_kept(tmp_path: Path) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | {"scores": [float("nan")] * 21}))
     with pytest.raises(InputError, match=r"is no round .* scores .*not finite"):
         measure_live(tmp_path, COINS)
+
+
+@pytest.mark.parametrize(
+    ("file", "key", "value"),
+    [("round-000001.json", "number", number) for number in (-4, 0, 1.5, 1e30, 10**30, "1", True)]
+    + [("guarantee.json", "canaries", count) for count in (10**9, 0, 1.5, "1")],
+)
+def test_stored_numbers_out_of_their_range_are_refused_at_once(
+    tmp_path: Path, file: str, key: str, value: object
+) -> None:
+    watch = TrainingObserver(tmp_path, DIRECTIONS, 1, TERMS)
+    watch.store_scores(1, [np.zeros(SIZE)], [np.ones(SIZE)], [ReportedCanaryProperties(0)])
+    path = tmp_path / file
+    path.write_text(json.dumps(json.loads(path.read_text()) | {key: value}))
+    with pytest.raises(InputError, match=rf"{file} is no .*accepted are whole numbers from 1 to "):
+        measure_live(tmp_path, COINS)
+
+
+@pytest.mark.parametrize("file", ["round-000001.json", "guarantee.json"])
+def test_a_stored_file_that_never_ends_is_refused(tmp_path: Path, file: str) -> None:
+    watch = TrainingObserver(tmp_path, DIRECTIONS, 1, TERMS)
+    watch.store_scores(1, [np.zeros(SIZE)], [np.ones(SIZE)], [ReportedCanaryProperties(0)])
+    (tmp_path / file).unlink()
+    os.mkfifo(tmp_path / file)
+    with pytest.raises(InputError, match=file):
+        measure_live(tmp_path, COINS)
+
+
+def test_a_directory_is_no_page_and_is_refused_before_the_audit(tmp_path: Path) -> None:
+    arguments = ["live", str(tmp_path / "none"), "--coins", "x", "--out", str(tmp_path)]
+    with pytest.raises(InputError, match=r"--out .* is a directory"):
+        CliRunner().invoke(command, arguments, catch_exceptions=False)
 
 
 def test_clients_that_watch_share_a_directory_or_are_refused(

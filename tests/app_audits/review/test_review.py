@@ -47,7 +47,7 @@ from fl_audit.app_audits.review.virtual_clients import VirtualClientGrid
 from fl_audit.cli.main import app as command
 from fl_audit.errors import InputError
 from fl_audit.privacy.gaussian import gaussian_mu, gdp_delta
-from fl_audit.strategies.flower_grids import FIRST_NODE, InProcessGrid
+from fl_audit.strategies.simulated_grid import FIRST_NODE, InProcessGrid
 from fl_audit.verdict.verdict import Verdict
 
 pytestmark = pytest.mark.usefixtures("small_working_directory", "searched_as_before")
@@ -303,7 +303,7 @@ def test_an_epsilon_of_the_training_is_not_supported_by_trials_of_three_rounds(
     assert said in doubt
     assert (doubt == "") is (said == "")
     for came, expected in (("consistent", "inconclusive" if said else "consistent"), ("violated", "violated")):
-        result = cast(ClaimAudit, SimpleNamespace(verdict=Verdict(came)))
+        result = cast(ClaimAudit, SimpleNamespace(verdict=Verdict(came), attempts=()))
         assert server_verdict(stated, result, rounds, 3) == expected
     if "33.1" in said:
         assert gdp_delta(33.1, 5.0) == pytest.approx(1e-5, rel=0.1)
@@ -385,16 +385,20 @@ def test_as_many_clients_are_taken_as_a_wrapper_is_made_for() -> None:
     assert count_asked_clients(DifferentialPrivacyServerSideFixedClipping(inner, 1.0, 1.0, 20), 60) == 12
     strategy = DifferentialPrivacyServerSideFixedClipping(inner, 1.0, 1.0, 20)
     assert nodes_of(strategy, None, 20)[0] == 100
-    nodes, said = nodes_of(strategy, 50, 20)
+    nodes, _, fault = nodes_of(strategy, 50, 20)
     assert nodes == 50
-    assert re.search(r"\b20 clients .*\b50 clients .*\b10$", said[-1])
+    assert re.search(r"\b20 clients .*\b50 clients .*\b10\b.* 2 times smaller", fault)
+    # All clients are asked: as many are taken as the wrapper is made for, and not Flower's ten.
+    of_all = DifferentialPrivacyServerSideFixedClipping(FedAvg(fraction_evaluate=0.0), 1.0, 1.0, 4)
+    assert nodes_of(of_all, None, 4)[::2] == (4, "")
+    assert "2.5 times larger" in nodes_of(of_all, 10, 4)[2]
     # Flower's FedAvg begins with two clients, whose mean gets the noise of a mean of twenty.
     assert too_few_clients(strategy, 20) == (2, 2)
     waiting = FedAvg(fraction_evaluate=0.0)
     waiting.configure_train = _waits_for_twenty  # type: ignore[method-assign, assignment]
-    assert nodes_of(DifferentialPrivacyServerSideFixedClipping(waiting, 1.0, 1.0, 20), 20, 20) == (20, [])
+    assert nodes_of(DifferentialPrivacyServerSideFixedClipping(waiting, 1.0, 1.0, 20), 20, 20) == (20, [], "")
     patient = FedAvg(fraction_train=0.2, fraction_evaluate=0.0, min_available_nodes=100)
-    assert nodes_of(DifferentialPrivacyServerSideFixedClipping(patient, 1.0, 1.0, 20), None, 20) == (100, [])
+    assert nodes_of(DifferentialPrivacyServerSideFixedClipping(patient, 1.0, 1.0, 20), None, 20)[::2] == (100, "")
     assert too_few_clients(patient, 20) is None
     assert too_few_clients(strategy, None) is None
 
@@ -636,3 +640,16 @@ def test_what_was_judged_is_shown_however_a_process_ends(
 def test_wrong_flags_are_refused(tmp_path: Path, flags: list[str], said: str) -> None:
     with pytest.raises(InputError, match=said):
         CliRunner().invoke(command, ["review", str(tmp_path), *flags], catch_exceptions=False)
+
+
+@pytest.mark.parametrize(("verdict", "flags", "status"), [
+    ("violated", ["--fail-on-violation"], 4), ("violated", [], 0), ("inconclusive", ["--fail-on-violation"], 0),
+])  # fmt: skip
+def test_a_violation_fails_the_command_if_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verdict: str, flags: list[str], status: int
+) -> None:
+    found = {"verdict": verdict, "headline": "It is so.", "screen": []}
+    monkeypatch.setattr("fl_audit.cli.black_box_commands.reviewed", lambda *_: found)
+    result = CliRunner().invoke(command, ["review", str(tmp_path), *flags])
+    assert result.exit_code == status
+    assert "It is so." in result.output
