@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-import fl_audit.runs  # noqa: F401  # sets the environment before Ray is imported
+import fl_audit.runs  # sets the environment before Ray is imported
 from fl_audit.cli.lazy_commands import LazyGroup
 from fl_audit.errors import InputError
 from fl_audit.name_lists import name_list

@@ -167,8 +167,8 @@ class RecordedTraining:
     answers: tuple[ReportedEpsilon, ...] = ()
     outside: tuple[NonPrivateStep, ...] = ()
     moved: tuple[UnaccountedTensorChange, ...] = ()
-    # Steps counted in this training, and the history at its end, of the accountant that stands for the training: the one
-    # that reported epsilon last; else the one that counted a step or belongs to an engine last.
+    # Steps counted in this training, and the history at its end, of the accountant that stands for the training: the
+    # one that reported epsilon last; else the one that counted a step or belongs to an engine last.
     counted: int = 0
     history: History = ()
     coupled: tuple[str, ...] = ()  # layers of private models that mix the records of a mini-batch

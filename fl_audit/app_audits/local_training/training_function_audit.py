@@ -183,10 +183,7 @@ class _Runner:
         return self.run(recorder, _unchanged).training
 
     def run(self, recorder: Recorder, edit: Edit, number: int = 1) -> TracedRun:
-        """Call the function on the data set that `edit` returns, and return what it did and what left it.
-
-        Raises `InputError` if the function fails.
-        """
+        """Call the function on the data set that `edit` returns, and return its steps and its outputs."""
         given = {"model": copy.deepcopy(self.model), "dataset": edit(self.dataset)}
         before, printed = stamps_in(self.directory), io.StringIO()
         try:
