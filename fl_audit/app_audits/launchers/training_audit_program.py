@@ -25,7 +25,7 @@ def _audited(asked: dict[str, Any], _: Callable[[dict[str, Any]], None]) -> dict
             None if name is None else import_function(name, what)()
             for name, what in ((wishes.model, "--model"), (wishes.data, "--data"))
         )
-        done = audit_training(function, wishes.function, model, dataset, options)
+        done = audit_training(function, wishes.function, model, dataset, options, Path.cwd())
     values = assessment_json(done)
     if asked["out"]:
         values["report"] = str(write_assessment(done, values, Path(asked["out"])))

@@ -13,7 +13,6 @@ from fl_audit.app_audits.local_training.training_facts import BatchSamplingKind,
 
 Check = Callable[[RecordedTrainings], str]
 """A function that describes one pitfall in the evidence; empty if it is not there."""
-_CLOSE = 0.01  # by what share a claimed epsilon may lie under the composed one: accountants differ by that much
 _COUNT_RELEASED = (
     " with the count behind the adaptive norm, which AdaClipDPOptimizer of Opacus releases as well: "
     "it counts as if a record moved that by one half, and not at all before Opacus 1.6; divided by the size of the "
@@ -28,35 +27,15 @@ def found_pitfalls(evidence: RecordedTrainings) -> tuple[FoundPitfall, ...]:
     return tuple(found) if evidence.is_private else ()
 
 
-def _steps_in(history: tuple[tuple[float, float, int], ...]) -> int:
-    return sum(count for _, _, count in history)
-
-
-def _fresh_accountant(evidence: RecordedTrainings) -> str:
-    for each in evidence.by_client.values():
-        taken = 0
-        for number, training in enumerate(each):
-            taken += len(training.noised)
-            counted = max((_steps_in(one.history) for one in training.answers), default=_steps_in(training.history))
-            own = training.counted
-            if (number or len(training.engines) > 1) and own and counted < taken and counted <= own:
-                where = f"round {training.round}" if number else "an engine that was made anew"
-                return f"after {taken} steps the accountant of {where} knows of {counted}"
-    return ""
-
-
 def _claimed_epsilon(evidence: RecordedTrainings) -> str:
-    if evidence.unseen_sampling:
-        return ""  # the steps may give less than those that are composed here without amplification
-    # An accountant that goes on names what the rounds that were run give; every other claim is about all rounds.
-    ran = max((len(each) for each in evidence.by_client.values()), default=1)
-    is_of_all = evidence.epsilon is not None or bool(_fresh_accountant(evidence))
-    found, claimed = evidence.composed_of(None if is_of_all else ran), evidence.claimed
-    if found is None or claimed is None or found.epsilon <= claimed * (1 + _CLOSE) + 1e-3:
+    found = evidence.excess
+    # Steps whose sampling was not seen may give less than those that are composed here without amplification.
+    if found is None or evidence.unseen_sampling:
         return ""
     over = "1 round" if found.rounds == 1 else f"{found.rounds} rounds"
     return (
-        f"epsilon {claimed:.3g} is claimed, and the steps of {over} give {found.epsilon:.3g} at delta {found.delta:g}"
+        f"epsilon {evidence.claimed:.3g} is claimed, and the steps of {over} give {found.epsilon:.3g} "
+        f"at delta {found.delta:g}"
     )
 
 
@@ -79,7 +58,8 @@ def _large_delta(evidence: RecordedTrainings) -> str:
 
 def _uncounted(evidence: RecordedTrainings) -> str:
     for training in evidence.private_trainings:
-        if training.is_accountant_seen and training.counted < len(training.noised):
+        is_fresh = len(training.engines) > 1 and bool(evidence.fresh_accountant)  # said there
+        if training.is_accountant_seen and training.counted < len(training.noised) and not is_fresh:
             return f"{len(training.noised)} steps were taken, and the accountant counted {training.counted}"
     return ""
 
@@ -87,7 +67,7 @@ def _uncounted(evidence: RecordedTrainings) -> str:
 def _untaken(evidence: RecordedTrainings) -> str:
     for training in evidence.private_trainings:
         taken = sum(step.is_applied for step in training.noised)
-        if training.counted > taken:
+        if training.counted > taken and training.counted != evidence.rounds * taken:
             return f"the accountant counted {training.counted} steps, and {taken} were taken"
     return ""
 
@@ -139,6 +119,8 @@ def _outside_optimizer(evidence: RecordedTrainings) -> str:
 
 def _moved(is_parameter: bool, is_frozen: bool) -> Check:
     def check(evidence: RecordedTrainings) -> str:
+        if _is_traced(evidence):
+            return ""
         if any(
             one.tensors and not one.is_before for training in evidence.private_trainings for one in training.outside
         ):
@@ -158,12 +140,29 @@ def _moved(is_parameter: bool, is_frozen: bool) -> Check:
     return check
 
 
+def _is_traced(evidence: RecordedTrainings) -> bool:
+    """Return True if all arrays that leave follow from private steps: then it does not matter how they were made."""
+    return evidence.trace is not None and not evidence.trace.arrays and not evidence.trace.unstable
+
+
+def _bare_output(evidence: RecordedTrainings) -> str:
+    names = evidence.trace.arrays if evidence.trace is not None else ()
+    if not names or _private_schedule(evidence) or _private_rate(evidence):
+        return ""  # with other steps everything is different
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return f"{', '.join(names[:3])}{more} follow the records although all private steps release the same"
+
+
 def _unknown_tensors(evidence: RecordedTrainings) -> str:
+    if _is_traced(evidence):
+        return ""
     names = [name for training in evidence.private_trainings for name in training.left.unknown]
     return f"{', '.join(dict.fromkeys(names[:3]))} left, and the private model has no such tensor" if names else ""
 
 
 def _chosen(evidence: RecordedTrainings) -> str:
+    if _is_traced(evidence):
+        return ""  # by public data, or by the number of the step
     for training in evidence.private_trainings:
         if training.left.earlier is not None:
             last = len(training.noised)
@@ -172,17 +171,20 @@ def _chosen(evidence: RecordedTrainings) -> str:
 
 
 def _private_schedule(evidence: RecordedTrainings) -> str:
-    counts = [len(training.noised) for training in evidence.values]
+    counts = [len(training.noised) for training in evidence.trace.runs] if evidence.trace else []
     other = next((count for count in counts if count != counts[0]), None)
-    return "" if other is None else f"{counts[0]} steps were taken, and {other} with other labels"
+    return "" if other is None else f"{counts[0]} steps were taken, and {other} with other records"
 
 
 def _private_rate(evidence: RecordedTrainings) -> str:
-    for training in evidence.values[1:]:
-        one, other = ([step.learning_rate for step in each.noised] for each in (evidence.values[0], training))
+    runs = evidence.trace.runs if evidence.trace else ()
+    for training in runs[1:]:
+        if training.measures != runs[0].measures:
+            return "ReduceLROnPlateau is given a measure that follows the records"
+        one, other = ([step.learning_rate for step in each.noised] for each in (runs[0], training))
         differ = [place for place, (left, right) in enumerate(zip(one, other, strict=False)) if left != right]
         if differ:
-            rates = f"{one[differ[0]]:.3g}, and {other[differ[0]]:.3g} with other labels"
+            rates = f"{one[differ[0]]:.3g}, and {other[differ[0]]:.3g} with other records"
             return f"the learning rate of step {differ[0] + 1} is {rates}"
     return ""
 
@@ -205,6 +207,11 @@ def _exact_count(evidence: RecordedTrainings) -> str:
 
 
 def _clear(evidence: RecordedTrainings, is_evaluation: bool) -> str:
+    if evidence.trace is not None and not is_evaluation:
+        names = evidence.trace.numbers
+        if not names or _private_schedule(evidence) or _private_rate(evidence):
+            return ""
+        return f"{', '.join(names[:5])} follow the records although all private steps release the same"
     seen: dict[str, set[float]] = {}
     for training in evidence.private_trainings:
         records = {float(count) for count in _sizes(training)}
@@ -216,8 +223,8 @@ def _clear(evidence: RecordedTrainings, is_evaluation: bool) -> str:
         for name, value in left.items():
             if not any(abs(value - one) <= 1e-6 * max(1.0, abs(one)) for one in public):
                 seen.setdefault(name, set()).add(value)
-    names = [name for name, values in seen.items() if len(values) > 1 and name not in _COUNTS]
-    return f"{', '.join(names)} follow the records of a client" if names else ""
+    sent = [name for name, values in seen.items() if len(values) > 1 and name not in _COUNTS]
+    return f"{', '.join(sent)} follow the records of a client" if sent else ""
 
 
 CHECKS: dict[Pitfall, Check] = {
@@ -234,10 +241,11 @@ CHECKS: dict[Pitfall, Check] = {
     Pitfall.FROZEN_MOVED: _moved(is_parameter=True, is_frozen=True),
     Pitfall.BUFFERS: _moved(is_parameter=False, is_frozen=False),
     Pitfall.UNKNOWN_TENSORS: _unknown_tensors,
+    Pitfall.BARE_OUTPUT: _bare_output,
     Pitfall.CHOSEN_EPOCH: _chosen,
     Pitfall.PRIVATE_SCHEDULE: _private_schedule,
     Pitfall.PRIVATE_RATE: _private_rate,
-    Pitfall.FRESH_ACCOUNTANT: _fresh_accountant,
+    Pitfall.FRESH_ACCOUNTANT: lambda evidence: evidence.fresh_accountant,
     Pitfall.EARLY_EPSILON: _early_epsilon,
     Pitfall.LARGE_DELTA: _large_delta,
     Pitfall.CLAIMED_EPSILON: _claimed_epsilon,

@@ -9,7 +9,7 @@ from fl_audit.app_audits.local_training.accounting_and_output_checks import CHEC
 from fl_audit.app_audits.local_training.composition import ComposedPrivacy
 from fl_audit.app_audits.local_training.pitfalls import FoundPitfall, Severity
 from fl_audit.app_audits.local_training.recorded_trainings import RecordedTrainings
-from fl_audit.app_audits.local_training.training_facts import RecordedTraining
+from fl_audit.app_audits.local_training.training_facts import RecordedTraining, ReportedEpsilon
 from fl_audit.array_types import finite
 from fl_audit.plurals import plural
 from fl_audit.privacy.guarantee_line import GUARANTEE_NAMES, guarantee_line, guarantee_values
@@ -126,11 +126,19 @@ def _claimed_words(evidence: RecordedTrainings) -> str:
     elif evidence.largest_reported_epsilon is None:
         said.append(f"epsilon {evidence.claimed:.3g} at delta {evidence.used_delta:g}, which the engine was asked for")
     else:
-        by = f" by {engine.accountant}" if engine is not None else ""
-        named = [one.epsilon for training in evidence.trainings for one in training.answers]
-        each = " in each round" if len(evidence.trainings) > 1 and len({f"{one:.3g}" for one in named}) == 1 else ""
-        said.append(f"epsilon {evidence.claimed:.3g}{each} at delta {evidence.used_delta:g}{by}")
+        said.append(_reported_words(evidence, evidence.largest_reported_epsilon))
     return f"{'; '.join(said)}."
+
+
+def _reported_words(evidence: RecordedTrainings, reported: ReportedEpsilon) -> str:
+    """Return the epsilon that an accountant reported, with the accountant, its steps and the rounds that it is for."""
+    named = {f"{one.epsilon:.3g}" for training in evidence.trainings for one in training.answers}
+    is_of_all = evidence.claimed_rounds > 1 and not evidence.fresh_accountant
+    rounds = f" over {plural(evidence.claimed_rounds, 'round')}" if is_of_all else ""
+    if not rounds and len(evidence.trainings) > 1 and len(named) == 1:
+        rounds = " in each round"
+    by = f" by {reported.accountant}, which counted {plural(reported.steps, 'step')}" if reported.accountant else ""
+    return f"epsilon {reported.epsilon:.3g}{rounds} at delta {reported.delta:g}{by}"
 
 
 def _multipliers_words(evidence: RecordedTrainings) -> str:
@@ -177,7 +185,8 @@ def _line(found: ComposedPrivacy) -> str:
     if found.claim is None:
         epsilon = "without bound" if found.steps else "0"
         return f"epsilon {epsilon} at delta {found.delta:g}"
-    return guarantee_line(guarantee_values(found.epsilon, (found.claim,)))
+    line = guarantee_line(guarantee_values(found.epsilon, (found.claim,)))
+    return f"at least {line}, since the effect of a record has no known bound" if found.is_least else line
 
 
 def _replayed_words(evidence: RecordedTrainings) -> str:
@@ -216,7 +225,8 @@ def _composed_json(found: ComposedPrivacy | None) -> dict[str, Any] | None:
     line = dict.fromkeys(GUARANTEE_NAMES) | {"epsilon": finite(found.epsilon), "delta": found.delta}
     if found.claim is not None:
         line = guarantee_values(found.epsilon, (found.claim,))
-    return line | {"rounds": found.rounds, "steps": steps, "records_per_user": found.records_per_user}
+    more = {"rounds": found.rounds, "steps": steps, "records_per_user": found.records_per_user}
+    return line | more | {"is_least": found.is_least}
 
 
 def _training_json(training: RecordedTraining) -> dict[str, Any]:

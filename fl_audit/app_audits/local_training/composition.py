@@ -1,8 +1,8 @@
 """Compute the epsilon of a client's recorded DP-SGD steps together, independently of what its accountant reported."""
 
 import math
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from fl_audit.adjacency import Adjacency
@@ -30,6 +30,7 @@ class ComposedPrivacy:
     # Noise multiplier over the clipping norm, sampling rate (1 for none) and number of steps of all rounds.
     steps: tuple[tuple[float, float, int], ...]
     records_per_user: int = 1  # number of records of one person that epsilon protects
+    is_least: bool = False  # True if epsilon is at least this: the effect of a record was measured, and has no bound
 
     @property
     def claim(self) -> Claim | None:
@@ -44,6 +45,7 @@ def composed(
     rounds: int | None = None,
     factor: float = 1.0,
     records_per_user: int = 1,
+    is_amplified: bool = True,
 ) -> ComposedPrivacy:
     """Compose the recorded DP-SGD steps of one client and return their privacy loss at delta, by the exact accountant.
 
@@ -65,13 +67,16 @@ def composed(
         this factor.
     records_per_user
         Largest number of records of one user, from 1.
+    is_amplified
+        Whether Poisson sampling amplifies privacy. False if a record acts on steps for which it was not drawn.
     """
     require_number("delta is", delta, "numbers above 0 and below 1")
+    require_number("effect of a record is", factor, "numbers from 1")
     require_number("records of a user are", records_per_user, "whole numbers from 1")
     total, share = rounds or len(trainings), (rounds or len(trainings)) / max(len(trainings), 1)
     found: Counter[tuple[float, float]] = Counter()
     for training in trainings:
-        found.update(dict(_events(training, factor, records_per_user)))
+        found.update(dict(_events(training, factor, records_per_user, is_amplified)))
     steps = tuple((noise, rate, math.ceil(count * share)) for (noise, rate), count in sorted(found.items()))
     bare = any(not step.noise_multiplier or step.noise is None for one in trainings for step in one.noised)
     bare = bare or any(_has_unnoised_step(one) for one in trainings)
@@ -106,30 +111,40 @@ def _epsilon(steps: Sequence[tuple[float, float, int]], delta: float, records_pe
         return math.inf
 
 
-def _events(training: RecordedTraining, factor: float, of_user: int) -> Iterator[tuple[tuple[float, float], int]]:
+def _events(
+    training: RecordedTraining, factor: float, of_user: int, is_amplified: bool
+) -> Iterator[tuple[tuple[float, float], int]]:
     """Yield each kind of step of a training as ((noise multiplier, sampling rate), number of steps).
 
     The multiplier is relative to the effect of a user with `of_user` records. Each record is taken to have `factor`
-    times its claimed effect.
+    times its claimed effect. Of steps without amplification, those of the record on which they spend most are yielded.
     """
     sampled: Counter[tuple[float, float]] = Counter()
-    fixed: dict[float, Counter[int]] = {}
+    steps_of_record: defaultdict[int, Counter[float]] = defaultdict(Counter)
+    unseen: Counter[float] = Counter()  # steps that any record may be in
     for group in _by_batches(training):
-        step, batches = group[0], training.batches_of(group[0])
-        noise = real_noise(step) / factor / math.sqrt(len(group))
+        batches = training.batches_of(group[0])
+        noise = real_noise(group[0]) / factor / math.sqrt(len(group)) / max(of_user, 1)
         logical = sum(batch.is_whole and bool(batch.indices) for batch in batches) or 1
         rates = [batch.rate for batch in batches if batch.sampling is BatchSamplingKind.POISSON]
-        if batches and len(rates) == len(batches) and rates[0] is not None:
+        is_poisson = bool(batches) and len(rates) == len(batches) and rates[0] is not None
+        if is_poisson and is_amplified and rates[0] is not None:
             most = logical * of_user
-            sampled[noise / most, -math.expm1(most * math.log1p(-min(rates[0], 1 - 1e-15)))] += 1
-            continue
-        drawn = Counter(index for batch in batches for index in batch.indices)
-        # A record may be in every step that was taken on records of which nobody saw how they were drawn.
-        fixed.setdefault(noise / max(of_user, 1), Counter()).update(drawn.keys() if batches else [-1])
+            rate = -math.expm1(most * math.log1p(-min(rates[0], 1 - 1e-15)))
+            sampled[noise / logical, rate] += 1
+        elif is_poisson or not batches:
+            unseen[noise / logical] += 1
+        else:
+            for index, times in Counter(index for batch in batches for index in batch.indices).items():
+                steps_of_record[index][noise / times] += 1
+    fixed = unseen + max(steps_of_record.values(), key=_spent, default=Counter())
     yield from sampled.items()
-    for noise, counts in fixed.items():
-        if counts:
-            yield (noise, 1.0), max(counts.values())
+    yield from (((noise, 1.0), count) for noise, count in fixed.items())
+
+
+def _spent(steps: Mapping[float, int]) -> float:
+    """Return what Gaussian steps spend together, the square of their mu; infinite if one has no noise."""
+    return sum(count / noise**2 if noise > 0 else math.inf for noise, count in steps.items())
 
 
 def real_noise(step: PrivateStep) -> float:

@@ -94,6 +94,30 @@ def with_other_labels(dataset: Any, is_one: bool = False) -> Any:
             )
 
 
+def with_other_records(dataset: Any, index: int) -> Any:
+    """Return a data set of the same size in which records and labels have other places, and one record is crafted.
+
+    Parameters
+    ----------
+    dataset
+        The data set, which stays unchanged.
+    index
+        Position of the crafted record, from 0.
+    """
+    order = np.roll(np.arange(length_of(dataset)), 1).tolist()
+    match dataset:
+        case TensorDataset():
+            turned: Any = TensorDataset(*(one[order] for one in dataset.tensors))
+        case tuple() | list() if _is_of_arrays(dataset):
+            turned = type(dataset)(one[order] for one in dataset)
+        case tuple() | list():
+            turned = type(dataset)(dataset[place] for place in order)
+        case _:
+            turned = _EditedDataset(dataset, {place: dataset[other] for place, other in enumerate(order)})
+    found = with_other_labels(turned)
+    return with_record(found, index, crafted_record(record_at(found, index)))
+
+
 def record_at(dataset: Any, index: int) -> Any:
     """Return the record of a data set at a position; for a tuple of arrays, a tuple of their entries.
 

@@ -20,7 +20,12 @@ from fl_audit.app_audits.local_training.edited_datasets import (
     without_record,
 )
 from fl_audit.app_audits.local_training.recorder import Recorder
-from fl_audit.app_audits.local_training.replay_state import ReplayPlan, random_states, set_random_states
+from fl_audit.app_audits.local_training.replay_state import (
+    NotRepeatableError,
+    ReplayPlan,
+    random_states,
+    set_random_states,
+)
 from fl_audit.app_audits.local_training.training_facts import PrivateStep, RecordedTraining
 from fl_audit.array_types import Floats
 
@@ -70,6 +75,11 @@ class LeaveOneOutEffect:
             return self.moved_absent > _TOLERANCE
         return self.others > _TOLERANCE or self.moved_absent > _TOLERANCE
 
+    @property
+    def acts_undrawn(self) -> bool:
+        """Whether the record acts on sums for which it was not drawn, as far as is known."""
+        return self.moved_absent > _TOLERANCE or (self.is_coupled and self.taking == self.steps)
+
 
 def replays(run: Run, dataset: Any) -> tuple[LeaveOneOutEffect, ...]:
     """Measure the effect of three records on a training, by replaying it without each of them.
@@ -84,6 +94,11 @@ def replays(run: Run, dataset: Any) -> tuple[LeaveOneOutEffect, ...]:
         Function that repeats the training with a recorder and a function that modifies its data set.
     dataset
         The data set of the training; None for the data set that its first Opacus engine was given.
+
+    Raises
+    ------
+    NotRepeatableError
+        If the steps differ already in a replay with the same records.
     """
     start = random_states()
     first = _recorded(run, lambda data: data, start)
@@ -93,6 +108,8 @@ def replays(run: Run, dataset: Any) -> tuple[LeaveOneOutEffect, ...]:
     drawn = Counter(place for batch in private[: 2 * KEPT_STEPS] for place in batch)
     if not drawn or not first[1].noised:
         return ()
+    if not _is_repeatable(run, first, start, len(first[1].noised) > _LONG):
+        raise NotRepeatableError
     usual = drawn.most_common(1)[0][0]
     odd = most_dissimilar(dataset, sorted(drawn))
     large, is_long = crafted_record(record_at(dataset, odd)), len(first[1].noised) > _LONG
@@ -114,6 +131,17 @@ def replays(run: Run, dataset: Any) -> tuple[LeaveOneOutEffect, ...]:
     # Layers that draw would draw otherwise for a smaller batch: there another record takes the place. So it does where
     # no step without the record can be compared, as where it takes fewer parts of a batch that is trained in parts.
     return compared(another) if first[0].is_random else compared(None) or compared(another)
+
+
+def _is_repeatable(run: Run, led: tuple[Recorder, RecordedTraining], start: Any, is_short: bool) -> bool:
+    """Return True if a replay with the same records makes the same sums as the training that it follows."""
+    leader, longer = led
+    _, again = _recorded(run, lambda data: data, start, ReplayPlan(leader.track, None), is_short)
+    pairs = [pair for pair in _pairs(longer, again) if all(one.total is not None for one in pair)]
+    kept = sum(step.total is not None for step in longer.steps if step.is_fresh)
+    if not pairs or len(pairs) < kept:
+        return False
+    return not _compared("nothing", -1, True, pairs, longer, again, is_short).moved > _TOLERANCE
 
 
 def _recorded(

@@ -175,6 +175,27 @@ def noise_of(optimizer: DPOptimizer) -> tuple[Noise | None, Any, tuple[int, ...]
     return found, torch.cat(sums).cpu().numpy(), tuple(one.numel() for one in sums)
 
 
+def put_release(optimizer: DPOptimizer, number: int, norm: float) -> None:
+    """Put public random numbers in the place of the gradients that a step releases, and of an adaptive norm.
+
+    Parameters
+    ----------
+    optimizer
+        The Opacus optimizer, after its `pre_step`.
+    number
+        Number of the step, from 0, which decides the random numbers.
+    norm
+        Clipping norm before the step.
+    """
+    source = torch.Generator().manual_seed(number)
+    expected = (optimizer.expected_batch_size or 1) * optimizer.accumulated_iterations
+    scale = norm * (float(optimizer.noise_multiplier) or 1.0) / expected
+    for one in optimizer.params:
+        one.grad = (scale * torch.randn(one.shape, generator=source)).to(one)
+    if isinstance(optimizer, AdaClipDPOptimizer):
+        optimizer.max_grad_norm = norm
+
+
 def record_gradients_of(optimizer: DPOptimizer, is_kept: bool) -> tuple[int | None, Any]:
     """Return the number of per-record gradients of an optimizer's next step, and the gradients before clipping.
 

@@ -148,7 +148,7 @@ class _ReportingWrappers:
             return method()
 
     def plateau(self, owner: Any, method: MethodType, /, *args: Any, **kwargs: Any) -> Any:
-        self._recorder.plateaus += 1
+        self._recorder.record_measure(args[0] if args else kwargs["metrics"])
         return method(*args, **kwargs)
 
 

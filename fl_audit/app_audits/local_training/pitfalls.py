@@ -51,6 +51,7 @@ class Pitfall(StrEnum):
     FROZEN_MOVED = "frozen weights moved"
     BUFFERS = "buffers that follow the data"
     UNKNOWN_TENSORS = "other tensors sent"
+    BARE_OUTPUT = "output beside the private steps"
     CHOSEN_EPOCH = "choice among epochs"
     PRIVATE_SCHEDULE = "steps that follow the data"
     PRIVATE_RATE = "learning rate that follows the data"
@@ -128,6 +129,9 @@ ABOUT: dict[Pitfall, SeverityAndFix] = {
     Pitfall.FROZEN_MOVED: SeverityAndFix(_D, "Leave frozen weights as they are, or train them through the engine."),
     Pitfall.BUFFERS: SeverityAndFix(_D, "Send parameters alone, or use layers without running statistics."),
     Pitfall.UNKNOWN_TENSORS: SeverityAndFix(_D, "Send the private model, and nothing beside it."),
+    Pitfall.BARE_OUTPUT: SeverityAndFix(
+        _B, "Let nothing leave but what follows from private steps and public data; drop this, or noise and count it."
+    ),
     Pitfall.CHOSEN_EPOCH: SeverityAndFix(_D, "Send the weights after the last step, or choose by public data."),
     Pitfall.PRIVATE_SCHEDULE: SeverityAndFix(_B, "Fix the number of steps before the training."),
     Pitfall.PRIVATE_RATE: SeverityAndFix(

@@ -27,6 +27,7 @@ from fl_audit.app_audits.local_training.opacus_introspection import (
     multiplier_of,
     noise_of,
     positions_of,
+    put_release,
     record_gradients_of,
     sampling_of,
 )
@@ -66,6 +67,8 @@ class Recorder:
         Whether the exception `StopReplay` ends the training after `kept_steps` steps.
     edit
         Function that modifies the data set given to an engine; None for no change.
+    has_given_releases
+        Whether public random numbers take the place of the gradients that private steps release.
     """
 
     def __init__(
@@ -74,16 +77,21 @@ class Recorder:
         followed: ReplayPlan | None = None,
         is_short: bool = False,
         edit: Callable[[Any], Any] | None = None,
+        has_given_releases: bool = False,
     ) -> None:
+        self._has_given_releases = has_given_releases
         self.edit, self.track, self._kept, self._followed = edit, ReplayInputs(), kept_steps, followed
         self.dataset: Any = None  # the data set of the first engine
         self._is_short = is_short
         self.engines, self.batches, self.steps = list[MakePrivateCall](), list[Batch](), list[PrivateStep]()
         self.answers, self.outside = list[ReportedEpsilon](), list[NonPrivateStep]()
         self.moved = list[UnaccountedTensorChange]()
-        self.counted = self.plateaus = self._asked = self._noised = 0
+        self._asked = self._noised = 0
+        self._measures = list[float]()
         self.target: tuple[float, float] | None = None  # epsilon and delta that an engine is asked for
-        self._accountant: Any = None
+        self._accountant: Any = None  # the last that an engine was made with, or that counted a step
+        self._answering: Any = None  # the last that reported epsilon
+        self._counts = dict[int, int]()  # steps that each accountant counted, by its identity
         self._loaders, self._fresh = dict[int, int](), list[int]()
         self._pending = set[int]()  # optimizers that have noised gradients to apply
         self.models = PrivateModels()
@@ -243,18 +251,20 @@ class Recorder:
         self._coupled |= dict.fromkeys(name for module in self.models.modules for name in coupled_layers(module))
         is_kept = self._keeps
         rows, gradients = record_gradients_of(optimizer, is_kept)
-        multiplier, norm, counted = multiplier_of(optimizer), float(optimizer.max_grad_norm), self.counted
+        multiplier, norm = multiplier_of(optimizer), float(optimizer.max_grad_norm)
         made = call()
         is_noised = bool(made) and bool(optimizer.params)
         noise, total, sizes = noise_of(optimizer) if is_noised else (None, None, ())
         self.steps.append(
             PrivateStep(
                 type(optimizer).__name__, self._fed(rows), bool(self._fresh), rows, is_noised, False, multiplier, norm,
-                float(optimizer.param_groups[0]["lr"]), self.counted - counted, noise, total if is_kept else None,
+                float(optimizer.param_groups[0]["lr"]), noise, total if is_kept else None,
                 gradients, sizes, optimizer.expected_batch_size, count_multiplier_of(optimizer),
             )
         )  # fmt: skip
         self._fresh = []
+        if is_noised and self._has_given_releases:
+            put_release(optimizer, self._noised, norm)
         if is_noised:
             self._noised += 1
             self._pending.add(id(optimizer))
@@ -277,8 +287,13 @@ class Recorder:
 
     def record_counted_step(self, accountant: Any) -> None:
         """Record that an accountant counted a step."""
-        self.counted += 1
+        self._counts[id(accountant)] = self._counts.get(id(accountant), 0) + 1
+        self._alive.append(accountant)
         self._accountant = accountant
+
+    def record_measure(self, measure: Any) -> None:
+        """Record a loss, or another measure, by which a scheduler sets the learning rate."""
+        self._measures.append(float(measure))
 
     @contextmanager
     def answering(self) -> Iterator[bool]:
@@ -312,7 +327,10 @@ class Recorder:
                 break
             frame = frame.f_back
         with suppress(TypeError, ValueError):
-            self.answers.append(ReportedEpsilon(float(epsilon), float(delta), history_of(accountant), self._noised))  # type: ignore[arg-type]
+            numbers = float(epsilon), float(delta)  # type: ignore[arg-type]
+            mechanism = str(accountant.mechanism())
+            self.answers.append(ReportedEpsilon(*numbers, history_of(accountant), self._noised, mechanism))
+            self._answering = accountant
 
     # The resulting facts.
 
@@ -330,10 +348,11 @@ class Recorder:
         """
         for optimizer in self.models.optimizers.values():
             self.moved += self.models.changed_tensors(optimizer, is_at_end=True)
+        accountant = self._accountant if self._answering is None else self._answering
         return RecordedTraining(
             tuple(self.engines), tuple(self.batches), tuple(self.steps), tuple(self.answers), tuple(self.outside),
-            tuple(dict.fromkeys(self.moved)), self.counted, history_of(self._accountant), tuple(self._coupled),
-            self.plateaus, left or TrainingOutputs(), client, number,
+            tuple(dict.fromkeys(self.moved)), self._counted_by(accountant), history_of(accountant),
+            tuple(self._coupled), tuple(self._measures), left or TrainingOutputs(), client, number,
         )  # fmt: skip
 
     def outputs_of(
@@ -354,6 +373,11 @@ class Recorder:
         return TrainingOutputs(dict(numbers), dict(evaluation), unknown, earlier)
 
     # Helpers.
+
+    def _counted_by(self, accountant: Any) -> int:
+        """Return the steps that an accountant counted; all of its history if it was given that as a whole."""
+        whole = sum(count for _, _, count in history_of(accountant))
+        return self._counts.get(id(accountant), whole if accountant is self._answering else 0)
 
     def _fed(self, rows: int | None) -> tuple[int, ...]:
         if not self._fresh:

@@ -10,6 +10,10 @@ import torch
 from torch import Tensor
 
 
+class NotRepeatableError(Exception):
+    """Raised if a training, repeated from the same start with the same records, does not take the same steps."""
+
+
 class StopReplay(BaseException):
     """Exception that ends a replay once its steps have been compared; `except Exception` does not catch it."""
 

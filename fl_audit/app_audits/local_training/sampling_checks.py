@@ -32,7 +32,24 @@ def _is_amplified(training: RecordedTraining) -> bool:
     return any(rate < 1 for _, rate, _ in training.history)
 
 
+def _is_claimed(evidence: RecordedTrainings) -> bool:
+    """Return True if an epsilon was named that is kept, without a need for samples and batches to be what they seem.
+
+    What records of fixed batches, of several batches and of several steps on a batch lose is in the composed epsilon.
+    """
+    return evidence.claimed is not None and evidence.excess is None
+
+
 def _no_poisson(evidence: RecordedTrainings) -> str:
+    found = evidence.excess
+    if found is None:  # an epsilon that is kept without amplification claims none; nor does one that nobody names
+        return ""
+    said = _unamplified(evidence)
+    return f"{said}; so nothing amplifies, and the steps give {found.epsilon:.3g} at delta {found.delta:g}" * bool(said)
+
+
+def _unamplified(evidence: RecordedTrainings) -> str:
+    """Describe a loader that does not draw by Poisson, in a training whose accountant amplifies; "" without one."""
     for training in evidence.private_trainings:
         if not _is_amplified(training):
             continue
@@ -67,6 +84,8 @@ def _fixed_sizes(training: RecordedTraining) -> str:
 
 
 def _other_loader(evidence: RecordedTrainings) -> str:
+    if _is_claimed(evidence):
+        return ""
     for training in evidence.private_trainings:
         is_poisson = any(one.sampling is BatchSamplingKind.POISSON for one in training.engines)
         for _, batches in _fed(training):
@@ -94,6 +113,8 @@ def _samples(training: RecordedTraining) -> list[tuple[int, ...]]:
 
 
 def _repeated_batch(evidence: RecordedTrainings) -> str:
+    if _is_claimed(evidence):
+        return ""
     for training in evidence.private_trainings:
         again = sum(
             not step.is_fresh and step.has_gradient_of_each_record(fed)
@@ -106,16 +127,25 @@ def _repeated_batch(evidence: RecordedTrainings) -> str:
 
 
 def _accumulation(evidence: RecordedTrainings) -> str:
+    if _is_claimed(evidence):
+        return ""
     for training in evidence.private_trainings:
-        waiting = 0
+        waiting = list[Batch]()
         for step, batches in _fed(training):
             used = [one for one in batches if one.indices] if _uses_all(step, batches) else batches[-1:]
-            waiting += sum(one.is_whole for one in used)
+            waiting += [one for one in used if one.is_whole]
             if step.is_noised:
-                if waiting > 1:
-                    return f"{waiting} batches went into one step, and a record may have been in each of them"
-                waiting = 0
+                if _may_share_record(waiting):
+                    return f"{len(waiting)} batches went into one step, and a record may have been in several of them"
+                waiting = []
     return ""
+
+
+def _may_share_record(batches: list[Batch]) -> bool:
+    """Return True if a record may be in several batches: they are no parts of one shuffled pass over the records."""
+    is_one_pass = len({one.loader for one in batches}) == 1
+    is_disjoint = is_one_pass and all(one.sampling is BatchSamplingKind.FIXED for one in batches)
+    return len(batches) > 1 and not is_disjoint
 
 
 def _uses_all(step: PrivateStep, batches: list[Batch]) -> bool:
@@ -193,7 +223,8 @@ def _batch_clipping(evidence: RecordedTrainings) -> str:
 
 
 def _private_size(evidence: RecordedTrainings) -> str:
-    follows_values = len({len(training.noised) for training in evidence.values}) > 1
+    runs = evidence.trace.runs if evidence.trace else ()
+    follows_values = len({len(training.noised) for training in runs}) > 1
     for replay in evidence.replays:
         schedule = [one for one in replay.schedule if one[0] != "steps" or not follows_values]
         if schedule:

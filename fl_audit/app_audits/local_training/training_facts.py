@@ -83,7 +83,6 @@ class PrivateStep:
     noise_multiplier: float  # noise multiplier of all that the step releases together
     norm: float  # clipping norm
     learning_rate: float
-    counted: int  # number of steps that the accountant counted during the call
     noise: Noise | None  # None without noise
     # Kept for replays: the sum of clipped gradients, and the gradients of single records before clipping.
     total: Floats | None = None
@@ -119,6 +118,12 @@ class ReportedEpsilon:
     delta: float
     history: History
     after: int  # number of noised steps before the report
+    accountant: str = ""  # mechanism of the accountant, such as "rdp"
+
+    @property
+    def steps(self) -> int:
+        """Number of steps that the accountant had counted, over all of its history."""
+        return sum(count for _, _, count in self.history)
 
 
 @dataclass(frozen=True)
@@ -162,10 +167,12 @@ class RecordedTraining:
     answers: tuple[ReportedEpsilon, ...] = ()
     outside: tuple[NonPrivateStep, ...] = ()
     moved: tuple[UnaccountedTensorChange, ...] = ()
-    counted: int = 0  # steps that accountants counted
-    history: History = ()  # history of the last accountant, at the end of the training
+    # Steps counted in this training, and the history at its end, of the accountant that stands for the training: the
+    # one that reported epsilon last; else the one that counted a step or belongs to an engine last.
+    counted: int = 0
+    history: History = ()
     coupled: tuple[str, ...] = ()  # layers of private models that mix the records of a mini-batch
-    plateaus: int = 0  # number of times that a scheduler used a loss, or another measure, to set the learning rate
+    measures: tuple[float, ...] = ()  # losses, or other measures, by which a scheduler set the learning rate
     left: TrainingOutputs = field(default_factory=TrainingOutputs)
     client: int = 0  # number of the client, from 0
     round: int = 1  # the round, from 1

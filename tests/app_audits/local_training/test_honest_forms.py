@@ -205,11 +205,9 @@ HONEST: dict[str, Callable[[nn.Module, Any], Any]] = {
     "public batches beside private ones": _beside_public_data,
     "two models of one engine": _two_models,
     "another model on public data before": _with_public_data_before,
+    "a learning rate by public data": _with_public_rate,
 }
-UNSEEN = {
-    "a sampler of one's own": (_with_own_sampler, "_OwnSampler"),
-    "a learning rate by public data": (_with_public_rate, "ReduceLROnPlateau"),
-}
+UNSEEN = {"a sampler of one's own": (_with_own_sampler, "_OwnSampler")}
 """Honest forms of which it cannot be seen that they are honest, and what is named then."""
 
 

@@ -98,7 +98,7 @@ def _steps(sampling: BatchSamplingKind, rate: float | None, epochs: int = 1) -> 
         * epochs
     )
     steps = tuple(
-        PrivateStep("", (number,), True, 32, True, True, 1.0, 1.0, 0.1, 1, noise) for number in range(len(batches))
+        PrivateStep("", (number,), True, 32, True, True, 1.0, 1.0, 0.1, noise) for number in range(len(batches))
     )
     return RecordedTraining(batches=batches, steps=steps)
 

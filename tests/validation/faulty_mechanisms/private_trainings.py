@@ -158,8 +158,8 @@ def trained(example: Example, parts: ServerRound, epochs: int = 1) -> float:
     return sum(losses) / max(len(losses), 1)
 
 
-def _plain(example: Example, model: nn.Module, dataset: Any, **asked: Any) -> nn.Module:
-    trained(example, made(model, dataset, **asked))
+def _plain(example: Example, model: nn.Module, dataset: Any, epochs: int = 1, **asked: Any) -> nn.Module:
+    trained(example, made(model, dataset, **asked), epochs)
     return model
 
 
@@ -426,6 +426,19 @@ def _unknown_tensors(example: Example, model: nn.Module, dataset: Any) -> dict[s
     return {**model.state_dict(), "statistics": pictures.mean(dim=0)}
 
 
+def _plain_beside(example: Example, model: nn.Module, dataset: Any) -> nn.ModuleList:
+    engine, private, optimizer, loader = made(model, dataset)
+    plain = example.model()
+    beside = torch.optim.SGD(plain.parameters(), lr=1.0)
+    for batch in loader:
+        step(example, private, optimizer, batch)
+        beside.zero_grad()
+        torch.autograd.backward(example.loss(plain, batch))
+        beside.step()
+    engine.get_epsilon(DELTA)
+    return nn.ModuleList([model, plain])
+
+
 def _chosen_epoch(example: Example, model: nn.Module, dataset: Any) -> dict[str, Tensor]:
     parts = made(model, dataset)
     epochs = []
@@ -500,6 +513,7 @@ PLANTED: dict[Pitfall, Train] = {
     Pitfall.MOVED_OUTSIDE: _moved_outside,
     Pitfall.FROZEN_MOVED: _frozen_moved,
     Pitfall.UNKNOWN_TENSORS: _unknown_tensors,
+    Pitfall.BARE_OUTPUT: _plain_beside,
     Pitfall.CHOSEN_EPOCH: _chosen_epoch,
     Pitfall.PRIVATE_SCHEDULE: _private_schedule,
     Pitfall.PRIVATE_RATE: _private_rate,
@@ -590,13 +604,11 @@ def _seeded_apart(example: Example, model: nn.Module, dataset: Any) -> nn.Module
 
 HONEST: dict[str, Train] = {
     "plain": _plain,
-    "two epochs": lambda example, model, dataset: trained(example, made(model, dataset), 2),
+    "two epochs": lambda example, model, dataset: _plain(example, model, dataset, epochs=2),
     "physical batches": _with_parts,
     "aimed at epsilon": _with_target,
     "ghost clipping": _with_ghosts,
-    "Opacus' per-layer clipping": lambda example, model, dataset: trained(
-        example, made(model, dataset, clipping="per_layer", max_grad_norm=[0.5] * 4)
-    ),
+    "Opacus' per-layer clipping": partial(_plain, clipping="per_layer", max_grad_norm=[0.5] * 4),
     "group normalisation": _with_layer(
         lambda: nn.Sequential(nn.Unflatten(1, (4, -1)), nn.GroupNorm(2, 4, affine=False), nn.Flatten())
     ),
@@ -606,10 +618,10 @@ HONEST: dict[str, Train] = {
     "average kept aside": _averaged_aside,
     "frozen layer": _frozen,
     "seeded, then not": _seeded_apart,
-    "exact accountant": lambda example, model, dataset: trained(
-        example, made(model, dataset, PrivacyEngine(accountant="prv"))
+    "exact accountant": lambda example, model, dataset: _plain(
+        example, model, dataset, engine=PrivacyEngine(accountant="prv")
     ),
-    "small samples": lambda example, model, dataset: trained(example, made(model, dataset, batch=4)),
+    "small samples": partial(_plain, batch=4),
 }
 """Honest trainings, each named by its special feature."""
 
