@@ -209,7 +209,9 @@ def _section(result: ClaimAudit, finding: DistinguisherFinding) -> str:
             escape(f"{attempt.trials} fresh trials of the kind '{attempt.distinguisher.kind}': {finding.words}."),
         ),
         f"<p>What differs most in the transcript:</p><ul>{lines}</ul>" if lines else "",
-        f"<p>{escape(finding.noise.words)} This reading is marked, and decides nothing.</p>" if finding.noise else "",
+        f"<p>{escape(finding.noise.words)} A broken reading keeps a verdict from being consistent.</p>"
+        if finding.noise
+        else "",
         f"<p>Usual fix: {escape(finding.fix)}</p>" if attempt.is_broken else "",
     ]
     return "\n".join(part for part in parts if part)

@@ -12,6 +12,7 @@ from fl_audit.app_audits.launchers.review_launcher import reviewed
 from fl_audit.app_audits.review.options import ReviewOptions
 from fl_audit.cli.options import (
     AdjacencyOption,
+    FailOption,
     JsonOption,
     NoiseOverOption,
     ResultOptions,
@@ -22,7 +23,6 @@ from fl_audit.cli.options import (
 from fl_audit.errors import InputError, require
 from fl_audit.name_lists import name_list
 from fl_audit.privacy.accounting_enums import MultiplierReference
-from fl_audit.runs.exit_statuses import VIOLATED
 from fl_audit.runs.option_declarations import argument, option, switch
 from fl_audit.runs.progress import at_work
 from fl_audit.user_modules import require_named
@@ -114,6 +114,7 @@ def strategy(
         option("S", "Time for the trials, above 0: what it is too short for is said.  [default: as long as they take]"),
     ] = None,
     shown: ResultOptions,
+    fail_on_violation: FailOption = False,
 ) -> None:
     """Audit a Flower strategy against its claim, with thousands of short trials through its own interface.
 
@@ -135,6 +136,7 @@ def strategy(
     with at_work(f"trials against {factory}"):
         found = strategy_audit_launcher.audit_in_subprocess(wishes, shown.out)
     shown.show(found["result"], found["lines"], found["report"])
+    end_if_violated(found["result"]["verdict"], fail_on_violation)
 
 
 def _require_scenarios(given: Mapping[str, Scenarios]) -> None:
@@ -169,9 +171,7 @@ def review(
         ),
     ] = None,
     shown: ResultOptions,
-    fail_on_violation: Annotated[
-        bool, switch("--fail-on-violation", f"Exit with status {VIOLATED} if the claim is violated.")
-    ] = False,
+    fail_on_violation: FailOption = False,
 ) -> None:
     """Audit a whole Flower app, unchanged, against the privacy that it claims.
 
@@ -207,9 +207,7 @@ def live(
     ] = False,
     confidence: Annotated[float, option("P", "Confidence of the bounds, in (0.5, 1).")] = 0.95,
     out: Annotated[Path | None, option("FILE", "The HTML page to write.  [default: DIR/report.html]")] = None,
-    fail_on_violation: Annotated[
-        bool, switch("--fail-on-violation", f"Exit with status {VIOLATED} if the guarantee is violated.")
-    ] = False,
+    fail_on_violation: FailOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Bound epsilon from below by the canaries of a running or finished training.

@@ -115,6 +115,7 @@ NoiseOverOption = Annotated[
         among=MultiplierReference,
     ),
 ]
+FailOption = Annotated[bool, switch("--fail-on-violation", "End with status 4 if the verdict is violated: for CI.")]
 JsonOption = Annotated[bool, switch("--json", "Print one JSON object and nothing else.")]
 
 

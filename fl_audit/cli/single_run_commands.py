@@ -28,14 +28,13 @@ if TYPE_CHECKING:
     from fl_audit.runs.resolved_audit import ResolvedAudit
 
 OutOption = Annotated[Path | None, option("DIR", "Run directory; must be new.  [default: runs/NAME-TIME]")]
-FailOption = Annotated[bool, switch("--fail-on-violation", "End with status 4 if the verdict is violated: for CI.")]
 
 
 def demo(
     out: OutOption = None,
     set_: options.SetOption = None,
     engine: options.EngineOption = Engine.RAY.value,
-    fail_on_violation: FailOption = False,
+    fail_on_violation: options.FailOption = False,
     as_json: options.JsonOption = False,
 ) -> None:
     """Run the main job on built-in data: ten clients, an insider, a verdict, a report.
@@ -64,7 +63,7 @@ def run(
             "Play the same training without privacy too, in OUT-without-privacy; the report shows its accuracy.",
         ),
     ] = False,
-    fail_on_violation: FailOption = False,
+    fail_on_violation: options.FailOption = False,
     as_json: options.JsonOption = False,
 ) -> None:
     """Carry out the audit that a configuration describes.
@@ -131,7 +130,7 @@ def report(
     appendix: Annotated[
         bool, switch("--appendix", "Have report.pdf hold the appendix too, and not the page alone.")
     ] = False,
-    fail_on_violation: FailOption = False,
+    fail_on_violation: options.FailOption = False,
 ) -> None:
     """Write DIR/report.html and DIR/report.pdf again from the stored results."""
     for place in (directory, without_privacy):

@@ -5,11 +5,10 @@ from typing import Annotated
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.app_audits.launchers.training_audit_launcher import TrainingFunctionOptions, audit_training_in_subprocess
-from fl_audit.cli.options import ResultOptions, end_if_violated
+from fl_audit.cli.options import FailOption, ResultOptions, end_if_violated
 from fl_audit.privacy.ledger import LedgerTraining, add_to_ledger
 from fl_audit.privacy.stated_releases import StatedReleases
-from fl_audit.runs.exit_statuses import VIOLATED
-from fl_audit.runs.option_declarations import option, switch
+from fl_audit.runs.option_declarations import option
 from fl_audit.runs.progress import at_work
 
 
@@ -18,9 +17,7 @@ def training(
     wishes: TrainingFunctionOptions,
     ledger: Annotated[Path | None, option("FILE", "Add the steps of all rounds to this ledger.")] = None,
     shown: ResultOptions,
-    fail_on_violation: Annotated[
-        bool, switch("--fail-on-violation", f"Exit with status {VIOLATED} if the claim is violated.")
-    ] = False,
+    fail_on_violation: FailOption = False,
 ) -> None:
     """Audit a training with Opacus against the privacy that it claims.
 

@@ -1,9 +1,11 @@
 """Define the verdict on whether the measurements of a run contradict its claim, and the results on which it rests."""
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from fl_audit.statistics.claim_comparisons import ClaimStatus
 from fl_audit.verdict import noise_estimate as estimates
 from fl_audit.verdict.declared_tests import FAMILY_LEVEL, NotTestedReason, TestName, TestResult
 from fl_audit.verdict.exact_questions import ExactAnswer, any_broken
@@ -124,6 +126,21 @@ def has_open_shares(found: VerdictDetails) -> bool:
     name = TestName.SHARE_PAIRS
     is_unopened = (name, NotTestedReason.UNOPENED_SHARES) in found.not_offered
     return not is_unopened and not any(test.name is name for test in found.broken)
+
+
+def without_contradiction(verdict: Verdict, readings: Iterable[ClaimStatus]) -> Verdict:
+    """Return a verdict that agrees with the readings beside it: INCONCLUSIVE in place of CONSISTENT if one is broken.
+
+    Parameters
+    ----------
+    verdict
+        The verdict of the declared tests.
+    readings
+        Comparisons of measured numbers with the claim, which are shown beside the verdict.
+    """
+    if verdict is Verdict.CONSISTENT and any(reading is ClaimStatus.BROKEN for reading in readings):
+        return Verdict.INCONCLUSIVE
+    return verdict
 
 
 def verdict_on(is_broken: bool, is_conclusive: bool) -> Verdict:

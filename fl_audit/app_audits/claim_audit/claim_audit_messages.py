@@ -11,7 +11,7 @@ from fl_audit.app_audits.claim_audit.claim_audit_results import (
     TrialErrorShares,
 )
 from fl_audit.app_audits.claim_audit.distinguishers import least_shift
-from fl_audit.app_audits.claim_audit.gaussian_mu_estimate import estimate_gaussian_mu
+from fl_audit.app_audits.claim_audit.gaussian_mu_estimate import broken_estimates, estimate_gaussian_mu
 from fl_audit.verdict.verdict import Verdict
 
 TOO_FEW = "too few trials to refute the claim"  # a reason why a scenario has no result, a key of `not_tried`
@@ -92,11 +92,18 @@ def floating_words(result: ClaimAudit) -> str:
 
 def trials_words(attempt: DistinguisherTest) -> str:
     """Return a clause that says which share of a test's trials could give evidence; empty if all trials could."""
-    if attempt.share_of_trials == 1:
+    share = attempt.share_of_trials
+    if share == 1:
         return ""
+    # The share is the smaller one of trials with D and with D': where it is 0, one of the two cases never came about.
+    if share == 0:
+        return (
+            f"in one of the two cases, with the target or without it, none of the {attempt.trials} trials released a "
+            "model after what differs had arrived."
+        )
     return (
-        f"a model was released, and what differs had arrived, in no more than {attempt.share_of_trials:.0%} of "
-        f"{attempt.trials} trials, and the others say nothing of the claim."
+        f"a model was released, and what differs had arrived, in no more than {share:.0%} of {attempt.trials} trials, "
+        "and the others say nothing of the claim."
     )
 
 
@@ -162,6 +169,13 @@ def _claim_words(result: ClaimAudit) -> str:
             return (
                 f"{so_far}no trial told more than the claim allows ({result.claim.words}). This is no proof: it covers "
                 f"the trials that were played, at their numbers. {reach}"
+            )
+        case Verdict.INCONCLUSIVE if disagreeing := broken_estimates(result.claim, result.attempts):
+            noise = max(disagreeing, key=lambda estimate: estimate.mu_low)
+            return (
+                f"two readings disagree: no trial was guessed better than the claim allows ({result.claim.words}), and "
+                f"if the noise is Gaussian mu is at least {noise.mu_low:.3g}, where the claim allows "
+                f"{noise.claimed_mu:.3g}. More trials decide it: leave out --quick, or give it more time."
             )
         case Verdict.INCONCLUSIVE if (result.untried or result.unplayed) and not result.attempts:
             return f"there was no time for the trials that try the distinguishers ({result.claim.words})."

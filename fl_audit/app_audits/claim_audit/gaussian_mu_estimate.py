@@ -1,9 +1,10 @@
-"""Estimate the noise scale from black-box trials if the noise looks Gaussian; no verdict depends on the estimate.
+"""Estimate the noise scale from black-box trials if the noise looks Gaussian.
 
 Releases are projected on the differing contribution, which is the contribution under D minus that under D'.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +13,7 @@ from scipy.stats import normaltest
 from fl_audit.app_audits.claim_audit.claim import StatedClaim
 from fl_audit.app_audits.claim_audit.claim_audit_results import DistinguisherTest
 from fl_audit.array_types import Floats
-from fl_audit.statistics.claim_comparisons import ClaimComparison, compare_with_claim
+from fl_audit.statistics.claim_comparisons import ClaimComparison, ClaimStatus, compare_with_claim
 from fl_audit.statistics.shift_bound import ShiftEstimate, gaussian_shift
 from fl_audit.statistics.significance_levels import READING_LEVEL
 
@@ -85,6 +86,12 @@ def estimate_gaussian_mu(claim: StatedClaim, attempt: DistinguisherTest) -> Gaus
         mu_low=estimate.low, confidence=_CONFIDENCE, claimed_mu=claim.allowed_mu, p_value=p_value,
         mu_low_at_level=at_level.low,
     )  # fmt: skip
+
+
+def broken_estimates(claim: StatedClaim, attempts: Sequence[DistinguisherTest]) -> list[GaussianMuEstimate]:
+    """Return the estimates of distinguishers' trials whose lower bound on mu exceeds the claim."""
+    estimates = [estimate_gaussian_mu(claim, attempt) for attempt in attempts]
+    return [one for one in estimates if one is not None and one.reading.reading is ClaimStatus.BROKEN]
 
 
 def strength(one: Floats, zero: Floats, confidence: float) -> ShiftEstimate:
