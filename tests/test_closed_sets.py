@@ -26,6 +26,7 @@ OPEN = {
     "tests/validation/equality.py": "values of a summary",
     "fl_audit/runs/exports/trackers.py": "values of a JSON file",
     "fl_audit/runs/config_errors.py": "what a user wrote, and kinds of problems and schemas that pydantic has",
+    "fl_audit/app_audits/local_training/output_tracing.py": "what a training returned",
     "strategies/simulated_grid.py": "what a client app returned",
     "fl_audit/runs/trial_batch_store.py": "what a worker found: a single pattern that takes it apart",
     "fl_audit/data/conversion_to_csv.py": "values of the cells of a workbook",

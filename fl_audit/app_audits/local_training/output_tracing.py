@@ -41,7 +41,7 @@ class Output:
 
 @dataclass(frozen=True)
 class OutputTrace:
-    """What leaves a training, compared between runs with the same releases and with the same or with other records."""
+    """Outputs of a training, compared between runs with the same releases and with the same or with other records."""
 
     arrays: tuple[str, ...] = ()  # names of arrays that follow the records otherwise than by private steps
     numbers: tuple[str, ...] = ()  # the same of numbers, text and printed lines
