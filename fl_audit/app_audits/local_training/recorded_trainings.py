@@ -117,7 +117,7 @@ class RecordedTrainings:
 
     @cached_property
     def fresh_accountant(self) -> str:
-        """What shows that an accountant forgot steps that were taken before it began; "" if none did."""
+        """Sentence on steps that were taken before an accountant began and that it forgot; "" if there are none."""
         for each in self.by_client.values():
             taken = 0
             for number, training in enumerate(each):

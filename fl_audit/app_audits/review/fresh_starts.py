@@ -151,11 +151,11 @@ def trace_of_server(
     rounds
         Number of rounds of the app's training.
     """
-    mods = tuple(_with_fixed_generators(mod) for mod in system.mods)
+    mods = tuple(with_fixed_generators(mod) for mod in system.mods)
 
     def played(renews: bool) -> _Releases:
         log = list[Mapping[str, Any]]()
-        factory = _RecordingFactory(start, nodes, system.clients, log=log, renews=renews)
+        factory = RecordingFactory(start, nodes, system.clients, log=log, renews=renews)
         plain = "removed" if claim.neighbours.relation is Relation.ADD_REMOVE else "opposite"
         kind = BY_NAME[plain if system.model is None else f"{plain}, own model"]
         once = replace(claim, rounds=min(max(rounds, 1), _ROUNDS))
@@ -226,7 +226,7 @@ def _reply_of(mods: Sequence[Mod]) -> Mapping[str, Any]:
     return next(iter(reply.content.array_records.values()))
 
 
-def _with_fixed_generators(mod: Mod) -> Mod:
+def with_fixed_generators(mod: Mod) -> Mod:
     """Return a mod that always draws the same, so that what the server draws can be compared.
 
     A client runs in another process than the server, whose seeds say nothing of its noise.
@@ -250,7 +250,7 @@ def _digests(log: Iterable[Mapping[str, Any]]) -> _Releases:
 
 
 @dataclass
-class _RecordingFactory(TrialStrategyFactory):
+class RecordingFactory(TrialStrategyFactory):
     """Factory of an app's strategy, as it is or with new states of its generators, whose releases are recorded."""
 
     log: list[Mapping[str, Any]] = field(default_factory=list)  # models that were sent, and the last one

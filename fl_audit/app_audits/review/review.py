@@ -18,7 +18,14 @@ from fl_audit.app_audits.claim_audit.claim_audit_results import ClaimAudit, Tell
 from fl_audit.app_audits.review import plan as planning
 from fl_audit.app_audits.review.client_counts import too_few_clients
 from fl_audit.app_audits.review.configured_numbers import weaker_than_configured
-from fl_audit.app_audits.review.fresh_starts import ComparedStarts, StartTrace, compared_starts, trace_of_server
+from fl_audit.app_audits.review.fresh_starts import (
+    ComparedStarts,
+    RecordingFactory,
+    StartTrace,
+    compared_starts,
+    trace_of_server,
+)
+from fl_audit.app_audits.review.noise_by_round import noise_doubt
 from fl_audit.app_audits.review.options import ReviewOptions
 from fl_audit.app_audits.review.plan import smallest_budget
 from fl_audit.app_audits.review.probe_trials import probed
@@ -137,12 +144,22 @@ def _planned(
         names += [kind.name for kind in composed if kind not in kinds]
     about = [kind for aside, kind in NUMBERS.items() if asked["evaluate"] or aside is not SideChannel.EVALUATION]
     names_found, unseen = mentions_and_unseen(read.caught, stated, read.app, read.code)
+    late = _late_noise(read, system, read.claim, plan.rounds)
     of_code = () if read.inside is not None and read.inside.assessment is not None else names_found
     remarks = tuple(app_remarks(of_code, unoffered, read.stand_ins, has_written))
     return _PlannedReview(
         read, wishes, began, tell, keep, system, claim, plan, tuple(names), tuple(about), asked, names_found,
-        (*unseen, *starts.unseen), remarks, starts,
+        (*unseen, *starts.unseen, *late), remarks, starts,
     )  # fmt: skip
+
+
+def _late_noise(read: ReviewedApp, system: AuditedSystem, claim: StatedClaim, played: int) -> tuple[str, ...]:
+    """Return a phrase on rounds without noise that trials do not play; () if there are none, or clients add it."""
+    if read.stated.claim is None or read.stated.observer is Observer.SERVER:
+        return ()
+    factory = RecordingFactory(read.start, read.nodes, system.clients)
+    with spared_generators(), no_news_from_flower():
+        return noise_doubt(factory, system, claim, read.caught.rounds, played)
 
 
 @dataclass(frozen=True)
