@@ -104,7 +104,9 @@ def measure_star(run: FinishedRun, _: Findings) -> EpsilonStarFinding | None:
     if not tested and _is_known(run, _LEAST):
         few = _spread(run, _LEAST, settings.counted_cut)
         return replace(found, **vars(few), method=StarMethod.EMPIRICAL, by_normals=normal, is_lower_bound=True)
-    if (tested and 2 * against <= tested) or not _is_known(run, _COUNTED):
+    # Tables of older versions do not tell few losses, whose counted value is large by chance, from equal ones.
+    is_rejected = 2 * against > tested if tested else _LEAST in trials
+    if not (is_rejected and _is_known(run, _COUNTED)):
         return found
     counted = _spread(run, _COUNTED, settings.counted_cut)
     return replace(found, **vars(counted), method=StarMethod.EMPIRICAL, by_normals=normal)
