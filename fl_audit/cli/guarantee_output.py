@@ -122,6 +122,11 @@ def _print(rows: list[AccountantResult], best: "Guarantee", title: str, saving: 
 
     values = guarantee_values(best.epsilon, best.claims)
     print(f"Guarantee: {guarantee_line(values)}.")
+
+    from fl_audit.report.guarantee_warnings import weakness_warning
+
+    if (weak := weakness_warning(best)) is not None:
+        print(f"warning: {weak}")
     if best.rho_alpha is not None:
         print(
             f"rho_alpha is {best.rho_alpha:.4f}: the score of Bernau et al. 2021 (theorem 3), a bound for noise by the "

@@ -9,7 +9,8 @@ from fl_audit.plurals import plural
 from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.report import formatting
 from fl_audit.report.banner import Banner
-from fl_audit.report.formatting import ClaimStatus, capital, is_certainty, number_text, one_in, percent
+from fl_audit.report.formatting import ClaimStatus, capital, number_text, one_in, percent
+from fl_audit.report.guarantee_warnings import is_weak_guarantee
 from fl_audit.report.report_elements import ReportContents, Section, Table, TableKind
 from fl_audit.report.unit_words import UnitWords, unit_words
 from fl_audit.verdict.banner import verdict_banner
@@ -46,7 +47,7 @@ def banner(contents: ReportContents) -> Banner:
             tests = len(numbers.judged.tests)
             none = "The one test does not contradict" if tests == 1 else f"None of {tests} tests contradicts"
             # A green banner must not pass for an assurance that the guarantee does not give.
-            weak = f" {WEAK}" * is_certainty(contents.guarantee.belief_bound)
+            weak = f" {WEAK}" * is_weak_guarantee(contents.guarantee)
             line = f"{none} the guarantee.{weak} {_limits(contents)}".strip()
         case Verdict.INCONCLUSIVE if numbers.contradicted_by:
             names = ", ".join(numbers.contradicted_by)

@@ -39,7 +39,14 @@ def test_the_run_directory_holds_what_the_readme_says(small_plan: MakePlan, tmp_
     trials = pd.read_parquet(tmp_path / "run" / "trials.parquet")
     columns = ["trial", "bit", "log_odds", "belief", "won", "test_accuracy", "epsilon_star"]
     membership = ["membership_advantage", "record_membership_guess", "record_score"]
-    assert list(trials) == [*columns, *membership, "test_auroc", "epsilon_star_counted", "epsilon_star_fit"]
+    assert list(trials) == [
+        *columns,
+        *membership,
+        "test_auroc",
+        "epsilon_star_counted",
+        "epsilon_star_least",
+        "epsilon_star_fit",
+    ]
     assert trials["trial"].tolist() == list(range(6))
     truth = np.where(trials["bit"] == 1, 1, -1)
     np.testing.assert_allclose(trials["belief"], expit(truth * trials["log_odds"]))

@@ -2,7 +2,7 @@
 
 from fl_audit.plurals import plural
 from fl_audit.privacy.defaults import CANDIDATES
-from fl_audit.report.formatting import is_certainty
+from fl_audit.report.guarantee_warnings import is_weak_guarantee
 from fl_audit.report.report_elements import ReportContents
 from fl_audit.verdict.claim_standing import ClaimStanding, standing_of_claim
 from fl_audit.verdict.declared_tests import OF_OPENED, TestName
@@ -97,7 +97,7 @@ def _claimed(contents: ReportContents) -> str:
     standing = standing_of_claim(contents)
     if standing is not ClaimStanding.HELD:
         return str(standing)
-    return _WEAK if is_certainty(contents.guarantee.belief_bound) else ANSWERED
+    return _WEAK if is_weak_guarantee(contents.guarantee) else ANSWERED
 
 
 def _judgement(contents: ReportContents) -> VerdictDetails | None:

@@ -23,7 +23,7 @@ from fl_audit.audits.sections import page_rows
 from fl_audit.plurals import plural
 from fl_audit.privacy.guarantee_line import guarantee_line, guarantee_values
 from fl_audit.report.formatting import finding_text, is_certainty, number_text, one_in, percent
-from fl_audit.report.guarantee_warnings import delta_warning, weakness_warning
+from fl_audit.report.guarantee_warnings import delta_warning, is_weak_guarantee, weakness_warning
 from fl_audit.report.mechanism_messages import multiplied_text, not_private_label
 from fl_audit.report.report_elements import ReportContents
 from fl_audit.statistics.advantage import most_wins
@@ -172,7 +172,7 @@ def next_step(contents: ReportContents) -> str:
 
 def _after_consistent(contents: ReportContents) -> str:
     numbers, spare = verdict_of(contents), contents.find(NoiseFinding)
-    if is_certainty(contents.guarantee.belief_bound):
+    if is_weak_guarantee(contents.guarantee):
         return "Choose a guarantee that assures something: set belief = 0.9 in [privacy], and audit again."
     if numbers.words.next_step is not None:
         return numbers.words.next_step

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from fl_audit.report.formatting import is_certainty
+from fl_audit.report.guarantee_warnings import is_weak
 
 # By verdict, named as summaries do: its enumeration takes a second to import. White has a contrast of 4.5 on each.
 _COLOURS = {"consistent": "#1a7f37", "violated": "#b3261e"}
@@ -20,7 +20,11 @@ def badge(summary: Mapping[str, Any]) -> str:
     verdict, guarantee = str(summary["verdict"]), summary.get("guarantee") or {}
     epsilon, belief = guarantee.get("epsilon"), guarantee.get("belief_bound")
     text, colour = verdict + ("" if epsilon is None else f", epsilon {epsilon:.2g}"), _COLOURS.get(verdict, _GREY)
-    if verdict == "consistent" and belief is not None and is_certainty(belief):
+    if (
+        verdict == "consistent"
+        and belief is not None
+        and is_weak(belief, guarantee.get("advantage_bound") or 0.0, guarantee.get("prior") or 0.5)
+    ):
         text, colour = f"{text}: assures next to nothing", _GREY
     left, right = (round(_LETTER * len(each)) + 12 for each in (_LABEL, text))
     title = f"{_LABEL}: {text}"

@@ -24,7 +24,16 @@ ATTACKED = ("attack", "attack_auc", "attack_tpr_at_fpr_001")
 """Columns of the strongest attack in the membership audit."""
 UNTRAINED = "epsilon_star_untrained"
 """Column of Epsilon* of a point's untrained models, which cannot leak: the value by chance alone."""
-_LEFT_OUT = ("bit", "log_odds", "belief", "won", "record_membership_guess", "record_score", "epsilon_star_counted")
+_LEFT_OUT = (
+    "bit",
+    "log_odds",
+    "belief",
+    "won",
+    "record_membership_guess",
+    "record_score",
+    "epsilon_star_counted",
+    "epsilon_star_least",
+)
 
 
 def models_table(points: Sequence[Point], directory: Path) -> pd.DataFrame:
