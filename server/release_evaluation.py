@@ -30,8 +30,8 @@ from fl_audit.learning.glibc_allocator import ROUNDS_BETWEEN_TRIMS, give_back_fr
 from fl_audit.learning.stacked_model import losses_of
 from fl_audit.released_model.empirical_star import area_under_roc, empirical_epsilon_star, threshold_counts
 from fl_audit.released_model.normal_fit_tests import FIT, fits_of_trials
-from fl_audit.released_model.star_estimate import least_of_few
 from fl_audit.released_model.parametric_star import StarSettings, parametric_epsilon_star
+from fl_audit.released_model.star_estimate import least_of_few
 from fl_audit.strategies.secret_draws import SeededChallenger
 from fl_audit.torch_device import to_device
 from fl_audit.trial_batches import TrialBatch
