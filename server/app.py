@@ -87,21 +87,7 @@ def build_server_app(
     on_round: _OnRound = lambda trials: None,
     interrupted: Callable[[], bool] = lambda: False,
 ) -> ServerApp:
-    """Return the ServerApp that carries out a plan.
-
-    Parameters
-    ----------
-    plan
-        Plan of the federation.
-    sink
-        Function that receives the result of each finished batch of trials.
-    clock
-        Clock that is set when the federation is ready and when it has finished; None for none.
-    on_round
-        Function that is called after every round of a batch with the batch's number of trials.
-    interrupted
-        Function that returns whether the run must stop.
-    """
+    """Return the ServerApp that carries out a plan."""
     app = ServerApp()
 
     @app.main()
@@ -115,26 +101,7 @@ def build_server_app(
 def run_federation(
     plan: FederationPlan, grid: ReplyTimeoutGrid, sink: ResultSink, clock: FederationTimestamps, on_round: _OnRound
 ) -> None:
-    """Train all batches of trials of a plan, and pass the result of each finished batch to `sink`.
-
-    Parameters
-    ----------
-    plan
-        Plan of the federation.
-    grid
-        Grid that carries messages to the clients and their replies.
-    sink
-        Function that receives the result of a batch.
-    clock
-        Clock that is set when the federation is ready and when it has finished.
-    on_round
-        Function that is called after every round of a batch with the batch's number of trials.
-
-    Raises
-    ------
-    FederationError
-        If a client fails, does not reply in time, or sends an invalid reply.
-    """
+    """Train all batches of trials of a plan, and pass the result of each finished batch to `sink`."""
     torch.set_num_threads(plan.public.threads)
     federation = load_federation(plan.public)
     roster = discover_clients(grid, federation)

@@ -141,13 +141,6 @@ def pooled_epsilon_star(star: StarSettings, release: ReleaseWithOutputs) -> Tria
     others. `epsilon_star_least`, for the same releases, is the lower end of a 95 % interval that holds for any
     distributions; it is NaN if the sets are large enough for a value. For the last release, columns with p-values of
     the normal fits are added.
-
-    Parameters
-    ----------
-    star
-        Delta, and the stability cut: error rates below it are left out.
-    release
-        The release to evaluate.
     """
     fitted, counted, least, fit = (np.full(release.batch.count, np.nan) for _ in range(4))
     trials, seed = np.array(release.batch.trials), release.federation.public.data_seed
@@ -198,16 +191,7 @@ class CheckpointSelector:
     def update(self, batch: TrialBatch, number: int, models: Tensor, losses: Callable[[], Floats]) -> None:
         """Update the selection with an evaluated release; releases must be passed in order.
 
-        Parameters
-        ----------
-        batch
-            The batch of trials.
-        number
-            Number of the release; 0 stands for the initial models.
-        models
-            The released models, shape (trials, parameters).
-        losses
-            Function that returns the losses on the population sample, shape (trials, p).
+        Shapes: `models` (trials, parameters), `losses` (trials, p).
         """
         if batch.name not in self._best:
             self._best[batch.name] = np.full(batch.count, np.inf)

@@ -82,18 +82,6 @@ def discover_clients(grid: ReplyTimeoutGrid, federation: LoadedFederation) -> Cl
 
     A client's number is its partition. If the engine does not know the partitions, every client is asked for its own.
     Otherwise only clients that will be needed early are asked, so that they load their data.
-
-    Parameters
-    ----------
-    grid
-        Grid that reaches the clients.
-    federation
-        The federation, which states the number of clients.
-
-    Raises
-    ------
-    FederationError
-        If clients are missing, cannot start, or have other partitions than the configuration says.
     """
     expected, deadline = federation.public.nodes, time.monotonic() + _REGISTRATION_SECONDS
     while len(nodes := list(grid.get_node_ids())) < expected and time.monotonic() < deadline:

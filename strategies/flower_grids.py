@@ -18,13 +18,6 @@ class PullingGrid(Grid):
         """Return the replies that have arrived to the messages with the given ids; each is returned only once.
 
         Flower names the ids `message_ids` up to version 1.42, and `reply_to_message_ids` from 1.43 on.
-
-        Parameters
-        ----------
-        reply_to_message_ids
-            Ids that `push_messages` returned; None for all messages.
-        message_ids
-            The same by the name of older versions.
         """
         asked = message_ids if reply_to_message_ids is None else reply_to_message_ids
         return self._pulled(asked if asked is None or isinstance(asked, Collection) else list(asked))
@@ -63,15 +56,7 @@ class DelegatingGrid(PullingGrid):
 
 
 def make_messages_for(run: int, node: int) -> None:
-    """Set the run and the node in whose name this process creates messages, as Flower from 1.38 on requires.
-
-    Parameters
-    ----------
-    run
-        ID of the Flower run to which the messages belong.
-    node
-        ID of the Flower node that sends the messages.
-    """
+    """Set the run and the node in whose name this process creates messages, as Flower from 1.38 on requires."""
     # The only name of Flower that is not public: without it, 1.38 and later make messages only in a task of a run.
     try:
         identity: Any = import_module("flwr.supercore.task_identity").TaskIdentity

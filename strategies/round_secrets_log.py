@@ -84,16 +84,7 @@ class RoundSecretsLog:
     ) -> None:
         """Log the secrets of one round for one batch of trials.
 
-        Parameters
-        ----------
-        batch
-            Batch of trials.
-        made
-            The round as the server made it.
-        taking_part
-            Secret sample of the round, bool (trials, units); None if all units take part.
-        centred_bits
-            Sum over clients of (quantile bit - 1/2) before noise, float64 (trials,); None for a fixed clipping norm.
+        Shapes: `taking_part` (trials, units), `centred_bits` (trials,).
         """
         kept, members = self._kept[batch.name], self.challenger.membership(batch.trials).is_in[:, 0]
         found = {name: np.full(batch.count, np.nan) for name in OPENED_COLUMNS}
@@ -246,16 +237,7 @@ def open_shares(
     The residual noise is the part that the insider could not subtract. The shares are drawn again from the clients'
     seeds, for the first trials, clients and coordinates. The result is empty if the residuals lack these coordinates.
 
-    Parameters
-    ----------
-    federation
-        Federation in which each client adds a share of the noise.
-    challenger
-        Challenger, which knows the clients' seeds.
-    batch
-        Batch of trials.
-    residuals
-        Residual noise under the true hypothesis, with a sample of coordinates, shape (trials, rounds, ...).
+    Shapes: `residuals` (trials, rounds, ...).
     """
     at = [place for place, (number, _) in enumerate(residuals.places) if number < _SHARE_COORDINATES]
     size, looked_at = len(at), min(batch.count, _SHARE_TRIALS)

@@ -114,15 +114,7 @@ class SimulatedGrid(PullingGrid):
             self._executor.look()
 
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> list[Message]:
-        """Send messages to clients, and return the replies that arrive in time, in the order of the messages.
-
-        Parameters
-        ----------
-        messages
-            Messages to clients, each addressed to a node id.
-        timeout
-            Longest time to wait, in seconds; None waits for all replies.
-        """
+        """Send messages to clients, and return the replies that arrive in time, in the order of the messages."""
         sent, replies = self.push_messages(messages), dict[str, Message]()
         deadline = float("inf") if timeout is None else time.monotonic() + timeout
         while self._is_awaited(sent) and (left := deadline - time.monotonic()) > 0:
@@ -179,15 +171,7 @@ class InProcessGrid(SimulatedGrid):
 
 
 def readdressed(message: Message, **changes: Any) -> Message:
-    """Return a message with the same content or error, and with other metadata.
-
-    Parameters
-    ----------
-    message
-        The message, which is not changed.
-    changes
-        Values of Flower's `Metadata`, by the name of its parameter; for example `message_id`.
-    """
+    """Return a message with the same content or error, and with other metadata."""
     old = message.metadata
     told: dict[str, Any] = {
         "run_id": old.run_id,

@@ -100,25 +100,7 @@ def configuration(
 ) -> RunConfig:
     """Return the configuration of the audit for one of the benchmark's settings.
 
-    Parameters
-    ----------
-    name
-        Name of the setting: "adult", "mnist" or "dense".
-    trials
-        Number of trials.
-    engine
-        The engine that trains the clients.
-    data_dir
-        Directory of the data sets; None means the default directory.
-    scratch
-        Directory to which random records are written, if the audit uses them.
-    device
-        The device on which clients and the evaluator compute.
-    has_random_records
-        Whether random records take the place of a data set.
-    uses_all_cores
-        Whether the local engine on the CPU makes as many client calls at a time as there are cores. Otherwise it makes
-        the fixed number of the setting.
+    `uses_all_cores`: Otherwise it makes the fixed number of the setting.
     """
     setting, is_threaded = SETTINGS[name], engine is Engine.LOCAL and device is Device.CPU
     data = {"clients": 10, **setting.data}

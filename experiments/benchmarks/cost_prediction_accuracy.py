@@ -138,15 +138,7 @@ def _costs(file: Path, engine: Engine) -> MeasuredCosts:
 
 
 def play(file: str, engine: str) -> None:
-    """Run a configuration and write its report to a directory next to the configuration file.
-
-    Parameters
-    ----------
-    file
-        Path of the configuration file, which is JSON.
-    engine
-        "local" or "ray".
-    """
+    """Run a configuration and write its report to a directory next to the configuration file."""
     path = Path(file)
     run_audit(resolve(parse_config(json.loads(path.read_text()))), path.parent / f"run-{engine}", Engine(engine))
 

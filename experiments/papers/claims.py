@@ -147,19 +147,7 @@ class PaperClaim:
 
 
 def untested(section: str, statement: str, why: str, where: str = "") -> PaperClaim:
-    """Return a claim that cannot be tested, with the reason.
-
-    Parameters
-    ----------
-    section
-        Number of the section in the paper.
-    statement
-        The paper's statement in plain words.
-    why
-        Reason why the statement cannot be tested.
-    where
-        Title of the data set; empty if the statement is not about a data set.
-    """
+    """Return a claim that cannot be tested, with the reason."""
     return PaperClaim(section, statement, where, "", NOTHING, why=why)
 
 
@@ -168,13 +156,7 @@ def with_explanations(
 ) -> tuple[PaperClaim, ...]:
     """Add explanations to claims that do not hold, and return all claims.
 
-    Parameters
-    ----------
-    claims
-        The claims of a paper with their first results.
-    explanations
-        Explanations of failures. A failed claim gets the first explanation for its statement and data set, if there is
-        one.
+    `explanations`: A failed claim gets the first explanation for its statement and data set, if there is one.
     """
 
     def look_at(claim: PaperClaim) -> str:
@@ -195,30 +177,14 @@ def counted(claims: Sequence[PaperClaim]) -> Mapping[ClaimVerdict, int]:
 
 
 def difference(one: IntervalEstimate, other: IntervalEstimate) -> IntervalEstimate:
-    """Return the difference of two independent numbers with its square-and-add interval (Newcombe 1998, method 10).
-
-    Parameters
-    ----------
-    one
-        First number, with an interval whose ends may be infinite.
-    other
-        Number that is subtracted, with an interval of the same confidence.
-    """
+    """Return the difference of two independent numbers with its square-and-add interval (Newcombe 1998, method 10)."""
     value = one.value - other.value
     low = value - hypot(one.value - one.low, other.high - other.value)
     return IntervalEstimate(value, low, value + hypot(one.high - one.value, other.value - other.low))
 
 
 def said_of(verdict: ClaimVerdict, count: int) -> str:
-    """Return a verdict as the end of a sentence whose subject is a number of claims, such as "hold on our data".
-
-    Parameters
-    ----------
-    verdict
-        The verdict on each of the claims.
-    count
-        Number of claims.
-    """
+    """Return a verdict as the end of a sentence whose subject is a number of claims, such as "hold on our data"."""
     several = {
         ClaimVerdict.HOLDS: "hold on our data",
         ClaimVerdict.FAILS: "do not hold on our data",

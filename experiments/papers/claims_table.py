@@ -27,19 +27,7 @@ def claims_table(
     remarks: Sequence[str] = (),
     data: Sequence[str] = (),
 ) -> ItemResult:
-    """Return a table and a figure of claims: measured number, interval and verdict of each claim.
-
-    Parameters
-    ----------
-    claims
-        The claims; at least one of them can be tested.
-    looks
-        Explanations of claims that do not hold.
-    remarks
-        Further remarks on the claims.
-    data
-        Titles of the data sets on which the claims were tested.
-    """
+    """Return a table and a figure of claims: measured number, interval and verdict of each claim."""
     claims = with_explanations(claims, looks)
     shown = [claim for claim in claims if isfinite(claim.found.value) and not claim.untestable]
     figure = new_figure(2.6 + 0.27 * len(shown))

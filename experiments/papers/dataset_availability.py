@@ -49,15 +49,6 @@ def find_data_of_items(
     """Return the available data sets of tables and figures, and a sentence on each one that is substituted or missing.
 
     The sentences are also passed to the announcing function of `context`.
-
-    Parameters
-    ----------
-    items
-        The tables and figures.
-    candidates
-        For each data set of the paper a list of alternatives, as for `find_data`.
-    context
-        Directory of the data, and function that announces a sentence.
     """
     studies: Any = dict.fromkeys(study for item in items for study in item.studies)
     found, remarks = find_data(candidates, context.data_dir, studies)
@@ -71,16 +62,8 @@ def find_data(
 ) -> tuple[tuple[D, ...], tuple[str, ...]]:
     """Return the available data sets of a paper, and a sentence on each one that is substituted or missing.
 
-    Parameters
-    ----------
-    candidates
-        For each data set of the paper a list of alternatives, best first: the paper's own, then substitutes. The first
-        alternative that is available is used. An alternative may have several versions, such as numbers of classes: all
-        available versions are used.
-    data_dir
-        Directory of the data; None means the one in the environment variable FL_AUDIT_DATA.
-    wanted
-        The data sets of the paper to search for; None means all of them.
+    `candidates`: The first alternative that is available is used. An alternative may have several versions, such as
+    numbers of classes: all available versions are used.
     """
     found: list[D] = []
     remarks: list[str] = []

@@ -43,23 +43,7 @@ class ItemRow:
 def measured_row(
     setting: str, quantity: str, found: IntervalEstimate, repetitions: int = 0, note: str = "", **more: float
 ) -> ItemRow:
-    """Return the table row of a measured number.
-
-    Parameters
-    ----------
-    setting
-        Setting that was run.
-    quantity
-        Name of the number.
-    repetitions
-        Number of trials, also of simulated ones; 0 if nothing is random.
-    note
-        Remark on the number.
-    found
-        The measured number with its interval.
-    **more
-        `published` and `theory`; without them these are NaN.
-    """
+    """Return the table row of a measured number."""
     return ItemRow(setting, quantity, measured=found.value, low=found.low, high=found.high, repetitions=repetitions,
                    note=note, **more)  # fmt: skip
 

@@ -23,21 +23,7 @@ _WORDS = ("setting", "quantity", "note")
 def render_page(
     name: str, extent: ComputeExtent, paper: Paper[Any], made: PaperResults, pictures: Mapping[str, bytes]
 ) -> str:
-    """Return the HTML page of a reproduction, which contains its pictures and needs no other file.
-
-    Parameters
-    ----------
-    name
-        What the user asked to reproduce: the name of the paper, or of one table or figure.
-    extent
-        Whether the reproduction is the full or the quick form.
-    paper
-        The paper that is reproduced.
-    made
-        The results that were computed.
-    pictures
-        PNG images as bytes, keyed by the key of the table or figure.
-    """
+    """Return the HTML page of a reproduction, which contains its pictures and needs no other file."""
     results = [result for _, result in made.results]
     labels = [f'<p class="label">⚠ {escape(line)}</p>' for line in made.warnings]
     labels += [f'<p class="notice">{escape(line)}</p>' for line in (*made.remarks, *made.left_out)]
@@ -152,19 +138,7 @@ def _listed(said: str, lines: Sequence[str]) -> str:
 
 
 def rows_html(shown: pd.DataFrame, rows: int, file: str, look: str = "numbers") -> str:
-    """Return rows of a table or figure as HTML, followed by the number of further rows in its CSV file.
-
-    Parameters
-    ----------
-    shown
-        The rows that the table shows.
-    rows
-        Number of all rows.
-    file
-        Name of the CSV file with all rows.
-    look
-        CSS class of the table, see `page_table`.
-    """
+    """Return rows of a table or figure as HTML, followed by the number of further rows in its CSV file."""
     cells = {column: [_cell(column, value) for value in shown[column]] for column in COLUMNS}
     told = [column for column in COLUMNS if any(cells[column])]  # a column without a number tells nothing
     lines = list(zip(*(cells[column] for column in told), strict=True))

@@ -48,42 +48,15 @@ RELATION_LOOKS = {
 
 
 def draw_published(axes: Axes, x: ArrayLike, y: ArrayLike, colour: str = INK) -> None:
-    """Draw published values as open diamonds.
-
-    Parameters
-    ----------
-    axes
-        The axes.
-    colour
-        Colour of the curve to which the values belong.
-    x
-        Horizontal positions.
-    y
-        The values, one for each position.
-    """
+    """Draw published values as open diamonds."""
     axes.plot(x, y, markeredgecolor=colour, markeredgewidth=1.6, zorder=4, **_DIAMOND)
 
 
 def draw_measured(
     axes: Axes, x: ArrayLike, found: Sequence[IntervalEstimate], look: CurveLook, label: str, joined: bool = True
 ) -> None:
-    """Draw measured values with their intervals; an infinite upper end is an arrow, and infinite values are left out.
-
-    Parameters
-    ----------
-    axes
-        The axes.
-    look
-        Colour, line and marker of the curve.
-    label
-        Name of the curve in the legend.
-    x
-        Horizontal positions.
-    found
-        The values with their intervals, one for each position.
-    joined
-        Whether the values are joined by a line.
-    """
+    """Draw measured values with their intervals; an infinite upper end is an arrow, and infinite values are
+    left out."""
     value, bottom, top = (np.array([getattr(one, end) for one in found]) for end in ("value", "low", "high"))
     value = np.where(np.isfinite(value), value, np.nan)
     is_open = np.isinf(top)
@@ -100,18 +73,7 @@ def draw_measured(
 def draw_boxes(axes: Axes, values: Sequence[ArrayLike], places: Sequence[float], look: CurveLook, width: float) -> None:
     """Draw one box plot for each sample: median, quartiles, whiskers to 1.5 interquartile ranges, outliers as dots.
 
-    Parameters
-    ----------
-    axes
-        The axes.
-    values
-        The samples. Of overlapping outliers only one is drawn.
-    places
-        Horizontal positions of the boxes, one for each sample.
-    look
-        Colour, fill and hatch of the boxes.
-    width
-        Width of each box, in the unit of the horizontal axis.
+    `values`: Of overlapping outliers only one is drawn.
     """
     boxes = boxplot_stats([np.asarray(one) for one in values])
     for box, one in zip(boxes, values, strict=True):
@@ -143,19 +105,7 @@ def published_key() -> Line2D:
 
 
 def legend_below(figure: Figure, panels: Sequence[Axes], extra: Sequence[Any] = (), columns: int = 2) -> None:
-    """Draw one legend below a figure for all of its panels, with each name once.
-
-    Parameters
-    ----------
-    figure
-        The figure.
-    panels
-        Its panels, whose named lines appear in the legend.
-    columns
-        Number of columns of the legend.
-    extra
-        Further named lines for the legend.
-    """
+    """Draw one legend below a figure for all of its panels, with each name once."""
     entries: dict[str, Any] = {}
     for axes in panels:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
@@ -169,17 +119,7 @@ def legend_below(figure: Figure, panels: Sequence[Axes], extra: Sequence[Any] = 
 
 
 def empty_panel(axes: Axes, title: str, reason: str) -> None:
-    """Turn a panel without data into a title and the reason why it is empty.
-
-    Parameters
-    ----------
-    axes
-        Axes of the empty panel.
-    title
-        Text above the panel.
-    reason
-        Text inside the panel: why the panel is empty.
-    """
+    """Turn a panel without data into a title and the reason why it is empty."""
     axes.set_axis_off()
     axes.set_title(title, loc="left", fontsize=SMALL_TEXT_SIZE, fontweight="bold")
     axes.text(0.5, 0.5, reason, ha="center", va="center", wrap=True, fontsize=SMALL_TEXT_SIZE, transform=axes.transAxes)

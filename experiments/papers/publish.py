@@ -41,24 +41,6 @@ def publish(runs: Path, docs: Path = DOCS) -> tuple[str, ...]:
 
     Pages and claims of all other papers stay as they are. If a table or figure was made in a full and in a quick run,
     the full run is used.
-
-    Parameters
-    ----------
-    runs
-        Directory below which finished reproductions lie, at any depth.
-    docs
-        Directory of the documentation pages that are written.
-
-    Returns
-    -------
-    tuple
-        The keys of the papers whose pages were written.
-
-    Raises
-    ------
-    InputError
-        If no table or figure is finished, one was made with other settings than those of this version, or the pages
-        would take more than `MOST_BYTES` bytes. Nothing is written then.
     """
     found = _records(runs)
     require(bool(found), f"{runs} holds no finished reproduction: accepted is what 'fl-audit reproduce' wrote")

@@ -29,13 +29,8 @@ PAPERS: tuple[Paper[Any], ...] = (BERNAU_2019, BERNAU_2021, NEGOESCU_2023)  # th
 
 
 def chosen_items(name: str) -> tuple[Paper[Any], tuple[PaperItem, ...]]:
-    """Return a paper and the tables and figures to reproduce: all of a paper, or the one table or figure named `name`.
-
-    Raises
-    ------
-    InputError
-        If `name` is unknown.
-    """
+    """Return a paper and the tables and figures to reproduce: all of a paper, or the one table or figure named
+    `name`."""
     require_known(name)
     paper = next(paper for paper in PAPERS if name == paper.key or name.startswith(f"{paper.key}-"))
     return paper, tuple(item for item in paper.items if name in (paper.key, paper.name_of(item)))
@@ -47,26 +42,6 @@ def reproduce(name: str, context: ReproductionOptions) -> tuple[Paper[Any], Pape
     The context's directory receives a CSV file, a PNG, an SVG and a JSON record for every table or figure, and a page
     NAME.html. Runs are stored below it in `runs/` (quick form: `runs-quick/`): finished runs are read and interrupted
     ones continued.
-
-    Parameters
-    ----------
-    name
-        Name of a table, figure or paper, one of `item_names()`.
-    context
-        Options of the reproduction.
-
-    Returns
-    -------
-    tuple
-        The paper, the results, and the path of the HTML page.
-
-    Raises
-    ------
-    InputError
-        If `name` is unknown, if the directory is a file or holds the reproduction of another paper, or if no data set
-        that is needed is available.
-    FederationError
-        If a federation had to stop; finished runs and batches are kept.
     """
     paper, items = chosen_items(name)
     directory = context.directory

@@ -19,13 +19,7 @@ def item_names() -> tuple[str, ...]:
 
 
 def require_known(name: str) -> None:
-    """Raise an `InputError` if a name is not in `item_names()`.
-
-    Raises
-    ------
-    InputError
-        If the name is unknown; the message suggests the most similar known name.
-    """
+    """Raise an `InputError` if a name is not in `item_names()`."""
     if name in item_names():
         return
     nearest = get_close_matches(name, item_names(), n=1, cutoff=0.0)[0]

@@ -69,17 +69,7 @@ class PlannedRun:
     def carry_out(
         self, engine: Engine, ray_address: str | None = None, on_round: Callable[[int], None] = lambda done: None
     ) -> None:
-        """Carry out the run; if it was interrupted, continue it.
-
-        Parameters
-        ----------
-        engine
-            The engine that trains the clients.
-        ray_address
-            Address of a running Ray cluster, used if the engine is Ray; None starts a cluster on this machine.
-        on_round
-            Function that is called after every round with the number of finished rounds, added up over all trials.
-        """
+        """Carry out the run; if it was interrupted, continue it."""
         begun = time.monotonic()
         run_audit(
             resolve(self.config, self.pair and self.pair()),
@@ -100,23 +90,7 @@ def planned_runs(
     values_of: Callable[[Setting, ComputeExtent, Path | None], dict[str, Any]],
     context: ReproductionOptions,
 ) -> dict[Setting, PlannedRun]:
-    """Return the planned run of each setting, keyed by setting; a setting that occurs several times has one run.
-
-    Parameters
-    ----------
-    settings
-        The settings of the paper.
-    values_of
-        Function of a setting, the extent and the data directory; returns the run's configuration as nested dictionaries
-        that are not validated yet.
-    context
-        Directories, and full or quick form.
-
-    Raises
-    ------
-    InputError
-        If a value of a configuration is not accepted.
-    """
+    """Return the planned run of each setting, keyed by setting; a setting that occurs several times has one run."""
     configs = {one: parse_config(values_of(one, context.extent, context.data_dir)) for one in dict.fromkeys(settings)}
     return {one: PlannedRun(config, context.runs / one.name, one.label) for one, config in configs.items()}
 
@@ -124,17 +98,7 @@ def planned_runs(
 def carry_out_all(runs: Sequence[PlannedRun], context: ReproductionOptions) -> None:
     """Carry out runs in parallel processes, one per core, or with Ray one after the other.
 
-    Parameters
-    ----------
-    runs
-        Unfinished runs; there may be none.
-    context
-        Engine and progress display. With Ray, or with one core or run, runs are carried out in this process.
-
-    Raises
-    ------
-    FederationError
-        If a federation had to stop; finished runs and batches are kept.
+    `context`: With Ray, or with one core or run, runs are carried out in this process.
     """
     if not runs:
         return

@@ -24,14 +24,7 @@ def reproducible_generator(name: str) -> np.random.Generator:
 def bootstrap(values: Floats, statistic: Callable[[Floats], float], random: np.random.Generator) -> IntervalEstimate:
     """Return a statistic of independent trials, with its percentile bootstrap interval of 95 %.
 
-    Parameters
-    ----------
-    values
-        One value or array for each trial, shape (trials, ...).
-    statistic
-        Function of resampled trials, in the shape of `values`, that returns a number.
-    random
-        Generator from which the `RESAMPLES` resamples are drawn.
+    Shapes: `values` (trials, ...).
     """
     trials = len(values)
     found = [statistic(values[random.integers(trials, size=trials)]) for _ in range(RESAMPLES)]
@@ -43,12 +36,7 @@ def bootstrap(values: Floats, statistic: Callable[[Floats], float], random: np.r
 def t_interval(values: Floats, confidence: float = CONFIDENCE) -> IntervalEstimate:
     """Return the mean of independent values with its t interval.
 
-    Parameters
-    ----------
-    values
-        Independent values, shape (repetitions,), at least two.
-    confidence
-        Confidence of the interval, above 0 and below 1.
+    Shapes: `values` (repetitions,).
     """
     mean, error = float(np.mean(values)), float(np.std(values, ddof=1)) / math.sqrt(values.size)
     reach = float(stdtrit(values.size - 1, (1 + confidence) / 2)) * error
@@ -65,15 +53,7 @@ def predicted_advantage(mu: Floats) -> float:
 
 
 def mean_belief(mu: float, points: int = 2001) -> float:
-    """Return the mean belief in the data set that was used, E sigmoid(L) for log-odds L ~ N(mu^2/2, mu^2).
-
-    Parameters
-    ----------
-    mu
-        Parameter of Gaussian DP, at least 0.
-    points
-        Number of quantiles of L over which the mean is taken.
-    """
+    """Return the mean belief in the data set that was used, E sigmoid(L) for log-odds L ~ N(mu^2/2, mu^2)."""
     quantiles = ndtri((np.arange(points) + 0.5) / points)
     return float(np.mean(expit(mu * mu / 2 + mu * quantiles)))
 
@@ -81,29 +61,14 @@ def mean_belief(mu: float, points: int = 2001) -> float:
 def welch_interval(one: Floats, other: Floats, confidence: float = CONFIDENCE) -> IntervalEstimate:
     """Return the difference of two means, first minus second, with Welch's t interval.
 
-    Parameters
-    ----------
-    one
-        Independent values of the first group, shape (n,), at least two.
-    other
-        Independent values of the second group, shape (m,), at least two.
-    confidence
-        Confidence of the interval, above 0 and below 1.
+    Shapes: `one` (n,), `other` (m,).
     """
     found = ttest_ind(one, other, equal_var=False).confidence_interval(confidence)
     return IntervalEstimate(float(np.mean(one) - np.mean(other)), float(found.low), float(found.high))
 
 
 def share_interval(successes: int, trials: int) -> tuple[float, float]:
-    """Return the ends of the 95 % Clopper-Pearson interval of a success probability.
-
-    Parameters
-    ----------
-    successes
-        Number of successful trials, from 0 to `trials`.
-    trials
-        Number of trials, at least 1.
-    """
+    """Return the ends of the 95 % Clopper-Pearson interval of a success probability."""
     found = binomtest(successes, trials).proportion_ci(CONFIDENCE)
     return float(found.low), float(found.high)
 
@@ -122,13 +87,5 @@ def mean_of_shares(shares: Floats) -> IntervalEstimate:
 
 
 def end_by_end(statistic: Callable[[Sequence[float]], float], found: Iterable[IntervalEstimate]) -> IntervalEstimate:
-    """Return a statistic of several intervals, computed separately for their values, lower ends and upper ends.
-
-    Parameters
-    ----------
-    statistic
-        Function of one number for each interval, such as `max`.
-    found
-        The intervals, at least one.
-    """
+    """Return a statistic of several intervals, computed separately for their values, lower ends and upper ends."""
     return IntervalEstimate(*(float(statistic(ends)) for ends in zip(*map(astuple, found), strict=True)))

@@ -44,17 +44,7 @@ _CONFIDENCE = 0.999
 
 
 def plan_of(data: Mapping[str, Any], epsilon: float | None, audit: Mapping[str, Any]) -> ResolvedAudit:
-    """Return the audit plan of a table row.
-
-    Parameters
-    ----------
-    data
-        Settings of section [data].
-    audit
-        Settings of section [audit] that are specific to this row.
-    epsilon
-        The claimed epsilon for clients; None for no guarantee.
-    """
+    """Return the audit plan of a table row."""
     guarantee = {"private": False} if epsilon is None else {"epsilon": epsilon, "delta": 1e-3, "clipping-norm": 1.0}
     local = {"local-epochs": 1, "local-batch": 20, "local-learning-rate": 0.1}
     values = {

@@ -38,19 +38,7 @@ _NOTICE = (
 
 
 def write_result(result: ClaimAudit, found: Sequence[DistinguisherFinding], name: str, directory: Path) -> Path:
-    """Write the page `report.html` and `summary.json` on one audit of a claim, and return the path of the page.
-
-    Parameters
-    ----------
-    result
-        Result of the audit.
-    found
-        Distinguishers that the audit tested, with their results.
-    name
-        Name of the audited mechanism.
-    directory
-        Directory of the files, which is created if it is missing.
-    """
+    """Write the page `report.html` and `summary.json` on one audit of a claim, and return the path of the page."""
     page = html_page(
         title=f"{name}: {result.verdict}",
         heading=name,
@@ -75,23 +63,6 @@ def write_page(
     """Write the page `report.html` and `summary.json` on the review of an app, and return the path of the page.
 
     The page begins with a summary of one screen; details follow.
-
-    Parameters
-    ----------
-    name
-        Name of the reviewed app.
-    verdict
-        Verdict on the app.
-    headline
-        Sentence that states the verdict.
-    screen
-        Lines of the first screen, each a pair of subject and statement.
-    results
-        The audits behind the verdict with their findings.
-    values
-        The review as JSON values, for `summary.json`.
-    directory
-        Directory of the files, which is created if it is missing.
     """
     first, _ = results[0]
     details = "\n".join(_details(result, found) for result, found in results)
@@ -114,17 +85,7 @@ def write_page(
 
 
 def write_assessment(assessment: Assessment, values: Mapping[str, Any], directory: Path) -> Path:
-    """Write the page `report.html` and `summary.json` on an audit of private training, and return the page's path.
-
-    Parameters
-    ----------
-    assessment
-        Assessment of the training.
-    values
-        The assessment as JSON values.
-    directory
-        Directory of the files, which is created if it is missing.
-    """
+    """Write the page `report.html` and `summary.json` on an audit of private training, and return the page's path."""
     broken = [one for one in assessment.found if one.weight is Severity.BREAKS]
     page = html_page(
         title=f"{assessment.name}: {assessment.verdict}",

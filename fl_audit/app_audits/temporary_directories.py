@@ -13,13 +13,6 @@ def new_temporary_directory(owner: int, within: Path | None = None) -> Path:
     """Create a temporary directory for a process, and return its path.
 
     Before this, the temporary directories of processes that have ended are removed.
-
-    Parameters
-    ----------
-    owner
-        ID of the process that owns the directory.
-    within
-        Parent directory; None for the system's directory for temporary files.
     """
     remove_orphans()
     return Path(mkdtemp(prefix=f"{DIRECTORY_PREFIX}{owner}-", dir=within)).resolve()

@@ -101,7 +101,9 @@ SetOption = Annotated[
         autocompletion=complete_setting,
     ),
 ]
-EngineOption = Annotated[str, option("ray|local", "Client calls in processes of Ray, or in threads of this one.", among=Engine)]
+EngineOption = Annotated[
+    str, option("ray|local", "Client calls in processes of Ray, or in threads of this one.", among=Engine)
+]
 AddressOption = Annotated[str | None, option("ADDRESS", "Address of a running Ray cluster (HOST:PORT).")]
 DataDirOption = Annotated[Path | None, option("DIR", "Data directory.  [default: FL_AUDIT_DATA]")]
 ADJACENCY_HELP = f"How neighbours differ: one of {', '.join(Adjacency)}."

@@ -103,12 +103,7 @@ class LoadedFederation:
     def by_record(self, client: int, of_units: Flags) -> Flags:
         """Repeat each unit's flag for all its records in a client's shard; return bool (trials, records).
 
-        Parameters
-        ----------
-        client
-            Number of the client; clients must not be the units.
-        of_units
-            A flag for each trial and unit, bool (trials, units of the client), in the order of `units_of`.
+        Shapes: `of_units` (trials, units of the client).
         """
         if self.unit is Unit.RECORD:
             return of_units
@@ -273,30 +268,14 @@ class LoadedFederation:
         """Store a client's data in the federation of the client's process.
 
         A federation is sent to other processes without the clients' data.
-
-        Parameters
-        ----------
-        client
-            Number of the client, from 0.
-        shard
-            The client's records.
-        raw
-            Features of the client's records before local randomization; None if there is no randomization.
         """
         self._held[client, True] = shard
         if raw is not None:
             self._raw[client] = raw
 
     def present(self, client: int, membership: TargetMembership) -> Flags:
-        """Return whether each record of a client's shard is in the training set of each trial, bool (trials, records).
-
-        Parameters
-        ----------
-        client
-            Number of the client, from 0.
-        membership
-            Membership of the client's targets in each trial.
-        """
+        """Return whether each record of a client's shard is in the training set of each trial, bool (trials,
+        records)."""
         held = np.ones((membership.trials, len(self.shards[client])), dtype=np.bool_)
         marks, own = self.differs(client), self.targets[list(self.targets_of(client))]
         held[:, marks] = membership.is_in[:, np.searchsorted(own, self.unit_of_records(client)[marks])]
@@ -318,12 +297,7 @@ class LoadedFederation:
     def losses(self, models: Tensor, examples: Examples | None) -> Floats:
         """Return the cross-entropy loss of each of n examples under each trial's model, float64 (trials, n).
 
-        Parameters
-        ----------
-        models
-            Model parameters, one row per trial; float32 (trials, parameters).
-        examples
-            The n examples; None for no examples.
+        Shapes: `models` (trials, parameters).
         """
         if examples is None or len(examples.labels) == 0:
             return np.empty((len(models), 0))

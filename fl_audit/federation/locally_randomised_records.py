@@ -81,15 +81,6 @@ def randomised_shard(federation: LoadedFederation, client: int, draws: ClientRan
 
     If the federation has a frozen core (a network that is not trained), the result holds the core's outputs for these
     records.
-
-    Parameters
-    ----------
-    federation
-        The federation, which has a local randomizer.
-    client
-        Number of the client; only its shard is read.
-    draws
-        Secret seed of the client, and the numbers of the trials.
     """
     found, device = list[Tensor](), federation.public.device
     for trial in draws.trials:
@@ -117,18 +108,7 @@ def randomised_records(
 
     If the model has frozen pretrained layers, the features have not passed through them yet.
 
-    Parameters
-    ----------
-    federation
-        The federation, which has a local randomizer.
-    client
-        Number of the client, from 0.
-    seed
-        Secret seed of the client.
-    trial
-        Number of the trial, from 0.
-    first
-        Number of records to return; None for all. Records that replace the differing unit in D' follow the shard.
+    `first`: Records that replace the differing unit in D' follow the shard.
     """
     assert federation.public.local_randomizer is not None, "asked only where records are randomised"
     source = generator(seed, Purpose.LOCAL_RANDOMIZER, trial=trial, client=client)

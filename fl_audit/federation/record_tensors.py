@@ -32,14 +32,7 @@ class Examples:
     def of(cls, records: Records, device: Device = Device.CPU, core: nn.Module | None = None) -> "Examples":
         """Return records as tensors on a device.
 
-        Parameters
-        ----------
-        records
-            Records to convert.
-        device
-            Device of the tensors.
-        core
-            Network that is not trained; its outputs then replace the features. None leaves the features as they are.
+        `core`: None leaves the features as they are.
         """
         features, labels = torch.from_numpy(records.features).clone(), torch.from_numpy(records.labels).clone()
         features = features.to(device)
@@ -71,13 +64,6 @@ def model_for(name: str, records: Records) -> ModelSpec:
 
     If the model has frozen layers (a core), the trained model is only the head that follows them. Raises `InputError`
     if the model does not accept the records.
-
-    Parameters
-    ----------
-    name
-        Name of a model of this package, or `package.module:factory` for a user's model.
-    records
-        Records of the data set, which determine the feature shape, the classes and the inputs.
     """
     reads = not records.graphs or ":" in name
     require(reads, f"model is {name} and the records are graphs: accepted is package.module:factory of one for graphs")

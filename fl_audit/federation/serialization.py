@@ -96,18 +96,7 @@ class SentShard:
 
 
 def sent_federation(federation: LoadedFederation, knows_all: bool, knows_differing: bool) -> SentFederation:
-    """Return the part of a federation that is sent to every client, without the clients' shards.
-
-    Parameters
-    ----------
-    federation
-        The federation with its data.
-    knows_all
-        Whether the receivers know D, as insiders do; it is then included.
-    knows_differing
-        Whether the receivers know the replacement of the differing unit, as its owner and insiders do; it is then
-        included.
-    """
+    """Return the part of a federation that is sent to every client, without the clients' shards."""
     replacement = federation.replacement if knows_all or knows_differing else None
     training = federation.training if knows_all else federation.training.take(np.empty(0, np.int64))
     return SentFederation(
@@ -125,15 +114,7 @@ def sent_federation(federation: LoadedFederation, knows_all: bool, knows_differi
 
 
 def sent_shard(federation: LoadedFederation, client: int) -> SentShard:
-    """Return a client's records as an object to be sent to the process that runs the client.
-
-    Parameters
-    ----------
-    federation
-        The federation with its data.
-    client
-        Number of the client, from 0.
-    """
+    """Return a client's records as an object to be sent to the process that runs the client."""
     raw, shard = (
         None if federation.raw is None else federation.raw_features(client),
         federation.training.take(federation.shards[client]),

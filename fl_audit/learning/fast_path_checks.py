@@ -22,18 +22,9 @@ _ROUGHLY = 0.05
 def stacked_layers_agree(passes: ModelPasses, records: Tensor | None) -> bool:
     """Return whether stacked layers, which compute all trials at once, give the clipped sums of per-example gradients.
 
-    Parameters
-    ----------
-    passes
-        Model to test. If the result is False, its attribute `activations`, the number of scalars stored per example, is
-        set.
-    records
-        Records for the test, (n, *shape); None for random examples.
+    Shapes: `records` (n, *shape).
 
-    Raises
-    ------
-    InputError
-        If the model cannot be run example by example, or no record has a gradient other than zero.
+    `passes`: If the result is False, its attribute `activations`, the number of scalars stored per example, is set.
     """
     source = seeded()
     models = _random_models(passes, _PROBE_TRIALS, source)

@@ -92,12 +92,7 @@ def frozen_backbone(model: nn.Module, records: Tensor) -> Backbone | None:
     A model has one if its attribute `backbone` is a module without trained parameters, and the rest of the model reads
     a record only through it. Then `model.backbone` becomes the identity, and `model` takes the backbone's outputs.
 
-    Parameters
-    ----------
-    model
-        The model, which is changed if it has a backbone.
-    records
-        Records for the test whether the outputs stay the same, (n, *shape), n at least 1.
+    Shapes: `records` (n, *shape).
     """
     module = getattr(model, "backbone", None)
     if not isinstance(module, nn.Module) or _is_trained(module) or not _is_trained(model):
@@ -134,13 +129,6 @@ def core_shape(model: str, feature_shape: tuple[int, ...]) -> tuple[int, ...]:
 
     Raises `InputError` if the core cannot take such records.
 
-    Parameters
-    ----------
-    model
-        Name of the model; only `vgg16` has a frozen core.
-    feature_shape
-        Shape of one record; for `vgg16` an image (1 or 3, height, width) of at least 32x32.
-
     Examples
     --------
     >>> core_shape("vgg16", (1, 64, 64)), core_shape("logistic", (1, 64, 64))
@@ -156,20 +144,7 @@ def core_shape(model: str, feature_shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def find_weights(model: str, path: str | None) -> BackboneWeights | None:
-    """Return the weights file of a model's frozen core; None if the model has no frozen core.
-
-    Parameters
-    ----------
-    model
-        Name of the model; only `vgg16` has a frozen core.
-    path
-        Path of the file that the user set; None if there is none.
-
-    Raises
-    ------
-    InputError
-        If the file is missing, superfluous or unreadable.
-    """
+    """Return the weights file of a model's frozen core; None if the model has no frozen core."""
     if model != VGG16:
         require(path is None, f"weights is {path} and the model is {model}: accepted is a file for vgg16 alone")
         return None

@@ -21,15 +21,7 @@ class ModelExecutionProfile:
 
 
 def saved_scalars(module: nn.Module, run: Callable[[dict[str, Tensor]], Tensor]) -> int:
-    """Return the number of scalars that autograd saves for a computation, besides parameters and constants.
-
-    Parameters
-    ----------
-    module
-        Module whose parameters and constants are not counted.
-    run
-        Function that computes a loss from the module's trained parameters, keyed by name.
-    """
+    """Return the number of scalars that autograd saves for a computation, besides parameters and constants."""
     own = {name: value.detach().requires_grad_() for name, value in module.named_parameters()}
     held = {_address(value) for value in (*own.values(), *module.buffers(), *constants_of(module))}
     kept, sizes = list[Tensor](), dict[int, int]()

@@ -72,13 +72,6 @@ def model_template(spec: ModelSpec, alone: bool = False) -> nn.Module:
     """Return the model whose constants (frozen parameters and buffers) all parties and trials share.
 
     Raises `InputError` as `build_model` does, or if the factory makes different constants in each call.
-
-    Parameters
-    ----------
-    spec
-        Specification of the model.
-    alone
-        Whether this process needs no initial weights, so that the factory is called only once.
     """
     if alone or ":" not in spec.name:
         return _drawn(spec, generator(0, Purpose.INITIAL_WEIGHTS))
@@ -101,17 +94,7 @@ def _drawn(spec: ModelSpec, source: np.random.Generator) -> nn.Module:
 
 
 def initial_models(spec: ModelSpec, seed: int, trials: Sequence[int]) -> Tensor:
-    """Return the initial weights of some trials, float32 (trials, parameters), drawn by seed and trial number.
-
-    Parameters
-    ----------
-    spec
-        Specification of the model.
-    seed
-        Public seed of the initial weights.
-    trials
-        Numbers of the trials.
-    """
+    """Return the initial weights of some trials, float32 (trials, parameters), drawn by seed and trial number."""
     known = _called_twice(spec, models.import_factory(spec.name)) if ":" in spec.name else None
     return torch.stack([_weights(spec, known, generator(seed, Purpose.INITIAL_WEIGHTS, trial=one)) for one in trials])
 

@@ -56,17 +56,7 @@ class ModelPasses:
     ) -> tuple[Tensor, SharedPassState]:
         """Return the outputs of the stacked layers, (trials * examples, classes), and the layers' common state.
 
-        Parameters
-        ----------
-        parameters
-            Parameters of the models, (trials, *shape), keyed by name.
-        features
-            Features of the examples, (examples, *shape) if all trials share them, otherwise (trials * examples,
-            *shape).
-        examples
-            Number of examples per trial.
-        recording
-            Whether the state records the calls of the layers, for a backward pass.
+        Shapes: `parameters` (trials, *shape), `features` (examples, *shape).
         """
         stacked, frame = self.parts.stacked, self.parts.frame
         assert stacked is not None
@@ -80,13 +70,9 @@ class ModelPasses:
     def logits_pass(self, models: Tensor, features: Tensor) -> Tensor:
         """Return the logits of examples under every model, (trials, n, classes), computed in a single pass.
 
-        Parameters
-        ----------
-        models
-            Parameters of the models, float32 (trials, parameters).
-        features
-            Features of the examples, which all trials share, (n, *shape). There must be memory for all examples at
-            once.
+        Shapes: `models` (trials, parameters), `features` (n, *shape).
+
+        `features`: There must be memory for all examples at once.
         """
         with torch.no_grad():
             if not self.fast:
@@ -100,12 +86,7 @@ class ModelPasses:
     def summed_gradients(self, models: Tensor, portion: Microbatch) -> dict[str, Tensor]:
         """Return each trial's gradient of the loss summed over one pass, (trials, *shape), keyed by parameter name.
 
-        Parameters
-        ----------
-        models
-            Parameters of the models, float32 (trials, parameters).
-        portion
-            Examples of the pass; their weights are ignored.
+        Shapes: `models` (trials, parameters).
         """
         views = self.layout.views(models)
         with self.naming_layer_and_record(views, portion.features):
@@ -128,14 +109,7 @@ class ModelPasses:
     def summed_loss(self, parameters: dict[str, Tensor], features: Tensor, labels: Tensor) -> Tensor:
         """Return the cross-entropy of one model, summed over examples, as a scalar tensor.
 
-        Parameters
-        ----------
-        parameters
-            Parameters of the model, each of its own shape, keyed by name.
-        features
-            Features of the examples, (n, *shape).
-        labels
-            Classes of the examples, int64 (n,).
+        Shapes: `features` (n, *shape), `labels` (n,).
         """
         return F.cross_entropy(self._called(parameters, features), labels, reduction="sum")
 
@@ -149,15 +123,7 @@ class ModelPasses:
         return logits
 
     def clipped_sum_fast(self, work: ClippedSumPass, total: Tensor) -> None:
-        """Write each trial's sum of clipped gradients over one pass to `total`, computed by the stacked layers.
-
-        Parameters
-        ----------
-        work
-            Models, examples and clipping of the pass.
-        total
-            Tensor (trials, parameters), which is overwritten.
-        """
+        """Write each trial's sum of clipped gradients over one pass to `total`, computed by the stacked layers."""
         taped = self.backward(work.models, work.portion)
         with torch.no_grad():
             measured = [visit.layer.squared_norms(visit, signal) for visit, signal in taped]
@@ -169,14 +135,8 @@ class ModelPasses:
                     total[:, columns[visit.layer.prefix + name]] = summed.flatten(1)
 
     def clipped_sum_graphed(self, work: ClippedSumPass, total: Tensor) -> None:
-        """Write each trial's sum of clipped gradients to `total` on a graphics card; a small pass runs as a CUDA graph.
-
-        Parameters
-        ----------
-        work
-            Models, examples and clipping of the pass.
-        total
-            Tensor (trials, parameters), which is overwritten.
+        """Write each trial's sum of clipped gradients to `total` on a graphics card; a small pass runs as a CUDA
+        graph.
         """
 
         def computed(models: Tensor, features: Tensor, labels: Tensor, counted: Tensor | None) -> Tensor:
@@ -199,12 +159,7 @@ class ModelPasses:
         Each call comes with the gradient of the summed losses with respect to the outputs of the layer. The model must
         have stacked layers (`fast`). The calls can be used until the model runs again in this thread.
 
-        Parameters
-        ----------
-        models
-            Parameters of the models, float32 (trials, parameters).
-        portion
-            Examples on which the models run.
+        Shapes: `models` (trials, parameters).
         """
         features, labels = portion.merged(len(models))
         with torch.enable_grad():
@@ -214,15 +169,7 @@ class ModelPasses:
         return list(zip(tape, torch.autograd.grad(loss, [visit.outputs for visit in tape]), strict=True))
 
     def clipped_sum_generic(self, work: ClippedSumPass, total: Tensor) -> None:
-        """Write each trial's sum of clipped gradients over one pass to `total`, computed by `torch.func`.
-
-        Parameters
-        ----------
-        work
-            Models, examples and clipping of the pass.
-        total
-            Tensor (trials, parameters), which is overwritten.
-        """
+        """Write each trial's sum of clipped gradients over one pass to `total`, computed by `torch.func`."""
         total.zero_()
         together = max(1, pass_budgets.GRADIENT_BUDGET // work.models.numel())
         for some in pass_budgets.slices(work.portion.examples, together):
@@ -234,12 +181,7 @@ class ModelPasses:
     def example_gradients(self, models: Tensor, portion: Microbatch) -> Tensor:
         """Return the gradient of each example's loss, float32 (trials, n, parameters), computed by `torch.func`.
 
-        Parameters
-        ----------
-        models
-            Parameters of the models, float32 (trials, parameters).
-        portion
-            Examples of the pass.
+        Shapes: `models` (trials, parameters).
         """
 
         def loss(parameters: dict[str, Tensor], example: Tensor, label: Tensor) -> Tensor:
@@ -258,12 +200,7 @@ class ModelPasses:
     def naming_layer_and_record(self, parameters: dict[str, Tensor], features: Tensor) -> AbstractContextManager[None]:
         """Convert an exception of the user's model in a `with` block into an `InputError` that names layer and record.
 
-        Parameters
-        ----------
-        parameters
-            Parameters of the models, (trials, *shape), keyed by name.
-        features
-            Features of the records on which the models run, (n, *shape), or those of all trials one after another.
+        Shapes: `parameters` (trials, *shape), `features` (n, *shape).
         """
         return naming_layer_and_record(self.template, parameters, features, self.feature_shape)
 

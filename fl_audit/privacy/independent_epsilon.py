@@ -62,18 +62,6 @@ class IndependentEpsilon:
 def independent_epsilon(releases: Sequence[PlayedReleases], delta: float) -> IndependentEpsilon:
     """Return the smallest epsilon for which all releases together are (epsilon, delta)-private.
 
-    Parameters
-    ----------
-    releases
-        The releases, at least one.
-    delta
-        Delta of the guarantee, above 0 and below 1; with sampling at least `SMALLEST_DELTA`.
-
-    Raises
-    ------
-    InputError
-        If delta is out of its range.
-
     Examples
     --------
     >>> round(independent_epsilon([PlayedReleases(4.0, 30)], 1e-3).epsilon, 3)

@@ -12,15 +12,7 @@ LARGE_DELTA = 0.5
 
 
 def delta_warning(guarantee: Guarantee, units: int) -> str | None:
-    """Return a warning if delta is large for so many units; None if it is small enough.
-
-    Parameters
-    ----------
-    guarantee
-        The guarantee with its delta and adjacency.
-    units
-        Number of records, users or clients that the guarantee protects.
-    """
+    """Return a warning if delta is large for so many units; None if it is small enough."""
     if guarantee.delta * units < LARGE_DELTA:
         return None
     large = f"Delta {number_text(guarantee.delta, 3)} is large for {units:,} {unit_words(guarantee.adjacency).many}"
@@ -35,15 +27,6 @@ def is_weak(belief_bound: float, advantage_bound: float, prior: float = 0.5) -> 
     does at epsilon log(99) = 4.6. At any other prior the same growth of the odds counts, so that a sure guess
     beforehand does not make a guarantee weak. An advantage a = TPR - FPR lets the best attacker be right in (1 + a) / 2
     of even guesses: above 0.9, in more than 19 of 20.
-
-    Parameters
-    ----------
-    belief_bound
-        Bound on the belief in the true training set, from `prior` to 1.
-    advantage_bound
-        Bound on the advantage of any attack, from 0 to 1.
-    prior
-        Belief before the training, above 0 and below 1.
 
     Examples
     --------

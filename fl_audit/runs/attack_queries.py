@@ -27,15 +27,6 @@ def with_queries(config: RunConfig, source: LoadedDataset, split: Split) -> RunC
     Raises `InputError` if an attack on single records is configured although the unit is a user or a client, or if the
     attribute does not exist. It is also raised if several queries per record are configured although the model has a
     frozen core, or although records of this data set cannot be varied.
-
-    Parameters
-    ----------
-    config
-        The configuration of the run.
-    source
-        The data set of the run.
-    split
-        The training set D, records outside D, and test records.
     """
     audit, relation = config.audit, config.privacy.adjacency
     of_records = [attack for attack in of_ours(audit.attacks or ()) if attack.asks_about_records]
@@ -61,15 +52,6 @@ def candidate_prior(config: RunConfig, source: LoadedDataset, split: Split) -> t
     get their frequencies among records that no trial uses for training.
 
     Raises `InputError` if the number of weights differs from the number of values of the attribute.
-
-    Parameters
-    ----------
-    config
-        The configuration as `with_queries` returns it.
-    source
-        The data set of the run.
-    split
-        The training set D, records outside D, and test records.
     """
     weights = np.array(config.audit.candidate_weights or (), dtype=np.float64)
     named = audit_named(config.audit.kind).column_of_candidates(config.audit.attribute)
@@ -91,13 +73,6 @@ def more_queries(config: RunConfig, federation: LoadedFederation) -> FinalModelQ
 
     Membership attacks query varied copies of each target, the record whose membership is in question. The attack on an
     attribute queries copies of each target with every possible value of the attribute.
-
-    Parameters
-    ----------
-    config
-        The configuration of an audit plan, with all defaults.
-    federation
-        The federation of the same audit plan.
     """
     audit, source, public = config.audit, load_source(federation.public.data), federation.population_records
     queries = audit.queries or 1
@@ -108,12 +83,7 @@ def more_queries(config: RunConfig, federation: LoadedFederation) -> FinalModelQ
 def attribute_of(config: RunConfig, federation: LoadedFederation) -> AttributeToInfer | None:
     """Return the attribute to guess, with the frequency of each value; None if no configured attack guesses one.
 
-    Parameters
-    ----------
-    config
-        The configuration of the run, which names the attacks and the attribute.
-    federation
-        The federation. The frequencies are counted in its population sample, on which no model is trained.
+    `federation`: The frequencies are counted in its population sample, on which no model is trained.
     """
     if Attack.ATTRIBUTE not in (config.audit.attacks or ()):
         return None

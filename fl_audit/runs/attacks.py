@@ -42,15 +42,6 @@ def with_attacks(plan: ResolvedAudit, store: TrialBatchStore, targets: pd.DataFr
     on an attribute adds four columns: the true values and three kinds of guesses.
 
     Raises `InputError` if there are too few trials for an attack.
-
-    Parameters
-    ----------
-    plan
-        The audit plan, which names the attacks.
-    store
-        The store with the results of the trials.
-    targets
-        One row for each trial and target, sorted by trial and target.
     """
     membership = TargetMembership(by_target(targets, "is_in").astype(np.bool_))
     answers = _answers(plan, store, targets)
@@ -91,15 +82,7 @@ def _guesses(plan: ResolvedAudit, store: TrialBatchStore, membership: TargetMemb
 
 
 def by_target(targets: pd.DataFrame, column: str) -> Floats:
-    """Return a column of a table of trials and targets as an array of shape (trials, targets).
-
-    Parameters
-    ----------
-    targets
-        The table, with one row for each trial and target, sorted by trial and target.
-    column
-        Name of the column.
-    """
+    """Return a column of a table of trials and targets as an array of shape (trials, targets)."""
     values: Floats = targets[column].to_numpy().reshape(targets["trial"].nunique(), -1)
     return values
 

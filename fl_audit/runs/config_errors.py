@@ -17,17 +17,7 @@ _Schema = Mapping[str, Any]
 
 
 def first_problem(error: ValidationError, model: type[BaseModel], missing: str) -> str:
-    """Return a one-line message about the first problem that pydantic found in a configuration.
-
-    Parameters
-    ----------
-    error
-        Validation error of pydantic.
-    model
-        Pydantic model of the whole configuration.
-    missing
-        End of the message if a required section is missing: what the section is needed for.
-    """
+    """Return a one-line message about the first problem that pydantic found in a configuration."""
     problems = error.errors(include_url=False)
     # Of a choice that is open to the user's own, what is wrong with the user's own says more than the list of ours.
     problem = next((one for one in problems if one["type"] == "own"), problems[0])
@@ -89,13 +79,6 @@ def accepted_values(schema: Mapping[str, Any], whole: Mapping[str, Any]) -> str:
     """Return a description of the values that a JSON schema accepts, such as "whole numbers from 1".
 
     The text is empty if the type of the schema has no description.
-
-    Parameters
-    ----------
-    schema
-        JSON schema of one value.
-    whole
-        JSON schema that contains `schema` and its definitions.
     """
     return _alternatives(_described(schema, whole))
 
@@ -126,15 +109,7 @@ def _section(model: type[BaseModel], known: Sequence[str]) -> _Schema:
 
 
 def resolved(schema: Mapping[str, Any], whole: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the definition to which a JSON schema refers by `$ref`, or the schema itself if it has no `$ref`.
-
-    Parameters
-    ----------
-    schema
-        JSON schema of one value.
-    whole
-        JSON schema that contains the definitions.
-    """
+    """Return the definition to which a JSON schema refers by `$ref`, or the schema itself if it has no `$ref`."""
     return dict(whole["$defs"][str(schema["$ref"]).rpartition("/")[2]]) if "$ref" in schema else schema
 
 

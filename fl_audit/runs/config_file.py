@@ -24,14 +24,7 @@ def load_config(path: Path, overrides: Sequence[str] = (), data_dir: str | None 
 
     Raises `InputError` if the file cannot be read, or a key or value is not accepted.
 
-    Parameters
-    ----------
-    path
-        Path of the TOML file. Relative paths in the file are relative to its directory.
-    overrides
-        Settings of the form `section.key=value` that replace those of the file; `section.key=` removes a setting.
-    data_dir
-        Directory of data sets that replaces the file's setting `data.data-dir`; None keeps the setting.
+    `path`: Relative paths in the file are relative to its directory.
     """
     return parse_config(load_values(path, overrides, data_dir))
 
@@ -39,31 +32,13 @@ def load_config(path: Path, overrides: Sequence[str] = (), data_dir: str | None 
 def load_values(path: Path, overrides: Sequence[str] = (), data_dir: str | None = None) -> dict[str, Any]:
     """Read a configuration file, and return its values by section and key without checking them.
 
-    Parameters
-    ----------
-    path
-        Path of the TOML file. Relative paths in the file are relative to its directory.
-    overrides
-        Settings of the form `section.key=value` that replace those of the file; `section.key=` removes a setting.
-    data_dir
-        Directory of data sets that replaces the file's; None keeps it.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read or is not TOML, or an override has another form.
+    `path`: Relative paths in the file are relative to its directory.
     """
     return values_of(read_toml(path), f"configuration {path}", path.absolute().parent, overrides, data_dir)
 
 
 def read_toml(path: Path) -> str:
-    """Return the text of a configuration file, without checking that it is TOML.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read as UTF-8 text.
-    """
+    """Return the text of a configuration file, without checking that it is TOML."""
     require_ordinary(f"configuration {path}", path)
     try:
         # Some editors begin a file with a byte-order mark, which TOML does not know.
@@ -79,23 +54,7 @@ def values_of(
 ) -> dict[str, Any]:
     """Parse a configuration in TOML, and return its values by section and key without checking them.
 
-    Parameters
-    ----------
-    text
-        The configuration in TOML notation.
-    named
-        Name of the configuration in error messages.
-    place
-        Directory to which relative paths in the configuration are relative.
-    overrides
-        Settings of the form `section.key=value` that replace those of the text; `section.key=` removes a setting.
-    data_dir
-        Directory of data sets, used instead of the one in the text. None leaves the text's directory.
-
-    Raises
-    ------
-    InputError
-        If the text is not TOML, or an override has another form.
+    `data_dir`: None leaves the text's directory.
     """
     try:
         values = tomllib.loads(text)

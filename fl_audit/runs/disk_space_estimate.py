@@ -74,13 +74,6 @@ def require_room(plan: ResolvedAudit, directory: Path) -> None:
     """Raise `InputError` if a run needs more disk space than is free at its run directory.
 
     Runs of less than a gigabyte are always accepted.
-
-    Parameters
-    ----------
-    plan
-        The audit plan of the run.
-    directory
-        Run directory, which need not exist.
     """
     wanted = footprint(plan)
     free = psutil.disk_usage(str(nearest_existing(directory))).free

@@ -25,11 +25,6 @@ def guarded(command: Callable[[], object]) -> None:
     """Run a command, and turn an expected error into one line on standard error and an exit status.
 
     Expected are `InputError`, `FederationError`, and an `OSError` that names a file. Other exceptions are not caught.
-
-    Raises
-    ------
-    OSError
-        If the command raises an `OSError` that names no file.
     """
     try:
         command()

@@ -43,17 +43,6 @@ def federation_of(config: RunConfig, mechanism: Mechanism, split: Split, pair: N
     """Return the federation that a configuration describes, for a mechanism with its noise multiplier.
 
     Raises `InputError` if the federation does not suit the audit.
-
-    Parameters
-    ----------
-    config
-        The configuration, with the number of clients.
-    mechanism
-        The mechanism, with its noise multiplier.
-    split
-        The training set D, records outside D, and test records.
-    pair
-        The difference between D and D'.
     """
     data, audit = config.data, config.audit
     prior = candidate_prior(config, load_source(data_spec(data)), split)

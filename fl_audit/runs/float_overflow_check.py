@@ -42,13 +42,6 @@ def require_finite_steps(config: RunConfig, federation: LoadedFederation) -> Non
 
     The function makes one step on a few records, on a model that is discarded. It also raises `InputError` if rounding
     errors of the models would hide the noise and the contributions from an insider that sees only models.
-
-    Parameters
-    ----------
-    config
-        The configuration, whose settings the message names.
-    federation
-        The federation with its data and model.
     """
     public, (least, most) = federation.public, _noise_scales(federation)
     if most > 0:

@@ -40,15 +40,6 @@ def main(grid: Grid, context: Context) -> None:
     """Run the audit that Flower's run configuration names, on Flower's grid.
 
     The run configuration has the keys `config` (path of the configuration file) and `out` (path of the run directory).
-
-    Raises
-    ------
-    InputError
-        If the configuration or the run directory cannot be used.
-    FederationError
-        If the federation had to stop. The results of finished batches are kept.
-    VerdictViolatedError
-        If the verdict is violated and `fail-on-violation` is set.
     """
     try:
         _carry_out(grid, context)

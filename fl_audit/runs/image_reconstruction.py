@@ -70,13 +70,6 @@ def reconstruct_images(
 
     The attacker sees a noised contribution (of a record, or of a client with all its records) to the initial model of
     trial 0, and knows all other contributions.
-
-    Parameters
-    ----------
-    plan
-        An audit plan that asks for reconstructed images and passes `require_drawable`.
-    on_step
-        Function that is called with 1 after every search step, at most `DRAWING_STEPS` times.
     """
     federation, audit = load_federation(plan.public), plan.config.audit
     assert audit.reconstruct_samples is not None, "pictures are asked for"

@@ -43,13 +43,6 @@ def in_options() -> Iterator[None]:
 def text_in_options(text: str, remedies: Iterable[Remedy]) -> str:
     """Return a message in which settings are replaced by the options of `fl-audit init` that set them.
 
-    Parameters
-    ----------
-    text
-        Message that may propose settings of the configuration.
-    remedies
-        Settings with values that the message proposes.
-
     Examples
     --------
     >>> text_in_options('fix it with drop = ["id"] in [data]', [Remedy("drop", ("id",))])
@@ -64,15 +57,7 @@ def text_in_options(text: str, remedies: Iterable[Remedy]) -> str:
 
 
 def flags_of_setting(name: str, value: Any) -> list[str]:
-    """Return the options of `fl-audit init` that give a setting of [data] a value, such as "--drop id".
-
-    Parameters
-    ----------
-    name
-        Key of the setting; `partition` has no option.
-    value
-        Its value; a list gives several options.
-    """
+    """Return the options of `fl-audit init` that give a setting of [data] a value, such as "--drop id"."""
     if name == "partition":
         return []  # `--owner` makes every owner a client
     if value is True:

@@ -207,20 +207,6 @@ def run_locally(
 
     Raises `FederationError` if the server app raises it.
 
-    Parameters
-    ----------
-    server_app
-        The server's app, which gets a grid and so reaches the clients.
-    client_app
-        The app with which every client answers messages.
-    clients
-        Number of clients, each of which is a Flower node.
-    time_limit
-        Longest time of one client call, in seconds.
-    actors
-        Number of simultaneous client calls, at least 1.
-    announce_calls
-        Function that receives the messages, with their contexts, which a worker thread will process next. The thread
-        calls it before its first client call. None for no function.
+    `announce_calls`: The thread calls it before its first client call. None for no function.
     """
     run_on(local_grid(client_app, clients, time_limit, actors, announce_calls), server_app)

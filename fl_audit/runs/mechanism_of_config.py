@@ -28,15 +28,7 @@ def mechanism_of(config: RunConfig, noise_multiplier: float, split: Split) -> Me
     Without a claim (`private = false`), it neither clips nor adds noise. Raises `InputError` if the configured parts
     cannot be combined.
 
-    Parameters
-    ----------
-    config
-        The configuration, in which the number of clients is filled in.
-    noise_multiplier
-        Noise multiplier z relative to the sensitivity, at least 0.
-    split
-        The training set D, records outside D, and test records. If clients train by DP-SGD, the numbers of their
-        records are parts of the mechanism.
+    `split`: If clients train by DP-SGD, the numbers of their records are parts of the mechanism.
     """
     privacy, training = config.privacy, config.training
     return Mechanism(
@@ -194,15 +186,7 @@ def partition_parameters(data: DataSection) -> dict[str, bool | int | float | st
 
 
 def shards_of(config: RunConfig, split: Split) -> tuple[Integers, ...]:
-    """Return the shard of each client in D: the indices of its records, in the order of client numbers.
-
-    Parameters
-    ----------
-    config
-        The configuration, with the number of clients and the partition of the records.
-    split
-        The training set D, records outside D, and test records.
-    """
+    """Return the shard of each client in D: the indices of its records, in the order of client numbers."""
     data, inside = config.data, split.inside
     parameters = partition_parameters(data)
     if config.privacy.adjacency.unit is Unit.USER:

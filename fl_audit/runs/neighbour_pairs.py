@@ -32,13 +32,6 @@ def choose_pair(config: RunConfig, split: Split) -> NeighbourPair:
 
     The search may go through the whole data set. For a crafted record, only its position in D is returned. Raises
     `InputError` if there is no such neighbour, or if a crafted record is not possible.
-
-    Parameters
-    ----------
-    config
-        The configuration, whose section [audit] says which difference is wanted.
-    split
-        The training set D, records outside D, and test records.
     """
     data, audit, adjacency = config.data, config.audit, config.privacy.adjacency
     if audit.neighbour in CRAFTED:
@@ -59,12 +52,9 @@ def with_crafted_records(public: Federation, config: RunConfig) -> Federation:
     configuration asks for no such record, or if the federation has one already. Raises `InputError` if no record can be
     crafted for the model.
 
-    Parameters
-    ----------
-    public
-        The federation. It already says which record of D the crafted record replaces.
-    config
-        The configuration. `neighbour` in its section [audit] says how D and D' differ.
+    `public`: It already says which record of D the crafted record replaces.
+
+    `config`: `neighbour` in its section [audit] says how D and D' differ.
     """
     choice, start = config.audit.neighbour, config.model.initial
     if choice not in CRAFTED or public.pair.crafted is not None:

@@ -83,18 +83,6 @@ def config_or_remedies(wishes: ConfigRequest, directory: Path) -> tuple[str, lis
     The lines say what the function found in the data. The function also builds the model and computes the noise. If the
     request is refused, the function applies the suggested remedies and tries again, until no error is left. The error
     message can then name all options that are needed.
-
-    Parameters
-    ----------
-    wishes
-        The options from which the configuration is generated.
-    directory
-        Directory of the configuration file; paths in the configuration are relative to it.
-
-    Raises
-    ------
-    InputError
-        If the data or the target of the claim cannot be used as requested.
     """
     try:
         return _new_config(wishes, directory)

@@ -52,13 +52,6 @@ def note_unprotected(run: Path, other: Path) -> None:
 
     The accuracy is taken from another run. Raises `InputError` if this run has privacy, differs in data, model or
     training, is not finished, or was edited.
-
-    Parameters
-    ----------
-    run
-        Directory of a finished run with privacy.
-    other
-        Directory of a finished run with `private = false` and the same data, model and training.
     """
     (_, mine), (_, theirs) = read_public(run), read_public(other)
     accepted = "accepted for --without-privacy is one with private = false"

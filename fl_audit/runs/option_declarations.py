@@ -12,49 +12,18 @@ def option(
 ) -> OptionInfo:
     """Return a command-line option that takes a value.
 
-    Parameters
-    ----------
-    metavar
-        Placeholder for the value in the help, such as "FILE"; None for typer's own.
-    said
-        Explanation in the help.
-    among
-        Values that shell completion offers.
-    names
-        Names of the option, such as "--set". If empty, typer makes `--data-dir` from a parameter `data_dir`.
-    more
-        Further arguments of `typer.Option`.
+    `names`: If empty, typer makes `--data-dir` from a parameter `data_dir`.
     """
     return typer.Option(..., *names, metavar=metavar, help=said, **_completed(among), **more)
 
 
 def switch(name: str, said: str) -> OptionInfo:
-    """Return a boolean command-line option, which takes no value.
-
-    Parameters
-    ----------
-    name
-        Name of the option, such as "--json".
-    said
-        Explanation in the help.
-    """
+    """Return a boolean command-line option, which takes no value."""
     return typer.Option(name, help=said)
 
 
 def argument(metavar: str, said: str, among: Iterable[str] = (), **more: Any) -> ArgumentInfo:
-    """Return a positional command-line argument.
-
-    Parameters
-    ----------
-    metavar
-        Name in the help, such as "DIR".
-    said
-        Explanation in the help.
-    among
-        Values that shell completion offers.
-    more
-        Further arguments of `typer.Argument`.
-    """
+    """Return a positional command-line argument."""
     return typer.Argument(metavar=metavar, help=said, **_completed(among), **more)
 
 

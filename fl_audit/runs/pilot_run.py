@@ -35,19 +35,7 @@ def pilot_of_signal(plan: ResolvedAudit, probed: TimeAndMemoryEstimate) -> Signa
 
     The trials run in this process on the local engine, and their results are not kept.
 
-    Parameters
-    ----------
-    plan
-        The audit plan of the run.
-    probed
-        The time that trials of this plan take. If a few trials would take too long, none is run.
-
-    Returns
-    -------
-    SignalDetectionLimit or None
-        The limits of detection of the pilot run, whose `trials_with_reserve` holds for the planned run too. None if the
-        planned run has no such test, if the pilot run would take too long, or if the settings do not allow so few
-        trials.
+    `probed`: If a few trials would take too long, none is run.
     """
     settings = plan.config.run
     together = settings.trials_per_batch

@@ -20,15 +20,6 @@ def trials_needed(
 
     This is the larger of the numbers that the two limits need. The number for the target's contribution is first
     increased by a reserve and rounded up to two significant digits.
-
-    Parameters
-    ----------
-    noise
-        Limit of detection for missing noise; None if noise is not tested.
-    signal
-        Limit of detection for a target whose contribution counts several times in a sum; None if it is not tested.
-    pilot
-        The same limit as measured in a pilot run; None without one.
     """
     needed = [] if noise is None else [noise.trials_needed]
     if pilot is not None:
@@ -40,21 +31,8 @@ def trials_needed(
 
 
 def planned_noise(plan: ResolvedAudit, parameters: int | None = None) -> PlannedDetectionLimits | None:
-    """Return the limit of detection for missing noise: the smallest shortage of noise that a planned run would detect.
-
-    Parameters
-    ----------
-    plan
-        The audit plan of the run.
-    parameters
-        Number of parameters of the model; None if the noise is measured only along f(D) - f(D'), not in every
-        coordinate.
-
-    Returns
-    -------
-    PlannedDetectionLimits or None
-        None without a claim, or if the kind of audit does not measure noise.
-    """
+    """Return the limit of detection for missing noise: the smallest shortage of noise that a planned run would
+    detect."""
     planned = _planned(plan)
     return None if planned is None else audit_of(plan.public).guarantee_tests.planned_noise(planned, parameters)
 

@@ -74,24 +74,7 @@ class PlannedRunCheckResult:
 
 
 def check_plan(plan: ResolvedAudit, with_probe: bool = True, engine: Engine = Engine.LOCAL) -> PlannedRunCheckResult:
-    """Check the data, model, guarantee and resources of a planned run without writing anything.
-
-    Parameters
-    ----------
-    plan
-        The audit plan of the run.
-    with_probe
-        Whether to train a few rounds, to estimate time and memory, and to play a pilot run where it is quick.
-    engine
-        The engine for the estimate.
-
-    Raises
-    ------
-    InputError
-        If data, model or settings cannot be used for the run.
-    FederationError
-        If a client fails in these rounds.
-    """
+    """Check the data, model, guarantee and resources of a planned run without writing anything."""
     require_runnable(plan)
     federation, source, wanted = load_federation(plan.public), load_source(plan.public.data), footprint(plan)
     cautions = (*plan_warnings_of(plan), *([DataWarning(wanted.caution)] if wanted.caution else []))

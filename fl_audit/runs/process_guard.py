@@ -32,11 +32,6 @@ def nothing_outlives(directory: Path | None = None) -> Iterator[None]:
     """Make sure that all processes that a `with` block starts end with the block, even if this process is killed.
 
     Only processes on this machine that inherit the environment of this process are found.
-
-    Parameters
-    ----------
-    directory
-        A temporary directory that is removed after the processes have ended; None for no directory.
     """
     guard, marks = _guard(directory)
     try:
@@ -52,11 +47,6 @@ def nothing_outlives_this_process(directory: Path | None = None) -> None:
     """Make sure that all processes started from now on end with this process, even if it is killed.
 
     Only processes on this machine that inherit the environment of this process are found.
-
-    Parameters
-    ----------
-    directory
-        A temporary directory that is removed after the processes have ended; None for no directory.
     """
     guard, marks = _guard(directory)
     _GUARDS.append(guard)

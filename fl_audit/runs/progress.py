@@ -49,13 +49,6 @@ def steps_bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
     """Show the progress of a task that consists of steps: as a bar on a terminal, otherwise as lines at intervals.
 
     The `with` block receives a function, and calls it with the number of newly finished steps.
-
-    Parameters
-    ----------
-    what
-        Name of the task for the display.
-    total
-        Number of steps of the task; the task may end after fewer steps.
     """
     with _display(total, what, "steps") as show:
         yield lambda done: show(done, what)
@@ -87,13 +80,6 @@ def progress_of_part(on_round: Callable[[int], None], planned: int) -> Progress:
     """Return a progress display for one of several runs; it reports to the common display of all of them.
 
     If an interrupted run is continued, the trial-rounds that it finished before are reported when it begins.
-
-    Parameters
-    ----------
-    on_round
-        Function of the common display that is called with the number of newly finished trial-rounds.
-    planned
-        Number of trial-rounds in the whole run.
     """
 
     def begin(pending: int) -> AbstractContextManager[Callable[[int], None]]:

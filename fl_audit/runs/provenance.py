@@ -35,15 +35,7 @@ _SMALLEST_TELLING_SEED = 1000  # a smaller seed is part of many a harmless numbe
 
 
 def note_session(run: RunDirectory, plan: ResolvedAudit) -> None:
-    """Record the present session in the provenance of a run: command, commit, versions and hardware.
-
-    Parameters
-    ----------
-    run
-        Directory of a run that has begun.
-    plan
-        The audit plan of the run.
-    """
+    """Record the present session in the provenance of a run: command, commit, versions and hardware."""
     secret, noted = run.secret(), read_provenance(run)
     earlier = () if noted is None else noted.sessions
     # Nothing of it tells the seed.
@@ -75,18 +67,6 @@ def read_provenance(run: RunDirectory) -> Provenance | None:
 
 def command_text(arguments: Sequence[str], seed: int) -> str | None:
     """Return a command line as text, without the option that sets the challenger's seed.
-
-    Parameters
-    ----------
-    arguments
-        Arguments of the program, beginning with its name.
-    seed
-        Seed of the challenger, which is secret.
-
-    Returns
-    -------
-    str or None
-        None if the program is not fl-audit, or if the text would still contain the seed.
 
     Examples
     --------

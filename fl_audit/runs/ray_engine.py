@@ -40,24 +40,6 @@ def run_on_ray(server_app: ServerApp, client_app: ClientApp, clients: int, optio
     """Run a Flower app in this process, with client calls in Ray processes.
 
     If Ray was started for this run, Ray and all its processes are ended before the function returns.
-
-    Parameters
-    ----------
-    server_app
-        The server's app, which gets a grid and so reaches the clients.
-    client_app
-        The app with which every client answers messages.
-    clients
-        Number of clients, each of which is a Flower node.
-    options
-        Options of Ray.
-
-    Raises
-    ------
-    FederationError
-        If the server app raises it, or Ray cannot be started on this machine.
-    InputError
-        If the cluster cannot be joined, or one of its machines has another version of Python or Flower.
     """
     # Ray prints its own long account of a client process that died; the run says it in one line.
     with redirect_stdout(io.StringIO()), ray_for(options):

@@ -131,13 +131,7 @@ def _replay_batch(federation: LoadedFederation, stored: dict[str, Tensor]) -> Re
 def stored_rounds(federation: LoadedFederation, stored: dict[str, Tensor]) -> Iterator[ServerRound]:
     """Rebuild the server's rounds of some trials from stored releases, and yield them from the first to the last.
 
-    Parameters
-    ----------
-    federation
-        The federation, loaded with data and model.
-    stored
-        Tensors of a file with releases, by name: `initial` holds the initial models. Each other tensor holds values
-        that the insider sees in the rounds, and its first axis is the round.
+    `stored`: Each other tensor holds values that the insider sees in the rounds, and its first axis is the round.
     """
     public = federation.public
     by_round = {name: value for name, value in stored.items() if name not in ("trials", "batch_trials", "initial")}

@@ -44,26 +44,6 @@ def whole_run(
     """Return a request for a run, after checking that its directories can be used.
 
     The function writes nothing. Slow imports are made only with `without_privacy`, after the run directory was checked.
-
-    Parameters
-    ----------
-    config
-        The configuration of the run.
-    directory
-        The run directory; it must be new unless `resume` is true.
-    resume
-        Whether an interrupted run in this directory is continued.
-    engine
-        The engine that trains the clients.
-    ray_address
-        HOST:PORT of a running Ray cluster, or None to start Ray on this machine.
-    without_privacy
-        Whether the same training is also run without privacy, in a directory beside the first one.
-
-    Raises
-    ------
-    InputError
-        If a directory cannot be used, or if the training cannot be run without privacy for comparison.
     """
 
     require_new_run_path(directory, resume)
@@ -83,20 +63,6 @@ def carry_out(asked: RequestedRun, on_plan: OnPlan = lambda plan: None) -> "Repo
     """Carry out a requested run, write its report, and return the stored summary and tables.
 
     If the request asks for it, the same training is also run without privacy, and the report shows its accuracy.
-
-    Parameters
-    ----------
-    asked
-        The run, as `whole_run` returns it.
-    on_plan
-        Function that is called with the audit plan before the first round.
-
-    Raises
-    ------
-    InputError
-        If data, model or directory cannot be used. Nothing is written in this case.
-    FederationError
-        If the run had to stop. The results of finished batches are kept.
     """
     with ExitStack() as ray:
         with at_work("getting ready"):
@@ -123,15 +89,7 @@ def carry_out(asked: RequestedRun, on_plan: OnPlan = lambda plan: None) -> "Repo
 
 
 def start_ray(stack: ExitStack, settings: RunSection) -> None:
-    """Start Ray for a run, and at the same time import the modules that the run needs, because both take seconds.
-
-    Parameters
-    ----------
-    stack
-        The exit stack that shuts Ray down when it is closed.
-    settings
-        Section [run] of the configuration.
-    """
+    """Start Ray for a run, and at the same time import the modules that the run needs, because both take seconds."""
 
     # Ray takes a second to import, which a run on the local engine never needs.
     importing = threading.Thread(target=lambda: [import_module(name) for name in _OF_A_RUN], daemon=True)

@@ -54,13 +54,7 @@ def resolve(config: RunConfig, pair: NeighbourPair | None = None) -> ResolvedAud
     The function loads the data, calibrates the noise, and chooses the unit in which D and D' differ. It raises
     `InputError` if the noise cannot achieve the guarantee, or if the settings do not fit together.
 
-    Parameters
-    ----------
-    config
-        The configuration of the run.
-    pair
-        The difference between D and D' if it is known. With None, it is searched for, or a record is crafted, depending
-        on the configuration.
+    `pair`: With None, it is searched for, or a record is crafted, depending on the configuration.
     """
     if config.audit.insider:
         # Said before the noise is calibrated: without a guarantee there is nothing to calibrate it to.
@@ -115,15 +109,7 @@ def _require_own(config: RunConfig) -> None:
 
 
 def guarantee_of(mechanism: Mechanism, config: RunConfig) -> Guarantee | None:
-    """Return the guarantee of all rounds of a mechanism together, or None if the mechanism adds no noise.
-
-    Parameters
-    ----------
-    mechanism
-        The mechanism with its noise multiplier.
-    config
-        The configuration, which states adjacency, delta, prior, number of rounds and accountant.
-    """
+    """Return the guarantee of all rounds of a mechanism together, or None if the mechanism adds no noise."""
     return guarantee_of_all(_claims(config, mechanism)) if mechanism.adds_noise else None
 
 
@@ -132,13 +118,6 @@ def calibrated_multiplier(config: RunConfig, at_unit_noise: Mechanism) -> float:
 
     If the configuration gives a noise multiplier instead of a guarantee, the result is this multiplier, converted to be
     relative to the sensitivity.
-
-    Parameters
-    ----------
-    config
-        The configuration, which states the target of the calibration, for example epsilon and delta.
-    at_unit_noise
-        The mechanism with noise multiplier 1.
     """
     privacy = config.privacy
     target = one_target({name: getattr(privacy, name.replace("-", "_")) for name in (*TARGETS, *DETAILS)})

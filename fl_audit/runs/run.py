@@ -86,31 +86,7 @@ def run_audit(
 ) -> "ReportContents":
     """Carry out or continue a run, write its report, and return the stored summary and tables.
 
-    Parameters
-    ----------
-    plan
-        The audit plan of the run.
-    directory
-        Run directory; it must be new unless `resume` is true.
-    resume
-        Whether to continue an interrupted run, whose finished batches are not computed again.
-    engine
-        The engine that trains the clients.
-    ray_address
-        HOST:PORT of a running Ray cluster; None starts Ray on this machine.
-    progress
-        Display of the progress.
-    parties
-        ClientApp and server strategy. Studies of faulty mechanisms replace them.
-    with_report
-        Whether the report is written, in addition to tables and summary.
-
-    Raises
-    ------
-    InputError
-        If the plan or the directory cannot be used. Nothing is written in this case.
-    FederationError
-        If the federation had to stop. The results of finished batches are kept.
+    `parties`: Studies of faulty mechanisms replace them.
     """
     with at_work("looking at data and model"):
         require_runnable(plan)
@@ -217,17 +193,7 @@ def _federate(
 
 
 def play_on(grid: Grid, plan: ResolvedAudit, run: RunDirectory) -> None:
-    """Carry out the unfinished batches of trials of a run on the grid of a Flower run.
-
-    Parameters
-    ----------
-    grid
-        Flower's grid.
-    plan
-        The audit plan of the run.
-    run
-        Run directory, which receives the results.
-    """
+    """Carry out the unfinished batches of trials of a run on the grid of a Flower run."""
     watched = ReplyTimeoutGrid(grid, plan.config.run.client_time_limit)
     _play(plan, run, "flwr run", lambda federation, *rest: run_federation(federation, watched, *rest))
 
@@ -251,17 +217,7 @@ def _pending_batches(plan: ResolvedAudit, run: RunDirectory) -> tuple[TrialBatch
 def federation_plan(
     plan: ResolvedAudit, pending: tuple[TrialBatch, ...], parties: ClientAppAndStrategy = HONEST
 ) -> FederationPlan:
-    """Return the server's plan for the unfinished batches of trials of a run.
-
-    Parameters
-    ----------
-    plan
-        The audit plan of the run, with the challenger's seed.
-    pending
-        The batches of trials that are not finished yet, in order.
-    parties
-        ClientApp and server strategy with which the trials are trained.
-    """
+    """Return the server's plan for the unfinished batches of trials of a run."""
     run, audit = plan.config.run, plan.config.audit
     star = StarSettings(plan.config.privacy.delta, audit.epsilon_star_cut)
     assert run.seed is not None, "a run directory that was opened names the seed"

@@ -104,19 +104,7 @@ class RunDirectory:
     def opened(self, plan: ResolvedAudit, resume: bool) -> Iterator[ResolvedAudit]:
         """Lock the directory, begin or continue a run in it, and yield the plan with the challenger's seed.
 
-        Parameters
-        ----------
-        plan
-            The audit plan. If it has no seed, the seed is drawn at random, or is that of the continued run.
-        resume
-            Whether to continue the run in the directory, possibly with more trials.
-
-        Raises
-        ------
-        InputError
-            If the directory is not empty and `resume` is false, if it holds a run of another configuration, or if
-            another process has locked it. Nothing is written in these cases. If the block raises an `InputError` before
-            a batch of a new run is finished, the directory is removed.
+        `plan`: If it has no seed, the seed is drawn at random, or is that of the continued run.
         """
         require_new_run_path(self.path, resume)
         if resume:
@@ -226,20 +214,7 @@ class RunDirectory:
 
 @contextmanager
 def file_lock(path: Path, otherwise: str) -> Iterator[None]:
-    """Hold a file lock while the block runs.
-
-    Parameters
-    ----------
-    path
-        Path of the lock file, which is created if it is missing.
-    otherwise
-        Error message for the case that another process holds the lock.
-
-    Raises
-    ------
-    InputError
-        If another process holds the lock.
-    """
+    """Hold a file lock while the block runs."""
     try:
         with FileLock(path, timeout=0, mode=0o600):
             yield
@@ -254,12 +229,8 @@ def public_part(plan: ResolvedAudit) -> dict[str, Any]:
 
 
 def read_public(path: Path) -> tuple[Federation, dict[str, Any]]:
-    """Return the federation of a run and its configuration, with defaults but without the seed, from the run directory.
-
-    Raises
-    ------
-    InputError
-        If the directory holds no run, its file is damaged, or the run was made by an incompatible version.
+    """Return the federation of a run and its configuration, with defaults but without the seed, from the run
+    directory.
     """
     place = path / CONFIGURATION
     stored = read_json(place)

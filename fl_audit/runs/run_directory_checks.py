@@ -47,13 +47,8 @@ def require_run(directory: Path) -> None:
 def require_new_run_path(directory: Path, resume: bool) -> None:
     """Raise `InputError` if a directory cannot be used for a new run, or for the continuation of a run.
 
-    Parameters
-    ----------
-    directory
-        The run directory.
-    resume
-        Whether a run is continued. If so, the directory must hold this run. Otherwise the directory must be new, empty,
-        or left by a failed start, and it must be possible to create it.
+    `resume`: If so, the directory must hold this run. Otherwise the directory must be new, empty, or left by a failed
+    start, and it must be possible to create it.
     """
     if resume:
         required = f"run directory {directory} holds no run: {RESUME} goes on with one that was begun there"
@@ -72,18 +67,6 @@ def require_writable(what: str, path: Path) -> None:
     """Raise `InputError` if no file or directory can be made at a path.
 
     This makes an empty directory beside it for a moment, because permissions do not tell of `/proc`.
-
-    Parameters
-    ----------
-    what
-        Phrase for the file or directory, at the beginning of the message.
-    path
-        Path of the file or directory, which may exist, as may its parents.
-
-    Raises
-    ------
-    InputError
-        If the nearest directory that exists cannot be written in, or if a file is in the place of one.
     """
     there = nearest_existing(path if path.is_dir() else path.parent)
     kind = "a link that leads nowhere" if there.is_symlink() and not there.exists() else "a file"

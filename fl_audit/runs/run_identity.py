@@ -50,13 +50,6 @@ def differences(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[st
     """Return a line of text for each difference between two configurations that affects a run's results.
 
     A larger number of trials is no difference, because trials can be added to a run.
-
-    Parameters
-    ----------
-    stored
-        Stored configuration: values by section and key, including defaults and without the seed.
-    wanted
-        Requested configuration in the same form.
     """
     passed_over = {*_OPERATIONAL, *_PLACES, GROWING}
     old, new = (dict(_flat(values)) for values in (stored, wanted))
@@ -72,13 +65,6 @@ def contradictions(stored: Mapping[str, Any], expected: Mapping[str, Any]) -> li
 
     Three kinds of differences are ignored: rounding errors of numbers, locations of files, and crafted (synthetic)
     records, because the search for them has rounding errors as well.
-
-    Parameters
-    ----------
-    stored
-        The stored federation as JSON values.
-    expected
-        The federation that the configuration gives, as JSON values.
     """
     old, new = (dict(_flat({key: values[key] for key in values if key != "data"})) for values in (stored, expected))
     return [

@@ -30,24 +30,7 @@ _UNKNOWN: dict[str, Any] = dict.fromkeys(("setup_seconds", "training_seconds", "
 def finish(
     plan: ResolvedAudit, run: RunDirectory, with_report: bool = True, pdf_with_appendix: bool = False
 ) -> "ReportContents":
-    """Join the results of all batches of trials, and write tables, summary and report of a run.
-
-    Parameters
-    ----------
-    plan
-        The audit plan of the run.
-    run
-        Run directory, in which all batches are finished.
-    with_report
-        Whether to write the report, in addition to tables and summary.
-    pdf_with_appendix
-        Whether the PDF of the report includes the appendix.
-
-    Returns
-    -------
-    ReportContents
-        The summary and the tables.
-    """
+    """Join the results of all batches of trials, and write tables, summary and report of a run."""
     with at_work("joining the tables"):
         from fl_audit.audits.page.report_files import write_report  # noqa: PLC0415
         from fl_audit.runs.attacks import with_attacks  # noqa: PLC0415
@@ -101,15 +84,7 @@ def rebuild_report(
     Raises `InputError` if the directory holds no finished run, if its files were damaged or edited, or if
     `without_privacy` holds a run of another training.
 
-    Parameters
-    ----------
-    directory
-        Directory of the run.
-    without_privacy
-        Directory of a run of the same training without privacy, whose accuracy the report shows for comparison. None
-        keeps the comparison that is stored in the run, if any.
-    pdf_with_appendix
-        Whether the PDF of the report includes the appendix.
+    `without_privacy`: None keeps the comparison that is stored in the run, if any.
     """
     require_sealed(directory)
     plan, run = read_plan(directory), RunDirectory(directory)

@@ -37,23 +37,7 @@ def summarise(
 ) -> ReportContents:
     """Return the contents of a finished run's report: all findings, and the values of `summary.json`.
 
-    Parameters
-    ----------
-    plan
-        The audit plan of the run.
-    tables
-        The tables of the run's results.
-    timing
-        Durations in seconds by name, and the name of the engine.
-    provenance
-        Recorded commands, versions and machines of the run; None if they were not recorded.
-    unprotected
-        Accuracy of the same training without privacy; None if there was none.
-    drawn
-        Images that an attacker reconstructed from the run; None if there are none.
-    looks
-        Ascending numbers of trials after which a verdict was computed, including the present one. Empty stands for a
-        single verdict at the end.
+    `looks`: Empty stands for a single verdict at the end.
     """
     run = FinishedRun(_description(plan, drawn, looks), tables, Timing.of_json(timing), provenance, unprotected)
     guarantee = run.facts.guarantee

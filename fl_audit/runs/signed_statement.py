@@ -82,10 +82,7 @@ def new_key(path: Path) -> None:
 
     Raises `InputError` if one of the two files exists.
 
-    Parameters
-    ----------
-    path
-        File of the private key. The public key is written to the same path with `.pub` added.
+    `path`: The public key is written to the same path with `.pub` added.
     """
     public = path.with_name(f"{path.name}.pub")
     for file in (path, public):
@@ -104,22 +101,6 @@ def sign(
     """Write a signed statement about a finished run into its directory, and return the statement after checking it.
 
     An earlier statement is replaced.
-
-    Parameters
-    ----------
-    directory
-        The run directory.
-    key
-        File with an Ed25519 private key in PEM, without a password, outside the run directory.
-    signer
-        Name and role of the person who signs.
-    with_new_key
-        Whether to create the key first, in a new file `key`.
-
-    Raises
-    ------
-    InputError
-        If the run is not finished, one of its files was edited, or the key cannot be used.
     """
     summary = directory / "summary.json"
     require(summary.is_file(), f"{summary} is missing: accepted is the directory of a run that is finished")
@@ -139,18 +120,7 @@ def sign(
 def verify(directory: Path, key: Path | None = None) -> VerifiedStatement:
     """Check the signed statement of a run directory offline, and return it with the files that were changed since.
 
-    Parameters
-    ----------
-    directory
-        The run directory.
-    key
-        File with the public key that must have signed the statement. None uses the key that the statement itself names;
-        the check then does not show who signed it.
-
-    Raises
-    ------
-    InputError
-        If there is no statement, the statement was edited, or another key signed it.
+    `key`: None uses the key that the statement itself names; the check then does not show who signed it.
     """
     place = directory / STATEMENT
     require(place.is_file(), f"{place} is missing: fl-audit sign writes it")

@@ -110,11 +110,6 @@ def read_run(path: str | Path) -> Run:
     """Return a finished run, read from its directory.
 
     Nothing is computed again, and the secrets in `challenger/` are not read.
-
-    Raises
-    ------
-    InputError
-        If the directory holds no finished run, or one of its files is damaged.
     """
     directory = Path(path)
     summary, place = read_summary(directory), directory / CONFIGURATION

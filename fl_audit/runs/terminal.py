@@ -13,15 +13,7 @@ class EscapingConsole(Console):
     """A console of the library rich that escapes control characters in its output."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """Yield an output of rich as segments (pieces of styled text), with escaped control characters.
-
-        Parameters
-        ----------
-        renderable
-            Object that rich can show, such as a table.
-        options
-            Options of rich; None for those of the console.
-        """
+        """Yield an output of rich as segments (pieces of styled text), with escaped control characters."""
         for segment in super().render(renderable, options):
             yield segment if segment.control else Segment(plain(segment.text), segment.style)
 
@@ -41,21 +33,7 @@ def print_table(
     numbers: Container[int] = (),
     notes: Iterable[str] = (),
 ) -> None:
-    """Print a table to standard output, with notes below it.
-
-    Parameters
-    ----------
-    columns
-        Headings of the columns.
-    rows
-        Cells of each row.
-    title
-        Title above the table, or None.
-    numbers
-        Indices of the columns that are aligned to the right, from 0.
-    notes
-        Lines below the table.
-    """
+    """Print a table to standard output, with notes below it."""
     table = Table(title=title)
     for place, column in enumerate(columns):
         table.add_column(column, justify="right" if place in numbers else "left")

@@ -96,12 +96,7 @@ def probe(plan: ResolvedAudit, engine: Engine = Engine.LOCAL) -> TimeAndMemoryEs
     The training is done in this process, and nothing is written. If rounds take long, only a few of the trials in the
     first batches are trained. Raises `FederationError` if a client fails.
 
-    Parameters
-    ----------
-    plan
-        The audit plan of the run.
-    engine
-        The engine for which time and memory are estimated. The training itself uses the local engine.
+    `engine`: The training itself uses the local engine.
     """
     begun = psutil.Process().cpu_times()
     wave, held = _first_wave(plan), _own_memory()

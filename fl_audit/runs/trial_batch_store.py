@@ -56,13 +56,6 @@ def write_table(frame: pd.DataFrame, file: Path) -> None:
 
     Measured noise hardly repeats, so dictionary encoding would waste space. But the signs and exponents of numbers
     repeat. Byte-stream-split encoding, which groups the bytes of all numbers by position, therefore compresses well.
-
-    Parameters
-    ----------
-    frame
-        Table; its index is not written.
-    file
-        Path of the file.
     """
     floats = [name for name, kind in frame.dtypes.items() if kind.kind == "f"]
     write_parquet(
@@ -97,15 +90,7 @@ class TrialBatchStore:
         return self.directory / "challenger" / "batches"
 
     def pending(self, trials: int, per_batch: int) -> tuple[TrialBatch, ...]:
-        """Return the batches that are still to be trained: together with the finished ones they cover all trials.
-
-        Parameters
-        ----------
-        trials
-            Number of trials of the run.
-        per_batch
-            Largest number of trials in a batch.
-        """
+        """Return the batches that are still to be trained: together with the finished ones they cover all trials."""
         return remaining_batches(trials, per_batch, tuple(one.batch for one in self._manifests(trials)))
 
     def clear(self, trials: int) -> None:
@@ -151,18 +136,7 @@ class TrialBatchStore:
         partial.rename(place)
 
     def tables(self, trials: int) -> dict[str, pd.DataFrame]:
-        """Return the joined tables of all batches by name, such as "trials", with rows in the order of trials.
-
-        Parameters
-        ----------
-        trials
-            Number of trials of the run.
-
-        Raises
-        ------
-        InputError
-            If a batch is missing or damaged.
-        """
+        """Return the joined tables of all batches by name, such as "trials", with rows in the order of trials."""
         manifests = self._manifests(trials)
         held = sum(manifest.count for manifest in manifests)
         if held != trials:
@@ -257,17 +231,8 @@ def _write_tensors(path: Path, tensors: Mapping[str, Tensor], private: bool = Fa
 
 
 def write_sealed(directory: Path, path: Path, value: Any) -> None:
-    """Write a JSON file of a run atomically, and record its digest, by which `require_sealed` recognises later edits.
-
-    Parameters
-    ----------
-    directory
-        The run directory.
-    path
-        Path of the file inside the run directory.
-    value
-        Content, as JSON values.
-    """
+    """Write a JSON file of a run atomically, and record its digest, by which `require_sealed` recognises later
+    edits."""
     seals = directory / SEALS
     try:
         noted = dict(read_json(seals))

@@ -27,13 +27,7 @@ _listeners: list[Listener] = []
 def set_verbosity(quiet: bool, level: str | None) -> None:
     """Set the verbosity of this process.
 
-    Parameters
-    ----------
-    quiet
-        Whether to print only results and errors.
-    level
-        Lowest level of log messages, of this program and of Flower, that go to standard error: one of `LEVELS`. None
-        prints no log messages.
+    `level`: None prints no log messages.
     """
     _chosen.update(quiet=quiet, log=level is not None)
     for handler in LOG.handlers[:]:
@@ -53,15 +47,7 @@ def is_quiet() -> bool:
 
 @contextmanager
 def with_verbosity(listener: Listener | None, quiet: bool) -> Iterator[None]:
-    """Set the verbosity while the block runs, and restore the former verbosity afterwards.
-
-    Parameters
-    ----------
-    listener
-        Function that receives progress messages instead of standard error; None prints them.
-    quiet
-        Whether there are no progress messages at all.
-    """
+    """Set the verbosity while the block runs, and restore the former verbosity afterwards."""
     before = dict(_chosen)
     _chosen["quiet"] = quiet
     _listeners.extend([] if listener is None else [listener])

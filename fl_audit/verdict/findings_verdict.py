@@ -77,12 +77,7 @@ def verdict_numbers(run: FinishedRun, judge: Callable[[FinishedRun], VerdictDeta
 
     The verdict is NO_GUARANTEE if the run has no guarantee, and NOT_AUDITED if `judge` returns None.
 
-    Parameters
-    ----------
-    run
-        Finished run with its timing and, if it has one, its guarantee.
-    judge
-        Function that tests the guarantee of a run. It returns None if the run has nothing that can be tested.
+    `judge`: It returns None if the run has nothing that can be tested.
     """
     if (guarantee := run.facts.guarantee) is None:
         return VerdictFinding(Verdict.NO_GUARANTEE, None)

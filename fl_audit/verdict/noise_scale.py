@@ -74,15 +74,7 @@ class NoiseAlongTarget:
 
 
 def chi_square_quantile(probability: float, freedom: int) -> float:
-    """Return the chi-square quantile of a probability.
-
-    Parameters
-    ----------
-    probability
-        Probability below the quantile, above 0 and below 1.
-    freedom
-        Degrees of freedom, from 1.
-    """
+    """Return the chi-square quantile of a probability."""
     half = freedom / 2
     return float(2 * (gammaincinv(half, probability) if probability < 0.5 else gammainccinv(half, 1 - probability)))
 
@@ -91,13 +83,6 @@ def detectable_ratio(freedom: int, level: float) -> float:
     """Return the largest ratio of real to claimed noise that a lower-tail chi-square test finds with `DETECTION_POWER`.
 
     The noise is measured by its standard deviation. The ratio is below 1, because the test looks for missing noise.
-
-    Parameters
-    ----------
-    freedom
-        Degrees of freedom of the tested sum of squares, at least 1.
-    level
-        Level of the test, above 0 and below `DETECTION_POWER`.
 
     Examples
     --------
@@ -261,15 +246,7 @@ def least_of(name: TestName, found: dict[str, SquareSum] | SquareSum | None, mis
 
     The smallest lower-tail chi-square p-value is corrected by Bonferroni.
 
-    Parameters
-    ----------
-    name
-        Name of the test, which decides the significance level.
-    found
-        One sum of squares of the noise, or several, keyed by the name of the part of the model that they cover. None
-        or empty if there is no sum.
-    missing
-        The `reason` of the `TestNotApplicableError` that is raised if there is no sum.
+    `found`: None or empty if there is no sum.
     """
     found = {"": found} if isinstance(found, SquareSum) else found or {}
     only_if(bool(found), missing)

@@ -111,20 +111,7 @@ def samples_of(
 ) -> OpenedParticipation | None:
     """Return the participation samples stored in the tables of a run, or None if they contain none.
 
-    Parameters
-    ----------
-    opened
-        Table of values revealed after the run, with the columns `OPENED_COLUMNS`, sorted by trial and round.
-    tallies
-        Table of counts with the columns `TALLY_COLUMNS`, sorted by trial and round.
-    trials
-        Number of trials in the tables.
-    rate
-        Claimed probability with which a unit takes part in a round, above 0 and below 1.
-    has_target
-        Whether the audit has a single target, whose participation is then returned too.
-    turns
-        Mask of the rounds whose samples are used, shape (rounds,); None for all.
+    Shapes: `turns` (rounds,).
     """
     grid = {name: opened[name].to_numpy().reshape(trials, -1) for name in ("size", "overlap", "digest", "target")}
     if turns is not None:

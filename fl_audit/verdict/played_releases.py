@@ -24,11 +24,6 @@ def played_releases(run: FinishedRun) -> list[Releases]:
     """Return the releases of a run, one list for each kind of client.
 
     There are several kinds only if clients train privately on shards of different sizes.
-
-    Raises
-    ------
-    ValueError
-        If the releases of such a mechanism are not known here; the message says why.
     """
     federation = run.facts.federation
     mechanism = federation.mechanism

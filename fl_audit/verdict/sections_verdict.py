@@ -115,15 +115,7 @@ def _largest_detectable_epsilon_text(of_scores: TestResult, claimed: float) -> s
 
 
 def trials_needed_text(numbers: VerdictFinding, words: UnitWords) -> str:
-    """Return a sentence on the trials, and the time, that a run needs to find a breach of 1.5 times the guarantee.
-
-    Parameters
-    ----------
-    numbers
-        Verdict of the run with the test results behind it.
-    words
-        Words with which the report names the protected unit, such as a record.
-    """
+    """Return a sentence on the trials, and the time, that a run needs to find a breach of 1.5 times the guarantee."""
     found = numbers.judgement
     if numbers.words.to_find_more is not None:
         return numbers.words.to_find_more
@@ -212,15 +204,7 @@ def _alarms(found: VerdictDetails, facts: RunDescription) -> str:
 
 
 def looks_text(found: VerdictDetails | None, facts: RunDescription) -> str:
-    """Return sentences on the false-positive rate of a run that was judged more than once; empty if judged once.
-
-    Parameters
-    ----------
-    found
-        Test results of the run; None if nothing was tested, which gives an empty text.
-    facts
-        The run, with the numbers of trials after which it was judged.
-    """
+    """Return sentences on the false-positive rate of a run that was judged more than once; empty if judged once."""
     # If the numbers of trials depend on earlier results, the rate of two looks is up to 3.1 times that of one (for a
     # test whose statistic is a sum of normal numbers).
     often = len(facts.looks)
@@ -364,14 +348,7 @@ def verdict_section(
 ) -> Section[VerdictFinding]:
     """Return the report section on the verdict, for one kind of audit.
 
-    Parameters
-    ----------
-    judge
-        Function that tests the guarantee of a run. It returns None if the run has nothing that can be tested.
-    covers
-        Function that returns a text on what the verdict covers.
-    why_not_compared
-        Function that returns a text on why a run was not compared with its claim, or an empty text.
+    `judge`: It returns None if the run has nothing that can be tested.
     """
 
     def said(numbers: VerdictFinding, run: FinishedRun) -> Mapping[str, Any]:

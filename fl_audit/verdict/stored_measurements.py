@@ -135,15 +135,9 @@ def noise_along(run: FinishedRun, chosen: Integers, of_all: bool = True) -> Nois
 
     It is None if it was not measured, as in runs of an older version.
 
-    Parameters
-    ----------
-    run
-        Finished run with a table of targets.
-    chosen
-        Number of the chosen target in each trial, from 0, shape (trials,).
-    of_all
-        Whether the noise along all other targets was measured too. If so, the result also has the sum over trials for
-        each target.
+    Shapes: `chosen` (trials,).
+
+    `of_all`: If so, the result also has the sum over trials for each target.
     """
     table = run.tables.targets
     if table is None or not {*_TARGET_NOISE} <= {*table} or table[[*_TARGET_NOISE]].isna().any(axis=None):

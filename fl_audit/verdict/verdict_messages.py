@@ -166,28 +166,12 @@ def _consequence(test: TestResult) -> str:
 
 
 def title_of(name: TestName, unit: UnitWords) -> str:
-    """Return the title of a test, beginning with a capital letter.
-
-    Parameters
-    ----------
-    name
-        Name of the test.
-    unit
-        Words with which the report names the protected unit, such as a record.
-    """
+    """Return the title of a test, beginning with a capital letter."""
     return capital(TEST_WORDS[name].title.format(**vars(unit)))
 
 
 def broken_tests(found: VerdictDetails | None, unit: UnitWords) -> list[TestMessage]:
-    """Return the failed tests in words, the clearest failure first; the list is empty if nothing was tested.
-
-    Parameters
-    ----------
-    found
-        Results of all tests of the run; None if nothing was tested.
-    unit
-        Words with which the report names the protected unit, such as a record.
-    """
+    """Return the failed tests in words, the clearest failure first; the list is empty if nothing was tested."""
     return [] if found is None else [TestMessage(test, unit) for test in leading_first(found.broken)]
 
 

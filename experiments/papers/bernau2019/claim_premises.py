@@ -17,17 +17,7 @@ CONFIDENCE = 0.95
 
 
 def claim_on_runs(played: DataSetRuns, runs: Sequence[MembershipSettingResults], **told: Any) -> PaperClaim:
-    """Return a claim that is tested on runs of a data set; its number of trials is that of the smallest run.
-
-    Parameters
-    ----------
-    played
-        All runs on the data set.
-    runs
-        The runs on which the claim is tested.
-    **told
-        Further fields of `PaperClaim`, by name.
-    """
+    """Return a claim that is tested on runs of a data set; its number of trials is that of the smallest run."""
     return PaperClaim(**{"section": "6", "where": played.data.title, **told}, trials=min(run.trials for run in runs))
 
 
@@ -35,13 +25,6 @@ def attack_premise(played: DataSetRuns, attack: str) -> PaperClaim:
     """Return the claim that the AUC of an attack on the model without DP is at least 1/2 + `MARGIN`.
 
     Claims with this premise cannot be tested if it fails.
-
-    Parameters
-    ----------
-    played
-        All runs on the data set.
-    attack
-        Name of the attack.
     """
     return claim_on_runs(
         played, [played.original], section="3", statement="the attack finds something in the original model",
@@ -68,28 +51,11 @@ def confidence_of_each(runs: int) -> float:
 
 
 def claim_resampling(what: str, played: DataSetRuns, attack: str) -> np.random.Generator:
-    """Return the random generator for a claim's bootstrap, seeded by the claim, the data set and the attack.
-
-    Parameters
-    ----------
-    what
-        Short name of the claim.
-    played
-        All runs on the data set.
-    attack
-        Name of the attack.
-    """
+    """Return the random generator for a claim's bootstrap, seeded by the claim, the data set and the attack."""
     return reproducible_generator(f"{what} {played.data.key} {attack}")
 
 
 def is_guessing(played: DataSetRuns, run: MembershipSettingResults) -> bool:
-    """Return whether a model is at chance: the interval of its test accuracy ends at or below 1 / classes + `MARGIN`.
-
-    Parameters
-    ----------
-    played
-        All runs on the data set.
-    run
-        The run of the model.
-    """
+    """Return whether a model is at chance: the interval of its test accuracy ends at or below 1 / classes +
+    `MARGIN`."""
     return tradeoffs.mean_interval(run.test_accuracy, CONFIDENCE).high <= 1 / played.data.classes + MARGIN

@@ -74,36 +74,14 @@ def trade_sentence(data: MembershipDatasetRecipe) -> AucDifferenceClaim | None:
 
 
 def above_half(attack: str, where: str, found: IntervalEstimate, trials: int) -> PaperClaim:
-    """Return the claim of section 5.2 that the AUC of an attack stays above 1/2 under weak noise of central DP.
-
-    Parameters
-    ----------
-    attack
-        Name of the attack.
-    where
-        Title of the data set.
-    found
-        Smallest AUC, with its interval, among the runs with a noise multiplier z below `UNTIL_Z[attack]`.
-    trials
-        Number of trials of each run.
-    """
+    """Return the claim of section 5.2 that the AUC of an attack stays above 1/2 under weak noise of central DP."""
     return PaperClaim("5.2", f"the {ATTACK_NAMES[attack]} stays above .5 until z is {UNTIL_Z[attack]:g}",
                       f"{where}, CDP", f"smallest {ATTACK_NAMES[attack]} over smaller z", found, 0.5,
                       trials=trials)  # fmt: skip
 
 
 def black_box_baseline(where: str, found: Sequence[IntervalEstimate], trials: int) -> PaperClaim:
-    """Return the claim of section 5.3 that the black-box AUC stays near 1/2, tested where it is farthest off.
-
-    Parameters
-    ----------
-    where
-        Title of the data set.
-    found
-        AUCs with their intervals: one without privacy, and one for each level of noise.
-    trials
-        Number of trials of each run.
-    """
+    """Return the claim of section 5.3 that the black-box AUC stays near 1/2, tested where it is farthest off."""
     farthest = max(found, key=lambda one: abs(one.value - 0.5))
     return PaperClaim("5.3", BASELINE_ON_COLLAB, where, "black-box AUC, of all levels the farthest from .5", farthest,
                       0.5 - MARGIN, 0.5 + MARGIN, trials=trials)  # fmt: skip
@@ -115,15 +93,7 @@ def printed_phi(setting: MembershipSetting, found: IntervalEstimate, trials: int
     phi is the relative loss of the attack's AUC divided by the relative loss of accuracy. The paper prints it at the
     noise at which the AUC falls to 1/2.
 
-    Parameters
-    ----------
-    setting
-        Data set, kind of DP and noise level. Section 6 of the paper says that attacks are no better than chance at this
-        level.
-    found
-        Our phi at this setting, with its interval.
-    trials
-        Number of trials at this setting.
+    `setting`: Section 6 of the paper says that attacks are no better than chance at this level.
     """
     printed = PHI_AT_CHANCE.get(setting.data.study, (None, None))[setting.method is PrivacyMethod.CENTRAL]
     if printed is None:

@@ -204,15 +204,7 @@ def claims_item(played: Sequence[DataSetRuns]) -> ItemResult:
 
 
 def table_of_text_claims(claims: Sequence[PaperClaim], titles: Sequence[str]) -> ItemResult:
-    """Return a table of claims with their verdicts, and a figure of their intervals.
-
-    Parameters
-    ----------
-    claims
-        The claims, including those that cannot be tested.
-    titles
-        Titles of the data sets on which the claims were tested.
-    """
+    """Return a table of claims with their verdicts, and a figure of their intervals."""
     said = (
         f"Differences of up to {MARGIN:g} count as none: the smallest that the paper speaks of. Intervals are "
         f"Student's or of resampled trials, each at {CONFIDENCE:.0%}, so that a verdict is wrong with about 5 %. Of "

@@ -34,18 +34,7 @@ def collab(directory: Path | None, *, graph_nodes: int = GRAPH_NODES) -> LoadedD
     largest degree is 491, while Bernau et al. 2019 state 2,000. All nodes have the same tag, so tags are left out.
     There is no official test split. Loading takes a few seconds.
 
-    Parameters
-    ----------
-    directory
-        Directory with the archive, or with a folder `collab` that holds it; None is an `InputError`. The archive is
-        unpacked in memory (84 MB).
-    graph_nodes
-        Largest number of nodes that a graph keeps, at least 2; larger graphs are cut (see `packed_graphs`).
-
-    Raises
-    ------
-    InputError
-        If the archive is missing or damaged, its text has another format, or `graph_nodes` is less than 2.
+    `directory`: The archive is unpacked in memory (84 MB).
     """
     path = locate_any(directory, "collab", (COLLAB_FILE,))
     # The text is let go before the graphs are made.

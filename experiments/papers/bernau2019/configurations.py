@@ -50,17 +50,7 @@ def all_values(extent: ComputeExtent) -> dict[str, Any]:
 
 
 def values_of(part: settings.SettingRun, extent: ComputeExtent, data_dir: Path | None) -> dict[str, dict[str, Any]]:
-    """Return the configuration of a run as nested dictionaries, by section and setting, that are not validated yet.
-
-    Parameters
-    ----------
-    part
-        Run of a setting, which is a data set with a kind of DP and a noise level.
-    extent
-        Whether the reproduction is the full or the quick form.
-    data_dir
-        Directory of the data sets; None means the default directory.
-    """
+    """Return the configuration of a run as nested dictionaries, by section and setting, that are not validated yet."""
     setting = part.setting
     data, size = setting.data, setting.data.size(extent)
     assert size is not None, setting

@@ -51,15 +51,7 @@ _NO_WHITE_BOX = "these runs were not attacked with a view inside"
 
 
 def figure_of(study: MembershipDatasetName, played: Sequence[DataSetRuns]) -> ItemResult:
-    """Return the table and figure of one data set, with panels of central DP on the left and local DP on the right.
-
-    Parameters
-    ----------
-    study
-        The data set of the paper.
-    played
-        The runs on it, grouped by version, such as the number of classes.
-    """
+    """Return the table and figure of one data set, with panels of central DP on the left and local DP on the right."""
     rows = 8 if study is MembershipDatasetName.SKEWED else 7
     figure = new_figure(2.86 * rows)
     panels = figure.subplots(rows, 2)

@@ -34,20 +34,8 @@ _BEHIND_ALL = -2.0  # the key of absent nodes; those of others are hyperbolic ta
 def dgcnn(feature_shape: Sequence[int], classes: int, sorted_nodes: int | None = None) -> nn.Module:
     """Return the graph classifier DGCNN with random weights; on COLLAB it has 256,675 parameters by default.
 
-    Parameters
-    ----------
-    feature_shape
-        Shape of one example, a packed graph (see `fl_audit.data.packed_graphs`).
-    classes
-        Number of classes.
-    sorted_nodes
-        k, number of nodes that sort pooling keeps, at least 10. None means 130, or the largest number of nodes of a
-        graph if that is smaller. To use another k in a configuration, name a function of your own that calls this one.
-
-    Raises
-    ------
-    InputError
-        If the shape is not that of a packed graph, or `sorted_nodes` is less than 10.
+    `sorted_nodes`: None means 130, or the largest number of nodes of a graph if that is smaller. To use another k in a
+    configuration, name a function of your own that calls this one.
     """
     shape = tuple(feature_shape)
     require(is_packed_shape(shape), f"dgcnn: examples have shape {shape}: accepted are graphs, as of COLLAB")

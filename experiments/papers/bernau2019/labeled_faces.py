@@ -27,19 +27,10 @@ def lfw(directory: Path | None, *, classes: int | None = None) -> LoadedDataset:
     2019 (section 4.4) use 20, 50 and 100 people. The available 64x64 images show the 62 people with at least 20 images:
     1,906 images of 20 people and 2,773 of 50, as many as in the paper. There is no official test split.
 
-    Parameters
-    ----------
-    directory
-        Directory with one of the accepted files, or with a folder `lfw` that holds one; None is an `InputError`. The
-        file holds three arrays: `x`, images as bytes, shape (n, height, width); `y`, for each image the index of its
-        person in `people`, shape (n,); and `people`, the names.
-    classes
-        Number of people to keep, from 2 to the number in the file; None keeps all.
+    Shapes: `directory` (n, height, width).
 
-    Raises
-    ------
-    InputError
-        If the file is missing or damaged, has fewer people, or an array is missing or of another type or shape.
+    `directory`: The file holds three arrays: `x`, images as bytes, shape (n, height, width); `y`, for each image the
+    index of its person in `people`, shape (n,); and `people`, the names.
     """
     path = locate_any(directory, "lfw", LFW_FILES)
     images, person, people = _read(path)

@@ -16,38 +16,12 @@ _PURCHASES, _TEXAS = (10, 20, 50, 100), (100, 150, 200, 300)
 
 
 def purchases(directory: Path | None, *, classes: int = 100) -> LoadedDataset:
-    """Return the data set Purchases with 10, 20, 50 or 100 classes, read from its file.
-
-    Parameters
-    ----------
-    directory
-        Directory with `purchase10.npz` and so on, or with the published archive for 100 classes.
-    classes
-        Number of classes: 10, 20, 50 or 100.
-
-    Raises
-    ------
-    InputError
-        If `classes` is another number, `directory` is None, or the file is missing or damaged (see `load_binary`).
-    """
+    """Return the data set Purchases with 10, 20, 50 or 100 classes, read from its file."""
     return _load(directory, PURCHASE100, _PURCHASES, classes)
 
 
 def texas(directory: Path | None, *, classes: int = 100) -> LoadedDataset:
-    """Return the data set Texas with 100, 150, 200 or 300 classes, read from its file.
-
-    Parameters
-    ----------
-    directory
-        Directory with `texas150.npz` and so on, or with the published archive for 100 classes.
-    classes
-        Number of classes: 100, 150, 200 or 300.
-
-    Raises
-    ------
-    InputError
-        If `classes` is another number, `directory` is None, or the file is missing or damaged (see `load_binary`).
-    """
+    """Return the data set Texas with 100, 150, 200 or 300 classes, read from its file."""
     return _load(directory, TEXAS100, _TEXAS, classes)
 
 

@@ -130,15 +130,7 @@ class DataSetRuns:
 
 
 def played_of(data: settings.MembershipDatasetRecipe, runs: Iterable[MembershipSettingResults]) -> DataSetRuns:
-    """Return the results on one data set, grouped by kind of privacy and sorted by falling epsilon.
-
-    Parameters
-    ----------
-    data
-        The data set.
-    runs
-        Results on any data sets, in any order; the setting without DP must be among them.
-    """
+    """Return the results on one data set, grouped by kind of privacy and sorted by falling epsilon."""
     own = sorted((run for run in runs if run.setting.data == data), key=lambda run: run.setting.position)
     local, central = (
         tuple(run for run in own if run.setting.method is one) for one in (PrivacyMethod.LOCAL, PrivacyMethod.CENTRAL)
@@ -230,19 +222,7 @@ def run_and_join_parts(
 ) -> list[MembershipSettingResults]:
     """Carry out the runs that are not finished, and return the results of each setting, joined over its runs.
 
-    Parameters
-    ----------
-    parts
-        The runs, of one or several settings.
-    context
-        Directory of the runs, full or quick form, and engine. Without Ray, each core carries out one run at a time.
-
-    Raises
-    ------
-    InputError
-        If a setting cannot be run, or its directory holds something else.
-    FederationError
-        If a federation had to stop; finished runs are kept.
+    `context`: Without Ray, each core carries out one run at a time.
     """
     planned = planned_runs(parts, values_of, context)
     carry_out_all([run for run in planned.values() if not run.is_finished], context)

@@ -277,13 +277,6 @@ def settings_of(data: MembershipDatasetRecipe, extent: ComputeExtent) -> tuple[M
     """Return the settings on a data set: without DP, then local and central DP, each by falling epsilon.
 
     The result is empty if the quick form leaves the data set out.
-
-    Parameters
-    ----------
-    data
-        The data set of the paper.
-    extent
-        Whether the reproduction is the full or the quick form.
     """
     size = data.size(extent)
     if size is None:

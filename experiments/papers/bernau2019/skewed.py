@@ -40,18 +40,8 @@ def skewed_purchases(
     the indicator bits of class c start at feature 600 c / classes, labels are uniform, and half of the records are test
     records.
 
-    Parameters
-    ----------
-    classes
-        Number of classes: 10, 20, 50 or 100.
-    generated_records
-        Number of records, an even number from 4 to 200,000. With four bytes per feature, 200,000 records take 480 MB. A
-        smaller data set consists of the first records of the largest data set's pool and test records.
-
-    Raises
-    ------
-    InputError
-        If `classes` or `generated_records` is not one of the accepted numbers.
+    `generated_records`: With four bytes per feature, 200,000 records take 480 MB. A smaller data set consists of the
+    first records of the largest data set's pool and test records.
 
     Examples
     --------

@@ -15,13 +15,6 @@ def small_faces(feature_shape: Sequence[int], classes: int) -> nn.Module:
 
     The layers are a convolution with 16 channels, 8x8 kernel and stride 4, ReLU, 2x2 max pooling and one dense layer:
     16,740 parameters with 64x64 pixels and 20 people. All layers are trained; the paper trains only the last of VGG-16.
-
-    Parameters
-    ----------
-    feature_shape
-        Channels, height and width of one image.
-    classes
-        Number of people.
     """
     convolved = nn.Sequential(
         nn.Conv2d(feature_shape[0], _CHANNELS, _KERNEL, stride=_STRIDE), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten()

@@ -38,12 +38,7 @@ class AucAndAccuracyResamples:
 
         The ends are NaN if the statistic is undefined for the measured values, or for too many resamples.
 
-        Parameters
-        ----------
-        statistic
-            Function of the AUC and the test accuracy of each run, both (runs,); NaN means that it is undefined.
-        confidence
-            Confidence of the interval, above 0 and below 1.
+        Shapes: `statistic` (runs,).
         """
         values = np.array([statistic(*pair) for pair in zip(self.auc, self.accuracy, strict=True)])
         drawn = values[1:][np.isfinite(values[1:])]
@@ -61,15 +56,6 @@ def auc_and_accuracy_resamples(
     A resample draws trials of a run with replacement. The trials are shadow models of each other, and therefore
     dependent. So the deviation of each resampled AUC from the estimate is multiplied by sqrt(2). Module
     `fl_audit.audits.membership.roc_metrics` gives the reason for this factor.
-
-    Parameters
-    ----------
-    runs
-        The runs; the trials of each are resampled independently.
-    attack
-        Name of the attack.
-    random
-        Generator from which the resamples are drawn.
     """
     areas, accuracies = [], []
     for run in runs:
@@ -89,17 +75,6 @@ def phi(
 
     Phi is the relative loss of the attack's AUC divided by the relative loss of accuracy. Phi and its interval are NaN
     if without DP the attack or the model is no better than guessing.
-
-    Parameters
-    ----------
-    original
-        Findings of the run without privacy.
-    private
-        Findings of the run with privacy.
-    attack
-        Name of the attack whose AUC is compared.
-    confidence
-        Confidence of the interval, above 0 and below 1.
     """
     random = reproducible_generator(f"phi {private.setting.name} {attack}")
     found, classes = auc_and_accuracy_resamples((original, private), attack, random), original.setting.data.classes
@@ -111,14 +86,7 @@ def phis(auc: Floats, accuracy: Floats, classes: int) -> list[float]:
 
     Phi is NaN if the attack or the model of the first run is no better than guessing.
 
-    Parameters
-    ----------
-    auc
-        AUC of every run, in [0, 1], shape (runs,).
-    accuracy
-        Test accuracy of every run, in [0, 1], shape (runs,).
-    classes
-        Number of classes; 1 / `classes` is the accuracy of guessing.
+    Shapes: `auc` (runs,), `accuracy` (runs,).
     """
     return [
         relative_tradeoff(float(auc[0]), float(area), float(accuracy[0]), float(right), classes)
@@ -133,16 +101,7 @@ def difference_at_like_accuracy(auc: Floats, accuracy: Floats, split: int, near:
     difference is averaged over the runs with local DP whose accuracy lies between the lowest and the highest accuracy
     of those other runs. It is NaN if there is no such run.
 
-    Parameters
-    ----------
-    auc
-        AUC of the run without DP, then of the runs with central DP, then of those with local DP; shape (runs,).
-    accuracy
-        Test accuracy of the same runs, shape (runs,).
-    split
-        Number of runs before the first one with local DP.
-    near
-        Tolerance, at least 0: an accuracy outside the range by at most `near` is replaced by the nearer end.
+    Shapes: `auc` (runs,), `accuracy` (runs,).
     """
     order = np.argsort(accuracy[:split], kind="stable")
     reached, area = accuracy[:split][order], auc[:split][order]
@@ -157,15 +116,7 @@ def mean_interval(
 ) -> IntervalEstimate:
     """Return the mean of one value per trial, with its interval by Student's t.
 
-    Parameters
-    ----------
-    values
-        One value for each trial, shape (trials,).
-    confidence
-        Confidence of the interval, above 0 and below 1.
-    shadows_of_each_other
-        Whether the trials are shadow models of each other, and therefore dependent: the interval is then wider by the
-        factor sqrt(2).
+    Shapes: `values` (trials,).
     """
     wider, found = sqrt(2) if shadows_of_each_other else 1.0, t_interval(values, confidence)
     low, high = (found.value + wider * (end - found.value) for end in (found.low, found.high))
@@ -173,17 +124,7 @@ def mean_interval(
 
 
 def area_of(run: MembershipSettingResults, attack: str, confidence: float = CONFIDENCE) -> IntervalEstimate:
-    """Return an attack's AUC in a run, averaged over trials, with its interval, which is cut to [0, 1].
-
-    Parameters
-    ----------
-    run
-        Findings of the run.
-    attack
-        Name of the attack.
-    confidence
-        Confidence of the interval, above 0 and below 1.
-    """
+    """Return an attack's AUC in a run, averaged over trials, with its interval, which is cut to [0, 1]."""
     found = mean_interval(run.areas_of_trials[attack], confidence, shadows_of_each_other=attack != INSIDER)
     return IntervalEstimate(found.value, max(found.low, 0.0), min(found.high, 1.0))
 
@@ -195,17 +136,6 @@ def gain(
 
     Both attacks see the same models, so differences are paired by trial. Runs are independent, and the interval uses
     the Welch-Satterthwaite degrees of freedom.
-
-    Parameters
-    ----------
-    runs
-        Results of the runs, with the AUC of each attack in each trial.
-    stronger
-        Name of the attack whose AUC enters with a plus sign.
-    weaker
-        Name of the attack whose AUC is subtracted.
-    confidence
-        Confidence of the interval, above 0 and below 1.
     """
     each = [run.areas_of_trials[stronger] - run.areas_of_trials[weaker] for run in runs]
     value = float(np.mean([one.mean() for one in each]))

@@ -44,15 +44,7 @@ def table_2(played: InsiderResultsBySetting) -> ItemResult:
 
 
 def table_2_of(rows: Sequence[ItemRow], data: Sequence[InsiderDatasetRecipe]) -> ItemResult:
-    """Return Table 2, with its figure, from rows that are already computed.
-
-    Parameters
-    ----------
-    rows
-        Two rows for each setting: the insider's advantage, and the share of its beliefs above rho_beta = 0.9.
-    data
-        The data sets, in the table's order.
-    """
+    """Return Table 2, with its figure, from rows that are already computed."""
     figure = new_figure(2.2 + 2.1 * 2)
     panels = figure.subplots(2, len(data), squeeze=False, sharey="row")
     for column, one in enumerate(data):

@@ -85,15 +85,7 @@ _PARTS: tuple[tuple[str, str, float, str, Prepared, Sequence[int]], ...] = (
 
 
 def exponent(sizes: Sequence[int], seconds: Sequence[float]) -> IntervalEstimate:
-    """Return the exponent of time as a power of size, with its t interval, by regression of log time on log size.
-
-    Parameters
-    ----------
-    sizes
-        At least three sizes, above 0.
-    seconds
-        Time in seconds at each size, above 0.
-    """
+    """Return the exponent of time as a power of size, with its t interval, by regression of log time on log size."""
     fitted = stats.linregress(np.log(sizes), np.log(seconds))
     reach = float(stats.t.ppf((1 + CONFIDENCE) / 2, len(sizes) - 2)) * float(fitted.stderr)
     return IntervalEstimate(float(fitted.slope), float(fitted.slope) - reach, float(fitted.slope) + reach)

@@ -105,17 +105,6 @@ def exceedance(where: str, counted: IntervalEstimate, delta: float, trials: int)
     """Return the claim that the insider's belief exceeds rho_beta in at most a fraction delta of the trials.
 
     Rho_beta is the paper's bound on the posterior belief.
-
-    Parameters
-    ----------
-    where
-        Title of the data set.
-    counted
-        Share of trials with a belief above rho_beta, with its interval.
-    delta
-        Delta of the guarantee.
-    trials
-        Number of trials.
     """
     return PaperClaim("6.2", NO_MORE_THAN_DELTA, where, "share of beliefs above rho_beta", counted, highest=delta,
                       trials=trials, narrows=0.5 if counted.value else 1.0)  # fmt: skip
@@ -162,17 +151,7 @@ def advantage_name(found: InsiderRunResults) -> str:
 
 
 def counted_advantage(setting: InsiderSetting, counted: IntervalEstimate, trials: int) -> PaperClaim:
-    """Return the claim that the advantage, estimated from the number of won trials, equals its bound rho_alpha.
-
-    Parameters
-    ----------
-    setting
-        A setting whose noise is scaled by the local sensitivity.
-    counted
-        Advantage from the number of won trials, with its interval.
-    trials
-        Number of trials.
-    """
+    """Return the claim that the advantage, estimated from the number of won trials, equals its bound rho_alpha."""
     bound = rho_alpha(epsilon_from_belief(setting.belief), setting.data.delta)
     off = IntervalEstimate(counted.value - bound, counted.low - bound, counted.high - bound)
     return PaperClaim("6", IS_RHO_ALPHA, setting.label, "advantage by counted trials less rho_alpha", off, -CLOSE,
@@ -269,13 +248,6 @@ def table_of_text_claims(tested: Sequence[PaperClaim], titles: Sequence[str]) ->
 
     They include the claims that were tested on runs, claims that formulas alone decide, and claims that cannot be
     tested.
-
-    Parameters
-    ----------
-    tested
-        The claims that were tested on runs.
-    titles
-        Titles of the data sets of the runs.
     """
     return claims_table(
         [*closed_forms(), *tested, *UNTESTED],

@@ -61,15 +61,7 @@ def table_3() -> ItemResult:
 
 
 def calibrated(belief: float, delta: float) -> Guarantee:
-    """Calibrate the noise, by the paper's accountant, to a belief after all 30 rounds, and return its guarantee.
-
-    Parameters
-    ----------
-    belief
-        Upper bound rho_beta on the insider's belief, in (1/2, 1).
-    delta
-        Largest probability with which the belief may exceed `belief`.
-    """
+    """Calibrate the noise, by the paper's accountant, to a belief after all 30 rounds, and return its guarantee."""
     # Without sampling the adjacency changes only the sensitivity, and the noise is stated in units of that.
     claim = Claim(Adjacency.REPLACE_RECORD, gaussian_rounds(1.0, ROUNDS), delta, 0.5, Accountant.RDP_CLASSIC)
     return derive_guarantee(claim.with_noise(noise_multiplier_for(BeliefTarget(belief), claim)))

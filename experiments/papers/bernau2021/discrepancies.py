@@ -124,12 +124,7 @@ SLIPS: dict[str, str] = {
 def explained(keys: Iterable[str], stands_in: bool = False) -> tuple[str, ...]:
     """Return explanations of differences from the paper, in the order of their keys.
 
-    Parameters
-    ----------
-    keys
-        Key of each explanation in `SLIPS`.
-    stands_in
-        Whether a substitute replaces the paper's data set. If so, the explanation of this is added at the end.
+    `stands_in`: If so, the explanation of this is added at the end.
     """
     chosen = [SLIPS[key] for key in keys]
     return (*chosen, SLIPS["stand-in"]) if stands_in else tuple(chosen)

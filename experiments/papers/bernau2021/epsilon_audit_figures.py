@@ -61,15 +61,7 @@ def audit_of_epsilon(played: InsiderResultsBySetting) -> ItemResult:
 
 
 def audit_of(rows: Mapping[InsiderSetting, Mapping[str, ItemRow]], data: InsiderDatasetRecipe) -> ItemResult:
-    """Return the figure of one data set, with four panels, from rows that are already computed.
-
-    Parameters
-    ----------
-    rows
-        For every setting its rows, as `audit_rows` returns them.
-    data
-        The data set.
-    """
+    """Return the figure of one data set, with four panels, from rows that are already computed."""
     settings = tuple(rows)
     figure = new_figure(7.6)
     panels = figure.subplots(2, 2).ravel()

@@ -43,11 +43,6 @@ def published_repetitions(belief: float) -> int:
     """Return the approximate number of repetitions behind each number that the paper prints for a bound rho_beta.
 
     It is 1000 for the bound 0.9. For other bounds it is 250; the real numbers are between 242 and 493.
-
-    Parameters
-    ----------
-    belief
-        The bound rho_beta on the belief.
     """
     return TABLE_2_REPETITIONS if belief == MAIN_BELIEF else 250
 

@@ -103,22 +103,7 @@ class InsiderResultsBySetting:
 
 
 def play(settings: Iterable[InsiderSetting], context: ReproductionOptions) -> dict[InsiderSetting, InsiderRunResults]:
-    """Carry out the runs that are not finished, and return the results of all runs, keyed by setting.
-
-    Parameters
-    ----------
-    settings
-        The settings; one that occurs several times is run once.
-    context
-        Directory of the runs, full or quick form, and engine.
-
-    Raises
-    ------
-    InputError
-        If a setting cannot be run, or its directory holds something else.
-    FederationError
-        If a federation had to stop; finished runs and batches are kept.
-    """
+    """Carry out the runs that are not finished, and return the results of all runs, keyed by setting."""
     planned = planned_runs(settings, values_of, context)
     known = [(run.config, run.directory) for run in planned.values()]
     pending = [run for run in planned.values() if not run.is_finished]

@@ -168,17 +168,7 @@ def all_values(extent: ComputeExtent) -> dict[str, Any]:
 
 
 def values_of(setting: InsiderSetting, extent: ComputeExtent, data_dir: Path | None) -> dict[str, Any]:
-    """Return the configuration of a setting's run as nested dictionaries that are not validated yet.
-
-    Parameters
-    ----------
-    setting
-        The setting.
-    extent
-        Full form, or quick form with fewer trials and test records, and a faster measure of dissimilarity where needed.
-    data_dir
-        Data directory; None means the one in the environment variable FL_AUDIT_DATA.
-    """
+    """Return the configuration of a setting's run as nested dictionaries that are not validated yet."""
     data = setting.data
     quick = extent is ComputeExtent.QUICK
     place = {} if data_dir is None else {"data-dir": str(data_dir.absolute())}
@@ -252,13 +242,6 @@ def neighbours_shown(data: InsiderDatasetRecipe, relation: Adjacency) -> tuple[t
     On MNIST with replaced records there are three of each kind, otherwise one. In the paper's figure, the local
     sensitivities on MNIST exceed the clipping norm C. This is only possible if the paper replaces records. We add
     panels for removed records.
-
-    Parameters
-    ----------
-    data
-        The data set of the panel.
-    relation
-        Whether a record is replaced or removed.
     """
     three = data.study is InsiderDatasetName.MNIST and relation is Adjacency.REPLACE_RECORD
     ranks = (1, 2, 3) if three else (1,)

@@ -16,15 +16,7 @@ from fl_audit.experiments.papers.negoescu2023.simulation import (
 
 
 def errors_of_size(found: PaperAndLongSimulation, size: int) -> dict[str, float]:
-    """Return the RMSE of each estimator over all separations, in nats, keyed by estimator.
-
-    Parameters
-    ----------
-    found
-        Results of both simulations.
-    size
-        Number of losses in each set.
-    """
+    """Return the RMSE of each estimator over all separations, in nats, keyed by estimator."""
     errors = summary(found.ten)
     return {
         name: float(np.sqrt(np.mean([errors[apart, size, name].rmse ** 2 for apart in found.settings.separations])))

@@ -60,22 +60,7 @@ def _by_setting(models: pd.DataFrame, column: str) -> dict[str, Floats]:
 
 
 def available_study(task: EpsilonStarTask, context: ReproductionOptions) -> EpsilonStarTaskSettings:
-    """Return the study of a task on the first of its data sets that is available.
-
-    Parameters
-    ----------
-    task
-        The classification task of the paper.
-    context
-        Settings of the reproduction; the data directory, the extent (full or quick) and the engine are used.
-
-    Raises
-    ------
-    NoDataError
-        If none of the task's data sets is available.
-    InputError
-        If an engine was chosen: models are trained by a sweep, which always runs on Ray.
-    """
+    """Return the study of a task on the first of its data sets that is available."""
     require(context.engine is None, f"--engine {context.engine}: models of this paper are points of a sweep, over Ray")
     directory = None if context.data_dir is None else str(context.data_dir.absolute())
     for study in CANDIDATES[task]:

@@ -71,13 +71,6 @@ def simulate(settings: SimulationSettings, seed: int = 0) -> pd.DataFrame:
     The columns are "separation", "size", "estimator", "repetition", "estimate", "truth" and "narrow_truth". The last
     two are Epsilon* of the true distributions: "truth" with the stability cut `settings.cut`, and "narrow_truth" with
     `settings.empirical_cut`.
-
-    Parameters
-    ----------
-    settings
-        Separations, sizes, cuts and number of repetitions.
-    seed
-        Seed of the samples; each separation and size has random numbers of its own.
     """
     narrow = replace(settings, cut=settings.empirical_cut)
     rows = []
@@ -117,15 +110,7 @@ def grouped_estimates(table: pd.DataFrame) -> dict[Cell, pd.DataFrame]:
 
 
 def summary(table: pd.DataFrame, truth: str = "truth") -> dict[Cell, EstimatorErrors]:
-    """Return bias, standard deviation and RMSE of the estimates, keyed by separation, size and estimator.
-
-    Parameters
-    ----------
-    table
-        A table of `simulate` with at least two repetitions.
-    truth
-        Name of the column with the true values: "truth" or "narrow_truth".
-    """
+    """Return bias, standard deviation and RMSE of the estimates, keyed by separation, size and estimator."""
     found = {}
     for key, cell in grouped_estimates(table).items():
         errors = (cell["estimate"] - cell[truth]).to_numpy(dtype=np.float64)

@@ -77,14 +77,6 @@ _SECOND_LOOKS = (
 
 
 def table_of_text_claims(claims: Sequence[PaperClaim], titles: Sequence[str]) -> ItemResult:
-    """Return a table of claims with their verdicts, and a figure of their intervals.
-
-    Parameters
-    ----------
-    claims
-        The claims, including those that cannot be tested.
-    titles
-        Titles of the data sets on which the claims were tested.
-    """
+    """Return a table of claims with their verdicts, and a figure of their intervals."""
     said = "Numbers of a sweep are means of settings over repetitions of training on the same records, as the paper's."
     return claims_table(claims, _SECOND_LOOKS, (said,), titles)

@@ -99,21 +99,7 @@ class AuditConfig:
         return self.claim.neighbours.unit is not Unit.CLIENT
 
     def require_records(self, records: int | None, fault: str = "") -> None:
-        """Raise `InputError` if the target's client has too few records for the claim: two to replace one, else one.
-
-        Parameters
-        ----------
-        records
-            Number of records that the target's client holds; None if the app never passed its records to the function
-            `held`.
-        fault
-            Message that says why the app's argument of `held` is no data set; empty if the argument is a data set.
-
-        Raises
-        ------
-        InputError
-            If `fault` is not empty, or `records` is None or too small.
-        """
+        """Raise `InputError` if the target's client has too few records for the claim: two to replace one, else one."""
         if fault:
             raise InputError(f"the claim is about records, and {fault}")
         if records is None:
@@ -136,13 +122,6 @@ class AuditConfig:
 
         There are two kinds only under three conditions: the setting `contribution` is None, the claim is about clients,
         and either the server clips, or the model has integers or booleans besides floats.
-
-        Parameters
-        ----------
-        strategy
-            The app's strategy, which may be one of Flower's wrappers that clip on the server.
-        model
-            Tensors of the app's model, keyed by name; only their types matter.
         """
         if self.contribution is not None:
             return (self.contribution,)
@@ -163,15 +142,7 @@ class AuditConfig:
         )
 
     def action(self, present: bool, contribution: TargetUpdateKind) -> TargetAction:
-        """Return the action that the target's client takes in a trial.
-
-        Parameters
-        ----------
-        present
-            True for a trial with the target (D), False for a trial without it or with its replacement (D').
-        contribution
-            Kind of update that the client sends under D.
-        """
+        """Return the action that the target's client takes in a trial."""
         with_it, opposite = _ACTIONS[contribution]
         is_replaced = self.claim.neighbours.relation is Relation.REPLACE
         if present:

@@ -28,15 +28,7 @@ Mod = Callable[..., Message]  # a mod of a Flower ClientApp: a function of a mes
 
 
 def with_mods(mods: Sequence[Mod], train: Mod) -> Mod:
-    """Return a client's training function wrapped in Flower mods, as Flower itself wraps it.
-
-    Parameters
-    ----------
-    mods
-        Mods, outermost first.
-    train
-        Training function of a message and a context.
-    """
+    """Return a client's training function wrapped in Flower mods, as Flower itself wraps it."""
     if not mods:
         return train
     # By position, as Flower does, because mods may name the third argument differently.
@@ -119,26 +111,7 @@ def system_of(
 
     If the factory returns an `AuditedSystem`, it is returned as it is, and the other arguments are not used.
 
-    Parameters
-    ----------
-    factory
-        Name, as `package.module:name`, of a function that returns an `AuditedSystem` or a strategy of either Flower
-        interface. If the function has a parameter, it is called with the number of clients.
-    mods
-        Names, as `package.module:name`, of the client app's mods, outermost first.
-    clients
-        Number of clients, at least 2.
-    norm
-        Clipping norm (L2), above 0; None takes the strategy's attribute `clipping_norm`, or 1 if there is none.
-    is_clipped
-        Whether the strategy or the mods clip updates; if False, clients are trusted to clip.
-    observer
-        Position of the adversary: `client` or `server`.
-
-    Raises
-    ------
-    InputError
-        If a name cannot be imported, a number is out of its range, or the factory returns something else.
+    `factory`: If the function has a parameter, it is called with the number of clients.
     """
     make = import_function(factory, "factory")
     made = make(clients) if signature(make).parameters else make()
@@ -170,18 +143,7 @@ class StrategyStartCall:
     def copy_for_trial(
         self, rounds: int, draws: np.random.Generator, moved: Callable[[str], str] = str
     ) -> "StrategyStartCall":
-        """Return a deep copy for a trial of the same app, with new states of all random generators that it holds.
-
-        Parameters
-        ----------
-        rounds
-            Number of rounds of the trial; replaces the app's `num_rounds`.
-        draws
-            Random generator from which the new states are drawn.
-        moved
-            Function that maps a path that the strategy or its arguments hold to the same path in the trial's working
-            copy.
-        """
+        """Return a deep copy for a trial of the same app, with new states of all random generators that it holds."""
         copies: dict[int, Any] = {}
         strategy, rest = deepcopy((self.strategy, self.arguments), copies)
         for found in list(copies.values()):
@@ -198,15 +160,6 @@ def start_of(strategy: Strategy, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     """Return a strategy together with all arguments of a call of its `start`, keyed by parameter name.
 
     Raises `TypeError` if the arguments do not fit `start`.
-
-    Parameters
-    ----------
-    strategy
-        The strategy whose `start` was called.
-    args
-        Positional arguments of the call.
-    kwargs
-        Keyword arguments of the call.
     """
     found = dict(signature(strategy.start).bind(*args, **kwargs).arguments)
     # Arguments that `start` collects in `**kwargs`.

@@ -47,13 +47,6 @@ def model_of(system: AuditedSystem, kind: Scenario) -> ModelWithDirections:
     """Return the model that a trial trains: the app's own model, or a small one.
 
     It is the app's own model if the scenario asks for this and the app has a model.
-
-    Parameters
-    ----------
-    system
-        The strategy under audit, and the app's own model if it has one.
-    kind
-        The scenario: conditions of the trial, such as its model and its clients' contributions.
     """
     if kind.model is ModelKind.OWN and system.model is not None:
         return template_of(system.model)

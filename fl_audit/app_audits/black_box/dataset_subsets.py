@@ -28,16 +28,7 @@ class SelectableDataset(NamedTuple):
 def data_set_of(part: Any) -> SelectableDataset:
     """Return the number of records of a data set, and a function that selects some of its records.
 
-    Parameters
-    ----------
-    part
-        Data set to examine: an array, tensor or table with one record per row, a list of records, a torch Dataset or
-        DataLoader, or a Hugging Face data set. It may also be one part of a data set, such as the labels.
-
-    Raises
-    ------
-    InputError
-        If the object is no data set, or its records cannot be selected one by one.
+    `part`: It may also be one part of a data set, such as the labels.
     """
     kind = type(part).__name__
     try:

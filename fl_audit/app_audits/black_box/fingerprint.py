@@ -28,12 +28,7 @@ def fingerprint(strategy: object, arguments: Mapping[str, object] | None = None)
     that define the strategy, and of the app's modules that these import. Of an installed library, only the text of the
     strategy's class counts.
 
-    Parameters
-    ----------
-    strategy
-        A strategy of either Flower interface.
-    arguments
-        Arguments of the strategy's `start`, keyed by name; only `ConfigRecord` values count. None for no arguments.
+    `arguments`: None for no arguments.
     """
     records = {name: one for name, one in (arguments or {}).items() if isinstance(one, ConfigRecord)}
     told = [f"{name}: {line}" for name, one in sorted(records.items()) for line in _settings(one)]
@@ -45,13 +40,7 @@ def client_fingerprint(call_next: object, config: Mapping[str, object]) -> str:
 
     Only a mod may call this function, because it searches its callers for the ClientApp.
 
-    Parameters
-    ----------
-    call_next
-        The mod's next function; used in place of the ClientApp if none is found among the callers.
-    config
-        The app's run configuration. Only numbers, booleans, and strings of letters, hyphens and underscores enter the
-        digest.
+    `config`: Only numbers, booleans, and strings of letters, hyphens and underscores enter the digest.
     """
     app = _calling_app()
     parts = [call_next] if app is None else [*app._mods, app._call, *app._registered_funcs.values()]

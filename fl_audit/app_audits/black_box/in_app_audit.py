@@ -54,11 +54,7 @@ class Audit(AuditConfig):
 
         A client app calls this method where it loads its records.
 
-        Parameters
-        ----------
-        *parts
-            One or several data sets, such as inputs and labels, which describe the same records in the same order. The
-            result has the type of the argument, or is a tuple for several arguments.
+        `*parts`: The result has the type of the argument, or is a tuple for several arguments.
         """
         return held(*parts)
 

@@ -126,15 +126,6 @@ def finish(campaign: StoredTrials, columns: ResultColumns, outside: Sequence[str
     """Return the text of the audit's report, and write it as `verdict.json` and `verdict.txt`.
 
     If trials are still missing, nothing is written, and the text says how many have been run.
-
-    Parameters
-    ----------
-    campaign
-        Stored trials of the audit, in whose folder the files are written.
-    columns
-        For each tensor of the model, its name and its slice of the stored vectors.
-    outside
-        Paths outside of the working copies to which trials of this run wrote.
     """
     if left := len(campaign.missing):
         trials = campaign.audit.trials

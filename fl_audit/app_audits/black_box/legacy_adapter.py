@@ -28,13 +28,7 @@ _DONE = Status(Code.OK, "")
 
 
 def adapted_strategy(found: object) -> Strategy:
-    """Return a strategy with Flower's new interface: the given one, or an adapter around one with the old interface.
-
-    Raises
-    ------
-    InputError
-        If the object is a strategy of neither interface.
-    """
+    """Return a strategy with Flower's new interface: the given one, or an adapter around one with the old interface."""
     if isinstance(found, Strategy):
         return found
     if isinstance(found, OldStrategy):

@@ -37,13 +37,7 @@ def record_of(arrays: Mapping[str, NDArray[np.generic]]) -> ArrayRecord:
 def flat(arrays: Mapping[str, NDArray[np.generic]], model: Mapping[str, NDArray[np.generic]] | None = None) -> Floats:
     """Return all tensors as one float64 vector, concatenated in the alphabetical order of their names.
 
-    Parameters
-    ----------
-    arrays
-        Tensors, keyed by name.
-    model
-        Tensors that alone determine the names and shapes of the vector's parts; None takes `arrays`. A tensor that is
-        missing from `arrays`, is not numeric or has another shape contributes NaN.
+    `model`: A tensor that is missing from `arrays`, is not numeric or has another shape contributes NaN.
     """
 
     def column(array: NDArray[np.generic] | None, expected: NDArray[np.generic]) -> Floats:
@@ -64,15 +58,6 @@ def with_names(records: Mapping[str, Arrays], names: set[str], record: str = "")
 
     If no record has exactly these names, all tensors of the first record that has at least these names are returned.
     The result is None if no record has all of the names.
-
-    Parameters
-    ----------
-    records
-        The tensors of each record: keyed first by the record's name, then by the tensor's name.
-    names
-        Names of the wanted tensors.
-    record
-        Name of the record that is tried before all others; an unknown name has no effect.
     """
     candidates = [*([records[record]] if record in records else []), *records.values()]
     exact = next((arrays for arrays in candidates if set(arrays) == names), None)
@@ -84,14 +69,7 @@ def base_of(reply: Arrays, received: Arrays | None, replies: UpdateFormat) -> Ar
 
     If replies are models, the result is the received tensors. If replies are updates, the result is zeros.
 
-    Parameters
-    ----------
-    reply
-        Tensors of the client's reply, keyed by name. The result has the same names and types.
-    received
-        Tensors that the client received, with the names of `reply`; None if it received none: the result is then zeros.
-    replies
-        Whether the tensors of a reply are a model or an update.
+    `reply`: The result has the same names and types.
     """
     if received is None or replies is UpdateFormat.UPDATES:
         return {name: np.zeros_like(value) for name, value in reply.items()}
@@ -104,13 +82,7 @@ def with_update(arrays: Arrays, steps: Mapping[str, Floats]) -> Arrays:
 
     Integers are rounded and limited to the range of their type. A boolean becomes True if its sum is at least 1/2.
 
-    Parameters
-    ----------
-    arrays
-        Tensors, keyed by name; they are not changed in place.
-    steps
-        The update: the values to add to each tensor, keyed by its name. A tensor without an update is returned
-        unchanged.
+    `steps`: A tensor without an update is returned unchanged.
     """
     there = dict(arrays)
     for name in arrays.keys() & steps.keys():
@@ -131,17 +103,6 @@ def contribution(action: TargetAction, own: Arrays, base: Arrays, length: float)
     Depending on the action, they are the client's own tensors `own`, the tensors `base` of a client that learned
     nothing, or `base` plus an update. This update is crafted (fixed and public), or the opposite of the client's own or
     of the crafted update. Some actions take only the integer and boolean tensors from a crafted update.
-
-    Parameters
-    ----------
-    action
-        Prescribed action of the target's client.
-    length
-        L2 norm of a crafted update, above 0.
-    own
-        Tensors that the client computed itself, keyed by name.
-    base
-        Tensors that it would have sent if it had learned nothing, with the names, shapes and types of `own`.
     """
     match action:
         case TargetAction.OWN | TargetAction.WITHOUT_RECORD | TargetAction.OTHER_RECORD:
@@ -172,13 +133,6 @@ def crafted(model: Mapping[str, NDArray[np.generic]], length: float) -> dict[str
 
     All entries of integer and boolean tensors change by the same whole number, at least 1 in absolute value. A trial
     thus shows whether such tensors are passed on without clipping and noise.
-
-    Parameters
-    ----------
-    model
-        Tensors of the model, keyed by name; only their names, shapes and types matter.
-    length
-        L2 norm of the update over all floating-point tensors together; a negative number gives the opposite update.
     """
     numbers = {name: model[name] for name in sorted(model) if model[name].dtype.kind in "fiub"}
     draws = generator(0, Purpose.PUBLIC_DIRECTIONS, client=len(numbers))
@@ -195,12 +149,7 @@ def crafted(model: Mapping[str, NDArray[np.generic]], length: float) -> dict[str
 def whole_parts(arrays: Mapping[str, Part], model: Mapping[str, NDArray[np.generic]]) -> dict[str, Part]:
     """Return the entries of `arrays` that belong to integer or boolean tensors of the model, keyed by tensor name.
 
-    Parameters
-    ----------
-    arrays
-        Tensors or other values, keyed by tensor name.
-    model
-        Tensors of the model, keyed by name. Every name in `arrays` occurs here.
+    `model`: Every name in `arrays` occurs here.
     """
     return {name: value for name, value in arrays.items() if model[name].dtype.kind in "iub"}
 

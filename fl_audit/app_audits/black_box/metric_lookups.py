@@ -71,15 +71,6 @@ def plain_numbers(name: str, value: object, mean: str = "mean of ") -> Iterator[
 
     A number represents itself. A list is represented by its mean and length, a string by its length, and a mapping by
     the numbers of its entries, with names such as `name.key`.
-
-    Parameters
-    ----------
-    name
-        Name of the value, from which the names of the numbers are made.
-    value
-        Value of any type; a value without numbers yields nothing.
-    mean
-        Prefix of the name under which the mean of a list is yielded.
     """
     if isinstance(value, (bool, int, float, np.bool_, np.integer, np.floating)):
         yield name, float(value)
@@ -113,15 +104,6 @@ def numbers_over_rounds(
     """Return the numbers in the metrics of all rounds: for each name, its values in the order of the rounds.
 
     A list of numbers is represented by its mean and its length.
-
-    Parameters
-    ----------
-    what
-        Prefix of all returned names, such as the origin of the metrics.
-    records
-        Aggregated metrics, keyed by round.
-    mean
-        Prefix of a metric's name where the number is the mean of a list.
     """
     found = defaultdict[str, list[float]](list)
     for name, value in (pair for record in records.values() for pair in record.items()):

@@ -273,15 +273,6 @@ def recorded_trial(start: Callable[[Grid], Result], grid: Grid, recorder: TrialR
     """Run a strategy while a recorder reads its messages, and return the transcript of the trial.
 
     If the strategy raises an exception, the trial does not fail: the exception is recorded as a refusal.
-
-    Parameters
-    ----------
-    start
-        Function that runs the strategy on the given connection to the clients.
-    grid
-        Connection to the clients: the app's own one, or clients in this process.
-    recorder
-        Recorder of the trial.
     """
     result, refusal = None, None
     try:

@@ -52,15 +52,6 @@ def insider(message: Message, context: Context, call_next: ClientAppCallable) ->
     """Flower mod that returns the client app's reply, changed in trials as the server's audit demands.
 
     The reply is unchanged if the server runs no audit.
-
-    Parameters
-    ----------
-    message
-        Message to the client.
-    context
-        Context of the client; each trial gets a state of its own.
-    call_next
-        The client app, or the next mod that leads to it.
     """
     note = read_note(message)
     with _kept_apart(context, 0 if note is None else note.trial, is_noted=note is not None) as kept:
@@ -195,13 +186,7 @@ class RecordRequestLog:
     fault: str | None = None  # reason why the object passed to `held` is no data set; None if it is one
 
     def of_records(self, parts: tuple[Any, ...]) -> list[SelectableDataset]:
-        """Return each part, such as inputs or labels, as a data set, and store their common number of records.
-
-        Raises
-        ------
-        InputError
-            If a part is no data set, or if the parts have different numbers of records.
-        """
+        """Return each part, such as inputs or labels, as a data set, and store their common number of records."""
         found = [data_set_of(part) for part in parts]
         counts = [one.records for one in found] + ([] if self.records is None else [self.records])
         if len(set(counts)) > 1:
@@ -238,11 +223,6 @@ def held(*parts: Any) -> Any:
     tensor or table with one record per row, a list, or a data set of torch or Hugging Face. Several arguments, such as
     inputs and labels, describe the same records in the same order; the result is then a tuple. The records are changed
     only in trials and only for the target's client: the first record is missing, or another one is in its place.
-
-    Raises
-    ------
-    InputError
-        If nothing is passed; in trials of the target's client also if an argument is no data set.
     """
     if not parts:
         raise InputError("held() was given nothing: accepted is what the client app has loaded, as in held(records)")

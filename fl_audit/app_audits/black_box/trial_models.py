@@ -86,16 +86,8 @@ def template_of(arrays: Mapping[str, NDArray[np.generic]]) -> ModelWithDirection
 
 
 def is_moved_by(direction: Direction, name: str, array: NDArray[np.generic]) -> bool:
-    """Return whether a direction moves all tensors of one kind, such as integers, and the given tensor is of that kind.
-
-    Parameters
-    ----------
-    direction
-        Direction of the update.
-    name
-        Name of the tensor; running statistics are recognised by it.
-    array
-        The tensor.
+    """Return whether a direction moves all tensors of one kind, such as integers, and the given tensor is of that
+    kind.
     """
     match direction:
         case Direction.SCALAR:
@@ -117,20 +109,9 @@ def update_of(
 ) -> Floats:
     """Return the update that a client sends in a round of a trial, shape (parameters,).
 
-    Parameters
-    ----------
-    part
-        The contribution that the trial prescribes for the client: direction and length of its update.
-    round
-        Number of the round, from 1.
-    schedule
-        Whether the update keeps its sign, alternates it, or is negligible after round 1.
-    model
-        Model of the trial, which has the directions as vectors.
-    norm
-        Clipping norm, by which `part.length` is multiplied. The product is the L2 norm of the update in most
-        directions. In direction EVERY_TENSOR it is the norm of the update in each tensor. In directions SCALAR,
-        COUNTER, SWITCH and RUNNING it is the change of each value in the tensors of that kind.
+    `norm`: The product is the L2 norm of the update in most directions. In direction EVERY_TENSOR it is the norm of the
+    update in each tensor. In directions SCALAR, COUNTER, SWITCH and RUNNING it is the change of each value in the
+    tensors of that kind.
     """
     length, update = part.length * norm, np.zeros(model.size)
     match schedule:
@@ -168,15 +149,8 @@ def update_of(
 def others_of(others: OtherContributions, model: ModelWithDirections, count: int) -> Floats:
     """Return the updates of all clients except the target's, shape (count, parameters), each with L2 norm 1.
 
-    Parameters
-    ----------
-    others
-        Directions of the updates. SPREAD: random ones. PAIRS: random ones and their opposites. MEDIAN: half of the
-        clients along the vector `model.first`, and half against it. IDENTICAL is not accepted.
-    model
-        Model of the trial.
-    count
-        Number of clients other than the target's.
+    `others`: SPREAD: random ones. PAIRS: random ones and their opposites. MEDIAN: half of the clients along the vector
+    `model.first`, and half against it. IDENTICAL is not accepted.
     """
     if others is OtherContributions.MEDIAN:
         # With an odd number of others, one more has the sign opposite to the target's, so that the target balances it.
@@ -193,16 +167,7 @@ def others_of(others: OtherContributions, model: ModelWithDirections, count: int
 def reply_tensors(received: Arrays, update: Floats, model: ModelWithDirections, form: ReplyFault) -> Arrays | None:
     """Return the tensors of a client's reply: the received model plus the client's update; None if there is no reply.
 
-    Parameters
-    ----------
-    received
-        Tensors of the model that the client received, keyed by name.
-    update
-        The client's update, shape (parameters,).
-    model
-        Model of the trial, which has the names and shapes of the tensors.
-    form
-        Fault of the reply: none, a missing reply, or one kind of malformed tensors.
+    Shapes: `update` (parameters,).
     """
     there = {name: received.get(name, value) for name, value in model.arrays.items()}
     arrays = with_update(there, {name: update[part].reshape(there[name].shape) for name, part in model.tensors})

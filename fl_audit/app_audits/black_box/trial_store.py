@@ -150,15 +150,7 @@ class StoredTrials:
         return bool(generator(self.seed, Purpose.SECRET_BIT, trial=trial).random() < 0.5)
 
     def add(self, trial: int, seen: Transcript) -> None:
-        """Store the transcript of a trial as a file; an earlier file of the same trial is replaced.
-
-        Parameters
-        ----------
-        trial
-            Number of the trial, from 1.
-        seen
-            What was recorded in the trial.
-        """
+        """Store the transcript of a trial as a file; an earlier file of the same trial is replaced."""
         arrays: dict[str, Any] = {part: np.asarray(getattr(seen, part), dtype=np.float64) for part in _PARTS}
         arrays["was_a_trial"] = np.array([seen.contributed, seen.has_release])
         arrays["names"] = np.array(list(seen.numbers), dtype=np.str_)
@@ -199,21 +191,6 @@ def open_trial_store(
     """Return the stored trials of an audit, to which more can be added; create their folder if it does not exist.
 
     Trials are stored separately for each app, version of its code, and settings. A damaged file raises `InputError`.
-
-    Parameters
-    ----------
-    audit
-        Settings of the audit.
-    shapes
-        Shape of each tensor of the app's model, keyed by name.
-    tried
-        Kinds of update that the target's client may send; the first trials try them in turn.
-    app
-        Name of the app.
-    code
-        Digest of the code and settings of the app's strategy and clients.
-    tell
-        Function that is called with a message if trials exist from before a change of code or settings.
     """
     agreed = json.loads(json.dumps(_agreed(audit) | {"model": shapes, "contributions": tried}))
     agreed |= {"app": app, "code": code}

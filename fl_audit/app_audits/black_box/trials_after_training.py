@@ -59,18 +59,6 @@ class TrialsAfterTrainingStrategy(Strategy):
         """Train with the app's strategy, then run trials with it; return the training's result.
 
         An error of the audit is printed and changes neither the training nor its result.
-
-        Parameters
-        ----------
-        args
-            Positional arguments of `start` of the app's strategy.
-        kwargs
-            Keyword arguments of it.
-
-        Raises
-        ------
-        Exception
-            Any exception of the app's own training.
         """
         start = start_of(self._inner, args, kwargs)
         grid: Grid = start.arguments["grid"]
@@ -168,14 +156,7 @@ class AppTrialRunner:
         self._copy.remove()
 
     def play(self) -> None:
-        """Run the trials that are not stored yet, store each of them, and print the report.
-
-        Raises
-        ------
-        InputError
-            If the client app lacks the mod `insider`, by which it takes part in trials, if the target's client took no
-            part in the app's training, or if it has too few records for the claim.
-        """
+        """Run the trials that are not stored yet, store each of them, and print the report."""
         audit, codes, shapes = self.audit, joined(self.code, *self.roll.codes), shapes_of(self._model)
         self._target, self._watcher = self._target_and_observer()
         self._campaign = campaign = open_trial_store(audit, shapes, self.contributions, self.app, codes, say)

@@ -122,13 +122,6 @@ class WorkerPool(Generic[Task, Done]):
         """Return the results of all tasks that finish in time, keyed by the task's position from 0.
 
         If a task raises an exception, this method raises it again.
-
-        Parameters
-        ----------
-        tasks
-            Tasks to execute, each an argument for `work`.
-        until
-            Time limit on the monotonic clock, in seconds.
         """
         found = dict[int, Done]()
         if self._count > 1:

@@ -155,13 +155,6 @@ def in_working_copy(copy: WorkingCopy, thoroughly: bool = True) -> Iterator[None
     """Run a `with` block in a copy of the working directory, with experiment trackers disabled; then restore the copy.
 
     A block within another one runs in the copy of the outer block.
-
-    Parameters
-    ----------
-    copy
-        Copy of the working directory.
-    thoroughly
-        Whether the copy's files are checked for changes even if no write was observed.
     """
     if _here["copy"] is not None:  # already in a trial, whose clients run in this process
         yield

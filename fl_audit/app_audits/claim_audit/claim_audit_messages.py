@@ -54,15 +54,7 @@ def not_tried(result: ClaimAudit) -> dict[str, tuple[str, ...]]:
 
 
 def untried_words(result: ClaimAudit, most: int = 3) -> str:
-    """Return a sentence that names the scenarios without a result and the reasons; empty if all have results.
-
-    Parameters
-    ----------
-    result
-        Result of the audit.
-    most
-        Largest number of scenarios that are named for each reason; the others are only counted.
-    """
+    """Return a sentence that names the scenarios without a result and the reasons; empty if all have results."""
     said = []
     for why, kinds in not_tried(result).items():
         more = f" and {len(kinds) - most} more" if len(kinds) > most else ""
@@ -207,13 +199,7 @@ def _claim_words(result: ClaimAudit) -> str:
 
 
 def refusal_words(refusals: Sequence[TrialErrorShares]) -> tuple[str, ...]:
-    """Return sentences on trials in which the mechanism raised an error, one sentence for each error message.
-
-    Parameters
-    ----------
-    refusals
-        For each scenario with such trials, in the order of the scenarios, the error and how often it occurred.
-    """
+    """Return sentences on trials in which the mechanism raised an error, one sentence for each error message."""
     alike = dict[tuple[str, bool], list[TrialErrorShares]]()
     for refusal in refusals:
         alike.setdefault((_beginning(refusal.said), refusal.is_allowed), []).append(refusal)

@@ -45,12 +45,7 @@ def learned_rule(features: Floats, present: Flags) -> Rule:
     It is the best linear rule if D and D' give normal features of equal covariance. All scores are 0 if no feature
     varies.
 
-    Parameters
-    ----------
-    features
-        Features of the training trials, finite, shape (trials, columns).
-    present
-        True for trials with D, false for trials with D', shape (trials,); both must occur.
+    Shapes: `features` (trials, columns), `present` (trials,).
     """
     one, zero = features[present], features[~present]
     within = np.sqrt((one.var(axis=0) + zero.var(axis=0)) / 2)
@@ -111,18 +106,7 @@ def find_distinguishers(
     are then trained again on all trials. The distinguisher with the larger margin comes first. The margin is the
     expected bound on epsilon minus the claimed epsilon.
 
-    Parameters
-    ----------
-    kind
-        Name of the scenario.
-    trials
-        Transcripts of the trials of this scenario.
-    present
-        True for trials with D, false for trials with D', shape (trials,).
-    limits
-        The (epsilon, delta) inequalities that the claim implies.
-    fresh
-        Number of fresh trials on which a distinguisher will be tested, half of them with D.
+    Shapes: `present` (trials,), `limits` (epsilon, delta).
     """
     teaches = every_second(present)
     truth, groups = present[~teaches], feature_groups(trials)
@@ -167,16 +151,7 @@ def margin_of(
 
     The margin is the lower bound on epsilon that fresh trials are expected to prove, minus the claimed epsilon.
 
-    Parameters
-    ----------
-    scores
-        Score of each trial, shape (trials,).
-    truth
-        True for trials with D, false for trials with D', shape (trials,); both must occur.
-    limits
-        The (epsilon, delta) inequalities that the claim implies, at least one.
-    fresh
-        Number of fresh trials with D, and also the number with D'.
+    Shapes: `scores` (trials,), `truth` (trials,), `limits` (epsilon, delta).
     """
     one, zero = np.sort(scores[truth]), np.sort(scores[~truth])
     mu = _cautious_shift(one, zero)
@@ -249,14 +224,7 @@ def least_shift(limit: EpsilonDeltaLimit, trials: int, level: float) -> float:
 
     The shift is in standard deviations of the release. It is infinite if even a shift of 12 is not enough.
 
-    Parameters
-    ----------
-    limit
-        An (epsilon, delta) inequality that the claim implies.
-    trials
-        Number of fresh trials. Four fifths of them are used in the bound, half with D and half with D'.
-    level
-        One minus the confidence of the bound, above 0 and below 0.5.
+    `trials`: Four fifths of them are used in the bound, half with D and half with D'.
     """
     quantile = float(ndtri(1 - level / 2)) + _POWER
     fresh = max(1, int(0.4 * trials))

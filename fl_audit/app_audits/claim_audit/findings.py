@@ -103,17 +103,7 @@ def findings(
     Findings that refute the claim come first, ordered by scenario from plain to special. The others follow in the order
     of the result.
 
-    Parameters
-    ----------
-    result
-        Result of the black-box audit, with all tested distinguishers.
-    words
-        Description of each scenario, keyed by its name, in the order from plain to special.
-    fixes
-        Usual fix for a leak in each scenario, keyed by the name of the scenario.
-    provisos
-        A sentence on when a scenario's update can occur, keyed by the name of the scenario. None if every client can
-        send every update.
+    `provisos`: None if every client can send every update.
     """
     claim, order = result.claim, list(words)
     ranked = sorted(
@@ -133,13 +123,6 @@ def result_json(result: ClaimAudit, found: tuple[DistinguisherFinding, ...]) -> 
     """Return the result of an audit as a dict of JSON values, as the file `verdict.json` stores it.
 
     The entry `lower_bound` is taken from the test with the strongest evidence.
-
-    Parameters
-    ----------
-    result
-        Result of the audit.
-    found
-        Findings of this result, from `findings`.
     """
     worst, claim = result.worst, result.claim
     claimed = {

@@ -65,13 +65,6 @@ def estimate_gaussian_mu(claim: StatedClaim, attempt: DistinguisherTest) -> Gaus
     """Return estimates of shift, noise and mu from a distinguisher's trials, for the case that the noise is Gaussian.
 
     The result is None if a test rejects normal noise, or with fewer than 20 trials with D or with D'.
-
-    Parameters
-    ----------
-    claim
-        The claim under audit.
-    attempt
-        The result of testing a distinguisher on trials.
     """
     one, zero = attempt.along[attempt.present], attempt.along[~attempt.present]
     if min(one.size, zero.size) < 20:
@@ -97,15 +90,9 @@ def broken_estimates(claim: StatedClaim, attempts: Sequence[DistinguisherTest]) 
 def strength(one: Floats, zero: Floats, confidence: float) -> ShiftEstimate:
     """Return an estimate of the absolute shift between normal releases under D and D', in standard deviations.
 
-    Parameters
-    ----------
-    one
-        Projected release of each trial with D, shape (n1,).
-    zero
-        Projected release of each trial with D', shape (n0,).
-    confidence
-        Confidence of the lower bound, at least 0.5 and below 1. The releases also determine the sign of the shift, so
-        each sign gets half of the error probability.
+    Shapes: `one` (n1,), `zero` (n0,).
+
+    `confidence`: The releases also determine the sign of the shift, so each sign gets half of the error probability.
     """
     sign = 1.0 if one.mean() >= zero.mean() else -1.0
     return gaussian_shift(sign * one, sign * zero, (1 + confidence) / 2)

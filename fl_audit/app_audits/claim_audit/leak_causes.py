@@ -42,14 +42,7 @@ def cause_of(trials: Transcripts, present: Flags, group: str) -> LeakCause:
 
     If no cause is found, the texts of the result are empty.
 
-    Parameters
-    ----------
-    trials
-        Transcripts of the trials of one scenario.
-    present
-        True for trials with D, false for trials with D', shape (trials,).
-    group
-        Name of the group of features that distinguishes D from D', a key of `feature_groups`.
+    Shapes: `present` (trials,).
     """
     refused = trials.refused[present].mean() - trials.refused[~present].mean()
     if abs(refused) > 0.5:
@@ -177,14 +170,7 @@ def telling_lines(trials: Transcripts, present: Flags, group: str) -> tuple[str,
 
     A line gives the mean and the standard deviation of the value under D and under D'.
 
-    Parameters
-    ----------
-    trials
-        Transcripts of the trials of one scenario.
-    present
-        True for trials with D, false for trials with D', shape (trials,).
-    group
-        Name of the group of features that distinguishes D from D'; a value with this name comes first.
+    Shapes: `present` (trials,).
     """
     columns = [*_released(trials), *((name, trials.numbers[:, place]) for place, name in enumerate(trials.names))]
     ranked = sorted(columns, key=lambda column: (column[0] != group, -_distance(column[1], present)))

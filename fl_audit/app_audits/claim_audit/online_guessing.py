@@ -42,24 +42,14 @@ def audit_online(
 
     Raises `InputError` if there are too few trials, or if the confidence is out of its range.
 
-    Parameters
-    ----------
-    claim
-        The privacy claim to be audited.
-    kind
-        Name of the scenario in which the trials were run.
-    trials
-        Transcripts of all planned trials in order, more than `LESSONS`. Their number must not depend on their outcomes.
-    present
-        True for trials with D, false for trials with D', shape (trials,): fair coins, independent of everything else.
-    confidence
-        Probability with which a true claim is not called violated, above 0.5 and below 1.
-    knows_others
-        Whether the claim covers an adversary who knows the contributions of all other clients. If not, evidence that
-        needs this knowledge does not refute the claim, because clients may add the noise in shares.
-    void
-        True for each trial that must not count as evidence, shape (trials,); None if all trials count. A guess on such
-        a trial counts as wrong, so the confidence stays valid for any choice of these trials.
+    Shapes: `present` (trials,), `void` (trials,).
+
+    `trials`: Their number must not depend on their outcomes.
+
+    `knows_others`: If not, evidence that needs this knowledge does not refute the claim, because clients may add the
+    noise in shares.
+
+    `void`: A guess on such a trial counts as wrong, so the confidence stays valid for any choice of these trials.
     """
     require_number("trials are", len(trials), f"whole numbers from {LESSONS + 1}")
     require_number("confidence is", confidence, "numbers above 0.5 and below 1")
@@ -90,12 +80,7 @@ def audit_online(
 def most_telling(pilots: Sequence[tuple[Transcripts, Flags]], claim: StatedClaim) -> int:
     """Return the index of the variant of the target's contribution whose pilot trials distinguish D from D' best.
 
-    Parameters
-    ----------
-    pilots
-        For each variant, the transcripts of its pilot trials and a mask of shape (trials,), true for trials with D.
-    claim
-        The claim that the audit tries to refute.
+    Shapes: `pilots` (trials,).
     """
 
     def margin(trials: Transcripts, present: Flags) -> float:
@@ -110,17 +95,6 @@ def guessed_epsilon(right: int, guesses: int, delta: float, confidence: float) -
 
     The Clopper-Pearson lower bound on the probability p of a right guess gives epsilon = ln((p - delta) / (1 - p)).
     Raises `InputError` if there is no guess, or if `right` exceeds `guesses`.
-
-    Parameters
-    ----------
-    right
-        Number of right guesses, from 0 to `guesses`.
-    guesses
-        Number of guesses, at least 1.
-    delta
-        The delta for which epsilon is bounded, at least 0 and below 1.
-    confidence
-        Confidence of the bound, above 0.5 and below 1.
 
     Examples
     --------
@@ -140,13 +114,6 @@ def fewest_trials(claim: StatedClaim, confidence: float = 0.95) -> int:
     """Return the smallest number of trials with which an online audit could refute a claim, if every guess were right.
 
     The number includes the `LESSONS` initial trials that do not count.
-
-    Parameters
-    ----------
-    claim
-        The claim under audit.
-    confidence
-        Confidence of the audit, above 0.5 and below 1.
 
     Examples
     --------

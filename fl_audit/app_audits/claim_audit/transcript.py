@@ -82,15 +82,7 @@ def stacked(
 ) -> Transcripts:
     """Return the transcripts of several trials as arrays.
 
-    Parameters
-    ----------
-    seen
-        Transcripts of at least one trial, with arrays of equal shapes.
-    tensors
-        Name of each tensor, and slice of its values in the vector of all parameters.
-    names
-        Names of the recorded numbers to return, beside the arrays; a number that a trial lacks is NaN. None returns all
-        numbers that appear in any trial.
+    `names`: None returns all numbers that appear in any trial.
     """
     if names is None:
         names = tuple(sorted({name for one in seen for name in one.numbers}))
@@ -131,13 +123,9 @@ class LinearSketch:
     def of_vectors(self, vectors: Floats, difference: Floats) -> Floats:
         """Return the sketch of the parameter vector of each round, shape (rounds, columns).
 
-        Parameters
-        ----------
-        vectors
-            Parameter vectors to be sketched, shape (rounds, parameters).
-        difference
-            Contribution under D minus contribution under D', shape (rounds, parameters); zeros if it is unknown. The
-            first columns of the sketch are projections on it.
+        Shapes: `vectors` (rounds, parameters), `difference` (rounds, parameters).
+
+        `difference`: The first columns of the sketch are projections on it.
         """
         products = np.stack([np.sum(vectors[:, part] * difference[:, part], axis=1) for _, part in self.parts])
         lengths = np.stack(self._lengths(difference))

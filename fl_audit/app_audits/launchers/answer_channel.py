@@ -53,13 +53,7 @@ class AnswerReader:
         return self._last is not None
 
     def last(self) -> dict[str, Any] | None:
-        """Return the last answer of a subprocess that has ended; None if there was none.
-
-        Raises
-        ------
-        InputError
-            If something else than signed answers was written to the pipe.
-        """
+        """Return the last answer of a subprocess that has ended; None if there was none."""
         self._thread.join(_LAST_SECONDS)
         if self._is_forged:
             raise InputError(_FORGED)

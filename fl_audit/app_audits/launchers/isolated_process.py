@@ -58,26 +58,7 @@ def temporary_directory() -> Iterator[Path]:
 def run_command_isolated(
     module: str, wishes: "DataclassInstance", out: Path | None, seconds: float, is_quiet: bool
 ) -> ProcessResult:
-    """Run a module as a subprocess with a command's options, and return its last message and how it ended.
-
-    Parameters
-    ----------
-    module
-        Name of the module, whose main program calls `answer`.
-    wishes
-        Options of the command, a dataclass.
-    out
-        Directory to which the module writes files; None writes no files.
-    seconds
-        Limit of the running time in seconds.
-    is_quiet
-        Whether the output of the module is hidden.
-
-    Raises
-    ------
-    InputError
-        If the module reports that the input is wrong.
-    """
+    """Run a module as a subprocess with a command's options, and return its last message and how it ended."""
     asked = {"wishes": asdict(wishes), "out": out and str(out.absolute())}
     with temporary_directory() as room, ExitStack() as stack:
         log = stack.enter_context((room / "log").open("wb")) if is_quiet else None
@@ -96,30 +77,7 @@ def run_isolated(
     environment: Mapping[str, str] | None = None,
     log: IO[bytes] | None = None,
 ) -> ProcessResult:
-    """Run a module as a subprocess, and return its last message and how it ended.
-
-    Parameters
-    ----------
-    module
-        Name of the module, whose main program calls `answer`.
-    asked
-        Request to the module, as JSON values.
-    room
-        Temporary directory of the module, in which its own temporary files lie.
-    seconds
-        Time limit in seconds; a module that has sent a preliminary answer has 20 seconds more.
-    directory
-        Working directory of the module; None for that of this process.
-    environment
-        Additional environment variables.
-    log
-        File for the output; None copies it to standard error, with terminal escape sequences removed.
-
-    Raises
-    ------
-    InputError
-        If the code that the module runs wrote to the pipe of the answers.
-    """
+    """Run a module as a subprocess, and return its last message and how it ended."""
     answers = AnswerReader()
     variables = os.environ | dict(environment or {})
     variables |= {"PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry), "PYTHONSAFEPATH": "1"}
@@ -189,20 +147,10 @@ def answer(found: Callable[[dict[str, Any], Callable[[dict[str, Any]], None]], d
 
     Programs that `run_isolated` starts call this function.
 
-    Parameters
-    ----------
-    found
-        Function that returns the final answer to the request. Its arguments are the request, and a function that sends
-        a preliminary answer. Request and answers are JSON values, keyed by name. If `found` fails, the last preliminary
-        answer counts. The answer has the single key `error` in three cases: the input is wrong, a file cannot be
-        written, or other people's code raises an exception such as `SystemExit` before a preliminary answer was sent.
-
-    Raises
-    ------
-    OSError
-        If the request cannot be read, or an operating-system error names no file.
-    SystemExit
-        If other people's code ends the process after a preliminary answer.
+    `found`: Its arguments are the request, and a function that sends a preliminary answer. Request and answers are JSON
+    values, keyed by name. If `found` fails, the last preliminary answer counts. The answer has the single key `error`
+    in three cases: the input is wrong, a file cannot be written, or other people's code raises an exception such as
+    `SystemExit` before a preliminary answer was sent.
     """
     # Read before other people's code is imported.
     writer = AnswerWriter()

@@ -31,23 +31,7 @@ _SWITCHES = {
 
 
 def reviewed(app: Path, wishes: ReviewOptions, out: Path | None = None) -> dict[str, Any]:
-    """Review a Flower app in a subprocess, and return the review as JSON values, keyed by name.
-
-    Parameters
-    ----------
-    app
-        Directory of the app, which is copied and not changed.
-    wishes
-        Options of the review.
-    out
-        Directory for `report.html` and `summary.json`; None for no files.
-
-    Raises
-    ------
-    InputError
-        If `app` is no directory, or if its review fails or has no result within the time limit. A review that is cut
-        short after its first result is returned with a remark.
-    """
+    """Review a Flower app in a subprocess, and return the review as JSON values, keyed by name."""
     if not app.is_dir():
         raise InputError(f"{app} is no directory: accepted is the directory of a Flower app")
     began = time.monotonic()

@@ -55,18 +55,6 @@ def audit_in_subprocess(wishes: StrategyOptions, out: Path | None = None) -> dic
 
     Its keys are "result" (JSON values), "lines" (list of lines for the console) and "report" (path of the page, or
     None).
-
-    Parameters
-    ----------
-    wishes
-        Options of the audit.
-    out
-        Directory of `report.html` and `summary.json`; None for no files.
-
-    Raises
-    ------
-    InputError
-        If the input is wrong, or the process ended without an answer.
     """
     seconds = math.inf if wishes.seconds is None else 2 * wishes.seconds + _START
     found, ended, _ = run_command_isolated(_PROGRAM, wishes, out, seconds, is_quiet=False)

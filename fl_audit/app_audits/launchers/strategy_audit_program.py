@@ -22,14 +22,6 @@ def run_audit(asked: dict[str, Any], tell: Callable[[dict[str, Any]], None] = la
 
     The result is a dict: "result" holds JSON values, "lines" the lines for the console, and "report" the path of the
     page, or None.
-
-    Parameters
-    ----------
-    asked
-        Dict with two keys: "wishes" holds the fields of `StrategyOptions`, and "out" the directory for files, or None
-        for no files.
-    tell
-        Function that receives preliminary results, in the form of the result, while trials go on.
     """
     wishes = StrategyOptions(**asked["wishes"])
     system = system_of(

@@ -51,20 +51,7 @@ class TrainingFunctionOptions:
 
 
 def audit_training_in_subprocess(wishes: TrainingFunctionOptions, out: Path | None = None) -> dict[str, Any]:
-    """Audit a training function in a subprocess, and return the assessment as JSON values, keyed by name.
-
-    Parameters
-    ----------
-    wishes
-        Options of the audit.
-    out
-        Directory of `report.html` and `summary.json`; None for no files.
-
-    Raises
-    ------
-    InputError
-        If the input is wrong, or the process ended without an answer.
-    """
+    """Audit a training function in a subprocess, and return the assessment as JSON values, keyed by name."""
     found, ended, is_late = run_command_isolated(_PROGRAM, wishes, out, 60 * wishes.minutes, is_quiet=True)
     if found is None:
         more = "; accepted is more --minutes, or fewer records or epochs" if is_late else ""

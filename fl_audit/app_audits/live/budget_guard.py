@@ -36,26 +36,7 @@ def budget_mod(
 ) -> Mod:
     """Return a Flower mod that answers training messages with an error if the run would exceed the site's budget.
 
-    Parameters
-    ----------
-    ledger
-        Path of the site's ledger file, which is shared by all trainings at the site.
-    terms
-        Terms that a run of this app must keep, such as noise multiplier and number of rounds.
-    budget
-        Largest total epsilon of all trainings at the site, above 0.
-    delta
-        Delta of the budget, above 0 and below 1.
-    sensitivity
-        Sensitivity of the sum of contributions that the noise multiplier refers to; None if it follows from the
-        adjacency. Given only together with `clipping_norm`.
-    clipping_norm
-        Clipping norm of the contributions; None if `sensitivity` is None.
-
-    Raises
-    ------
-    InputError
-        The mod raises it in a round if the ledger, or the file that counts the rounds, is damaged or missing.
+    `sensitivity`: Given only together with `clipping_norm`.
     """
 
     def ask(message: Message, context: Context, call_next: ClientAppCallable) -> Message:

@@ -69,15 +69,6 @@ class Canary:
         If the secret coin says "in", the update is the canary, a vector of norm `clipping_norm`. Otherwise it is the
         negative of the canary under replacement (`is_replaced`), and an update of nearly zero under add-remove
         adjacency.
-
-        Parameters
-        ----------
-        server_round
-            Number of the round, from 1.
-        dimension
-            Number of parameters of the model.
-        clipping_norm
-            Clipping norm C of the round, above 0.
         """
         is_in = canary_coin(self.coins, server_round, self.number)
         if is_in or self.is_replaced:
@@ -87,14 +78,8 @@ class Canary:
         return _NOTHING * clipping_norm * beside
 
     def note(self, dimension: int, clipping_norm: float) -> str:
-        """Return text that the client adds to its reply: it gives the observer the canary's settings, but not its coin.
-
-        Parameters
-        ----------
-        dimension
-            Number of parameters of the model.
-        clipping_norm
-            Clipping norm C of the round, above 0.
+        """Return text that the client adds to its reply: it gives the observer the canary's settings, but not its
+        coin.
         """
         seeds = fingerprint(self.coins), fingerprint(self.directions)
         return str(ReportedCanaryProperties(self.number, self.is_replaced, *seeds, dimension, clipping_norm))
@@ -144,21 +129,6 @@ def canary_of_node(directions: int, clipping_norm: float, is_replaced: bool = Fa
 
     A SuperNode sends canary 2 if it is started with `--node-config 'canary=2 canary-coins="/path"'`. The file has the
     seed of the coins, which never leaves the node. Other clients train as usual.
-
-    Parameters
-    ----------
-    directions
-        Public seed of the canaries' directions, which the observer knows too.
-    clipping_norm
-        Clipping norm C, above 0; a norm that the server sends in a round is used instead.
-    is_replaced
-        Whether the adjacency of the guarantee is replacement instead of add-remove.
-
-    Raises
-    ------
-    InputError
-        If `directions` or `clipping_norm` is out of its range. The mod raises it in a round if the node's configuration
-        names a canary, but no file with a seed.
     """
     _require_shared(directions, clipping_norm)
 
@@ -183,10 +153,7 @@ def watching_mod(watch: TrainingObserver) -> Mod:
     the two models are equal, the round released nothing. The release of the last round is missing. The mod assumes that
     all canaries replied.
 
-    Parameters
-    ----------
-    watch
-        Observer that stores the scores. Clients of one run may share its directory.
+    `watch`: Clients of one run may share its directory.
     """
 
     def look(message: Message, context: Context, call_next: ClientAppCallable) -> Message:

@@ -32,15 +32,7 @@ def live_lines(numbers: LiveFinding) -> list[str]:
 
 
 def write_live_page(numbers: LiveFinding, path: Path) -> Path:
-    """Write the HTML page of a live audit to a file, and return the path of the file.
-
-    Parameters
-    ----------
-    numbers
-        The current result of the live audit.
-    path
-        Path of the HTML file to be written.
-    """
+    """Write the HTML page of a live audit to a file, and return the path of the file."""
     facts = "\n".join(map(fact_html, _facts(numbers)))
     body = f'<dl class="facts">\n{facts}\n</dl>\n{_table(numbers)}<p>{_assumption(numbers)}</p>'
     page = html_page(

@@ -29,20 +29,7 @@ _Said = Mapping[int, ReportedCanaryProperties | None]
 
 
 def watched(strategy: object, watch: TrainingObserver) -> Any:
-    """Return a strategy that works exactly as the given one, and passes its releases to an observer.
-
-    Parameters
-    ----------
-    strategy
-        A Flower strategy of the new or the old interface.
-    watch
-        Observer that scores the releases for canaries, and stores the scores.
-
-    Raises
-    ------
-    InputError
-        If the object is not a Flower strategy.
-    """
+    """Return a strategy that works exactly as the given one, and passes its releases to an observer."""
     if isinstance(strategy, Strategy):
         return ObservedStrategy(strategy, watch)
     if isinstance(strategy, OldStrategy):

@@ -37,17 +37,7 @@ class Assessment:
 
 
 def assess(name: str, evidence: RecordedTrainings, unseen: Sequence[str] = ()) -> Assessment:
-    """Check recorded trainings for pitfalls, compose their privacy loss, and return the assessment with a verdict.
-
-    Parameters
-    ----------
-    name
-        Name of the audited app or training function.
-    evidence
-        The recorded trainings and their claim.
-    unseen
-        Descriptions of parts of the training that could not be observed, each with the reason.
-    """
+    """Check recorded trainings for pitfalls, compose their privacy loss, and return the assessment with a verdict."""
     order = list(Severity)
     found = sorted(found_pitfalls(evidence), key=lambda one: order.index(one.weight))
     composed = evidence.composed_of()

@@ -53,22 +53,11 @@ def composed(
     the number of steps. Several steps on one mini-batch count as a single release of its sample with less noise. The
     adjacency is add-remove-record, or add-remove-user if a user has several records.
 
-    Parameters
-    ----------
-    trainings
-        All recorded trainings of one client, one per round.
-    delta
-        Delta at which epsilon is computed, above 0 and below 1.
-    rounds
-        Number of rounds of the whole training; rounds that were not recorded count like the recorded ones. None to
-        count only recorded rounds.
-    factor
-        Largest observed effect of a record on a sum, divided by the claimed effect, at least 1. The noise is divided by
-        this factor.
-    records_per_user
-        Largest number of records of one user, from 1.
-    is_amplified
-        Whether Poisson sampling amplifies privacy. False if a record acts on steps for which it was not drawn.
+    `rounds`: None to count only recorded rounds.
+
+    `factor`: The noise is divided by this factor.
+
+    `is_amplified`: False if a record acts on steps for which it was not drawn.
     """
     require_number("delta is", delta, "numbers above 0 and below 1")
     require_number("effect of a record is", factor, "numbers from 1")

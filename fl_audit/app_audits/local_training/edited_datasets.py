@@ -22,13 +22,6 @@ def without_record(dataset: Any, index: int) -> Any:
     """Return a data set without one of its records.
 
     `TensorDataset`, `Subset`, Hugging Face data sets, tuples and lists keep their type; others become a torch `Subset`.
-
-    Parameters
-    ----------
-    dataset
-        The data set, which stays unchanged.
-    index
-        Position of the record to leave out, from 0.
     """
     others = [place for place in range(length_of(dataset)) if place != index]
     match dataset:
@@ -47,17 +40,7 @@ def without_record(dataset: Any, index: int) -> Any:
 
 
 def with_record(dataset: Any, index: int, item: Any) -> Any:
-    """Return a data set in which one record is replaced by another.
-
-    Parameters
-    ----------
-    dataset
-        The data set, which stays unchanged.
-    index
-        Position of the record to replace, from 0.
-    item
-        The new record, in the form of the data set's records.
-    """
+    """Return a data set in which one record is replaced by another."""
     match dataset:
         case TensorDataset():
             return TensorDataset(*_put(dataset.tensors, index, item))
@@ -70,15 +53,7 @@ def with_record(dataset: Any, index: int, item: Any) -> Any:
 
 
 def with_other_labels(dataset: Any, is_one: bool = False) -> Any:
-    """Return a data set with the same records, in the same order, but with labels of other records.
-
-    Parameters
-    ----------
-    dataset
-        The data set, which stays unchanged.
-    is_one
-        If True, every record gets the label of the first record; if False, the label of another record.
-    """
+    """Return a data set with the same records, in the same order, but with labels of other records."""
     places = np.arange(length_of(dataset))
     order = [int(place) for place in (0 * places if is_one else np.roll(places, len(places) // 2 + 1))]
     match dataset:
@@ -95,15 +70,7 @@ def with_other_labels(dataset: Any, is_one: bool = False) -> Any:
 
 
 def with_other_records(dataset: Any, index: int) -> Any:
-    """Return a data set of the same size in which records and labels have other places, and one record is crafted.
-
-    Parameters
-    ----------
-    dataset
-        The data set, which stays unchanged.
-    index
-        Position of the crafted record, from 0.
-    """
+    """Return a data set of the same size in which records and labels have other places, and one record is crafted."""
     order = np.roll(np.arange(length_of(dataset)), 1).tolist()
     match dataset:
         case TensorDataset():
@@ -119,15 +86,7 @@ def with_other_records(dataset: Any, index: int) -> Any:
 
 
 def record_at(dataset: Any, index: int) -> Any:
-    """Return the record of a data set at a position; for a tuple of arrays, a tuple of their entries.
-
-    Parameters
-    ----------
-    dataset
-        The data set.
-    index
-        Position of the record, from 0.
-    """
+    """Return the record of a data set at a position; for a tuple of arrays, a tuple of their entries."""
     return tuple(one[index] for one in dataset) if _is_of_arrays(dataset) else dataset[index]
 
 
@@ -152,13 +111,6 @@ def most_dissimilar(dataset: Any, among: Sequence[int]) -> int:
     """Return the position of the record that is farthest from the mean of the chosen records.
 
     Only the first 5,000 chosen records are compared. If records have different shapes, the first position is returned.
-
-    Parameters
-    ----------
-    dataset
-        The data set.
-    among
-        Positions of the chosen records, at least one.
     """
     chosen = list(among)[:_MOST]
     try:

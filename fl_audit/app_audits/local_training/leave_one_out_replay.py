@@ -87,18 +87,6 @@ def replays(run: Run, dataset: Any) -> tuple[LeaveOneOutEffect, ...]:
     The records are a typical one, the most dissimilar one and a crafted one with large values. If a replay without a
     record cannot be compared, another record takes its place. Effects that could not be compared are left out. The
     result is empty if the training drew no record or added no noise.
-
-    Parameters
-    ----------
-    run
-        Function that repeats the training with a recorder and a function that modifies its data set.
-    dataset
-        The data set of the training; None for the data set that its first Opacus engine was given.
-
-    Raises
-    ------
-    NotRepeatableError
-        If the steps differ already in a replay with the same records.
     """
     start = random_states()
     first = _recorded(run, lambda data: data, start)

@@ -22,15 +22,7 @@ class PrivateModels:
         self._snapshots = list[dict[str, bytes]]()  # digests of the same after each step: copies would fill the memory
 
     def keep(self, optimizer: Any, is_step: bool = False) -> None:
-        """Copy the current tensors of an optimizer's model, and drop older copies of the same tensors.
-
-        Parameters
-        ----------
-        optimizer
-            The Opacus optimizer that trains the model.
-        is_step
-            Whether the optimizer has just taken a step; then digests of the tensors are also stored for `compared`.
-        """
+        """Copy the current tensors of an optimizer's model, and drop older copies of the same tensors."""
         own = {id(one) for one in optimizer.params}
         for other in self.optimizers.values():
             if any(id(one) in own for one in other.params):
@@ -62,15 +54,7 @@ class PrivateModels:
                 self.keep(optimizer)
 
     def changed_tensors(self, optimizer: Any, is_at_end: bool) -> list[UnaccountedTensorChange]:
-        """Return the tensors of an optimizer's model that were changed since the end of the optimizer's last step.
-
-        Parameters
-        ----------
-        optimizer
-            The Opacus optimizer that trains the model.
-        is_at_end
-            Whether the training has ended, which is noted in each change.
-        """
+        """Return the tensors of an optimizer's model that were changed since the end of the optimizer's last step."""
         after, found = self._after.get(id(optimizer), {}), []
         for name, value in self._live(optimizer).items() if after else ():
             old = after.get(name)
@@ -89,11 +73,6 @@ class PrivateModels:
         The first result has the names of the returned tensors that are in no private model. The second result is None
         if the other returned tensors have the latest values of a private model, or values of no step. If they have the
         values of an earlier step, it is the number of this step, from 1.
-
-        Parameters
-        ----------
-        arrays
-            Tensors of the client's reply, by name.
         """
         names = {name.removeprefix(_PREFIX): value.detach().cpu() for name, value in arrays.items()}
         models = list(self._after.values())

@@ -32,15 +32,7 @@ def named_tensors(module: nn.Module) -> list[tuple[str, Tensor]]:
 
 
 def are_same(left: Mapping[str, Tensor], right: Mapping[str, Tensor]) -> bool:
-    """Return True if every tensor of `left` is in `right` under the same name and with equal values.
-
-    Parameters
-    ----------
-    left
-        Tensors by name.
-    right
-        Tensors by name; it may contain further tensors.
-    """
+    """Return True if every tensor of `left` is in `right` under the same name and with equal values."""
     return all(name in right and torch.equal(value.to(right[name].dtype), right[name]) for name, value in left.items())
 
 
@@ -176,17 +168,7 @@ def noise_of(optimizer: DPOptimizer) -> tuple[Noise | None, Any, tuple[int, ...]
 
 
 def put_release(optimizer: DPOptimizer, number: int, norm: float) -> None:
-    """Put public random numbers in the place of the gradients that a step releases, and of an adaptive norm.
-
-    Parameters
-    ----------
-    optimizer
-        The Opacus optimizer, after its `pre_step`.
-    number
-        Number of the step, from 0, which decides the random numbers.
-    norm
-        Clipping norm before the step.
-    """
+    """Put public random numbers in the place of the gradients that a step releases, and of an adaptive norm."""
     source = torch.Generator().manual_seed(number)
     expected = (optimizer.expected_batch_size or 1) * optimizer.accumulated_iterations
     scale = norm * (float(optimizer.noise_multiplier) or 1.0) / expected
@@ -201,13 +183,6 @@ def record_gradients_of(optimizer: DPOptimizer, is_kept: bool) -> tuple[int | No
 
     The number is None if Opacus has no per-record gradients. The gradients, float64 (rows, parameters), are None if
     they are not wanted, or if there are more than five million numbers.
-
-    Parameters
-    ----------
-    optimizer
-        The Opacus optimizer, before its `pre_step`.
-    is_kept
-        Whether the gradients are wanted.
     """
     with suppress(Exception):  # modes without gradients of single records
         found = [value.detach() for value in optimizer.grad_samples]
@@ -232,19 +207,7 @@ def positions_of(drawn: Any) -> list[int] | None:
 def make_private_call(
     engine: Any, asked: Mapping[str, Any], made: tuple[Any, ...], target: tuple[float, float] | None
 ) -> MakePrivateCall:
-    """Return the facts of a call of Opacus's `PrivacyEngine.make_private`.
-
-    Parameters
-    ----------
-    engine
-        The privacy engine.
-    asked
-        Arguments of the call, by name.
-    made
-        Model, optimizer and loader that the call returned.
-    target
-        Epsilon and delta that the engine was asked for; None if it was given a noise multiplier.
-    """
+    """Return the facts of a call of Opacus's `PrivacyEngine.make_private`."""
     loader, optimizer, given, norms = made[-1], made[1], asked["data_loader"], asked["max_grad_norm"]
     sampler = getattr(loader, "batch_sampler", None) or getattr(loader, "sampler", None)
     return MakePrivateCall(

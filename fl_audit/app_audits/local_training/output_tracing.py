@@ -60,17 +60,7 @@ class TracedRun:
 
 
 def traced(own: TracedRun, again: TracedRun, others: Iterable[TracedRun]) -> OutputTrace:
-    """Return what follows the records otherwise than by private steps.
-
-    Parameters
-    ----------
-    own
-        Run with the records of the training.
-    again
-        The same run again, which tells what differs for other reasons.
-    others
-        Runs with other records, of which there are as many.
-    """
+    """Return what follows the records otherwise than by private steps."""
     others = list(others)
     unstable = _differing(own.outputs, again.outputs)
     found = dict.fromkeys(name for other in others for name in _differing(own.outputs, other.outputs))

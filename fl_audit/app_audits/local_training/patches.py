@@ -28,11 +28,6 @@ def recorded(recorder: Recorder) -> Iterator[None]:
     """Patch Opacus and torch in a `with` block, so that their calls are reported to a recorder.
 
     All patches are removed at the end of the block.
-
-    Parameters
-    ----------
-    recorder
-        A new recorder, which receives the calls.
     """
     with ExitStack() as stack:
         patched = set[type]()

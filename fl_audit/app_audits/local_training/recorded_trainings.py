@@ -176,14 +176,8 @@ class RecordedTrainings:
         return self.trace is not None and bool(self.trace.arrays) and not is_choice
 
     def composed_of(self, rounds: int | None = None, of_user: bool = False) -> ComposedPrivacy | None:
-        """Return the privacy loss of the client with the largest composed epsilon; None if no client took noised steps.
-
-        Parameters
-        ----------
-        rounds
-            Number of rounds; None for all rounds of the training.
-        of_user
-            If True, the unit is a user with `records_per_user` records; if False, a record.
+        """Return the privacy loss of the client with the largest composed epsilon; None if no client took noised
+        steps.
         """
         unit = self.records_per_user if of_user else 1
         is_amplified = not any(one.acts_undrawn for one in self.replays)

@@ -113,17 +113,7 @@ class Recorder:
         self._alive.append(optimizer)
 
     def makes_engine(self, engine: Any, asked: Mapping[str, Any], made: tuple[Any, ...]) -> None:
-        """Record a call of Opacus's `PrivacyEngine.make_private`.
-
-        Parameters
-        ----------
-        engine
-            The privacy engine.
-        asked
-            Arguments of the call, by name.
-        made
-            Model, optimizer and loader that the call returned.
-        """
+        """Record a call of Opacus's `PrivacyEngine.make_private`."""
         self._accountant = engine.accountant
         if self.dataset is None:
             self.dataset = asked["data_loader"].dataset
@@ -143,12 +133,7 @@ class Recorder:
         In a training the drawn positions are used. In a replay, the positions that the earlier training has used at
         this draw take their place.
 
-        Parameters
-        ----------
-        iterator
-            The data loader's iterator, which stands for one pass over the data.
-        drawn
-            Positions of the drawn records. Anything else is returned unchanged and not recorded.
+        `drawn`: Anything else is returned unchanged and not recorded.
         """
         positions = positions_of(drawn)
         if positions is None:
@@ -168,11 +153,6 @@ class Recorder:
         """Record a mini-batch when a data loader with workers hands it out to the training.
 
         Such a loader draws several mini-batches in advance, and hands out the oldest one first.
-
-        Parameters
-        ----------
-        iterator
-            The data loader's iterator, which stands for one pass over the data.
         """
         if waiting := self._ahead.get(id(iterator)):
             batch = waiting.popleft()
@@ -219,20 +199,7 @@ class Recorder:
         return [one for one in self.models.optimizers.values() if isinstance(one, AdaClipDPOptimizer)]
 
     def makes_step(self, optimizer: Any, call: Callable[[], Any]) -> Any:
-        """Execute a call of Opacus's `DPOptimizer.pre_step`, record the step, and return the result of the call.
-
-        Parameters
-        ----------
-        optimizer
-            The Opacus optimizer.
-        call
-            Function without arguments that executes the call.
-
-        Raises
-        ------
-        StopReplay
-            If `kept_steps` steps of a replay have been compared.
-        """
+        """Execute a call of Opacus's `DPOptimizer.pre_step`, record the step, and return the result of the call."""
         if self._inside:
             return call()
         if self._is_short and not self._keeps:
@@ -308,17 +275,7 @@ class Recorder:
             self._asked -= 1
 
     def answers_epsilon(self, accountant: Any, delta: object, epsilon: object) -> None:
-        """Record an epsilon that an accountant returned, unless Opacus searches for a noise multiplier.
-
-        Parameters
-        ----------
-        accountant
-            The Opacus accountant that was asked.
-        delta
-            Delta at which epsilon was asked for.
-        epsilon
-            Epsilon that the accountant returned.
-        """
+        """Record an epsilon that an accountant returned, unless Opacus searches for a noise multiplier."""
         frame = sys._getframe(3)  # the frame that asked: between are the two of a patched method
         for _ in range(4):
             if frame.f_code.co_name == "get_noise_multiplier":
@@ -335,17 +292,7 @@ class Recorder:
     # The resulting facts.
 
     def training(self, left: TrainingOutputs | None = None, client: int = 0, number: int = 1) -> RecordedTraining:
-        """Return all recorded facts of the training, after it has ended.
-
-        Parameters
-        ----------
-        left
-            Outputs of the client, as `outputs_of` returns them; None if there are none.
-        client
-            Number of the client, from 0.
-        number
-            Number of the round, from 1.
-        """
+        """Return all recorded facts of the training, after it has ended."""
         for optimizer in self.models.optimizers.values():
             self.moved += self.models.changed_tensors(optimizer, is_at_end=True)
         accountant = self._accountant if self._answering is None else self._answering
@@ -358,17 +305,8 @@ class Recorder:
     def outputs_of(
         self, arrays: Mapping[str, Tensor], numbers: Mapping[str, float], evaluation: Mapping[str, float]
     ) -> TrainingOutputs:
-        """Return a client's outputs: its metrics, and whether its returned tensors are those that Opacus made private.
-
-        Parameters
-        ----------
-        arrays
-            Returned tensors, by name.
-        numbers
-            Metrics of the training, by name.
-        evaluation
-            Metrics of an evaluation, by name.
-        """
+        """Return a client's outputs: its metrics, and whether its returned tensors are those that Opacus made
+        private."""
         unknown, earlier = self.models.compared(arrays)
         return TrainingOutputs(dict(numbers), dict(evaluation), unknown, earlier)
 

@@ -64,15 +64,7 @@ def random_states() -> dict[str, Any]:
 
 
 def are_same_states(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Return True if two states of the global random generators are equal: then nothing was drawn in between.
-
-    Parameters
-    ----------
-    one
-        First state, as `random_states` returns it.
-    other
-        Second state, as `random_states` returns it.
-    """
+    """Return True if two states of the global random generators are equal: then nothing was drawn in between."""
     left, right = one["numpy"], other["numpy"]
     return bool(
         one["python"] == other["python"]

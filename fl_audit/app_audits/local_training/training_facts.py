@@ -218,15 +218,6 @@ def batches_of_one_loader(drawn: Sequence[int], batches: Sequence[Batch], rows: 
     Several loaders may have drawn mini-batches before the step. The mini-batches of only one loader are returned. The
     loader is chosen by three rules, in this order: its mini-batches have as many records as the step has gradients; it
     uses Poisson sampling; it was the last to draw.
-
-    Parameters
-    ----------
-    drawn
-        Numbers of the mini-batches that were drawn for the step, at least one.
-    batches
-        All mini-batches of the training.
-    rows
-        Number of per-record gradients of the step; None if unknown.
     """
     passes: dict[int, list[int]] = {}
     for number in drawn:

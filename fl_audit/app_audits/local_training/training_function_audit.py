@@ -62,25 +62,7 @@ def audit_training(
 ) -> Assessment:
     """Call a training function, record its DP-SGD steps, and assess them against the claim.
 
-    Parameters
-    ----------
-    function
-        Training function that is called as `train(model, dataset)`, `train(dataset)` or `train()`.
-    name
-        Name of the function, for messages.
-    model
-        Model that is passed to the function; None if it takes none.
-    dataset
-        Data set that is passed to the function; None if it takes none.
-    options
-        The user's claims and settings.
-    directory
-        Directory in which the function may write files, which are traced like its result; None for no files.
-
-    Raises
-    ------
-    InputError
-        If the function takes other arguments, or raises an exception.
+    Shapes: `function` (model, dataset).
     """
     require_number("rounds are", options.rounds, "whole numbers from 1")
     require_number("calls are", options.calls, "whole numbers from 1")
@@ -139,20 +121,7 @@ _FLAG = {"model": "model", "dataset": "data"}
 
 
 def arguments_of(function: Callable[..., Any], name: str) -> tuple[str, ...]:
-    """Return the arguments that a training function needs: ("model", "dataset"), ("dataset",) or ().
-
-    Parameters
-    ----------
-    function
-        The training function.
-    name
-        Name of the function, for error messages.
-
-    Raises
-    ------
-    InputError
-        If the function needs more than two arguments.
-    """
+    """Return the arguments that a training function needs: ("model", "dataset"), ("dataset",) or ()."""
     kinds = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
     places = [
         one for one in signature(function).parameters.values() if one.kind in kinds and one.default is Parameter.empty

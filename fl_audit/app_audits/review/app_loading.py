@@ -62,22 +62,7 @@ def read_app(directory: Path) -> AppDescription:
 
 
 def loaded(app: AppDescription, named: str, stand_ins: "StubImportFinder") -> object:
-    """Import and return the ServerApp or the ClientApp of a Flower app.
-
-    Parameters
-    ----------
-    app
-        Flower app, whose directory is put on Python's search path.
-    named
-        Reference of the object, as `module:object`.
-    stand_ins
-        Import finder with stubs for packages that are not installed, which the error message names.
-
-    Raises
-    ------
-    InputError
-        If the object cannot be imported.
-    """
+    """Import and return the ServerApp or the ClientApp of a Flower app."""
     module, _, attribute = named.partition(":")
     top = module.partition(".")[0]
     if top == OWN_PACKAGE:
@@ -154,17 +139,7 @@ class StubImportFinder(MetaPathFinder, Loader):
         return f"; not installed here: {', '.join(self.packages)}" if self.packages else ""
 
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> Any:
-        """Return the spec of a stub for a package that is not installed; None if another finder must look for it.
-
-        Parameters
-        ----------
-        fullname
-            Full name of the module to import.
-        path
-            Search path of the parent package; not used.
-        target
-            Module object that Python passes as a hint; not used.
-        """
+        """Return the spec of a stub for a package that is not installed; None if another finder must look for it."""
         top = fullname.partition(".")[0]
         if top not in self.packages:
             if top != fullname or not self._is_import_by_app() or PathFinder.find_spec(top, [self._directory]):

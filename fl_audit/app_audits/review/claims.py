@@ -68,18 +68,7 @@ def stated_by(
     `LocalDpMod` adds noise with standard deviation sensitivity * sqrt(2 ln(1.25 / delta)) / epsilon (Dwork and Roth
     2014, Theorem A.1). So a message is mu-GDP with mu = epsilon / sqrt(2 ln(1.25 / delta)).
 
-    Parameters
-    ----------
-    strategy
-        The app's strategy with all its wrappers.
-    mods
-        Mods of the client app.
-    adjacency
-        Adjacency relation of the claim; None for that of the wrapper or mod.
-    rounds
-        Number of rounds of a trial, which the claim covers.
-    delta
-        Delta of the claim, in (0, 1), unless the wrapper's accountant or the mod has one.
+    Shapes: `delta` (0, 1).
     """
     for mod in mods:
         if isinstance(mod, LocalDpMod):
@@ -160,15 +149,7 @@ def is_on(value: object) -> bool:
 
 
 def epsilon_words(stated: StatedAppClaim, rounds: int) -> str:
-    """Return a phrase with a claim's epsilon for one round and for all rounds; `none` if there is no claim.
-
-    Parameters
-    ----------
-    stated
-        Claim for the rounds of one trial.
-    rounds
-        Number of rounds of the app's training.
-    """
+    """Return a phrase with a claim's epsilon for one round and for all rounds; `none` if there is no claim."""
     claim = stated.claim
     if claim is None:
         return "none"
@@ -190,13 +171,6 @@ def guarantee_of_stated(stated: StatedAppClaim, rounds: int) -> dict[str, Any] |
     """Return the guarantee that a claim's noise gives over all rounds of the training; None if the noise is unknown.
 
     The guarantee consists of JSON values by name.
-
-    Parameters
-    ----------
-    stated
-        Claim for the rounds of one trial.
-    rounds
-        Number of rounds of the app's training.
     """
     claim, mu = stated.claim, stated.mu_of_round
     return None if claim is None or mu is None else _values_of_mu(claim, mu, rounds)
@@ -213,15 +187,6 @@ def training_doubt(stated: StatedAppClaim, rounds: int, played: int) -> str:
 
     If the noise of the app is known, there is a doubt if this noise gives a larger epsilon over the whole training than
     the reviewer set. If the noise is unknown, there is a doubt if a trial has fewer rounds than the training.
-
-    Parameters
-    ----------
-    stated
-        Claim of the app, or the reviewer's instead.
-    rounds
-        Number of rounds of the app's training.
-    played
-        Number of rounds of a trial.
     """
     claim = stated.claim
     if claim is None or claim.epsilon is None or not stated.is_of_reviewer:

@@ -33,12 +33,7 @@ class _ClientShortageDetectingGrid(InProcessGrid):
 def count_asked_clients(strategy: Strategy, nodes: int) -> int:
     """Return the number of clients that a strategy asks to train in a round; 0 if it cannot be found out.
 
-    Parameters
-    ----------
-    strategy
-        The app's strategy. If it wraps another strategy, only the innermost strategy is used, in a copy.
-    nodes
-        Number of clients that are connected to the server.
+    `strategy`: If it wraps another strategy, only the innermost strategy is used, in a copy.
     """
     innermost = [one for one in layers_of(strategy) if isinstance(one, (Strategy, OldStrategy))][-1]
     try:
@@ -57,15 +52,6 @@ def nodes_of(strategy: Strategy, named: int | None, made_for: int | None) -> tup
 
     If neither reviewer nor app gives a number, it is the smallest one with which the strategy asks as many clients in a
     round as its DP wrapper is configured for. The fault is that the strategy asks another number of clients than that.
-
-    Parameters
-    ----------
-    strategy
-        The app's strategy with its wrappers.
-    named
-        Number of clients given by the reviewer or the app; None if neither gives one.
-    made_for
-        Number of clients per round for which the DP wrapper is configured; None without such a wrapper.
     """
     least = _least_of(strategy)
     nodes = max(named or USUAL_NODES, least)
@@ -108,13 +94,6 @@ def too_few_clients(strategy: Strategy, made_for: int | None) -> tuple[int, int]
 
     The noise of such a round is too small. The numbers are the clients for which the strategy waits, and the clients
     that it then asks to train. The result is None if no round can begin too early, or if the second number is unknown.
-
-    Parameters
-    ----------
-    strategy
-        The app's strategy with its wrappers.
-    made_for
-        Number of clients per round for which the DP wrapper is configured; None without such a wrapper.
     """
     first = _least_of(strategy)
     asked = 0 if made_for is None else count_asked_clients(strategy, first)

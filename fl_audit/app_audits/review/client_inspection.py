@@ -64,21 +64,6 @@ def look_into_clients(
     """Train an app's clients in this process, and return an assessment of their DP-SGD.
 
     If the clients cannot be trained, the result states the reason.
-
-    Parameters
-    ----------
-    app
-        Flower app with the clients.
-    caught
-        Captured strategy of the app's server.
-    nodes
-        Number of clients that the app sees.
-    data
-        Function that loads the reviewer's data, as `module:function`; None for the app's data.
-    seconds
-        Time limit for the training of all clients, in seconds.
-    delta
-        Delta of the claim, above 0 and below 1; None for the delta of the clients' own accountants.
     """
     try:
         client = loaded(app, app.client, StubImportFinder(app.directory))

@@ -18,15 +18,6 @@ def weaker_than_configured(stated: StatedAppClaim, config: Mapping[str, object],
 
     Compared are noise multipliers, clipping norms and epsilons. An epsilon is compared with that of the strategy's
     noise over all rounds, or with that of `LocalDpMod`.
-
-    Parameters
-    ----------
-    stated
-        Claim of the app, with the numbers of its wrapper or mod.
-    config
-        Run configuration of the app, keyed by name.
-    rounds
-        Number of rounds of the app's training.
     """
     found = []
     for name, value in config.items():

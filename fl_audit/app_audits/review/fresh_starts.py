@@ -63,15 +63,7 @@ class StartTrace:
 
 
 def repeated_noise(first: StartTrace, second: StartTrace) -> str:
-    """Return a phrase on randomness that two fresh starts share; empty if there is none.
-
-    Parameters
-    ----------
-    first
-        Trace of the first start.
-    second
-        Trace of the second start, from a process that shares no state with that of the first.
-    """
+    """Return a phrase on randomness that two fresh starts share; empty if there is none."""
     random = [name for name, digest in first.releases.items() if digest != first.renewed.get(name)]
     alike = [name for name in random if first.releases[name] == second.releases.get(name)]
     if not alike:
@@ -101,15 +93,7 @@ NOT_COMPARED = ComparedStarts("Starts in fresh processes were not compared: whet
 
 
 def compared_starts(stated: StatedAppClaim, traces: Sequence[StartTrace]) -> ComparedStarts:
-    """Return the comparison of two traces of an app's start; with other numbers of traces, nothing is compared.
-
-    Parameters
-    ----------
-    stated
-        The app's claim, if there is one; without a claim no noise is compared.
-    traces
-        Two traces, from two fresh processes.
-    """
+    """Return the comparison of two traces of an app's start; with other numbers of traces, nothing is compared."""
     if stated.claim is None:
         return ComparedStarts("No noise is claimed, so starts in fresh processes were not compared.")
     if len(traces) != 2:
@@ -134,23 +118,7 @@ def trace_of_server(
     claim: StatedClaim,
     rounds: int,
 ) -> StartTrace:
-    """Play the start of a strategy with its own generators and with new ones, and return what was released.
-
-    Parameters
-    ----------
-    start
-        The strategy, and the arguments of its `start` without the initial model.
-    states
-        States of the global generators when the app started the strategy.
-    nodes
-        Number of clients that the strategy sees.
-    system
-        The audited system, with the metrics that clients report.
-    claim
-        Claim under test, which decides what clients send.
-    rounds
-        Number of rounds of the app's training.
-    """
+    """Play the start of a strategy with its own generators and with new ones, and return what was released."""
     mods = tuple(with_fixed_generators(mod) for mod in system.mods)
 
     def played(renews: bool) -> _Releases:

@@ -16,18 +16,7 @@ def is_of_old_interface(client: ClientApp) -> bool:
 
 
 def old_message(message: Message) -> Message:
-    """Convert a message in place for a client of Flower's old interface, and return it.
-
-    Parameters
-    ----------
-    message
-        Message to train or to evaluate, with one model and one configuration.
-
-    Raises
-    ------
-    InputError
-        If the message is neither to train nor to evaluate.
-    """
+    """Convert a message in place for a client of Flower's old interface, and return it."""
     arrays = next(iter(message.content.array_records.values()), ArrayRecord())
     parameters = ndarrays_to_parameters([array.numpy() for array in arrays.values()])
     config: dict[str, Any] = dict(next(iter(message.content.config_records.values()), ConfigRecord()))
@@ -43,15 +32,7 @@ def old_message(message: Message) -> Message:
 
 
 def of_old_message(reply: Message, asked: Message) -> Message:
-    """Return a client's reply in Flower's old interface, converted to the new one; an error reply is unchanged.
-
-    Parameters
-    ----------
-    reply
-        Reply of the client.
-    asked
-        Message that the client replies to.
-    """
+    """Return a client's reply in Flower's old interface, converted to the new one; an error reply is unchanged."""
     if not reply.has_content():
         return reply
     records: dict[str, Any] = {}

@@ -33,10 +33,7 @@ MOST_ROUNDS = 200  # largest number of rounds that are played
 def rounds_without_noise(noise: Sequence[Floats]) -> tuple[int, ...]:
     """Return the numbers of the rounds, from 2, whose noise is less than a tenth of that of the first round.
 
-    Parameters
-    ----------
-    noise
-        For each round the difference between two trainings, shape (parameters,).
+    Shapes: `noise` (parameters,).
     """
     squares = [float(np.mean(np.square(values))) for values in noise]
     if not squares or squares[0] == 0:

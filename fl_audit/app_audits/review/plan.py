@@ -86,15 +86,6 @@ def relevant_scenarios(kinds: Sequence[Scenario], own: Arrays | None, has_claim:
     """Return the scenarios in which an app with a given model can show a leak.
 
     A scenario is left out if it concerns metrics, evaluation, or a kind of tensor that the model lacks.
-
-    Parameters
-    ----------
-    kinds
-        All scenarios that can test the app's claim.
-    own
-        Tensors of the app's own model, keyed by name; None if unknown.
-    has_claim
-        Whether the app makes a privacy claim; if not, only the simplest scenario is returned.
     """
     found = [kind for kind in kinds if kind.name not in (NUMBERS[SideChannel.METRICS], NUMBERS[SideChannel.EVALUATION])]
     if not has_claim:
@@ -125,24 +116,7 @@ def plan_of(
 ) -> ReviewPlan:
     """Return the first plan, from most to fewest trials, that fits into the remaining time; the smallest if none fits.
 
-    Parameters
-    ----------
-    kinds
-        Scenarios to run.
-    claim
-        Claim that the scenarios test.
-    own_seconds
-        Seconds per round of a trial on the app's own model.
-    seconds
-        Seconds per round of a trial on a small model.
-    left
-        Remaining computing time in seconds, summed over all processes. A plan fits if it needs less than half of it.
-    wanted
-        Number of rounds of a trial, if there is enough time.
-    is_free
-        Whether trials of a single round are allowed if there is not enough time.
-    is_quick
-        Whether the reviewer wants fewer trials.
+    `left`: A plan fits if it needs less than half of it.
     """
     rounds = sorted({wanted, 1 if is_free else wanted}, reverse=True)
     budgets = {

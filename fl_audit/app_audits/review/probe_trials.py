@@ -26,20 +26,6 @@ def probed(system: AuditedSystem, claim: StatedClaim) -> tuple[AuditedSystem, fl
 
     Clients report more and more metrics until nothing is missing. Raises `InputError` if the app fails in the last
     trial.
-
-    Parameters
-    ----------
-    system
-        The app's strategy under audit, with its clients.
-    claim
-        Privacy claim under test, for one round.
-
-    Returns
-    -------
-    tuple
-        Five values: the system with the names of the needed metrics; the seconds of a trial on the app's own model; the
-        seconds of a trial on a small model; whether a trial writes files; and the names of metrics that are left out,
-        because the strategy fails if clients report numbers for them.
     """
     plain = "removed" if claim.neighbours.relation is Relation.ADD_REMOVE else "opposite"
     own = BY_NAME[f"{plain}, own model"] if system.model is not None else BY_NAME[plain]

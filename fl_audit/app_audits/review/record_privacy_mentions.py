@@ -59,15 +59,7 @@ def find_record_privacy_mentions(directory: Path) -> tuple[RecordPrivacyMention,
 
 
 def of_settings(file: Path, config: Mapping[str, object]) -> tuple[RecordPrivacyMention, ...]:
-    """Return the settings in an app's `pyproject.toml` that switch on a noise multiplier or a privacy budget.
-
-    Parameters
-    ----------
-    file
-        Path of the app's `pyproject.toml`; each returned mention names its line in this file.
-    config
-        Settings of the app, keyed by their full names; a value above 0.001, or text such as "yes", is on.
-    """
+    """Return the settings in an app's `pyproject.toml` that switch on a noise multiplier or a privacy budget."""
     lines = file.read_text(encoding="utf-8", errors="replace").split("\n")
     found = list[RecordPrivacyMention]()
     for name, value in config.items():

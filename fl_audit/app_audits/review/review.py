@@ -64,21 +64,6 @@ def review(
     """Review the Flower app in a directory: find its privacy claim, test it by trials, and return the results.
 
     The app's code runs in this process. Raises `InputError` if the app cannot be reviewed.
-
-    Parameters
-    ----------
-    directory
-        Directory of the app, with its `pyproject.toml`.
-    wishes
-        Options of the review.
-    tell
-        Function that is called with messages on progress.
-    keep
-        Function that is called with the review so far, before the trials and after each tested distinguisher.
-    other_start
-        Trace of the same app's start in another fresh process; None compares no starts.
-    client_starts
-        Traces of the app's clients in two fresh processes, if the clients add noise.
     """
     began = time.monotonic()
     read = read_reviewed_app(directory, wishes)
@@ -87,15 +72,7 @@ def review(
 
 
 def trace_start(directory: Path, wishes: ReviewOptions) -> StartTrace | None:
-    """Start the app in a directory, in this fresh process, and return what it releases; None if it claims nothing.
-
-    Parameters
-    ----------
-    directory
-        Directory of the app, with its `pyproject.toml`.
-    wishes
-        Options of the review.
-    """
+    """Start the app in a directory, in this fresh process, and return what it releases; None if it claims nothing."""
     read = read_reviewed_app(directory, wishes, is_inspected=False)
     if read.stated.claim is None:
         return None

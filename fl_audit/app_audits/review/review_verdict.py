@@ -27,17 +27,6 @@ def mentions_and_unseen(
 
     If no claim could be read, the privacy settings in the app's configuration are added: to the mentions if the code
     has mentions too, and otherwise to the parts that were not observed.
-
-    Parameters
-    ----------
-    caught
-        The app's captured strategy, with the parts that were not observed.
-    stated
-        The claim, if there is one, and the parts of it that could not be read.
-    app
-        The app with its configuration.
-    found
-        Mentions in the app's code.
     """
     if stated.claim is not None:
         return found, caught.unseen
@@ -49,19 +38,7 @@ def mentions_and_unseen(
 def app_remarks(
     found: tuple[RecordPrivacyMention, ...], unoffered: Sequence[str], stand_ins: StubImportFinder, has_written: bool
 ) -> Iterator[str]:
-    """Yield remarks on an app for the report of its review.
-
-    Parameters
-    ----------
-    found
-        Mentions of record-level privacy in the app's code.
-    unoffered
-        Names of metrics that the app expects in clients' replies, and that the trials leave out.
-    stand_ins
-        Stubs of packages that are not installed.
-    has_written
-        Whether the app writes files while it trains.
-    """
+    """Yield remarks on an app for the report of its review."""
     if found:
         names = mentions_phrase(found)
         yield f"its code names {names}: what that guarantees of records is kept or broken inside clients, unseen"
@@ -90,21 +67,6 @@ def server_verdict(
 
     If an unchanged wrapper of Flower adds the noise as claimed, and nothing but unusual replies or unequal numbers of
     examples refutes the claim, the verdict is inconclusive: whether the app's clients send these is not seen.
-
-    Parameters
-    ----------
-    stated
-        The claim, if there is one.
-    result
-        Audit of the claim by trials.
-    rounds
-        Number of rounds of the app's training.
-    played
-        Number of rounds of a trial.
-    unseen
-        Parts of the app that were not observed.
-    found
-        Mentions of record-level privacy in the app.
     """
     # Unobserved parts may add noise, or reveal more.
     if unseen:
@@ -132,15 +94,6 @@ def joint_verdict(verdict: Verdict, stated: StatedAppClaim, inside: "ClientInspe
     verdict of the trials. If nothing is claimed about clients and the trials tested no guarantee, it is the verdict of
     the inspection. If one of the two verdicts is `inconclusive`, it is `inconclusive`. Otherwise it is the verdict of
     the trials.
-
-    Parameters
-    ----------
-    verdict
-        Verdict of the trials.
-    stated
-        Claim about clients, if there is one.
-    inside
-        Result of the inspection; None if there was none.
     """
     if inside is None or inside.assessment is None:
         return verdict
@@ -156,19 +109,7 @@ def joint_verdict(verdict: Verdict, stated: StatedAppClaim, inside: "ClientInspe
 
 
 def early_words(first: int, asked: int, made_for: int | None, came: ClaimAudit) -> str:
-    """Return a remark on trials of an app that starts with fewer clients than its noise is calibrated for.
-
-    Parameters
-    ----------
-    first
-        Number of clients with which the app starts.
-    asked
-        Number of these clients that it asks to train.
-    made_for
-        Number of clients for which the noise is calibrated.
-    came
-        Result of the trials.
-    """
+    """Return a remark on trials of an app that starts with fewer clients than its noise is calibrated for."""
     said = f"it begins as soon as {first} clients are there and asks {asked} of them, and its noise is for {made_for}"
     if came.worst is None:
         return f"{said}: no trials were played with so few"

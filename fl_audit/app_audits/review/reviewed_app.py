@@ -49,17 +49,7 @@ class ReviewedApp:
 
 
 def read_reviewed_app(directory: Path, wishes: ReviewOptions, is_inspected: bool = True) -> ReviewedApp:
-    """Load an app and its claim, inspect its clients' training if they use Opacus, and prepare the audited system.
-
-    Parameters
-    ----------
-    directory
-        Directory of the app, with its `pyproject.toml`.
-    wishes
-        Options of the review, with the reviewer's claim if there is one.
-    is_inspected
-        Whether the clients' training is inspected, if they use Opacus.
-    """
+    """Load an app and its claim, inspect its clients' training if they use Opacus, and prepare the audited system."""
     stand_ins = StubImportFinder(directory)
     sys.meta_path.append(stand_ins)
     app = read_app(directory)
@@ -102,17 +92,7 @@ def _look_inside(
 
 
 def reviewed_claim(caught: CapturedStrategy, wishes: ReviewOptions, rounds: int) -> StatedAppClaim:
-    """Return the reviewer's privacy claim if there is one, and otherwise the claim found in the app.
-
-    Parameters
-    ----------
-    caught
-        The app's captured strategy and mods.
-    wishes
-        Options of the review, with the reviewer's claim.
-    rounds
-        Number of rounds that the claim covers.
-    """
+    """Return the reviewer's privacy claim if there is one, and otherwise the claim found in the app."""
     adjacency = None if wishes.adjacency is None else Adjacency(wishes.adjacency)
     found = stated_by(caught.start.strategy, [one.mod for one in caught.mods], adjacency, rounds, wishes.delta)
     if wishes.epsilon is not None or wishes.noise_multiplier is not None:

@@ -30,13 +30,6 @@ def fault_outside(outer: Sequence[Mod], secure_aggregation_mod: Mod) -> str:
 
     Mods that precede the secure aggregation mod see the messages of its protocol, and see updates only in masked form.
     They may fail on both. The error is in one line.
-
-    Parameters
-    ----------
-    outer
-        Mods that precede the secure aggregation mod in the client app's list, in order.
-    secure_aggregation_mod
-        Secure aggregation mod.
     """
     make_messages_for(RUN_ID, _SERVER)
     message = Message(RecordDict({RECORD_KEY_CONFIGS: ConfigRecord(dict(_SETUP))}), FIRST_NODE, "train")

@@ -67,12 +67,7 @@ def _strength(test: DistinguisherTest) -> tuple[float, bool, float]:
 def side_channel_results(results: Sequence[ClaimAudit], kinds: Sequence[str]) -> tuple[SideChannelResult, ...]:
     """Return for each side channel whether the trials found a leak through it.
 
-    Parameters
-    ----------
-    results
-        Results of the audits. Some audits attack the released model, others the numbers that are released beside it.
-    kinds
-        Names of the scenarios that were planned in the audits.
+    `results`: Some audits attack the released model, others the numbers that are released beside it.
     """
 
     def is_about(aside: SideChannel, kind: Scenario) -> bool:

@@ -90,22 +90,7 @@ class _EarlyMessageError(BaseException):
 
 
 def capture_strategy(app: AppDescription, nodes: int, stand_ins: StubImportFinder) -> CapturedStrategy:
-    """Run a Flower app's ServerApp until it starts its strategy; return this strategy and the app's client mods.
-
-    Parameters
-    ----------
-    app
-        Flower app to run.
-    nodes
-        Number of clients that the ServerApp sees.
-    stand_ins
-        Import finder with stubs for packages that are not installed.
-
-    Raises
-    ------
-    InputError
-        If the app starts no strategy, or fails before it does.
-    """
+    """Run a Flower app's ServerApp until it starts its strategy; return this strategy and the app's client mods."""
     # Some apps import these names from where earlier versions of Flower had them.
     sys.modules.setdefault("flwr.client.typing", flwr.clientapp.typing)
     vars(flwr.common.typing).setdefault("UserConfig", UserConfig)
@@ -249,15 +234,7 @@ def _client_mods(
 
 
 def client_mods_alone(app: AppDescription, stand_ins: StubImportFinder) -> tuple[CapturedMod, ...]:
-    """Load a Flower app's ClientApp without its ServerApp, and return its mods, outermost first.
-
-    Parameters
-    ----------
-    app
-        Flower app, which names a ClientApp.
-    stand_ins
-        Import finder with stubs for packages that are not installed.
-    """
+    """Load a Flower app's ClientApp without its ServerApp, and return its mods, outermost first."""
     with _noted_mods() as noted:
         return _client_mods(app, stand_ins, noted)[0]
 

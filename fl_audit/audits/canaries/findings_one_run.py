@@ -72,15 +72,7 @@ def measure_one_run(run: FinishedRun, _: Findings) -> CanaryBoundsFinding | None
 
 
 def certified_at(run: FinishedRun, confidence: float) -> CanaryEpsilonBounds:
-    """Return the lower bounds on privacy loss from the canaries of the first training, at the given confidence.
-
-    Parameters
-    ----------
-    run
-        A finished run with canaries.
-    confidence
-        Confidence of the lower bounds, above 0.5 and below 1.
-    """
+    """Return the lower bounds on privacy loss from the canaries of the first training, at the given confidence."""
     table, facts = run.tables.canaries, run.facts.find(PublicCanaryFacts)
     assert table is not None, "only a run with canaries certifies anything"
     assert facts is not None, "only a run with canaries certifies anything"

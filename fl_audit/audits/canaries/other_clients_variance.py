@@ -56,17 +56,6 @@ def squared_spread(others: float, canaries: int, size: int, is_replaced: bool) -
     """Return an upper bound on the variance that other clients' updates add to the canary scores of a round.
 
     This bound is s^2 in the docstring of the module. Its unit is the squared sensitivity.
-
-    Parameters
-    ----------
-    others
-        Number of clients that answered and do not send canaries, or their total weight relative to the heaviest client.
-    canaries
-        Number of canaries.
-    size
-        Number of parameters of the model, at least 1; d in the module's docstring.
-    is_replaced
-        Whether the relation is replacement of a client, so that the sensitivity is twice the clipping norm.
     """
     sent, unit = (canaries, 2) if is_replaced else (canaries / 2, 1)
     return (others**2 + sent) / size / unit**2
@@ -80,20 +69,6 @@ def other_clients_variance(
     The variance lowers mu. The result is the upper bound `squared` if the claimed noise and this bound explain a mu as
     low as `found`. If they do not (at level 1 in 1,000), the result is the larger of `squared` and the variance at
     which the claimed noise gives the mu `low`.
-
-    Parameters
-    ----------
-    squared
-        Upper bound on the variance, s^2 in the module's docstring, at least 0.
-    claimed
-        Claimed mu of a round, above 0.
-    found
-        Estimate of the mu of a round from the scores, at least 0.
-    low
-        Lower confidence bound on the mu of a round, at least 0.
-    sizes
-        Two numbers, as for `detectable_slope`: the root of the sum of squared deviations of the coins from their mean,
-        and the degrees of freedom.
     """
     least = OtherClientsVariance(sqrt(squared), is_seen=False)
     if not is_significantly_below(least.measured_mu(claimed), found, sizes, FAMILY_LEVEL):

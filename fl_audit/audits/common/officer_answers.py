@@ -23,13 +23,7 @@ _INDIRECT = {
 
 
 def nist_answers(contents: ReportContents) -> tuple[Answer, ...]:
-    """Return an answer for each topic of NIST SP 800-226 (March 2025), the parts of a guarantee.
-
-    Parameters
-    ----------
-    contents
-        The findings and facts that the report shows.
-    """
+    """Return an answer for each topic of NIST SP 800-226 (March 2025), the parts of a guarantee."""
     claimed, has_claim = _claimed(contents), contents.facts.guarantee is not None
     rounds = "epsilon is for all rounds of this training together" if has_claim else _NOTHING_CLAIMED
     return (
@@ -57,13 +51,7 @@ def nist_answers(contents: ReportContents) -> tuple[Answer, ...]:
 
 
 def questions_of_anonymity(contents: ReportContents) -> tuple[Answer, ...]:
-    """Return answers to the three questions about anonymous data of Opinion 05/2014 and EDPB Opinion 28/2024.
-
-    Parameters
-    ----------
-    contents
-        The findings and facts that the report shows.
-    """
+    """Return answers to the three questions about anonymous data of Opinion 05/2014 and EDPB Opinion 28/2024."""
     guarantee, claimed = contents.facts.guarantee, _claimed(contents)
     by_bound = by_belief = limits = _NOTHING_CLAIMED
     if guarantee is not None:

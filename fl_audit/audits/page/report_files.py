@@ -31,15 +31,7 @@ def why_no_pdf() -> str:
 
 
 def write_pdf(page: str, path: Path) -> None:
-    """Write an HTML page as a PDF file, atomically; without WeasyPrint, delete an existing file at `path` instead.
-
-    Parameters
-    ----------
-    page
-        The page as HTML without external resources.
-    path
-        Path of the PDF file.
-    """
+    """Write an HTML page as a PDF file, atomically; without WeasyPrint, delete an existing file at `path` instead."""
     if why_no_pdf():
         path.unlink(missing_ok=True)
         return
@@ -56,15 +48,6 @@ def write_report(contents: ReportContents, directory: Path, pdf_with_appendix: b
 
     The files are `figures/<name>.png`, `report.html` and `report.pdf`. If no PDF can be written (see `hindrance`), an
     earlier PDF is deleted.
-
-    Parameters
-    ----------
-    contents
-        The findings and facts that the report shows.
-    directory
-        Directory of the report, which is created if it is missing.
-    pdf_with_appendix
-        Whether the PDF contains the appendix in addition to the page.
     """
     pictures = draw_all(contents)
     page = render_html(contents, pictures)

@@ -26,20 +26,7 @@ TakenOut = tuple[list[Message], list[Hole], list[Array]]
 
 
 def take_out(messages: Sequence[Message]) -> TakenOut:
-    """Return messages without their large arrays, and the removed arrays; the given messages are not changed.
-
-    Parameters
-    ----------
-    messages
-        Messages whose arrays of 64 KiB and more are removed.
-
-    Returns
-    -------
-    tuple
-        The messages with empty arrays in place of the large ones; the empty arrays, each with the position of its bytes
-        in the last list; and the removed arrays. The first two must be pickled together, so that the empty arrays are
-        still parts of the messages after unpickling.
-    """
+    """Return messages without their large arrays, and the removed arrays; the given messages are not changed."""
     records, holes, large = dict[int, ArrayRecord](), list[Hole](), dict[int, Array]()
     contents = dict[int, RecordDict]()
 
@@ -75,15 +62,7 @@ def take_out(messages: Sequence[Message]) -> TakenOut:
 
 
 def put_back(holes: Sequence[Any], large: Sequence[Any]) -> None:
-    """Fill empty Flower arrays with their bytes, which were sent separately.
-
-    Parameters
-    ----------
-    holes
-        The empty arrays, each with the position of its bytes in `large`.
-    large
-        The bytes of the arrays, each as a NumPy array.
-    """
+    """Fill empty Flower arrays with their bytes, which were sent separately."""
     content = [values.tobytes() for values in large]
     for hole, place in holes:
         hole.data = content[place]
@@ -106,15 +85,7 @@ class StoreViews:
         self._lock = threading.Lock()
 
     def put_back(self, holes: Sequence[Hole], large: Sequence[NDArray[np.uint8]]) -> None:
-        """Fill empty Flower arrays with their bytes.
-
-        Parameters
-        ----------
-        holes
-            The empty arrays, each with the position of its bytes in `large`.
-        large
-            The bytes of the arrays in Ray's object store.
-        """
+        """Fill empty Flower arrays with their bytes."""
         content = [self._taken(values) for values in large]
         for hole, place in holes:
             hole.data = content[place]  # type: ignore[assignment]  # `unpack` reads a view as well

@@ -90,28 +90,8 @@ class ClientActor:
         self._worker: Any = None
 
     def run(self, calls: bytes, single: Any, call_context: list[Any], own: Any, seconds: float, *large: Any) -> Any:
-        """Make client calls until a time limit; return the results, the number of unfinished calls, and the time taken.
-
-        Parameters
-        ----------
-        calls
-            A pickle of three lists: the messages, with an empty array in place of each large one; these empty arrays;
-            and the Flower contexts of the clients.
-        single
-            For each empty array its bytes, or None if its bytes are the next element of `large`.
-        call_context
-            Ray's references to functions that load the data and code of many clients.
-        own
-            Pickled functions that load data of these clients alone; None if there are none.
-        seconds
-            Time limit in seconds.
-        large
-            The bytes of arrays that several messages share.
-
-        Raises
-        ------
-        ConnectionAbortedError
-            If the process has lost its connection to Ray.
+        """Make client calls until a time limit; return the results, the number of unfinished calls, and the time
+        taken.
         """
         messages, holes, contexts = pickle.loads(calls)
         try:
@@ -140,11 +120,6 @@ class ClientActor:
         """Wait for the client calls in progress, which an earlier call of `run` has started.
 
         Returns new results, the number of calls that are still in progress, and the seconds since `run` began.
-
-        Parameters
-        ----------
-        seconds
-            Longest time to wait, in seconds; None waits until all calls in progress have ended.
         """
         with self._changed:
             self._changed.wait_for(self._is_idle, seconds)

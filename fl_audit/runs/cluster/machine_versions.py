@@ -45,13 +45,6 @@ def versions_of(nodes: Iterable[str], is_over: Callable[[], bool] = lambda: Fals
     """Return the versions of Python and Flower on each machine, by Ray's node id.
 
     A machine that does not answer within 30 seconds is left out.
-
-    Parameters
-    ----------
-    nodes
-        Ray's node ids of the machines.
-    is_over
-        Function that is called repeatedly while answers are missing; True ends the wait.
     """
     asked = {node: [_ask(node, *one) for one in _VERSIONS] for node in nodes}
     every = [one for answers in asked.values() for one in answers]

@@ -20,13 +20,7 @@ class RayMachine:
 
 
 def living_nodes(share: Mapping[str, float]) -> dict[str, RayMachine]:
-    """Return the living machines of the Ray cluster that have room for a client, by Ray's id of the machine.
-
-    Parameters
-    ----------
-    share
-        Resources of one client: `num_cpus` and `num_gpus`.
-    """
+    """Return the living machines of the Ray cluster that have room for a client, by Ray's id of the machine."""
     alive = [(row["NodeID"], row["NodeManagerAddress"], row["Resources"]) for row in alive_rows()]
     found = [RayMachine(identity, address, _slots(resources, share)) for identity, address, resources in alive]
     return {node.identity: node for node in found if node.slots > 0}

@@ -101,15 +101,7 @@ class ClientPool:
     def take(self, compartment: int) -> ClientProcess:
         """Return a process for client calls: an idle one, or a new one as soon as there is room for it.
 
-        Parameters
-        ----------
-        compartment
-            Number of the client's compartment. Only clients of the same compartment share a process.
-
-        Raises
-        ------
-        CallError
-            If the pool is closed.
+        `compartment`: Only clients of the same compartment share a process.
         """
         with self._changed:
             while not self._closed.is_set():
@@ -135,20 +127,6 @@ class ClientPool:
         The method returns after the last call, after a failed call, or after `SECONDS_OF_A_CALL` (0.1 seconds). In the
         last case, some calls may still be in progress; `wait_for_results` waits for them. The remaining calls are not
         made.
-
-        Parameters
-        ----------
-        process
-            A process that `take` returned.
-        load
-            The client calls, packed with their contexts.
-
-        Raises
-        ------
-        CallError
-            If Ray's object store has no room for the calls, or the pool is closed.
-        LostCallsError
-            If the process or its machine is lost, or the calls or their results cannot be unpickled.
         """
         with call_error_if_full():
             large = [one.reference() for one in load.large if isinstance(one, SharedArray)]
@@ -166,20 +144,6 @@ class ClientPool:
         A single call is awaited to its end. With several calls, the process begins no further call after
         `SECONDS_OF_A_CALL` (0.1 seconds). The calls that it has not begun are not made, and one that it has begun
         continues.
-
-        Parameters
-        ----------
-        process
-            Process that makes the calls.
-        under_way
-            Number of calls in progress, from 1.
-
-        Raises
-        ------
-        CallError
-            If Ray's object store has no room for the results, or the pool is closed.
-        LostCallsError
-            If the process or its machine is lost, or the results cannot be unpickled.
         """
         return self._outcome(
             process, process.handle.wait_for_results.remote(SECONDS_OF_A_CALL if under_way > 1 else None)
@@ -188,13 +152,7 @@ class ClientPool:
     def has_lost(self, process: ClientProcess, is_last_chance: bool) -> bool:
         """Remove a dead process from the pool, and return whether its machine is lost as well.
 
-        Parameters
-        ----------
-        process
-            Client process whose calls were lost.
-        is_last_chance
-            Whether the run will end if only the process died. Ray then has up to 30 seconds to notice the loss of the
-            machine.
+        `is_last_chance`: Ray then has up to 30 seconds to notice the loss of the machine.
         """
         self._forget(process)
         return not self._is_alive(process.node, is_last_chance)
@@ -219,13 +177,7 @@ class ClientPool:
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
-        """Make `close` wait for the end of a `with` block that makes requests to Ray, but for at most 5 seconds.
-
-        Raises
-        ------
-        CallError
-            If the pool is closed already.
-        """
+        """Make `close` wait for the end of a `with` block that makes requests to Ray, but for at most 5 seconds."""
         with self._changed:
             if self._closed.is_set():
                 raise CallError(_ENDED)

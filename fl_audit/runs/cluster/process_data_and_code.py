@@ -36,18 +36,6 @@ def compartment_of(message: Message, context: Context) -> int:
 
     The separation keeps secrets from insiders (clients that attack): objects of a finished call may survive in a
     process, where a later call could find them.
-
-    Parameters
-    ----------
-    message
-        Message to the client.
-    context
-        Flower context of the client.
-
-    Returns
-    -------
-    int
-        1 for a client that knows secret bits, 2 for an insider, 3 for a client that is both, and 0 for all others.
     """
     if (text := _federation_of_message(message)) is None:
         return ORDINARY
@@ -66,13 +54,6 @@ def parts_of(message: Message, context: Context) -> list[Piece]:
 
     A piece is a pair of a key and a function that packs the data or code. The list is empty for messages that do not
     belong to a federation.
-
-    Parameters
-    ----------
-    message
-        Message to the client.
-    context
-        Flower context of the client.
     """
     if (text := _federation_of_message(message)) is None:
         return []
@@ -90,15 +71,7 @@ def parts_of(message: Message, context: Context) -> list[Piece]:
 
 
 def weight_of(message: Message, context: Context) -> int:
-    """Return an estimate of the work of a client call: the number of records of the client, at least 1.
-
-    Parameters
-    ----------
-    message
-        Message to the client.
-    context
-        Flower context of the client.
-    """
+    """Return an estimate of the work of a client call: the number of records of the client, at least 1."""
     if (text := _federation_of_message(message)) is None:
         return 1
     federation, client = _federation(text), _client(context)
@@ -127,15 +100,7 @@ class CallContextPacker:
         self._references: dict[Hashable, Any] = {}
 
     def of(self, calls: Sequence[tuple[Message, Context]], has: Set[Hashable]) -> UnsentCallContext:
-        """Return the packed data and code that a process needs for client calls and has not received yet.
-
-        Parameters
-        ----------
-        calls
-            The message and the Flower context of each call.
-        has
-            Keys of the pieces that the process has received.
-        """
+        """Return the packed data and code that a process needs for client calls and has not received yet."""
         needed = {key: packed for call in calls for key, packed in parts_of(*call) if key not in has}
         own = [packed() for key, packed in needed.items() if _is_own(key)]
         references = [self._reference(key, packed) for key, packed in needed.items() if not _is_own(key)]

@@ -67,15 +67,7 @@ class RayOptions:
 
     @classmethod
     def of(cls, run: "RunSection", address: str | None) -> "RayOptions":
-        """Return the options of Ray in the settings of a run, together with the address of a cluster.
-
-        Parameters
-        ----------
-        run
-            Section [run] of the configuration.
-        address
-            HOST:PORT of a running cluster; None if a Ray is started for the run.
-        """
+        """Return the options of Ray in the settings of a run, together with the address of a cluster."""
         return cls(address, run.actors, run.threads, run.device, run.client_retries)
 
     def backend_config(self) -> "BackendConfig":
@@ -126,12 +118,6 @@ def restrict_later_ray() -> Path | None:
     """Set environment variables so that a Ray that this process starts later admits only its own processes.
 
     A random token is set, unless the user has configured Ray's authentication.
-
-    Returns
-    -------
-    Path or None
-        A new private directory for Ray's sockets and logs. None if RAY_ADDRESS names a running cluster, in which case
-        no variable is set. Also None if this process belongs to a Ray that was restricted in this way.
     """
     if "RAY_ADDRESS" in os.environ:
         return None
@@ -150,18 +136,6 @@ def ray_for(options: RayOptions) -> Iterator[None]:
     """Run a `with` block either with an embedded Ray, which ends with the block, or connected to a running cluster.
 
     Flower uses the Ray that is running. If Flower had to start Ray itself, every run would begin more slowly.
-
-    Parameters
-    ----------
-    options
-        Options of Ray; an address of None starts an embedded Ray.
-
-    Raises
-    ------
-    InputError
-        If the cluster cannot be joined, or one of its nodes has another version of Python or Flower.
-    FederationError
-        If Ray does not start on this machine.
     """
     if _ahead and ray.is_initialized():
         yield
@@ -290,15 +264,7 @@ def cluster_at(address: str | None) -> str | None:
 
     Ray itself would try to connect for minutes, and would notice a wrong token only after the run has begun.
 
-    Parameters
-    ----------
-    address
-        HOST:PORT, or "auto" for the only cluster on this machine. None is returned unchecked.
-
-    Raises
-    ------
-    InputError
-        If the address has another form, no cluster answers there, or the cluster refuses the token of this process.
+    `address`: None is returned unchecked.
     """
     if address is None:
         return None

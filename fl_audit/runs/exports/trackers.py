@@ -105,17 +105,7 @@ def _flat(values: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, fl
 def to_tensorboard(run: Run, directory: Path) -> Path:
     """Write time series, findings and figures of a run for TensorBoard, and return the directory of the written files.
 
-    Parameters
-    ----------
-    run
-        A finished run.
-    directory
-        Log directory of TensorBoard. The files are written to a new directory inside it, which has the run's name.
-
-    Raises
-    ------
-    InputError
-        If the package `tensorboard` is missing, or the log directory already has a run of this name.
+    `directory`: The files are written to a new directory inside it, which has the run's name.
     """
     try:  # an extra, which an installation may lack
         from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415
@@ -139,22 +129,7 @@ _PUBLIC_FILES = ("report.html", "report.pdf", "summary.json")
 
 
 def to_mlflow(run: Run, tracking_uri: str, experiment: str) -> str:
-    """Write a run to MLflow: settings, time series, findings, figures and report; return the id of the MLflow run.
-
-    Parameters
-    ----------
-    run
-        A finished run.
-    tracking_uri
-        Tracking store, such as `sqlite:///mlflow.db` or the address of a server.
-    experiment
-        Name of the experiment, which is created if it does not exist.
-
-    Raises
-    ------
-    InputError
-        If the package `mlflow` is missing, MLflow cannot be reached, or MLflow raises an exception.
-    """
+    """Write a run to MLflow: settings, time series, findings, figures and report; return the id of the MLflow run."""
     try:  # an extra, which an installation may lack
         from mlflow import MlflowClient, entities  # noqa: PLC0415
     except ImportError:

@@ -62,21 +62,8 @@ def parse_axis(text: str) -> Axis:
 
 
 def grid(values: Mapping[str, Any], axes: Sequence[Axis]) -> tuple[Point, ...]:
-    """Return a point for every combination of the axes' values; without axes, one point with the given configuration.
-
-    Parameters
-    ----------
-    values
-        The configuration as values by section and key, as in the TOML file.
-    axes
-        Axes of the grid, each for a different setting.
-
-    Raises
-    ------
-    InputError
-        If two axes have the same setting or both set a target of the claim, if an axis is the seed, or if a
-        configuration is invalid. The message names the settings of the invalid point.
-    """
+    """Return a point for every combination of the axes' values; without axes, one point with the given
+    configuration."""
     keys = [axis.key for axis in axes]
     require(len(set(keys)) == len(keys), f"axes are {', '.join(keys)}: accepted are different keys")
     require(
@@ -94,18 +81,6 @@ def point(values: Mapping[str, Any], settings: Settings) -> Point:
     """Return a point of a sweep: the configuration in which the given settings replace the former values.
 
     If a target of the claim is set, such as `privacy.epsilon`, other targets are removed.
-
-    Parameters
-    ----------
-    values
-        The configuration as values by section and key.
-    settings
-        Pairs of `section.key` and the new value.
-
-    Raises
-    ------
-    InputError
-        If the resulting configuration is invalid. The message names the settings of the point.
     """
     changed = deepcopy(dict(values))
     for key, value in settings:
@@ -129,13 +104,6 @@ def baselines(values: Mapping[str, Any], axes: Sequence[Axis]) -> tuple[Point, .
     """Return a point without privacy for every combination of the axes' values, to compare with private points.
 
     Their configurations have no claim, clipping, noise, randomized records and insider.
-
-    Parameters
-    ----------
-    values
-        The configuration as values by section and key.
-    axes
-        Axes of the grid, each for a different setting.
     """
     return grid(without_privacy(values), [Axis("privacy.private", (False,)), *axes])
 

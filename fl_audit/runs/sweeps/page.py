@@ -71,15 +71,7 @@ def fit_text(sweep: SweepResults) -> str:
 
 
 def sweep_page(sweep: SweepResults, title: str) -> str:
-    """Return the HTML page of a sweep.
-
-    Parameters
-    ----------
-    sweep
-        Results of the sweep.
-    title
-        Heading of the page and title of the plot.
-    """
+    """Return the HTML page of a sweep."""
     points, by_guarantee = sweep.points, guarantee_varies(sweep.points)
     caption = _BY_GUARANTEE if by_guarantee else _BY_STAR
     figure = html_figure(to_png(sweep.figure), f"{title}: {caption}", escape(caption))

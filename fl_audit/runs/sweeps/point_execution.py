@@ -50,28 +50,7 @@ def play_points(
 ) -> None:
     """Run the unfinished points of a sweep, and store each run in its own directory.
 
-    Parameters
-    ----------
-    plans
-        The audit plan of each point, by the name of the point.
-    directory
-        Parent of the run directories, each of which has the name of its point.
-    options
-        Options of Ray, which limit how many points run at the same time. None runs them one after the other in this
-        process.
-    progress
-        Progress display of all points together.
-    on_finished
-        Function that is called with the name of each finished point.
-    secret
-        Secret of the sweep, from which the seed of a point is derived unless its configuration sets one.
-
-    Raises
-    ------
-    InputError
-        If a directory holds a run of another configuration, or if the Ray cluster cannot be reached.
-    FederationError
-        If points failed. It is raised after all other points have ended, and its message names every failure.
+    `options`: None runs them one after the other in this process.
     """
     for left in directory.glob(".*.partial"):  # left by a sweep that was killed; it holds the seed of a point
         shutil.rmtree(left, ignore_errors=True)

@@ -48,19 +48,7 @@ def landscape_figure(
 ) -> Figure:
     """Return the plot of utility against privacy for the points of a sweep.
 
-    Parameters
-    ----------
-    points
-        One row for each point, as `points_table` returns it.
-    models
-        One row for each trained model, as `models_table` returns it, for the distributions in the margins.
-    utility
-        The measure of utility on the vertical axis.
-    title
-        Title above the figure.
-    by_guarantee
-        Whether the horizontal axis shows the claimed epsilon, if it varies. Otherwise the axis shows Epsilon*, and the
-        margins show distributions.
+    `by_guarantee`: Otherwise the axis shows Epsilon*, and the margins show distributions.
     """
     if by_guarantee and guarantee_varies(points):
         return _guarantee_figure(points, utility, title)

@@ -53,33 +53,11 @@ def run_sweep(
 ) -> SweepResults:
     """Run the unfinished points of a sweep, write the results of all points, and return these results.
 
-    Parameters
-    ----------
-    points
-        The points of the sweep, all with different settings.
-    directory
-        Directory of the results: a run directory for each point in `points/`, the tables `models.parquet` and
-        `points.csv`, and the plot `landscape.png`. Points that are finished there are not run again.
-    options
-        Options of Ray; None starts Ray on this machine with all cores. Not used with the local engine.
-    utility
-        The measure of utility. None selects the area under the ROC curve for two classes, and accuracy otherwise.
-    progress
-        Progress display of all points together.
-    title
-        Title above the plot.
-    engine
-        On Ray, points run at the same time, on the local engine one after the other.
-    by_guarantee
-        Whether the plot shows utility against the claimed epsilon, if it varies, or against Epsilon*, the privacy risk
-        of the released models.
+    `directory`: Points that are finished there are not run again.
 
-    Raises
-    ------
-    InputError
-        If there are no points, a configuration cannot be run, or the directory cannot be used.
-    FederationError
-        If points failed. The results of the finished points are kept.
+    `options`: Not used with the local engine.
+
+    `utility`: None selects the area under the ROC curve for two classes, and accuracy otherwise.
     """
     require(len(points) > 0, "the sweep has no points: accepted is at least one")
     require_distinct(points)

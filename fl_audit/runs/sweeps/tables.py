@@ -39,27 +39,7 @@ _LEFT_OUT = (
 def models_table(points: Sequence[Point], directory: Path) -> pd.DataFrame:
     """Return a table with one row for each model that the finished points of a sweep have trained.
 
-    Parameters
-    ----------
-    points
-        The points of the sweep, in the order of the rows. Points without a finished run are left out.
-    directory
-        Parent of the points' run directories.
-
-    Returns
-    -------
-    DataFrame
-        The columns are:
-
-        * point (its name), and the settings by `section.key`, missing where a point does not set them;
-        * private, and the guarantee: epsilon, delta, accountant, adjacency, unit, gdp_mu (of Gaussian DP), gdp_regret
-          (error of this mu), noise_multiplier, rounds and sampling_rate, all of them NaN without a claim;
-        * trial, test_accuracy, test_auroc and membership_advantage;
-        * epsilon_star (from fitted normal distributions), epsilon_star_fit (p-value of the test of this fit, NaN if
-          not tested), epsilon_star_cut (error rates below it are ignored), and epsilon_star_untrained (mean over the
-          point's untrained models);
-        * for membership audits attack, attack_auc and attack_tpr_at_fpr_001: name, AUC and TPR at 1 % FPR of the attack
-          with the largest AUC, over all trials of the point.
+    `points`: Points without a finished run are left out.
     """
     keys = list(dict.fromkeys(key for one in points for key, _ in one.settings))
     finished = [one for one in points if (directory / one.name / "summary.json").exists()]
@@ -93,18 +73,7 @@ def _models_of(one: Point, keys: Sequence[str], run: Path) -> pd.DataFrame:
 def choose_utility(models: pd.DataFrame, wanted: UtilityColumn | None) -> UtilityColumn:
     """Return the requested measure of utility, or a default if none is requested.
 
-    Parameters
-    ----------
-    models
-        The table of models, as `models_table` returns it.
-    wanted
-        The requested measure. None selects AUROC if all models have it, which needs two classes, and accuracy
-        otherwise.
-
-    Raises
-    ------
-    InputError
-        If AUROC is requested and not all models have it.
+    `wanted`: None selects AUROC if all models have it, which needs two classes, and accuracy otherwise.
     """
     has_area = bool(models[UtilityColumn.AUROC.column].notna().all())
     require(wanted is not UtilityColumn.AUROC or has_area, "utility auroc needs two classes: accepted here is accuracy")
@@ -125,28 +94,7 @@ def points_table(
 ) -> pd.DataFrame:
     """Return a table with a row for each point of a sweep: results over its models, and whether it is on the frontier.
 
-    Parameters
-    ----------
-    models
-        The table of models, as `models_table` returns it.
-    points
-        The points of the sweep, in the order of the rows.
-    utility
-        The measure of utility for which the frontier is computed.
-    by_guarantee
-        If true and the claimed epsilon varies, the frontier is that of utility against the claimed epsilon, over
-        private points only. Otherwise it is that of utility against Epsilon*, over all points.
-
-    Returns
-    -------
-    DataFrame
-        The columns are:
-
-        * point (its name), settings (as text), private, and models (their number);
-        * the claim: epsilon, delta and further columns in `GUARANTEE_NAMES`;
-        * the means utility, epsilon_star and membership_advantage, each with minimum (`_low`) and maximum (`_high`);
-        * attack, attack_auc and attack_tpr_at_fpr_001, if `models` has them;
-        * on_frontier: whether the point's means are on the convex frontier.
+    `by_guarantee`: Otherwise it is that of utility against Epsilon*, over all points.
     """
     rows = []
     for one in points:
