@@ -254,7 +254,19 @@ def _of_few(losses: _Pair, delta: float, method: StarMethod, confidence: float, 
 
 
 def least_of_few(member_losses: Floats, population_losses: Floats, delta: float, cut: float) -> Floats:
-    """Return, for each trial (row), the lower bound on Epsilon* that stands for a value if losses are few, else NaN."""
+    """Return, for each trial (row), the lower bound on Epsilon* that stands for a value if losses are few, else NaN.
+
+    Parameters
+    ----------
+    member_losses
+        Losses on members, shape (trials, m).
+    population_losses
+        Losses on other records, shape (trials, p).
+    delta
+        Delta of Epsilon*, at least 0 and below 1.
+    cut
+        Smallest error rate that is used, above 0.
+    """
     trials = len(member_losses)
     if min(member_losses.shape[1], population_losses.shape[1]) >= FEWEST:
         return np.full(trials, np.nan)

@@ -163,11 +163,10 @@ def _claim_words(result: ClaimAudit) -> str:
                 f"the trials that were played, at their numbers. {reach}"
             )
         case Verdict.INCONCLUSIVE if disagreeing := broken_estimates(result.claim, result.attempts):
-            noise = max(disagreeing, key=lambda estimate: estimate.mu_low)
             return (
                 f"two readings disagree: no trial was guessed better than the claim allows ({result.claim.words}), and "
-                f"if the noise is Gaussian mu is at least {noise.mu_low:.3g}, where the claim allows "
-                f"{noise.claimed_mu:.3g}. More trials decide it: leave out --quick, or give it more time."
+                f"the noise of {len(disagreeing)} of {len(result.attempts)} distinguishers is too small for it, if "
+                "it is Gaussian. More trials decide it: leave out --quick, or give it more time."
             )
         case Verdict.INCONCLUSIVE if (result.untried or result.unplayed) and not result.attempts:
             return f"there was no time for the trials that try the distinguishers ({result.claim.words})."
