@@ -137,13 +137,7 @@ def identify(message: Message, context: Context) -> Message:
 
 
 def observe(message: Message, context: Context) -> Message:
-    """Return the reply of an insider (adversarial client) with its evidence from a release, such as log-odds.
-
-    Raises
-    ------
-    InputError
-        If this client is no insider, or this audit shows releases to no client.
-    """
+    """Return the reply of an insider (adversarial client) with its evidence from a release, such as log-odds."""
     request = Request(message, context)
     federation, client = request.federation, request.client
     if client not in federation.insiders:

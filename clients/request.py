@@ -142,15 +142,7 @@ class Request:
         return LocalTrainingInput(models, moment, taking_part, told)
 
     def reply(self, arrays: Mapping[str, NDArray[Any] | None], more: Mapping[str, str] | None = None) -> Message:
-        """Return the reply to this message, with the numbers of the same round and the same trials.
-
-        Parameters
-        ----------
-        arrays
-            Arrays of the reply, keyed as in messages; entries of None are left out.
-        more
-            Further entries of the reply's configuration record; None for none.
-        """
+        """Return the reply to this message, with the numbers of the same round and the same trials."""
         packed = ArrayRecord({key: Array(*pack(value)) for key, value in arrays.items() if value is not None})
         config = ConfigRecord({**self.about, **(more or {})})
         return Message(
@@ -211,14 +203,7 @@ def trained_together(
 ) -> ContributionByTrial:
     """Return a client's contribution, if possible from a joint training with the other clients of its announced group.
 
-    Parameters
-    ----------
-    request
-        The training message to the client.
-    task
-        Models, round and participating records of the client.
-    alone
-        Function that computes the contribution of this client alone. It is called if no joint training is possible.
+    `alone`: It is called if no joint training is possible.
     """
     identity, cohort, federation = request.message.metadata.message_id, _KEPT, request.federation
     if identity in cohort.waiting:

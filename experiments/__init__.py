@@ -1,25 +1,3 @@
-"""The programs that a person runs: command line, runs, sweeps, reproductions of papers, studies and benchmarks."""
+"""Reproductions of papers, studies, benchmarks, configurations and examples."""
 
-import os
-
-_FOR_FLOWER_AND_RAY = {
-    "FLWR_TELEMETRY_ENABLED": "0",
-    "FLWR_DISABLE_UPDATE_CHECK": "1",
-    "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
-    "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_ENABLE_AUTO_CONNECT": "0",
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-}
-
-
-def settle_environment() -> None:
-    """Set environment variables for Flower and Ray, except for those that the user has set.
-
-    They turn off telemetry, and make Ray start its workers in this Python environment. They also prevent Ray from
-    starting again if it is called after its end. Flower and Ray read them at their first import.
-    """
-    for name, value in _FOR_FLOWER_AND_RAY.items():
-        os.environ.setdefault(name, value)
-
-
-settle_environment()
+import fl_audit.runs  # noqa: F401  # sets the environment before Flower and Ray are imported

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from fl_audit.api.running import run_audit
     from fl_audit.audits.canaries.bounds import one_run_bound
     from fl_audit.errors import InputError
-    from fl_audit.experiments.runs.stored_run import Run, read_run
     from fl_audit.privacy.accounting import Accountant
     from fl_audit.privacy.claim import Claim
     from fl_audit.privacy.events import (
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
         gaussian_rounds,
     )
     from fl_audit.privacy.guarantee import Guarantee, derive_guarantee
+    from fl_audit.runs.stored_run import Run, read_run
     from fl_audit.verdict.verdict import Verdict
 
 __all__ = [
@@ -70,7 +70,7 @@ _NAMES = {
     "api.guarantees": "account calibrate",
     "api.run_error": "RunError",
     "api.running": "run_audit",
-    "experiments.runs.stored_run": "Run read_run",
+    "runs.stored_run": "Run read_run",
     "audits.canaries.bounds": "one_run_bound",
     "errors": "InputError",
     "verdict.verdict": "Verdict",
@@ -86,7 +86,7 @@ def __getattr__(name: str) -> object:
     """Import a public name of the package at its first use, because importing torch takes seconds."""
     if name == "__version__":
         # It looks on the disk for what is installed, and takes as long to import as all else here.
-        from importlib.metadata import version
+        from importlib.metadata import version  # noqa: PLC0415
 
         return version("fl-audit")
     if name not in _HOMES:

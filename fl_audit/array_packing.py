@@ -77,7 +77,7 @@ def copy_to_tensor(values: NDArray[Any]) -> "Tensor":
 
     The last bits of matrix products depend on the alignment.
     """
-    import torch  # a client of somebody's app packs arrays without it
+    import torch  # a client of somebody's app packs arrays without it  # noqa: PLC0415
 
     owned = torch.from_numpy(np.empty(0, values.dtype)).new_empty(values.shape)
     np.copyto(owned.numpy(), values)

@@ -19,19 +19,7 @@ def atomic_file(path: Path, private: bool = False) -> Iterator[Path]:
 
     Readers never see a partial file, and an interrupted writer leaves no temporary file behind.
 
-    Parameters
-    ----------
-    path
-        Path of the file to write, whose directory is created if missing. The temporary file has the same suffix.
-    private
-        True if only the owner may read the file; otherwise the umask applies.
-
-    Raises
-    ------
-    InputError
-        If `path` is a pipe, a socket or a device.
-    OSError
-        If the operating system refuses to write; the error names `path`.
+    `path`: The temporary file has the same suffix.
     """
     require_ordinary(str(path), path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -56,49 +44,19 @@ def atomic_file(path: Path, private: bool = False) -> Iterator[Path]:
 
 
 def write_text(path: Path, text: str, private: bool = False) -> None:
-    """Write a text file in UTF-8 atomically, see `atomic_file`.
-
-    Parameters
-    ----------
-    path
-        Path of the file to write.
-    text
-        New content of the file.
-    private
-        True if only the owner may read the file.
-    """
+    """Write a text file in UTF-8 atomically, see `atomic_file`."""
     with atomic_file(path, private) as file:
         file.write_text(text, encoding="utf-8")
 
 
 def write_bytes(path: Path, content: bytes, private: bool = False) -> None:
-    """Write bytes to a file atomically, see `atomic_file`.
-
-    Parameters
-    ----------
-    path
-        Path of the file to write.
-    content
-        New content of the file.
-    private
-        True if only the owner may read the file.
-    """
+    """Write bytes to a file atomically, see `atomic_file`."""
     with atomic_file(path, private) as file:
         file.write_bytes(content)
 
 
 def write_json(path: Path, value: Any, private: bool = False) -> None:
-    """Write a JSON file atomically, see `atomic_file`; infinite numbers and NaN raise `ValueError`.
-
-    Parameters
-    ----------
-    path
-        Path of the file to write.
-    value
-        Value to write.
-    private
-        True if only the owner may read the file.
-    """
+    """Write a JSON file atomically, see `atomic_file`; infinite numbers and NaN raise `ValueError`."""
     write_text(path, json_text(value), private)
 
 
@@ -111,18 +69,6 @@ def require_ordinary(said: str, path: Path) -> None:
     """Raise `InputError` if a path is a pipe, a socket, a device or a loop of symbolic links.
 
     A missing path is accepted, and so is a pipe that the shell has opened, such as `<(command)`.
-
-    Parameters
-    ----------
-    said
-        Beginning of the error message, which names the path.
-    path
-        Path to check.
-
-    Raises
-    ------
-    InputError
-        If the path is one of these, or its name is too long for the operating system.
     """
     try:
         mode = path.stat().st_mode

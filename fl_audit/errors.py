@@ -31,11 +31,6 @@ class Remedy:
 def settings_text(remedies: Sequence[Remedy]) -> str:
     """Return several settings as text for a message; consecutive settings of one section share its name.
 
-    Parameters
-    ----------
-    remedies
-        Settings with their proposed values; settings of the same section follow each other.
-
     Examples
     --------
     >>> settings_text([Remedy("owner", "who"), Remedy("partition", "natural"), Remedy("strategy", "x", "training")])
@@ -69,19 +64,7 @@ class InputError(ValueError):
 def require(condition: bool, message: str, *remedies: Remedy) -> None:
     """Raise `InputError` unless a condition holds.
 
-    Parameters
-    ----------
-    condition
-        True if the input is valid.
-    message
-        One line that states the fault, the value and the accepted values.
-    remedies
-        Settings that solve the problem. The message names them too.
-
-    Raises
-    ------
-    InputError
-        If `condition` is false.
+    `remedies`: The message names them too.
     """
     if not condition:
         raise InputError(message, remedies)

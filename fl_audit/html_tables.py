@@ -11,12 +11,7 @@ class Markup(str):
 def exactly_html(number: float | None, text: str) -> Markup:
     """Return a rounded number as HTML, in a `data` element that holds the number in full precision.
 
-    Parameters
-    ----------
-    number
-        Number in full precision. None returns the text without an element.
-    text
-        Rounded number as plain text, which is shown.
+    `number`: None returns the text without an element.
     """
     shown = escape(text)
     return Markup(shown if number is None else f'<data value="{number}">{shown}</data>')

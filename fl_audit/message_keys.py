@@ -85,17 +85,7 @@ def pack_participation(taking_part: Flags) -> bytes:
 
 
 def unpack_participation(packed: bytes, trials: int, records: int) -> Flags:
-    """Return the participation of records, bool (trials, records), from the bytes of `pack_participation`.
-
-    Parameters
-    ----------
-    packed
-        Bytes to unpack.
-    trials
-        Number of trials in the bytes, at least 1.
-    records
-        Number of records of the client.
-    """
+    """Return the participation of records, bool (trials, records), from the bytes of `pack_participation`."""
     rows = np.frombuffer(packed, dtype=np.uint8).reshape(trials, -1)
     return np.unpackbits(rows, axis=1, count=records).astype(np.bool_)
 
@@ -106,13 +96,5 @@ def models_key(position: int) -> str:
 
 
 def earlier_key(key: str, back: int) -> str:
-    """Return the key under which a message contains a value of an earlier round.
-
-    Parameters
-    ----------
-    key
-        Key of the same kind of value for the message's own round.
-    back
-        Number of rounds between the value's round and the message's round, from 0.
-    """
+    """Return the key under which a message contains a value of an earlier round."""
     return f"earlier-{key}-{back}"

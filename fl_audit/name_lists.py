@@ -4,28 +4,13 @@ from collections.abc import Iterable
 
 
 def phrase_list(phrases: Iterable[str], last: str = "and") -> str:
-    """Return phrases as a list in a sentence, such as "a, b and c".
-
-    Parameters
-    ----------
-    phrases
-        The phrases, in their order.
-    last
-        Word before the last phrase.
-    """
+    """Return phrases as a list in a sentence, such as "a, b and c"."""
     *first, end = [*phrases] or [""]
     return f"{', '.join(first)} {last} {end}" if first else end
 
 
 def name_list(names: Iterable[object], last: str = "and") -> str:
     """Return names as a list in a sentence; all are quoted if one of them has a space or a comma.
-
-    Parameters
-    ----------
-    names
-        The names, in their order.
-    last
-        Word before the last name.
 
     Examples
     --------

@@ -48,20 +48,11 @@ class Purpose(IntEnum):
     DRAWING = 29
     FIT_TEST = 30
     BOUND_CHOICE = 31
+    EXACT_CHECKS = 32
 
 
 def require_seed(name: str, seed: object, is_secret: bool = False) -> None:
-    """Raise `InputError` unless a seed is a whole number from 0 to 2**64 - 1.
-
-    Parameters
-    ----------
-    name
-        Name of the seed in the message.
-    seed
-        Seed to check.
-    is_secret
-        True if the message must not contain the seed.
-    """
+    """Raise `InputError` unless a seed is a whole number from 0 to 2**64 - 1."""
     is_seed = isinstance(seed, (int, np.integer)) and not isinstance(seed, bool) and 0 <= int(seed) < 2**64
     found = f"of type {type(seed).__name__} or out of range" if is_secret else repr(seed)
     require(is_seed, f"{name} is {found}: accepted are whole numbers from 0 to 2**64 - 1")
@@ -69,19 +60,6 @@ def require_seed(name: str, seed: object, is_secret: bool = False) -> None:
 
 def generator(seed: int, purpose: Purpose, *, trial: int = 0, round: int = 0, client: int = 0) -> np.random.Generator:
     """Return the random generator for one purpose in one trial, round and client; equal arguments give equal draws.
-
-    Parameters
-    ----------
-    seed
-        Seed of the run, from 0 to 2**64 - 1; otherwise `InputError` is raised.
-    purpose
-        Purpose of the draws.
-    trial
-        Number of the trial, at least 0.
-    round
-        Number of the round, at least 0.
-    client
-        Number of the client, at least 0.
 
     Examples
     --------

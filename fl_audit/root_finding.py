@@ -17,12 +17,7 @@ def largest_kept(kept: Callable[[float], bool], start: float) -> float:
 
     Raises `InputError` if the number would be below 1e-12.
 
-    Parameters
-    ----------
-    kept
-        Condition, such as whether a number keeps a guarantee. It must be true for all smaller numbers.
-    start
-        Positive number near the answer.
+    `kept`: It must be true for all smaller numbers.
     """
     # `low` and `high` are inverses of numbers: the smallest of them that is kept is looked for.
     low, high, factor = 1 / start, 1 / start, 1 + 1e-6
@@ -46,17 +41,7 @@ def smallest_root(gap: Callable[[float], float], start: float, relative: float, 
     which the computed value of the function is at most 0, so rounding does no harm. Raises `InputError` if there is no
     such number up to 1e12.
 
-    Parameters
-    ----------
-    gap
-        Decreasing function of a positive number.
-    start
-        Positive number near the answer, at least `lowest`.
-    relative
-        Relative width of the bracket at which the search ends.
-    lowest
-        Lower end of the search, at least 0. If it is 0, the function must be positive somewhere, or the search does not
-        end.
+    `lowest`: If it is 0, the function must be positive somewhere, or the search does not end.
     """
     low = high = start
     at_low = at_high = gap(start)
@@ -93,19 +78,6 @@ def bracketed_root(function: Callable[[float], float], low: float, high: float, 
 
     The method of Chandrupatla (1997) is as reliable as bisection and about as fast as `scipy.optimize.brentq`, whose
     import takes longer than most searches.
-
-    Parameters
-    ----------
-    function
-        Function with finite values of opposite signs at `low` and `high`.
-    low
-        Lower end of the bracket.
-    high
-        Upper end of the bracket.
-    xtol
-        Absolute part of the tolerance: the error is at most about `xtol + rtol |root|`.
-    rtol
-        Relative part of the tolerance.
     """
     newest, other = low, high
     at_newest, at_other = function(low), function(high)
@@ -140,18 +112,7 @@ def falling_root(
 ) -> float:
     """Return the nonnegative root of a decreasing function by Brent's method; 0 if the function is at most 0 at 0.
 
-    Parameters
-    ----------
-    gap
-        Decreasing function of a number from 0.
-    high
-        First upper end of the search, above 0. It is doubled until the function is at most 0 there.
-    most
-        Limit of the doubling: an upper end that is at least `most` is not doubled any more.
-    xtol
-        Absolute part of the tolerance: the error is at most about `xtol + rtol root`.
-    rtol
-        Relative part of the tolerance.
+    `high`: It is doubled until the function is at most 0 there.
     """
     if gap(0.0) <= 0:
         return 0.0
@@ -163,13 +124,8 @@ def falling_root(
 def smallest_number(holds: Callable[[int], bool], most: int) -> int | None:
     """Return the smallest positive integer for which a condition holds; None if the search finds none.
 
-    Parameters
-    ----------
-    holds
-        Condition on an integer; once it is True, it must be True for all larger ones.
-    most
-        Largest number that the search tries. It tries powers of two in ascending order. Once the condition holds for a
-        power, the search continues below this power by bisection.
+    `most`: It tries powers of two in ascending order. Once the condition holds for a power, the search continues below
+    this power by bisection.
     """
     high = 1
     while not holds(high):
@@ -184,17 +140,6 @@ def last_true(holds: Callable[[float], bool], low: float, high: float, bisection
     """Return the largest number in an interval at which a condition holds, by bisection.
 
     `low` is returned if the condition does not hold there.
-
-    Parameters
-    ----------
-    holds
-        Condition on a number, which changes at most once between `low` and `high`, from True to False.
-    low
-        Lower end of the interval.
-    high
-        Upper end of the interval.
-    bisections
-        Number of times that the interval is halved, at least 0.
     """
     if not holds(low):
         return low

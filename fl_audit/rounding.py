@@ -50,19 +50,6 @@ def rounded(
     one. A number gets more decimals if rounding would change whether it is below, equal to or above the claim. The same
     holds for comparisons with 0 and, for shares, with 1.
 
-    Parameters
-    ----------
-    value
-        Number to write; None and NaN if it is not known.
-    low
-        Lower end of the interval; None, NaN and an infinite end become "no limit".
-    high
-        Upper end of the interval, like `low`.
-    claim
-        Claimed value; None if there is none.
-    is_share
-        True if all numbers are shares, to be written as percentages.
-
     Examples
     --------
     >>> rounded(0.99990, 0.99950, 1.00030, 1.0)
@@ -87,32 +74,12 @@ def rounded(
 
 
 def interval_text(low: float | None, high: float | None, claim: float | None = None, is_share: bool = False) -> str:
-    """Return an interval as text, such as "0.9995 to 1.0003", rounded by the rules of `rounded`.
-
-    Parameters
-    ----------
-    low
-        Lower end of the interval.
-    high
-        Upper end of the interval.
-    claim
-        Claimed value; None if there is none.
-    is_share
-        True if the ends are shares, to be written as percentages.
-    """
+    """Return an interval as text, such as "0.9995 to 1.0003", rounded by the rules of `rounded`."""
     return rounded(None, low, high, claim, is_share).interval
 
 
 def side_of(number: float, claim: float) -> int:
-    """Return 1 if a number is above a claim, -1 if it is below, and 0 if they differ by rounding errors only.
-
-    Parameters
-    ----------
-    number
-        Number to compare, also infinite.
-    claim
-        Claimed value, also infinite.
-    """
+    """Return 1 if a number is above a claim, -1 if it is below, and 0 if they differ by rounding errors only."""
     if math.isclose(number, claim, rel_tol=_EQUAL, abs_tol=0.0):
         return 0
     return 1 if number > claim else -1

@@ -22,13 +22,7 @@ def require_device(device: Device) -> None:
 def settle_device(device: Device, tf32: bool = False) -> None:
     """Prepare this process to compute on a device; raise `InputError` if this machine does not have it.
 
-    Parameters
-    ----------
-    device
-        Device on which torch will compute.
-    tf32
-        Whether a GPU may round the factors of convolutions and matrix products to ten bits (TF32). By itself torch
-        allows it for convolutions alone.
+    `tf32`: By itself torch allows it for convolutions alone.
     """
     require_device(device)
     if device is Device.CUDA:
@@ -39,13 +33,6 @@ def to_device(values: NDArray[Any], device: Device) -> Tensor:
     """Return a copy of an array as a tensor on a device.
 
     A GPU reads the values from page-locked memory, several times as fast as from other memory.
-
-    Parameters
-    ----------
-    values
-        Array of any shape, with a dtype that torch supports.
-    device
-        Device on which the tensor will be.
     """
     if device is Device.CPU:
         return copy_to_tensor(values)
@@ -58,11 +45,6 @@ def to_numpy(values: Tensor) -> NDArray[Any]:
     """Return the values of a tensor as an array, which shares the tensor's memory if it is on the CPU.
 
     Otherwise the array is a copy in page-locked memory, which is scarce, so do not keep the array.
-
-    Parameters
-    ----------
-    values
-        Tensor on any device.
     """
     if values.device.type == "cpu":
         return values.numpy()

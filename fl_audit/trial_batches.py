@@ -29,14 +29,7 @@ class TrialBatch:
 def remaining_batches(trials: int, per_batch: int, finished: Sequence[TrialBatch]) -> tuple[TrialBatch, ...]:
     """Return batches with all trials that are in no finished batch.
 
-    Parameters
-    ----------
-    trials
-        Number of trials of the whole run, at least 1; otherwise `InputError` is raised.
-    per_batch
-        Largest number of trials in a new batch, at least 1. A batch between finished ones may be smaller.
-    finished
-        Batches of any sizes that need not be computed and do not overlap.
+    `per_batch`: A batch between finished ones may be smaller.
 
     Examples
     --------
@@ -61,12 +54,7 @@ def remaining_batches(trials: int, per_batch: int, finished: Sequence[TrialBatch
 def waves(batches: Sequence[TrialBatch], in_flight: int) -> list[tuple[TrialBatch, ...]]:
     """Divide batches into groups of consecutive batches that the federation processes at the same time.
 
-    Parameters
-    ----------
-    batches
-        Batches in their order.
-    in_flight
-        Number of batches in a group, at least 1; otherwise `InputError` is raised. The last group may be smaller.
+    `in_flight`: The last group may be smaller.
     """
     require(in_flight >= 1, f"batches-in-flight is {in_flight}: accepted are 1 and more")
     return [tuple(batches[start : start + in_flight]) for start in range(0, len(batches), in_flight)]

@@ -60,15 +60,7 @@ def searched_last(directory: Path) -> Iterator[None]:
 
 
 def import_user_module(name: str) -> ModuleType:
-    """Import a module of the user by its dotted name and return it.
-
-    Raises
-    ------
-    InputError
-        If the user's directory has a module of this name that is shadowed by fl_audit, Python or an installed package.
-    Exception
-        Any exception that the import raises.
-    """
+    """Import a module of the user by its dotted name and return it."""
     top = name.partition(".")[0]
     for directory in _searched if top else ():
         theirs = _place(importlib.machinery.PathFinder.find_spec(top, [directory]))
@@ -84,11 +76,6 @@ def require_named(name: str) -> None:
     """Raise `InputError` unless a name has the form `package.module:name` and its top-level module exists.
 
     Nothing is imported.
-
-    Raises
-    ------
-    InputError
-        If the name has another form, or there is no such module.
     """
     module, _, attribute = name.partition(":")
     if not module or not attribute or module.startswith("."):
@@ -111,20 +98,7 @@ def title_of_named(name: str) -> str:
 
 
 def import_object(name: str, what: str) -> Any:
-    """Import and return the object with the name `package.module:name`.
-
-    Parameters
-    ----------
-    name
-        Python module and name of the object, separated by a colon.
-    what
-        Kind of the object in messages, such as "attack".
-
-    Raises
-    ------
-    InputError
-        If the object cannot be imported.
-    """
+    """Import and return the object with the name `package.module:name`."""
     require_named(name)
     module, _, attribute = name.partition(":")
     try:
@@ -141,18 +115,6 @@ def import_function(name: str, what: str) -> Callable[..., Any]:
     """Import a user's function by its name, and return it in a wrapper.
 
     If the function raises an exception, the wrapper raises an `InputError` of one line.
-
-    Parameters
-    ----------
-    name
-        Name of the function, as `package.module:name`.
-    what
-        Kind of the function in messages, such as "attack".
-
-    Raises
-    ------
-    InputError
-        If it cannot be imported, or is no function.
     """
     function = import_object(name, what)
     if not callable(function):
@@ -171,15 +133,7 @@ def import_function(name: str, what: str) -> Callable[..., Any]:
 
 
 def collision_words(error: BaseException, directory: Path) -> str:
-    """Return the end of an error message if another module of the same name shadows a module of the user; else "".
-
-    Parameters
-    ----------
-    error
-        Exception of an import, or of the use of a module; its causes are examined too.
-    directory
-        Directory of the user's code.
-    """
+    """Return the end of an error message if another module of the same name shadows a module of the user; else ""."""
     tops = list[str]()
     cause: BaseException | None = error
     while cause is not None:

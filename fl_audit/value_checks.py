@@ -47,23 +47,7 @@ def _checks(accepted: str) -> tuple[Callable[[Any], bool], ...]:
 def require_number(said: str, value: object, accepted: str = "numbers") -> None:
     """Raise `InputError` unless a value is a number of the described kind.
 
-    Parameters
-    ----------
-    said
-        Beginning of the message, such as "confidence is".
-    value
-        Value to check, which the message shows.
-    accepted
-        Kind of number, for the check and the message: "numbers", optionally preceded by "whole", "finite" or "positive"
-        and followed by a range with "above", "from", "below" or "to". A remark may follow that begins with ", or" or
-        ", the"; it is not checked.
-
-    Raises
-    ------
-    InputError
-        If the value is no number of this kind, e.g. a string, None or NaN.
-    ValueError
-        If `accepted` has other words, such as a misspelt one.
+    `accepted`: A remark may follow that begins with ", or" or ", the"; it is not checked.
 
     Examples
     --------
@@ -87,33 +71,12 @@ def _written(value: object) -> str:
 
 
 def require_switch(name: str, value: object) -> None:
-    """Raise `InputError` unless a value is a bool; the string "no", for example, would count as true.
-
-    Parameters
-    ----------
-    name
-        Name of the value in the message.
-    value
-        Value to check.
-    """
+    """Raise `InputError` unless a value is a bool; the string "no", for example, would count as true."""
     require(isinstance(value, (bool, np.bool_)), f"{name} is {value!r}: accepted are True and False")
 
 
 def as_floats(what: str, values: ArrayLike) -> NDArray[np.float64]:
-    """Return numbers as a float64 array of the same shape.
-
-    Parameters
-    ----------
-    what
-        Name of the numbers in the message.
-    values
-        Numbers of any shape.
-
-    Raises
-    ------
-    InputError
-        If a value is not a real number.
-    """
+    """Return numbers as a float64 array of the same shape."""
     try:
         return np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -121,15 +84,7 @@ def as_floats(what: str, values: ArrayLike) -> NDArray[np.float64]:
 
 
 def as_whole(what: str, values: ArrayLike) -> NDArray[np.int64]:
-    """Return integers as an int64 array of the same shape; raise `InputError` if a value is not an integer.
-
-    Parameters
-    ----------
-    what
-        Name of the numbers in the message.
-    values
-        Integers, of any shape.
-    """
+    """Return integers as an int64 array of the same shape; raise `InputError` if a value is not an integer."""
     with np.errstate(invalid="ignore"):
         numbers = as_floats(what, values)
         broken = numbers[numbers % 1 != 0]
@@ -144,17 +99,7 @@ def in_percent(number: float) -> str:
 
 
 def choice(choices: type[Choice], what: str, name: object) -> Choice:
-    """Return the member of an enumeration that has a given value; raise `InputError` if there is none.
-
-    Parameters
-    ----------
-    choices
-        Enumeration with string values.
-    what
-        Name of the setting in the message.
-    name
-        Value that the user gave, such as "euclidean".
-    """
+    """Return the member of an enumeration that has a given value; raise `InputError` if there is none."""
     require(name in list(choices), f"{what} is {name!r}: accepted are {name_list(choices)}")
     return choices(str(name))
 
@@ -166,13 +111,7 @@ def as_directory(value: object) -> Path:
 
 
 def expanded_path(value: str | Path) -> Path:
-    """Return a path with a leading `~` replaced by the home directory.
-
-    Raises
-    ------
-    InputError
-        If the path begins with `~` and the name of a user who is unknown.
-    """
+    """Return a path with a leading `~` replaced by the home directory."""
     try:
         return Path(value).expanduser()
     except RuntimeError as error:

@@ -16,11 +16,12 @@ from fl_audit.adjacency import Unit
 from fl_audit.array_packing import pack
 from fl_audit.array_types import Floats
 from fl_audit.audits.registry import audit_of
-from fl_audit.federation.initial_weights import starting_models
+from fl_audit.federation.initial_weights import InitialWeightsSource, starting_models
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
 from fl_audit.federation.observed_rounds import InsiderView, ServerRound, stored_tensors
 from fl_audit.federation.trial_batch_columns import TrialBatchColumns
 from fl_audit.learning.glibc_allocator import give_back_freed_memory
+from fl_audit.learning.model_initialisation import initial_models
 from fl_audit.server import release_evaluation as evaluation
 from fl_audit.server.federation_plan import FederationPlan, FederationTimestamps
 from fl_audit.server.reply_timeout_grid import ReplyTimeoutGrid, discover_clients
@@ -28,10 +29,10 @@ from fl_audit.server.run_queries import known_noise_seeds, run_queries
 from fl_audit.server.trial_batch_results import BatchResult, ResultSink, TargetOutputsCollector
 from fl_audit.server.user_epsilon_star import of_users
 from fl_audit.strategies.contributors import ClientRoles
+from fl_audit.strategies.exact_checks import ExactChecks
 from fl_audit.strategies.round_secrets_log import RoundSecretsLog
 from fl_audit.strategies.secret_draws import PrefetchingChallenger, SeededChallenger, record_draws
 from fl_audit.trial_batches import TrialBatch, waves
-from fl_audit.verdict.noise_measurement import sampled_places
 
 _OnRound = Callable[[int], None]  # called with the number of trials that finished a round
 
@@ -86,21 +87,7 @@ def build_server_app(
     on_round: _OnRound = lambda trials: None,
     interrupted: Callable[[], bool] = lambda: False,
 ) -> ServerApp:
-    """Return the ServerApp that carries out a plan.
-
-    Parameters
-    ----------
-    plan
-        Plan of the federation.
-    sink
-        Function that receives the result of each finished batch of trials.
-    clock
-        Clock that is set when the federation is ready and when it has finished; None for none.
-    on_round
-        Function that is called after every round of a batch with the batch's number of trials.
-    interrupted
-        Function that returns whether the run must stop.
-    """
+    """Return the ServerApp that carries out a plan."""
     app = ServerApp()
 
     @app.main()
@@ -114,26 +101,7 @@ def build_server_app(
 def run_federation(
     plan: FederationPlan, grid: ReplyTimeoutGrid, sink: ResultSink, clock: FederationTimestamps, on_round: _OnRound
 ) -> None:
-    """Train all batches of trials of a plan, and pass the result of each finished batch to `sink`.
-
-    Parameters
-    ----------
-    plan
-        Plan of the federation.
-    grid
-        Grid that carries messages to the clients and their replies.
-    sink
-        Function that receives the result of a batch.
-    clock
-        Clock that is set when the federation is ready and when it has finished.
-    on_round
-        Function that is called after every round of a batch with the batch's number of trials.
-
-    Raises
-    ------
-    FederationError
-        If a client fails, does not reply in time, or sends an invalid reply.
-    """
+    """Train all batches of trials of a plan, and pass the result of each finished batch to `sink`."""
     torch.set_num_threads(plan.public.threads)
     federation = load_federation(plan.public)
     roster = discover_clients(grid, federation)
@@ -184,7 +152,7 @@ def _play_wave(
 
         round_queries = run_queries(plan, federation, insiders, wave, population, challenger)
         size = federation.model.layout.size
-        opening = _secrets_log(federation, challenger)
+        opening = _secrets_log(plan, federation, challenger)
         strategy = plan.strategy(
             public, roster, challenger, wave, size, plan.time_limit, recorder, round_queries, is_over, opening
         )
@@ -211,14 +179,23 @@ def _play_wave(
         sink(result)
 
 
-def _secrets_log(federation: LoadedFederation, challenger: SeededChallenger) -> RoundSecretsLog | None:
+def _secrets_log(
+    plan: FederationPlan, federation: LoadedFederation, challenger: SeededChallenger
+) -> RoundSecretsLog | None:
     """Return a log of the challenger's secrets, which it discloses after training; None if the audit discloses none."""
     public = federation.public
     audit = audit_of(public)
     if not audit.opens_secrets(public):
         return None
-    places = tuple(number for number, _ in sampled_places(federation.model.layout))
-    return RoundSecretsLog(public, challenger, audit.opened_target(federation), places)
+    exact = ExactChecks(federation, challenger, partial(_public_models, plan, federation))
+    return RoundSecretsLog(public, challenger, audit.opened_target(federation), exact)
+
+
+def _public_models(plan: FederationPlan, federation: LoadedFederation, trials: Sequence[int]) -> Tensor:
+    """Return the initial models that follow from public values, as anybody may compute them."""
+    if plan.initial is InitialWeightsSource.DRAWN:
+        return initial_models(federation.spec, plan.model_seed, trials)
+    return starting_models(federation, plan.initial, plan.model_seed, trials)
 
 
 def _findings(plan: FederationPlan, losses: dict[tuple[str, int], Floats]) -> Iterator[evaluation.ReleaseFinding]:

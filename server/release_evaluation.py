@@ -31,6 +31,7 @@ from fl_audit.learning.stacked_model import losses_of
 from fl_audit.released_model.empirical_star import area_under_roc, empirical_epsilon_star, threshold_counts
 from fl_audit.released_model.normal_fit_tests import FIT, fits_of_trials
 from fl_audit.released_model.parametric_star import StarSettings, parametric_epsilon_star
+from fl_audit.released_model.star_estimate import least_of_few
 from fl_audit.strategies.secret_draws import SeededChallenger
 from fl_audit.torch_device import to_device
 from fl_audit.trial_batches import TrialBatch
@@ -137,24 +138,20 @@ def pooled_epsilon_star(star: StarSettings, release: ReleaseWithOutputs) -> Tria
 
     `epsilon_star` is computed from normal distributions fitted to the losses' scores. `epsilon_star_counted` is
     computed from the empirical distributions of the scores, for the first and the last release only; it is NaN for
-    others. For the last release, columns with p-values of the normal fits are added.
-
-    Parameters
-    ----------
-    star
-        Delta, and the stability cut: error rates below it are left out.
-    release
-        The release to evaluate.
+    others. `epsilon_star_least`, for the same releases, is the lower end of a 95 % interval that holds for any
+    distributions; it is NaN if the sets are large enough for a value. For the last release, columns with p-values of
+    the normal fits are added.
     """
-    fitted, counted, fit = (np.full(release.batch.count, np.nan) for _ in range(3))
+    fitted, counted, least, fit = (np.full(release.batch.count, np.nan) for _ in range(4))
     trials, seed = np.array(release.batch.trials), release.federation.public.data_seed
     for rows, members, population in release.members_and_population():
         fitted[rows] = parametric_epsilon_star(members, population, star.delta, cut=star.cut)
         if release.is_last or release.number == 0:
             counted[rows] = empirical_epsilon_star(members, population, star.delta, star.counted_cut)
+            least[rows] = least_of_few(members, population, star.delta, star.counted_cut)
         if release.is_last:
             fit[rows] = fits_of_trials(members, population, trials[rows], seed)
-    found = {"epsilon_star": fitted, "epsilon_star_counted": counted}
+    found = {"epsilon_star": fitted, "epsilon_star_counted": counted, "epsilon_star_least": least}
     return TrialBatchColumns(trials={**found, FIT: fit} if release.is_last else found, releases=found)
 
 
@@ -194,16 +191,7 @@ class CheckpointSelector:
     def update(self, batch: TrialBatch, number: int, models: Tensor, losses: Callable[[], Floats]) -> None:
         """Update the selection with an evaluated release; releases must be passed in order.
 
-        Parameters
-        ----------
-        batch
-            The batch of trials.
-        number
-            Number of the release; 0 stands for the initial models.
-        models
-            The released models, shape (trials, parameters).
-        losses
-            Function that returns the losses on the population sample, shape (trials, p).
+        Shapes: `models` (trials, parameters), `losses` (trials, p).
         """
         if batch.name not in self._best:
             self._best[batch.name] = np.full(batch.count, np.inf)

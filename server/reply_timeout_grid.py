@@ -11,7 +11,7 @@ from fl_audit.federation.loaded_federation import LoadedFederation
 from fl_audit.message_keys import Key, MessageRecordName, NonTrainingQuery
 from fl_audit.strategies.contributors import ClientRoles
 from fl_audit.strategies.errors import FederationError
-from fl_audit.strategies.flower_grids import DelegatingGrid
+from fl_audit.strategies.flower_grids import DelegatingGrid, sent_ids
 from fl_audit.strategies.reply_checks import reason_line
 
 _REGISTRATION_SECONDS = 60.0
@@ -59,7 +59,7 @@ class ReplyTimeoutGrid(DelegatingGrid):
         while unsent or waiting:
             if unsent and len(waiting) < most:
                 room = most - len(waiting)
-                waiting.update(self.grid.push_messages(unsent[:room]))
+                waiting.update(sent_ids(self.grid, unsent[:room]))
                 del unsent[:room]
             arrived = list(self.grid.pull_messages(waiting))
             if arrived:
@@ -82,18 +82,6 @@ def discover_clients(grid: ReplyTimeoutGrid, federation: LoadedFederation) -> Cl
 
     A client's number is its partition. If the engine does not know the partitions, every client is asked for its own.
     Otherwise only clients that will be needed early are asked, so that they load their data.
-
-    Parameters
-    ----------
-    grid
-        Grid that reaches the clients.
-    federation
-        The federation, which states the number of clients.
-
-    Raises
-    ------
-    FederationError
-        If clients are missing, cannot start, or have other partitions than the configuration says.
     """
     expected, deadline = federation.public.nodes, time.monotonic() + _REGISTRATION_SECONDS
     while len(nodes := list(grid.get_node_ids())) < expected and time.monotonic() < deadline:

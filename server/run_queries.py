@@ -43,13 +43,6 @@ def known_noise_seeds(federation: LoadedFederation, challenger: SeededChallenger
     """Return the noise seeds that each insider (adversarial client) knows: its own and its colluders', by insider.
 
     The lists are empty if clients do not add the noise, or if the adversary is the server.
-
-    Parameters
-    ----------
-    federation
-        The federation with its insiders and the threat model.
-    challenger
-        Challenger of the run, which draws the seeds.
     """
     knows_some = (
         federation.public.mechanism.clients_add_noise
@@ -69,22 +62,8 @@ def run_queries(
     population: Callable[[TrialBatch, int], Floats],
     challenger: SeededChallenger,
 ) -> tuple[RunQuery, ...]:
-    """Return the queries of a run besides training: for states of accountants, for answers of insiders, and for losses.
-
-    Parameters
-    ----------
-    plan
-        The plan of the federation.
-    federation
-        The federation with its data.
-    insiders
-        Noise seeds that each insider knows, keyed by the insider's client.
-    wave
-        Batches of trials that are trained at the same time.
-    population
-        Function of a batch and the number of a release; returns the population losses.
-    challenger
-        Challenger of the run.
+    """Return the queries of a run besides training: for states of accountants, for answers of insiders, and for
+    losses.
     """
     round_queries, public = list[RunQuery](), plan.public
     if isinstance(public.mechanism.contribution, PrivateTraining):

@@ -25,12 +25,7 @@ _FEWEST = 2  # smallest number of users for which a variance can be estimated
 def means_by_unit(values: Floats, units: Integers) -> Floats:
     """Return the mean of values over the records of each unit, shape (..., units), units in ascending order.
 
-    Parameters
-    ----------
-    values
-        A value for each record, shape (..., n).
-    units
-        Number of the unit of each record, such as its user, shape (n,).
+    Shapes: `units` (n,).
 
     Examples
     --------
@@ -85,13 +80,6 @@ def of_users(star: StarSettings | None, release: ReleaseWithOutputs) -> TrialBat
     Column `epsilon_star_user`, (trials,), is Epsilon* computed from normal distributions that are fitted to scores of
     the users' mean losses. It is NaN if a trial has too few users. Column `test_accuracy_user`, (trials,), is the
     accuracy per test user, averaged over users.
-
-    Parameters
-    ----------
-    star
-        Delta and cut of Epsilon*; None leaves Epsilon* out.
-    release
-        The release to evaluate.
     """
     found: dict[str, Floats] = {}
     if star is not None and has_losses_of_users(release.federation):

@@ -68,21 +68,7 @@ class CalledClients:
 def call_of(
     public: Federation, roster: ClientRoles, challenger: SeededChallenger, batch: TrialBatch, server_round: int
 ) -> CalledClients:
-    """Return the clients that are asked to contribute to a round, and the secret sample of units, if there is one.
-
-    Parameters
-    ----------
-    public
-        Public facts of the federation: clients, training and mechanism.
-    roster
-        Roles and units of the clients.
-    challenger
-        Challenger, which draws the sample and the canaries' coins.
-    batch
-        Batch of trials.
-    server_round
-        Number of the round, from 1.
-    """
+    """Return the clients that are asked to contribute to a round, and the secret sample of units, if there is one."""
     call = _without_canaries(public, roster, challenger, batch, server_round)
     coins = challenger.coins(batch.trials, server_round, public.canaries)
     if isinstance(public.mechanism.contribution, PrivateTraining):
@@ -177,26 +163,7 @@ class UnnoisedRoundSum:
 def receive(
     public: Federation, sent: Sequence[ReceivedContribution], victim: int, shape: tuple[int, int], server_round: int
 ) -> UnnoisedRoundSum:
-    """Check all contributions of a round; return their sum before noise, local sensitivity and quantile bits.
-
-    Parameters
-    ----------
-    public
-        Public facts of the federation; its mechanism says which parts a contribution must have.
-    sent
-        Contributions of the clients, by ascending client number.
-    victim
-        Partition of the client that holds the target.
-    shape
-        Number of trials, and number of parameters.
-    server_round
-        Number of the round, for error messages.
-
-    Raises
-    ------
-    FederationError
-        If an array is missing, has a wrong shape, is not finite, or is longer than an honest contribution.
-    """
+    """Check all contributions of a round; return their sum before noise, local sensitivity and quantile bits."""
     mechanism, trials = public.mechanism, shape[0]
     total = sum_contributions(sent, shape, server_round)
     sensitivity, bits, own = np.zeros(trials), torch.zeros(trials, dtype=torch.float64), None
@@ -222,23 +189,7 @@ def receive(
 
 
 def sum_contributions(sent: Sequence[ReceivedContribution], shape: tuple[int, int], server_round: int) -> Tensor:
-    """Return the checked sum of the clients' contributions, float32 (trials, parameters).
-
-    Parameters
-    ----------
-    sent
-        Contributions by ascending client number, which is the order of the addition.
-    shape
-        Number of trials, and number of parameters.
-    server_round
-        Number of the round, for error messages.
-
-    Raises
-    ------
-    FederationError
-        If an array is missing, has a wrong shape or type, or is not finite. It is also raised if the norm of an array
-        is too large, or if the sum overflows.
-    """
+    """Return the checked sum of the clients' contributions, float32 (trials, parameters)."""
     arrays = [one._sum(shape, server_round, finite=False) for one in sent]
     total = torch.zeros(shape)
     sums, are_finite = total.numpy(), True

@@ -61,19 +61,7 @@ class RunQueries:
         to_observer: WriteMessage,
         to_owner: WriteMessage,
     ) -> list[Message]:
-        """Return the messages of an exchange, each a query to a client about one batch.
-
-        Parameters
-        ----------
-        exchange
-            Number of the exchange, from 1.
-        transcripts
-            State of the training of each batch of trials, keyed by the batch's name.
-        to_observer
-            Function that makes a message to a client that observes releases.
-        to_owner
-            Function that makes a message to a data owner; it adds in which trials the client's targets are in the data.
-        """
+        """Return the messages of an exchange, each a query to a client about one batch."""
         return []
 
     def answers(self, exchange: int) -> list[ReplyIdentity]:
@@ -81,15 +69,7 @@ class RunQueries:
         return []
 
     def read_answers(self, exchange: int, found: Mapping[ReplyIdentity, Message]) -> None:
-        """Read and store the answers of an exchange; raises `FederationError` if an answer is unusable.
-
-        Parameters
-        ----------
-        exchange
-            Number of the exchange, from 1.
-        found
-            Replies of the clients to queries and to requests for contributions, by client, message type and batch.
-        """
+        """Read and store the answers of an exchange; raises `FederationError` if an answer is unusable."""
 
 
 class _AccountantHistoryEntry(NamedTuple):
@@ -118,13 +98,7 @@ class AccountantStateCollector(RunQueries):
     _counted: dict[tuple[str, int, int], _AccountantHistoryEntry] = field(init=False, default_factory=dict)
 
     def read_answers(self, exchange: int, found: Mapping[ReplyIdentity, Message]) -> None:
-        """Compare the accountant's state in each client's reply with the public schedule of steps, and store it.
-
-        Raises
-        ------
-        FederationError
-            If a state is malformed or contradicts the schedule.
-        """
+        """Compare the accountant's state in each client's reply with the public schedule of steps, and store it."""
         for answer, reply in found.items():
             if answer.kind == TRAIN:
                 config = reply.content.config_records.get(MessageRecordName.CONFIG)

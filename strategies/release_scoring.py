@@ -69,16 +69,7 @@ class ReleaseScoringQueries(RunQueries):
     ) -> list[Message]:
         """Return the messages that send each insider what it sees of the latest round, one for each batch of trials.
 
-        Parameters
-        ----------
-        exchange
-            Number of the exchange of messages, from 1. The result is empty in the first, which no release precedes.
-        transcripts
-            State of the training of each batch, keyed by the name of the batch.
-        to_observer
-            Function that writes a message to an insider.
-        to_owner
-            Not used here.
+        `exchange`: The result is empty in the first, which no release precedes.
         """
         written = []
         for batch in self._asked(exchange):
@@ -105,15 +96,7 @@ class ReleaseScoringQueries(RunQueries):
         ]
 
     def read_answers(self, exchange: int, found: Mapping[ReplyIdentity, Message]) -> None:
-        """Check and store the adversaries' answers in an exchange; raises `FederationError` if one is malformed.
-
-        Parameters
-        ----------
-        exchange
-            Number of the exchange of messages, from 1.
-        found
-            The received replies; the key names the sender, the message type and the batch of trials.
-        """
+        """Check and store the adversaries' answers in an exchange; raises `FederationError` if one is malformed."""
         for batch in self._asked(exchange):
             for client in self.insiders:
                 reply = found[ReplyIdentity(client, _OBSERVE, batch.name)]
@@ -299,13 +282,8 @@ class CanaryScoreCollector(ReleaseScoringQueries):
 
         With local DP-SGD, also store how many local steps sampled each canary; the victim sends these numbers.
 
-        Parameters
-        ----------
-        exchange
-            Number of the exchange, from 1. In exchange k clients train round k, and the observer sends the scores of
-            the release of round k - 1.
-        found
-            The received replies; the key names the sender, the message type and the batch of trials.
+        `exchange`: In exchange k clients train round k, and the observer sends the scores of the release of round k -
+        1.
         """
         for batch in self.batches if exchange <= self.public.rounds else ():
             # Number of times that each canary is in the round's contribution if it is in, (trials, canaries).

@@ -36,24 +36,7 @@ def read_replies(
 ) -> dict[ReplyIdentity, Message]:
     """Check that the replies are exactly the expected ones, and return them keyed by client, message type and batch.
 
-    Parameters
-    ----------
-    replies
-        The replies, in any order.
-    asked
-        Keys of the expected replies.
-    partitions
-        Partition of each client that was sent a message, keyed by its node ID.
-    server_round
-        Number of the round, for error messages.
-    written
-        Number of the round of each message that was sent, by key; a reply must repeat it. None skips this check.
-
-    Raises
-    ------
-    FederationError
-        If a client reports an error or is unknown, or if a reply is missing, duplicate, unexpected or about another
-        round.
+    `written`: None skips this check.
     """
     found: dict[ReplyIdentity, Message] = {}
     for reply in replies:
@@ -96,30 +79,7 @@ def read_array(
     server_round: int,
     finite: bool = True,
 ) -> NDArray[Float]:
-    """Return one array of a client's reply, after checking its shape, its type and that its values are finite.
-
-    Parameters
-    ----------
-    reply
-        Reply of a client.
-    key
-        Name of the array in the reply.
-    shape
-        Required shape.
-    dtype
-        Required type.
-    finite
-        Whether all values must be finite.
-    client
-        Number of the client, for error messages.
-    server_round
-        Number of the round, for error messages.
-
-    Raises
-    ------
-    FederationError
-        If the array is missing, has another shape or type, or, with `finite`, has a value that is not finite.
-    """
+    """Return one array of a client's reply, after checking its shape, its type and that its values are finite."""
     arrays, who = reply.content.get(MessageRecordName.ARRAYS), f"round {server_round}: client {client} sent"
     if not isinstance(arrays, ArrayRecord) or key not in arrays:
         raise FederationError(f"{who} no '{key}'")

@@ -24,12 +24,12 @@ from fl_audit.learning.stacked_layers import cached_rows
 from fl_audit.mechanisms.contribution import AdaptiveClipping
 from fl_audit.mechanisms.noise_addition import noise_share
 from fl_audit.mechanisms.threat_model import Adversary
+from fl_audit.strategies.exact_checks import ExactChecks
 from fl_audit.strategies.secret_draws import SeededChallenger
 from fl_audit.trial_batches import TrialBatch
 from fl_audit.verdict.noise_statistics import NoiseStatistics
 from fl_audit.verdict.opened_secrets import (
     CROWD,
-    LAST_BIT,
     OPENED_COLUMNS,
     RESIDUAL,
     SHARE,
@@ -42,7 +42,6 @@ from fl_audit.verdict.opened_secrets import (
 _DIGEST_BITS = 53  # bits of a sample's digest; a 64-bit float represents as many exactly
 _MOST_LAST_BITS = 2**14  # largest number of a model's coordinates whose last bits are counted
 _SHARE_TRIALS, _SHARE_CLIENTS, _SHARE_COORDINATES = 16, 24, 32
-_ALL, _OF_ALL, _OF_EACH = -1, -2, -3
 
 _Tally = tuple[str, int, int, int, float]
 
@@ -66,9 +65,6 @@ class _BatchLog:
     model: Tensor | None = None  # models after the previous round, (trials, parameters)
     state: OptimizerState = field(default_factory=OptimizerState)  # state of the optimizer after the previous round
     norms: Tensor | None = None  # clipping norms of the next round, computed from the public bits, (trials,)
-    # Number of released values whose last bit is 1, (1 + places, 2). The first row is the sum over coordinates, the
-    # others are single coordinates; the columns are trials with D and trials with D'.
-    odd: Integers | None = None
     rounds: int = 0  # number of logged rounds
     opened: int = 0  # number of rounds whose samples are logged
 
@@ -80,7 +76,7 @@ class RoundSecretsLog:
     public: Federation  # public facts of the federation: clients, training and mechanism
     challenger: SeededChallenger  # challenger, which knows whether a trial uses D or D'
     target: int | None  # number of the target among the units that are sampled; None if there are many targets
-    places: tuple[int, ...]  # indices of parameters whose last bits are counted one by one
+    exact: ExactChecks | None = None  # what is recomputed and compared; None if nothing is
     _kept: dict[str, _BatchLog] = field(init=False, default_factory=lambda: defaultdict(_BatchLog))  # by batch name
 
     def log_round(
@@ -88,16 +84,7 @@ class RoundSecretsLog:
     ) -> None:
         """Log the secrets of one round for one batch of trials.
 
-        Parameters
-        ----------
-        batch
-            Batch of trials.
-        made
-            The round as the server made it.
-        taking_part
-            Secret sample of the round, bool (trials, units); None if all units take part.
-        centred_bits
-            Sum over clients of (quantile bit - 1/2) before noise, float64 (trials,); None for a fixed clipping norm.
+        Shapes: `taking_part` (trials, units), `centred_bits` (trials,).
         """
         kept, members = self._kept[batch.name], self.challenger.membership(batch.trials).is_in[:, 0]
         found = {name: np.full(batch.count, np.nan) for name in OPENED_COLUMNS}
@@ -107,7 +94,7 @@ class RoundSecretsLog:
         if centred_bits is not None and made.side.bits is not None:
             found["bit_noise"] = ((made.side.bits - centred_bits) / self.public.mechanism.bit_sigma).numpy()
             found["wrong_norms"] = self._moved(kept, made)
-        found["odd"] = self._last_bits(kept, made, members)
+        found["odd"] = _last_bits(made.release)
         kept.rounds += 1
         for name, values in found.items():
             kept.columns[name].append(values)
@@ -194,27 +181,6 @@ class RoundSecretsLog:
         kept.norms = clipping.next_norms(side.norms, side.bits / self.public.mechanism.denominator + 0.5)
         return (expected != side.norms).double().numpy()
 
-    def _last_bits(self, kept: _BatchLog, made: ServerRound, members: Flags) -> Floats:
-        """Return z-scores, shape (trials,), of the number of released values whose last mantissa bit is 1.
-
-        If last bits are random, a value has the bit 1 with probability 1/2. The method also adds the counts to `kept`,
-        separately for trials with D and with D'.
-        """
-        if kept.odd is None:
-            kept.odd = np.zeros((1 + len(self.places), 2), dtype=np.int64)
-        bits = made.release.contiguous().view(torch.int32)
-        some = bits[:, :: self._stride(bits.shape[1])]
-        counts = (some & 1).sum(dim=1).numpy()
-        single = (bits[:, list(self.places)] & 1).numpy()
-        for side, rows in enumerate((members, ~members)):
-            kept.odd[0, side] += counts[rows].sum()
-            kept.odd[1:, side] += single[rows].sum(axis=0)
-        return np.asarray((2 * counts - some.shape[1]) / np.sqrt(some.shape[1]), dtype=np.float64)
-
-    @staticmethod
-    def _stride(parameters: int) -> int:
-        return -(-parameters // _MOST_LAST_BITS)
-
     def columns(self, batch: TrialBatch) -> TrialBatchColumns:
         """Return the logged values of a batch, NaN for rounds that were not run, and delete them from the log."""
         kept = self._kept.pop(batch.name, _BatchLog())
@@ -234,17 +200,17 @@ class RoundSecretsLog:
                 for number, row in zip(numbers, kept.units.tolist(), strict=True)
                 for at, count in enumerate(row)
             ]
-        if kept.odd is not None and kept.model is not None:
-            members = self.challenger.membership(batch.trials).is_in[:, 0]
-            parameters = kept.model.shape[1]
-            looked_at = -(-parameters // self._stride(parameters))
-            for side, trials in enumerate((int(members.sum()), int((~members).sum()))):
-                found.append((LAST_BIT, _ALL, side, 0, float(kept.odd[0, side])))
-                found.append((LAST_BIT, _OF_ALL, side, 0, float(trials * kept.rounds * looked_at)))
-                found.append((LAST_BIT, _OF_EACH, side, 0, float(trials * kept.rounds)))
-                each = zip(self.places, kept.odd[1:, side].tolist(), strict=True)
-                found += [(LAST_BIT, at, side, 0, float(count)) for at, count in each]
+        if self.exact is not None:
+            found += [(str(row.kind), row.trial, row.number, row.where, row.value) for row in self.exact.rows(batch)]
         return found
+
+
+def _last_bits(release: Tensor) -> Floats:
+    """Return z-scores, (trials,), of the number of released values whose last mantissa bit is 1, 1/2 if it is fair."""
+    bits = release.contiguous().view(torch.int32)
+    some = bits[:, :: -(-bits.shape[1] // _MOST_LAST_BITS)]
+    counts = (some & 1).sum(dim=1).numpy()
+    return np.asarray((2 * counts - some.shape[1]) / np.sqrt(some.shape[1]), dtype=np.float64)
 
 
 def _digest(packed: np.ndarray) -> float:
@@ -271,16 +237,7 @@ def open_shares(
     The residual noise is the part that the insider could not subtract. The shares are drawn again from the clients'
     seeds, for the first trials, clients and coordinates. The result is empty if the residuals lack these coordinates.
 
-    Parameters
-    ----------
-    federation
-        Federation in which each client adds a share of the noise.
-    challenger
-        Challenger, which knows the clients' seeds.
-    batch
-        Batch of trials.
-    residuals
-        Residual noise under the true hypothesis, with a sample of coordinates, shape (trials, rounds, ...).
+    Shapes: `residuals` (trials, rounds, ...).
     """
     at = [place for place, (number, _) in enumerate(residuals.places) if number < _SHARE_COORDINATES]
     size, looked_at = len(at), min(batch.count, _SHARE_TRIALS)

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from fl_audit.adjacency import Unit
 from fl_audit.array_packing import copy_to_tensor, pack, unpack
-from fl_audit.array_types import Floats, Integers
+from fl_audit.array_types import Floats, Floats32, Integers
 from fl_audit.audits.registry import audit_of
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.observed_rounds import EarlierRound, ServerRound, SideInformation
@@ -38,8 +38,9 @@ from fl_audit.strategies.contributors import (
     receive,
 )
 from fl_audit.strategies.errors import FederationError
+from fl_audit.strategies.exact_checks import SumsBeforeNoise
 from fl_audit.strategies.queries import TRAIN, BatchTrainingState, More, RunQueries
-from fl_audit.strategies.reply_checks import ReplyIdentity, read_replies
+from fl_audit.strategies.reply_checks import ReplyIdentity, read_array, read_replies
 from fl_audit.strategies.round_secrets_log import RoundSecretsLog
 from fl_audit.strategies.secret_draws import SeededChallenger
 from fl_audit.trial_batches import TrialBatch
@@ -137,6 +138,8 @@ class TrialBatchStrategy(Strategy):
             query.read_answers(server_round, found)
         if not is_round:
             return None, None
+        for batch in work:
+            self._check_exactly(batch, server_round, found, read[batch.name])
         released = self._at_once(work, lambda batch: self._release(batch, server_round, read[batch.name]))
         for batch in self.batches:
             made = self.transcripts[batch.name].made
@@ -180,6 +183,42 @@ class TrialBatchStrategy(Strategy):
             return []
         with ThreadPoolExecutor(len(batches)) as threads:
             return list(zip(batches, threads.map(work, batches), strict=True))
+
+    def _check_exactly(
+        self, batch: TrialBatch, server_round: int, found: Mapping[ReplyIdentity, Message], read: UnnoisedRoundSum
+    ) -> None:
+        """Let the challenger recompute some of the sums of a round before noise is added to them."""
+        exact = None if self.opening is None else self.opening.exact
+        if exact is None:
+            return
+        transcript, mechanism, call = self.transcripts[batch.name], self.public.mechanism, self._calls[batch.name]
+        if server_round == 1:
+            exact.check_start(batch, transcript.models[-1])
+        if not exact.chosen_rows(batch, server_round):
+            return
+        sent = dict[int, tuple[Integers | None, Floats32]]()
+        for one in call.asked:
+            shape = batch.count if one.rows is None else len(one.rows), self.parameters
+            reply = found[ReplyIdentity(one.client, TRAIN, batch.name)]
+            sent[one.client] = one.rows, read_array(reply, Key.SUM, shape, np.float32, one.client, server_round)
+        norms = None if transcript.norms is None else transcript.norms.numpy()
+        release = None
+        # Correlated noise is drawn from that of earlier rounds, so it cannot be drawn twice.
+        if mechanism.adds_noise and not mechanism.clients_add_noise and mechanism.rounds_needed == 1:
+            sigma = mechanism.server_scale(read.local_sensitivity, norms)
+            release = partial(self.noise, batch, server_round, sigma=sigma)
+        sums = SumsBeforeNoise(
+            server_round,
+            transcript.models[-1],
+            transcript.norms,
+            call.taking_part,
+            read.total,
+            read.centred_bits,
+            read.local_sensitivity,
+            sent,
+            release,
+        )
+        exact.check_sums(batch, sums)
 
     def _release(self, batch: TrialBatch, server_round: int, read: UnnoisedRoundSum) -> Array:
         """Make a batch's release from the sums `read`, take the optimizer's step, and return the new models."""

@@ -22,11 +22,11 @@ from threadpoolctl import threadpool_limits
 
 import fl_audit.experiments  # noqa: F401  # sets the environment before Flower is imported
 from fl_audit.audits.page import report_files, report_page
-from fl_audit.experiments.engine_names import Engine
-from fl_audit.experiments.runs.config import parse_config
-from fl_audit.experiments.runs.resolved_audit import resolve
-from fl_audit.experiments.runs.run import run_audit
 from fl_audit.report import figure_style
+from fl_audit.runs.config import parse_config
+from fl_audit.runs.engine_names import Engine
+from fl_audit.runs.resolved_audit import resolve
+from fl_audit.runs.run import run_audit
 
 # What checks the auditor is found in the repository, and nothing else of it is: it has folders with names of modules
 # that users have, such as `server`.

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from fl_audit.experiments.runs.resolved_audit import ResolvedAudit
+from fl_audit.runs.resolved_audit import ResolvedAudit
 
 MakePlan = Callable[..., ResolvedAudit]
 

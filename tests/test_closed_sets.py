@@ -20,28 +20,28 @@ ROOT = Path(__file__).parent.parent
 SOURCE = ("fl_audit", "clients", "server", "strategies", "experiments", "tests/validation")
 
 OPEN = {
-    "fl_audit/learning/model_factory_replay.py": "arguments of operations of torch",
     "tests/validation/breach_truths.py": "names of breaches",
     "fl_audit/learning/model_error_advice.py": "layers of any module",
     "tests/validation/coverage_distributions.py": "words for what is played",
     "tests/validation/equality.py": "values of a summary",
-    "experiments/exports/trackers.py": "values of a JSON file",
-    "experiments/runs/config_errors.py": "what a user wrote, and kinds of problems and schemas that pydantic has",
-    "experiments/runs/local_engine.py": "what a client app returned",
-    "experiments/runs/trial_batch_store.py": "what a worker found: a single pattern that takes it apart",
+    "fl_audit/runs/exports/trackers.py": "values of a JSON file",
+    "fl_audit/runs/config_errors.py": "what a user wrote, and kinds of problems and schemas that pydantic has",
+    "fl_audit/app_audits/local_training/output_tracing.py": "what a training returned",
+    "strategies/simulated_grid.py": "what a client app returned",
+    "fl_audit/runs/trial_batch_store.py": "what a worker found: a single pattern that takes it apart",
     "fl_audit/data/conversion_to_csv.py": "values of the cells of a workbook",
     "fl_audit/api/running.py": "what a user gave",
-    "fl_audit/local_training/edited_datasets.py": "data sets and items of any kind",
-    "fl_audit/local_training/opacus_introspection.py": "samplers of any loader",
-    "fl_audit/local_training/training_function_audit.py": "what a user's function returned",
+    "fl_audit/app_audits/local_training/edited_datasets.py": "data sets and items of any kind",
+    "fl_audit/app_audits/local_training/opacus_introspection.py": "samplers of any loader",
+    "fl_audit/app_audits/local_training/training_function_audit.py": "what a user's function returned",
     "fl_audit/learning/layers.py": "modules of torch",
     "fl_audit/learning/stacked_layers.py": "modules of torch",
     "fl_audit/audits/common/findings_record_guarantee.py": "tuples of events of any length",
     "fl_audit/verdict/verdict_messages.py": "ways to write a number, as templates name them",
     "fl_audit/report/formatting.py": "values of any type",
     "tests/validation/faulty_mechanisms/mechanism.py": "kinds of dtypes of numpy",
-    "strategies/black_box/audited_system.py": "objects of an app",
-    "strategies/review/record_privacy_mentions.py": "nodes of Python code",
+    "fl_audit/app_audits/black_box/audited_system.py": "objects of an app",
+    "fl_audit/app_audits/review/record_privacy_mentions.py": "nodes of Python code",
 }
 """Files with a match that is not over a closed set, and over what it is."""
 

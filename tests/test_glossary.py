@@ -12,8 +12,8 @@ from pathlib import Path
 
 from typer.main import get_command
 
-from fl_audit.experiments.cli.main import app
-from fl_audit.experiments.runs.config.settings_reference import settings
+from fl_audit.cli.main import app
+from fl_audit.runs.config.settings_reference import settings
 
 ROOT = Path(__file__).parents[1]
 GLOSSARY = ROOT / "docs" / "reference" / "glossary.md"

@@ -11,10 +11,10 @@ from toy_audit.audit import FirstTargetAudit
 
 from fl_audit.audits.registry import AUDITS
 from fl_audit.errors import InputError
-from fl_audit.experiments.engine_names import Engine
-from fl_audit.experiments.runs.planned_run_check import check_plan
-from fl_audit.experiments.runs.resolved_audit import ResolvedAudit
-from fl_audit.experiments.runs.run import run_audit
+from fl_audit.runs.engine_names import Engine
+from fl_audit.runs.planned_run_check import check_plan
+from fl_audit.runs.resolved_audit import ResolvedAudit
+from fl_audit.runs.run import run_audit
 
 _NAME = "first-target"
 

@@ -10,15 +10,15 @@ from small_audits import MakePlan
 from toy_noise.two_servers import TwoServersGaussian
 
 from fl_audit.errors import InputError
-from fl_audit.experiments.engine_names import Engine
-from fl_audit.experiments.runs.config.settings_reference import settings
-from fl_audit.experiments.runs.planned_run_check import check_plan
-from fl_audit.experiments.runs.resolved_audit import ResolvedAudit
-from fl_audit.experiments.runs.run import run_audit
 from fl_audit.federation.federation import Federation
 from fl_audit.mechanisms.noises.registry import NOISES, names_of_noises
 from fl_audit.mechanisms.threat_model import CLIENT_ALONE
 from fl_audit.privacy.events import GaussianRelease
+from fl_audit.runs.config.settings_reference import settings
+from fl_audit.runs.engine_names import Engine
+from fl_audit.runs.planned_run_check import check_plan
+from fl_audit.runs.resolved_audit import ResolvedAudit
+from fl_audit.runs.run import run_audit
 
 _NAME = "two-servers"
 

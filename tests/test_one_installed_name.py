@@ -35,7 +35,7 @@ MODULES = {
     """,
     "clients/app.py": """
         from flwr.clientapp import ClientApp
-        from fl_audit.clients.canary import Canary, canary_mod
+        from fl_audit.app_audits.live.canary import Canary, canary_mod
         app = ClientApp()
     """,
     "server/app.py": """
@@ -61,8 +61,8 @@ MODULES = {
 REVIEW = """
 import sys
 from pathlib import Path
-from fl_audit.strategies.review.app_loading import StubImportFinder, read_app
-from fl_audit.strategies.review.strategy_capture import capture_strategy
+from fl_audit.app_audits.review.app_loading import StubImportFinder, read_app
+from fl_audit.app_audits.review.strategy_capture import capture_strategy
 caught = capture_strategy(read_app(Path.cwd()), 10, StubImportFinder(Path.cwd()))
 print(caught)
 import server, clients, strategies
@@ -72,7 +72,7 @@ PLAYED = """
 import sys
 from pathlib import Path
 from fl_audit.audits.page import report_files
-from fl_audit.experiments.cli.main import main
+from fl_audit.cli.main import main
 report_files.draw_all = lambda *_, **__: []
 report_files.write_pdf = lambda *_: None
 sys.argv = ["fl-audit", "run", "audit.toml", "--engine", sys.argv[1], "--out", "run"]

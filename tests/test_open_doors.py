@@ -18,9 +18,9 @@ from fl_audit.data.dissimilarity import Dissimilarity
 from fl_audit.data.dissimilarity_ranking import ranked_pairs, ranked_records
 from fl_audit.data.records import Records
 from fl_audit.errors import InputError
-from fl_audit.experiments.runs.config import parse_config
-from fl_audit.experiments.runs.resolved_audit import resolve
 from fl_audit.federation.target_membership import TargetMembership
+from fl_audit.runs.config import parse_config
+from fl_audit.runs.resolved_audit import resolve
 
 MODULE = """
 from pathlib import Path

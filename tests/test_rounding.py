@@ -77,8 +77,8 @@ def test_nobody_else_writes_an_interval():
     assert joined.search('f"{low:.4g} to {high:.4g}"')
     assert joined.search('f"{percent(first.low)} to {percent(first.high)}"')
     root = Path(__file__).parents[1]
-    places = [root / name for name in ("fl_audit/report", "fl_audit/api", "fl_audit/audits/common", "experiments/cli",
-                                       "experiments/sweeps", "experiments/runs", "strategies")]  # fmt: skip
+    places = [root / name for name in ("fl_audit/report", "fl_audit/api", "fl_audit/audits/common", "fl_audit/cli",
+                                       "fl_audit/runs/sweeps", "fl_audit/runs", "strategies")]  # fmt: skip
     sources = [file for place in places for file in sorted(place.rglob("*.py"))]
     assert len(sources) > 80
     assert not [str(file) for file in sources if joined.search(file.read_text(encoding="utf-8"))]

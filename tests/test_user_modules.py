@@ -66,7 +66,7 @@ def python(program: str, cwd: Path, *arguments: str) -> subprocess.CompletedProc
 
 @pytest.mark.long
 def test_the_command_line_imports_ours_and_finds_theirs(theirs: Path) -> None:
-    program = "from fl_audit.experiments.cli.main import main\nmain()\n"
+    program = "from fl_audit.cli.main import main\nmain()\n"
     # The model is refused after all parties of the federation have been imported, and theirs has been found.
     ran = python(program, theirs, "run", "audit.toml", "--engine", "local", "--set", "model.name=my_models:NUMBER")
     assert (ran.returncode, ran.stdout) == (2, "")

@@ -42,9 +42,7 @@ def test_it_holds_the_packages_and_nothing_else(installed: Path) -> None:
     (information,) = installed.glob("fl_audit-*.dist-info")
     assert {entry.name for entry in installed.iterdir()} == {"fl_audit", information.name}
     assert (installed / "fl_audit" / "py.typed").is_file()
-    assert (
-        information / "entry_points.txt"
-    ).read_text() == "[console_scripts]\nfl-audit = fl_audit.experiments.cli.main:main\n"
+    assert (information / "entry_points.txt").read_text() == "[console_scripts]\nfl-audit = fl_audit.cli.main:main\n"
     there = files(installed, {"fl_audit"})
     own = {
         Path("fl_audit", path)
@@ -77,10 +75,10 @@ def test_commands_run_from_it_beside_modules_of_the_same_names(installed: Path, 
     (tmp_path / "experiments" / "__init__.py").write_text(TRAP)
     code = (
         f"import sys; sys.path.insert(0, {str(installed)!r})\n"
-        "from fl_audit.experiments.cli.main import main\n"
+        "from fl_audit.cli.main import main\n"
         "import fl_audit\n"
         f"assert fl_audit.__file__.startswith({str(installed)!r}), fl_audit.__file__\n"
-        "from fl_audit.experiments.runs.config_file import load_config\n"
+        "from fl_audit.runs.config_file import load_config\n"
         "from pathlib import Path\n"
         f"load_config(Path({str(installed)!r}) / 'fl_audit' / 'experiments' / 'configs' / 'demo.toml')\n"
         "sys.argv = 'fl-audit account --noise-multiplier 9.95 --delta 0.001 --rounds 30 --accountant gdp'.split()\n"

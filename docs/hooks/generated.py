@@ -19,7 +19,7 @@ from typer.main import get_command
 if TYPE_CHECKING:
     from mkdocs.structure.pages import Page
 
-    from fl_audit.experiments.runs.config.settings_reference import Setting
+    from fl_audit.runs.config.settings_reference import Setting
 
 MARKER = re.compile(r"<!-- generated: ([\w-]+) -->(?:\n.*?<!-- end: \1 -->)?", re.DOTALL)
 ROWS = re.compile(r"\[All rows\]\(([\w/]+\.csv)\)\.")
@@ -57,7 +57,7 @@ def on_files(files: Files, **_: Any) -> Files:
     Files
         The same.
     """
-    from fl_audit.experiments.reproductions.publish import stale_pages
+    from fl_audit.experiments.papers.publish import stale_pages
 
     for line in stale_pages(ROOT / "docs" / "papers"):
         LOGGER.warning("papers: %s; reproduce and publish it again", line)
@@ -98,7 +98,7 @@ def with_rows(markdown: str, directory: Path) -> str:
     directory
         Directory at which relative links of the page begin.
     """
-    from fl_audit.experiments.reproductions.published_page_sections import rows_of
+    from fl_audit.experiments.papers.published_page_sections import rows_of
 
     return ROWS.sub(lambda link: f"{link[0]}\n\n{rows_of(directory / link[1])}", markdown)
 
@@ -126,8 +126,8 @@ def settings() -> str:
 
     A list and no table: it fits a phone.
     """
-    from fl_audit.experiments.runs.config import RunConfig
-    from fl_audit.experiments.runs.config.settings_reference import settings as described
+    from fl_audit.runs.config import RunConfig
+    from fl_audit.runs.config.settings_reference import settings as described
 
     parts = []
     for section, field in RunConfig.model_fields.items():
@@ -164,7 +164,7 @@ def _setting_row(setting: "Setting") -> str:
 
 def commands() -> str:
     """Return the help of `fl-audit` and of each of its commands."""
-    from fl_audit.experiments.cli.main import app
+    from fl_audit.cli.main import app
 
     program = get_command(app)
     assert isinstance(program, click.Group), "fl-audit has commands"

@@ -28,10 +28,10 @@ from fl_audit.array_types import Floats
 from fl_audit.audits.page.first_screen import Fact
 from fl_audit.audits.page.stylesheet import STYLESHEET
 from fl_audit.audits.sections import SECTIONS
-from fl_audit.experiments.engine_names import Engine
-from fl_audit.experiments.runs.config_file import load_config
-from fl_audit.experiments.runs.resolved_audit import resolve
-from fl_audit.experiments.runs.run import HONEST, ClientAppAndStrategy, run_audit
+from fl_audit.runs.config_file import load_config
+from fl_audit.runs.engine_names import Engine
+from fl_audit.runs.resolved_audit import resolve
+from fl_audit.runs.run import HONEST, ClientAppAndStrategy, run_audit
 from fl_audit.strategies.trial_batch_strategy import TrialBatchStrategy
 from fl_audit.trial_batches import TrialBatch
 from fl_audit.verdict.verdict import Verdict
@@ -154,7 +154,7 @@ def _blocks(page: str) -> dict[str, str]:
 
 
 def _fl_audit(directory: Path, *words: str) -> None:
-    command = [sys.executable, "-m", "fl_audit.experiments.cli.main", *words]
+    command = [sys.executable, "-m", "fl_audit.cli.main", *words]
     subprocess.run(command, cwd=directory, check=True, timeout=900, stdout=subprocess.DEVNULL)
 
 

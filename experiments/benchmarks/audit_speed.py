@@ -32,14 +32,14 @@ import torch
 from rich.console import Console
 
 from fl_audit.device import Device
-from fl_audit.experiments.cli.main import guarded
-from fl_audit.experiments.engine_names import Engine
-from fl_audit.experiments.runs.config import RunConfig, parse_config
-from fl_audit.experiments.runs.resolved_audit import ResolvedAudit, resolve
-from fl_audit.experiments.runs.run import run_audit
 from fl_audit.experiments.studies.study_commands import parser_of, table_of
 from fl_audit.experiments.studies.study_runs import at_each_round
 from fl_audit.federation.loaded_federation import load_federation
+from fl_audit.runs.config import RunConfig, parse_config
+from fl_audit.runs.engine_names import Engine
+from fl_audit.runs.expected_errors import guarded
+from fl_audit.runs.resolved_audit import ResolvedAudit, resolve
+from fl_audit.runs.run import run_audit
 
 _ROUNDS, _PASSES = 30, 3
 _WARM_UP = 3  # on a graphics card a pass of one shape is a graph from the third one on
@@ -100,25 +100,7 @@ def configuration(
 ) -> RunConfig:
     """Return the configuration of the audit for one of the benchmark's settings.
 
-    Parameters
-    ----------
-    name
-        Name of the setting: "adult", "mnist" or "dense".
-    trials
-        Number of trials.
-    engine
-        The engine that trains the clients.
-    data_dir
-        Directory of the data sets; None means the default directory.
-    scratch
-        Directory to which random records are written, if the audit uses them.
-    device
-        The device on which clients and the evaluator compute.
-    has_random_records
-        Whether random records take the place of a data set.
-    uses_all_cores
-        Whether the local engine on the CPU makes as many client calls at a time as there are cores. Otherwise it makes
-        the fixed number of the setting.
+    `uses_all_cores`: Otherwise it makes the fixed number of the setting.
     """
     setting, is_threaded = SETTINGS[name], engine is Engine.LOCAL and device is Device.CPU
     data = {"clients": 10, **setting.data}

@@ -12,12 +12,12 @@ import numpy as np
 import psutil
 from rich.console import Console
 
-from fl_audit.experiments.engine_names import Engine
-from fl_audit.experiments.runs.config import parse_config
-from fl_audit.experiments.runs.resolved_audit import resolve
-from fl_audit.experiments.runs.run import run_audit
 from fl_audit.experiments.studies.study_commands import table_of
 from fl_audit.experiments.studies.study_runs import at_each_round
+from fl_audit.runs.config import parse_config
+from fl_audit.runs.engine_names import Engine
+from fl_audit.runs.resolved_audit import resolve
+from fl_audit.runs.run import run_audit
 
 _MODULE = "fl_audit.experiments.benchmarks.client_start_up"
 _FEATURES = 10

@@ -24,13 +24,13 @@ import numpy as np
 import psutil
 from rich.console import Console
 
-from fl_audit.experiments.cli.main import guarded
-from fl_audit.experiments.engine_names import Engine
-from fl_audit.experiments.runs.config import parse_config
-from fl_audit.experiments.runs.planned_run_check import check_plan
-from fl_audit.experiments.runs.resolved_audit import resolve
-from fl_audit.experiments.runs.run import run_audit
 from fl_audit.experiments.studies.study_commands import parser_of, table_of
+from fl_audit.runs.config import parse_config
+from fl_audit.runs.engine_names import Engine
+from fl_audit.runs.expected_errors import guarded
+from fl_audit.runs.planned_run_check import check_plan
+from fl_audit.runs.resolved_audit import resolve
+from fl_audit.runs.run import run_audit
 
 _FACTOR, _TARGET = 1.5, 0.8
 _SECONDS_BETWEEN_LOOKS = 0.1
@@ -138,15 +138,7 @@ def _costs(file: Path, engine: Engine) -> MeasuredCosts:
 
 
 def play(file: str, engine: str) -> None:
-    """Run a configuration and write its report to a directory next to the configuration file.
-
-    Parameters
-    ----------
-    file
-        Path of the configuration file, which is JSON.
-    engine
-        "local" or "ray".
-    """
+    """Run a configuration and write its report to a directory next to the configuration file."""
     path = Path(file)
     run_audit(resolve(parse_config(json.loads(path.read_text()))), path.parent / f"run-{engine}", Engine(engine))
 

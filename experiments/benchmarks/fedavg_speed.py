@@ -36,14 +36,14 @@ from fl_audit.experiments.benchmarks.flower_and_pfl_baselines import (
     stock_rounds,
     train_epoch,
 )
-from fl_audit.experiments.cli.main import guarded
-from fl_audit.experiments.engine_names import Engine
-from fl_audit.experiments.runs.cluster.ray_connection import RayOptions, usable_cores
-from fl_audit.experiments.runs.config import RunConfig, parse_config
-from fl_audit.experiments.runs.resolved_audit import resolve
-from fl_audit.experiments.runs.run import run_audit
 from fl_audit.experiments.studies.study_commands import parser_of, table_of
 from fl_audit.experiments.studies.study_runs import at_each_round
+from fl_audit.runs.cluster.ray_connection import RayOptions, usable_cores
+from fl_audit.runs.config import RunConfig, parse_config
+from fl_audit.runs.engine_names import Engine
+from fl_audit.runs.expected_errors import guarded
+from fl_audit.runs.resolved_audit import resolve
+from fl_audit.runs.run import run_audit
 
 _FEATURES, _HIDDEN, _CLASSES, _BATCH, _RATE = 784, 128, 10, 10, 0.1
 _MANY_TRIALS = 50

@@ -17,42 +17,21 @@ from flwr.serverapp.strategy import FedAvg
 from flwr.simulation import run_simulation
 from torch import Tensor, nn
 
-from fl_audit.experiments.runs.cluster.ray_connection import RayOptions, ray_for
-from fl_audit.experiments.verbosity import settle_flower
+from fl_audit.runs.cluster.ray_connection import RayOptions, ray_for
+from fl_audit.runs.verbosity import settle_flower
 
 app = ClientApp()
 
 
 def network(features: int, hidden: int, classes: int) -> nn.Module:
-    """Return the network that all clients train: one hidden layer with ReLU and an output layer.
-
-    Parameters
-    ----------
-    features
-        Number of features of a record.
-    hidden
-        Width of the hidden layer.
-    classes
-        Width of the output layer.
-    """
+    """Return the network that all clients train: one hidden layer with ReLU and an output layer."""
     return nn.Sequential(nn.Linear(features, hidden), nn.ReLU(), nn.Linear(hidden, classes))
 
 
 def train_epoch(module: nn.Module, features: Tensor, labels: Tensor, batch: int, rate: float) -> None:
     """Train a module in place for one epoch of plain mini-batch SGD, in random order.
 
-    Parameters
-    ----------
-    module
-        The module.
-    features
-        Features of n records, shape (n, features).
-    labels
-        Classes of the records, shape (n,).
-    batch
-        Number of records in a step.
-    rate
-        Learning rate, above 0.
+    Shapes: `features` (n, features), `labels` (n,).
     """
     optimizer = torch.optim.SGD(module.parameters(), lr=rate)
     for chosen in torch.split(torch.randperm(len(labels)), batch):
@@ -87,13 +66,7 @@ def train(message: Message, context: Context) -> Message:
 def stock_rounds(config: ConfigRecord, options: RayOptions) -> list[float]:
     """Train with Flower's FedAvg, and return the time at the end of each round (monotonic clock, seconds).
 
-    Parameters
-    ----------
-    config
-        Settings of the clients: "path" of the data, "records", "batch", "rate", "hidden" and "classes". Settings of the
-        federation: the numbers "clients", "cohort" (clients in a round) and "rounds".
-    options
-        Options of Ray.
+    `config`: Settings of the federation: the numbers "clients", "cohort" (clients in a round) and "rounds".
     """
     over: list[float] = []
     clients, cohort, rounds = (int(str(config[name])) for name in ("clients", "cohort", "rounds"))

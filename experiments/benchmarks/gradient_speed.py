@@ -23,7 +23,6 @@ from rich.table import Table
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
-from fl_audit.experiments.cli.main import guarded
 from fl_audit.experiments.studies.study_commands import parser_of, table_of
 from fl_audit.experiments.studies.study_runs import median_seconds
 from fl_audit.learning.model_initialisation import initial_models
@@ -31,6 +30,7 @@ from fl_audit.learning.models import ModelSpec
 from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.learning.user_batching import RecordsSortedByUser
 from fl_audit.learning.user_gradients import clipped_user_sum
+from fl_audit.runs.expected_errors import guarded
 
 _NORM = 3.0
 _OWN = "fl_audit.experiments.benchmarks.user_networks"

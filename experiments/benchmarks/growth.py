@@ -37,14 +37,14 @@ from rich.console import Console
 from fl_audit.atomic_files import atomic_file
 from fl_audit.clients.app import build_app
 from fl_audit.experiments.benchmarks.growth_figure import growth_figure
-from fl_audit.experiments.cli.main import guarded
-from fl_audit.experiments.engine_names import Engine
-from fl_audit.experiments.runs.config import parse_config
-from fl_audit.experiments.runs.resolved_audit import resolve
-from fl_audit.experiments.runs.run import ClientAppAndStrategy, run_audit
 from fl_audit.experiments.studies.study_commands import parser_of, table_of
 from fl_audit.experiments.studies.study_runs import at_each_round
 from fl_audit.report.figure_style import to_png
+from fl_audit.runs.config import parse_config
+from fl_audit.runs.engine_names import Engine
+from fl_audit.runs.expected_errors import guarded
+from fl_audit.runs.resolved_audit import resolve
+from fl_audit.runs.run import ClientAppAndStrategy, run_audit
 
 Values = dict[str, dict[str, Any]]
 

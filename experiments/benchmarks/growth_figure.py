@@ -46,12 +46,7 @@ def fit_scaling(sizes: Floats, costs: Floats) -> ScalingFit:
     The constant is the cost at the smallest size. With two sizes, the power is 1. The function is constant if the cost
     at the largest size hardly exceeds the cost at the smallest size.
 
-    Parameters
-    ----------
-    sizes
-        At least two sizes, ascending, shape (sizes,).
-    costs
-        Cost at each size, shape (sizes,).
+    Shapes: `sizes` (sizes,), `costs` (sizes,).
     """
     least, most = float(costs[0]), float(costs[-1])
     before = float(costs[-2]) - least

@@ -17,7 +17,6 @@ from rich.console import Console
 from torch import Tensor, nn
 
 from fl_audit.array_types import Integers
-from fl_audit.experiments.cli.main import guarded
 from fl_audit.experiments.studies.study_commands import parser_of, table_of
 from fl_audit.experiments.studies.study_runs import median_seconds
 from fl_audit.learning.local_training import LocalSchedule, clip_updates, local_batches, local_updates
@@ -25,6 +24,7 @@ from fl_audit.learning.model_initialisation import initial_models
 from fl_audit.learning.models import ModelSpec
 from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.randomness import Purpose, generator
+from fl_audit.runs.expected_errors import guarded
 
 _NORM = 0.5
 _MANY_TRIALS = 50

@@ -32,12 +32,12 @@ from rich.console import Console
 
 from fl_audit.experiments.benchmarks.audit_speed import configuration
 from fl_audit.experiments.benchmarks.client_start_up import print_start_up
-from fl_audit.experiments.cli.main import guarded
-from fl_audit.experiments.engine_names import Engine
-from fl_audit.experiments.runs.config import parse_config
-from fl_audit.experiments.runs.resolved_audit import resolve
-from fl_audit.experiments.runs.run import run_audit
 from fl_audit.experiments.studies.study_commands import parser_of
+from fl_audit.runs.config import parse_config
+from fl_audit.runs.engine_names import Engine
+from fl_audit.runs.expected_errors import guarded
+from fl_audit.runs.resolved_audit import resolve
+from fl_audit.runs.run import run_audit
 
 _MODULE = "fl_audit.experiments.benchmarks.scaling"
 _TRIALS_A_BATCH = 100

@@ -21,13 +21,13 @@ from rich.console import Console
 from torch import Tensor
 
 from fl_audit.array_types import Integers
-from fl_audit.experiments.cli.main import guarded
 from fl_audit.experiments.studies.study_commands import parser_of, table_of
 from fl_audit.experiments.studies.study_runs import results_of_run
 from fl_audit.learning.local_training import LocalOptimizer, LocalSchedule, member_batches, member_updates
 from fl_audit.learning.model_initialisation import initial_models
 from fl_audit.learning.models import ModelSpec
 from fl_audit.learning.stacked_model import StackedModel
+from fl_audit.runs.expected_errors import guarded
 
 _RATE, _BATCH = 0.001, 64
 

@@ -28,8 +28,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from sklearn.datasets import load_digits
 
-from fl_audit.audits.canaries.live_audit import measure_live
-from fl_audit.audits.canaries.observer_store import seed_in
+from fl_audit.app_audits.live.live_audit import measure_live
+from fl_audit.app_audits.live.observer_store import seed_in
 
 APP = Path(__file__).parent / "hospitals"
 ROOT = Path(__file__).resolve().parents[2]

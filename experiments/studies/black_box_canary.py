@@ -24,16 +24,16 @@ from torch import nn
 
 from fl_audit.adjacency import NeighbourPair
 from fl_audit.data.crafted_records import encoded_record
-from fl_audit.experiments.cli.main import guarded
-from fl_audit.experiments.runs.config import parse_config
-from fl_audit.experiments.runs.neighbour_pairs import trials_to_craft_on
-from fl_audit.experiments.runs.progress import progress_bar
-from fl_audit.experiments.runs.resolved_audit import ResolvedAudit, resolve
 from fl_audit.experiments.studies.study_commands import parser_of, table_of
 from fl_audit.experiments.studies.study_runs import results_of_run
 from fl_audit.federation.initial_weights import InitialWeightsSource, starting_models
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.learning.gradient_norms_and_products import record_gradients
+from fl_audit.runs.config import parse_config
+from fl_audit.runs.expected_errors import guarded
+from fl_audit.runs.neighbour_pairs import trials_to_craft_on
+from fl_audit.runs.progress import progress_bar
+from fl_audit.runs.resolved_audit import ResolvedAudit, resolve
 from fl_audit.statistics.lower_bound_methods import BoundMethod
 from fl_audit.statistics.lower_bounds import epsilon_lower_bound
 from fl_audit.statistics.roc import area_under_curve

@@ -20,11 +20,11 @@ from rich.console import Console
 
 from fl_audit.atomic_files import atomic_file, write_bytes
 from fl_audit.data.data_paths import data_directory
-from fl_audit.experiments.runs.config import parse_config
-from fl_audit.experiments.runs.resolved_audit import resolve
 from fl_audit.experiments.studies.study_commands import parser_of, table_of
 from fl_audit.experiments.studies.study_runs import results_of_run
 from fl_audit.report.figure_style import finish_axes, new_figure, to_png
+from fl_audit.runs.config import parse_config
+from fl_audit.runs.resolved_audit import resolve
 
 EPSILONS = (1.0, 3.0, 10.0, 30.0, 100.0)
 _QUICK_EPSILONS = (3.0, 30.0)
@@ -61,15 +61,7 @@ WAYS = (
 
 
 def federations(data_dir: Path, quick: bool) -> tuple[ClientFederation, ...]:
-    """Return the two federations of the study.
-
-    Parameters
-    ----------
-    data_dir
-        Directory of the data sets.
-    quick
-        Whether federations have fewer rounds, and the second one fewer clients.
-    """
+    """Return the two federations of the study."""
     local = {"local-epochs": 1, "local-batch": 10, "local-learning-rate": 0.05, "strategy": "dp-fedavg"}
     clients, rounds = (100, 8) if quick else (1000, 60)
     natural = {"name": "femnist", "data-dir": str(data_dir), "partition": "natural", "records": 4800}
@@ -85,19 +77,7 @@ def federations(data_dir: Path, quick: bool) -> tuple[ClientFederation, ...]:
 
 
 def settings(federation: ClientFederation, way: TrainingMethod, epsilon: float | None, trials: int) -> Values:
-    """Return the configuration of one point of the study: a federation, a training method and an epsilon.
-
-    Parameters
-    ----------
-    federation
-        The federation that trains.
-    way
-        The training method.
-    trials
-        Number of trials.
-    epsilon
-        The claimed epsilon; None means no guarantee, no clipping and no noise.
-    """
+    """Return the configuration of one point of the study: a federation, a training method and an epsilon."""
     take_part = federation.cohorts if "noise" in way.privacy else federation.sampled
     guarantee = {"clipping-norm": 1.0, "delta": federation.delta, "epsilon": epsilon, "accountant": "pld"}
     guarantee |= {"adjacency": "add-remove-client"} | way.privacy

@@ -79,7 +79,7 @@ class InvertedUpdateSetting(NamedTuple):
         return f"{self.data}, {self.model}, {shared} of {self.batch}"
 
 
-_FACES = "fl_audit.experiments.reproductions.bernau2019.labeled_faces:lfw"
+_FACES = "fl_audit.experiments.papers.bernau2019.labeled_faces:lfw"
 SETTINGS = tuple(
     InvertedUpdateSetting(data, model, batch, is_local)
     for data, model in (("mnist", "dense-128"), ("mnist", "mnist-cnn"), (_FACES, "dense-128"))
@@ -124,19 +124,7 @@ def _scene(setting: InvertedUpdateSetting, directory: str | None, pictures: int)
 def quality(
     setting: InvertedUpdateSetting, directory: str | None, pictures: int, descent: DescentSettings
 ) -> ReconstructionQuality:
-    """Return how similar the attack's reconstructions are to the true images, over several updates of one kind.
-
-    Parameters
-    ----------
-    setting
-        The kind of update to invert.
-    directory
-        Directory of the data sets; None for the default.
-    pictures
-        Number of images, at least as many as one update contains.
-    descent
-        Number of starts and steps of the optimisation.
-    """
+    """Return how similar the attack's reconstructions are to the true images, over several updates of one kind."""
     scene = _scene(setting, directory, pictures)
     draw = generator(0, Purpose.DRAWING, round=1)
     drawn = drawn_pictures(scene.shared, scene.seen, setting.batch, 0.0, scene.others, draw, descent)
@@ -157,28 +145,7 @@ def beside_reference(
     interpreter: str,
     reference: Path,
 ) -> tuple[Floats, Floats]:
-    """Return the PSNR in dB of each reconstructed image, shape (pictures,), by our attack and by the authors' code.
-
-    Parameters
-    ----------
-    setting
-        The kind of update to invert, of a single image.
-    directory
-        Directory of the data sets; None means the default directory.
-    pictures
-        Number of images.
-    descent
-        Number of starts and steps of the optimisation.
-    interpreter
-        Path of a Python interpreter that has torch and torchvision.
-    reference
-        Path of a clone of the authors' repository.
-
-    Raises
-    ------
-    InputError
-        If the authors' code fails.
-    """
+    """Return the PSNR in dB of each reconstructed image, shape (pictures,), by our attack and by the authors' code."""
     scene = _scene(setting, directory, pictures)
     draw = generator(0, Purpose.DRAWING, round=1)
     ours = images_by_descent(scene.shared, scene.seen, scene.labels, draw, descent).numpy()

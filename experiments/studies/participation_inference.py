@@ -27,14 +27,14 @@ from scipy.special import softmax
 from fl_audit.array_types import Flags
 from fl_audit.audits.membership.findings_attacks import AllAttacksFinding
 from fl_audit.audits.reconstruction.findings_reconstruction import CandidateRanksFinding, TopGuessRate
-from fl_audit.experiments.cli.main import guarded
-from fl_audit.experiments.runs.attacks import by_target
-from fl_audit.experiments.runs.config import parse_config
-from fl_audit.experiments.runs.progress import progress_bar
-from fl_audit.experiments.runs.resolved_audit import ResolvedAudit, resolve
 from fl_audit.experiments.studies.study_commands import exit_with, parser_of, table_of
 from fl_audit.experiments.studies.study_runs import results_of_run
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
+from fl_audit.runs.attacks import by_target
+from fl_audit.runs.config import parse_config
+from fl_audit.runs.expected_errors import guarded
+from fl_audit.runs.progress import progress_bar
+from fl_audit.runs.resolved_audit import ResolvedAudit, resolve
 from fl_audit.statistics.advantage import mean_interval
 
 EPSILONS = (None, 32.0, 8.0, 2.0)
@@ -44,17 +44,7 @@ _CONFIDENCE = 0.999
 
 
 def plan_of(data: Mapping[str, Any], epsilon: float | None, audit: Mapping[str, Any]) -> ResolvedAudit:
-    """Return the audit plan of a table row.
-
-    Parameters
-    ----------
-    data
-        Settings of section [data].
-    audit
-        Settings of section [audit] that are specific to this row.
-    epsilon
-        The claimed epsilon for clients; None for no guarantee.
-    """
+    """Return the audit plan of a table row."""
     guarantee = {"private": False} if epsilon is None else {"epsilon": epsilon, "delta": 1e-3, "clipping-norm": 1.0}
     local = {"local-epochs": 1, "local-batch": 20, "local-learning-rate": 0.1}
     values = {

@@ -33,18 +33,18 @@ from fl_audit.audits.reconstruction.findings_reconstruction import CandidateRank
 from fl_audit.audits.reconstruction.image_attacks import DescentSettings
 from fl_audit.audits.reconstruction.sections_reconstruction import draw_pictures
 from fl_audit.data.data_paths import data_directory
-from fl_audit.experiments.cli.main import guarded
-from fl_audit.experiments.runs.config import parse_config
-from fl_audit.experiments.runs.image_reconstruction import DRAWING_STEPS, reconstruct_images
-from fl_audit.experiments.runs.progress import progress_bar, steps_bar
-from fl_audit.experiments.runs.resolved_audit import ResolvedAudit, resolve
-from fl_audit.experiments.runs.run import HONEST, ClientAppAndStrategy
 from fl_audit.experiments.studies.inversion_without_privacy import COMPARED, SETTINGS, beside_reference, quality
 from fl_audit.experiments.studies.study_commands import exit_with, parser_of, table_of
 from fl_audit.experiments.studies.study_runs import results_of_run
 from fl_audit.privacy.reconstruction_bounds import simplex_success
 from fl_audit.randomness import Purpose, generator
 from fl_audit.report.figure_style import INK, MUTED, add_legend, finish_axes, new_figure, to_png
+from fl_audit.runs.config import parse_config
+from fl_audit.runs.expected_errors import guarded
+from fl_audit.runs.image_reconstruction import DRAWING_STEPS, reconstruct_images
+from fl_audit.runs.progress import progress_bar, steps_bar
+from fl_audit.runs.resolved_audit import ResolvedAudit, resolve
+from fl_audit.runs.run import HONEST, ClientAppAndStrategy
 from fl_audit.strategies.trial_batch_strategy import TrialBatchStrategy
 from fl_audit.trial_batches import TrialBatch
 from fl_audit.verdict.declared_tests import TestName

@@ -9,15 +9,7 @@ from rich.table import Table
 
 
 def parser_of(doc: str | None, quick: str = "") -> ArgumentParser:
-    """Return an argument parser whose help shows a command's docstring without reformatting.
-
-    Parameters
-    ----------
-    doc
-        The docstring; None for no text.
-    quick
-        Help of the option `--quick`; empty for a command without this option.
-    """
+    """Return an argument parser whose help shows a command's docstring without reformatting."""
     parser = ArgumentParser(description=doc, formatter_class=RawDescriptionHelpFormatter)
     if quick:
         parser.add_argument("--quick", action="store_true", help=quick)
@@ -27,19 +19,7 @@ def parser_of(doc: str | None, quick: str = "") -> ArgumentParser:
 def table_of(
     columns: Sequence[str], title: str | None = None, words: Sequence[str] = (), rows: Iterable[Sequence[str]] = ()
 ) -> Table:
-    """Return a table for printing on the console.
-
-    Parameters
-    ----------
-    columns
-        Names of the columns.
-    title
-        Title above the table, or None.
-    words
-        Names of the columns of text, which are left-aligned; all others are right-aligned.
-    rows
-        Rows of the table; more can be added later.
-    """
+    """Return a table for printing on the console."""
     table = Table(title=title)
     for column in columns:
         table.add_column(column, justify="left" if column in words else "right")
@@ -49,14 +29,6 @@ def table_of(
 
 
 def exit_with(problems: Sequence[str], fine: str) -> NoReturn:
-    """Print `problems` and exit with status 1, or print `fine` and exit with status 0 if there are none.
-
-    Parameters
-    ----------
-    problems
-        Sentences on results that contradict the claims.
-    fine
-        Sentence for no problems.
-    """
+    """Print `problems` and exit with status 1, or print `fine` and exit with status 0 if there are none."""
     print("\n".join(problems) or fine)
     sys.exit(1 if problems else 0)

@@ -13,28 +13,18 @@ from typing import Any
 import numpy as np
 
 from fl_audit.errors import require
-from fl_audit.experiments.engine_names import Engine
-from fl_audit.experiments.runs.config import parse_config
-from fl_audit.experiments.runs.progress import Progress, no_progress
-from fl_audit.experiments.runs.resolved_audit import ResolvedAudit, resolve
-from fl_audit.experiments.runs.run import HONEST, ClientAppAndStrategy, run_audit
 from fl_audit.report.report_elements import ReportContents
+from fl_audit.runs.config import parse_config
+from fl_audit.runs.engine_names import Engine
+from fl_audit.runs.progress import Progress, no_progress
+from fl_audit.runs.resolved_audit import ResolvedAudit, resolve
+from fl_audit.runs.run import HONEST, ClientAppAndStrategy, run_audit
 
 
 def results_of_run(
     what: ResolvedAudit | dict[str, Any], parties: ClientAppAndStrategy = HONEST, progress: Progress = no_progress
 ) -> ReportContents:
-    """Carry out a run on the local engine in a temporary directory, and return its results for a report.
-
-    Parameters
-    ----------
-    what
-        Plan of the run, or its configuration as nested dictionaries.
-    parties
-        The apps of clients and server.
-    progress
-        The progress display.
-    """
+    """Carry out a run on the local engine in a temporary directory, and return its results for a report."""
     plan = what if isinstance(what, ResolvedAudit) else resolve(parse_config(what))
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch) / "run"
@@ -52,26 +42,7 @@ def at_each_round(note: Callable[[], None]) -> Progress:
 def arrays_of_script(
     python: str, script: str, told: Mapping[str, Any], of_whom: str, environment: Mapping[str, str] | None = None
 ) -> dict[str, np.ndarray[Any, Any]]:
-    """Run a script in another Python interpreter, and return the arrays that it writes, keyed by name.
-
-    Parameters
-    ----------
-    python
-        Path of the interpreter.
-    script
-        Source of the script; its two arguments are the paths of the .npz files to read and to write.
-    told
-        The arrays that the script reads, keyed by name.
-    of_whom
-        Name of the software that the script runs, for error messages.
-    environment
-        Environment variables; None for those of this process.
-
-    Raises
-    ------
-    InputError
-        If the interpreter does not exist or fails; the message includes the last line of its output.
-    """
+    """Run a script in another Python interpreter, and return the arrays that it writes, keyed by name."""
     require(which(python) is not None, f"{python} is no interpreter: accepted is the path of a Python")
     with tempfile.TemporaryDirectory() as scratch:
         read, written, path = (Path(scratch) / name for name in ("told.npz", "answered.npz", "attack.py"))
@@ -85,15 +56,7 @@ def arrays_of_script(
 
 
 def median_seconds(*ways: Callable[[], object], repeat: int) -> list[float]:
-    """Time functions in turns, and return the median seconds of each function; a first turn is a warm-up.
-
-    Parameters
-    ----------
-    ways
-        Functions to time.
-    repeat
-        Number of turns after the warm-up.
-    """
+    """Time functions in turns, and return the median seconds of each function; a first turn is a warm-up."""
     seconds: list[list[float]] = [[] for _ in ways]
     for _ in range(repeat + 1):
         for work, taken in zip(ways, seconds, strict=True):

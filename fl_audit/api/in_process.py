@@ -15,10 +15,10 @@ from importlib import import_module
 from pathlib import Path
 
 from fl_audit.errors import InputError, require
-from fl_audit.experiments import settle_environment, verbosity
-from fl_audit.experiments.engine_names import Engine
-from fl_audit.experiments.runs.config import RunConfig
-from fl_audit.experiments.runs.requested_run import RequestedRun, carry_out, whole_run
+from fl_audit.runs import settle_environment, verbosity
+from fl_audit.runs.config import RunConfig
+from fl_audit.runs.engine_names import Engine
+from fl_audit.runs.requested_run import RequestedRun, carry_out, whole_run
 from fl_audit.user_modules import searched_last
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from importlib.metadata import entry_points
 
 from fl_audit.errors import InputError, require
-from fl_audit.experiments.exit_statuses import WRONG_INPUT
+from fl_audit.runs.exit_statuses import WRONG_INPUT
 from fl_audit.strategies.errors import FederationError
 
 _COMMAND = "fl-audit"

@@ -102,13 +102,7 @@ class GuaranteeTests(Protocol):
     """
 
     def judge(self, run: "FinishedRun") -> "VerdictDetails | None":
-        """Return the judgement of a finished run's guarantee by statistical tests; None if nothing could be tested.
-
-        Parameters
-        ----------
-        run
-            A finished run of this audit kind that claims a guarantee.
-        """
+        """Return the judgement of a finished run's guarantee by statistical tests; None if nothing could be tested."""
 
     def covers(self, facts: "RunDescription") -> str:
         """Return a sentence that says what a verdict of this audit covers and what it does not cover."""
@@ -120,23 +114,12 @@ class GuaranteeTests(Protocol):
     def require_supported(self, public: "Federation") -> None:
         """Raise `InputError` if this audit does not support the federation; the message names the accepted values.
 
-        Parameters
-        ----------
-        public
-            The public facts of the federation, each of them already validated. Only their combination with this audit
-            is checked.
+        `public`: Only their combination with this audit is checked.
         """
 
     def planned_noise(self, planned: PlannedAuditRun, parameters: int | None) -> "PlannedDetectionLimits | None":
-        """Return how much too small the noise must be for a planned run to detect it; None if the run has no insider.
-
-        Parameters
-        ----------
-        planned
-            The planned run with its claimed guarantee.
-        parameters
-            Number of parameters of the model; None if the noise can be measured in only some of them.
-        """
+        """Return how much too small the noise must be for a planned run to detect it; None if the run has no
+        insider."""
         return None
 
     def planned_signal(self, planned: PlannedAuditRun) -> "SignalDetectionLimit | None":
@@ -146,28 +129,13 @@ class GuaranteeTests(Protocol):
 
         The weight is the number of times that a sum contains the target's contribution; the claim allows 1. The test
         needs insiders who can compute exact log-likelihood ratios.
-
-        Parameters
-        ----------
-        planned
-            The planned run with its claimed guarantee.
         """
         return None
 
     def planned_canaries(
         self, federation: "LoadedFederation", guarantee: "Guarantee", trials: int
     ) -> "CanaryDetectionLimit | None":
-        """Return the limit of detection of a planned run with canaries; None without canaries, or if it is unknown.
-
-        Parameters
-        ----------
-        federation
-            The federation of the run.
-        guarantee
-            Guarantee that the run tests.
-        trials
-            Number of trials, from 1.
-        """
+        """Return the limit of detection of a planned run with canaries; None without canaries, or if it is unknown."""
         return None
 
 
@@ -187,26 +155,13 @@ class BaseAudit(ABC):
     """Whether a pair of training sets D and D' is chosen, which differ in one unit."""
 
     def defaults(self, strategy: object, privacy: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return this kind's default values for [audit] and for [privacy], as two dicts keyed by setting.
-
-        Parameters
-        ----------
-        strategy
-            The configured strategy.
-        privacy
-            The settings of [privacy] that are known so far.
-        """
+        """Return this kind's default values for [audit] and for [privacy], as two dicts keyed by setting."""
         return {}, {}
 
     def column_of_candidates(self, attribute: str | int | None) -> str | None:
         """Return the name of the table column whose possible values are the candidates; None if there is none.
 
         Without a column the candidates are records, users or clients.
-
-        Parameters
-        ----------
-        attribute
-            Value of the setting `attribute` of [audit]: name or index of a column, or None.
         """
         return None
 
@@ -226,15 +181,7 @@ class BaseAudit(ABC):
 
     @abstractmethod
     def role(self, federation: "LoadedFederation", client: int) -> ClientRole:
-        """Return the role of a client in every round.
-
-        Parameters
-        ----------
-        federation
-            The federation with its data.
-        client
-            Number of the client, from 0.
-        """
+        """Return the role of a client in every round."""
 
     @abstractmethod
     def opened_target(self, federation: "LoadedFederation") -> int | None:
@@ -249,11 +196,6 @@ class BaseAudit(ABC):
 
         The mask, shape (trials,), selects trials whose training sets have the same size. The array has the shape
         (selected trials, records), one column for each record of the training set. Each trial is in exactly one pair.
-
-        Parameters
-        ----------
-        losses
-            Losses of a batch of trials on all records that are in a training set of any trial.
         """
 
     @abstractmethod
@@ -264,17 +206,6 @@ class BaseAudit(ABC):
 
         Losses have the shape (trials, records). The mask, shape (trials,), is true for the trials that trained on these
         records.
-
-        Parameters
-        ----------
-        federation
-            The federation with its data.
-        client
-            Number of the client, from 0.
-        membership
-            The secret of each trial: which targets are in the training set.
-        losses
-            Function from records to losses.
         """
 
     @abstractmethod
@@ -282,38 +213,15 @@ class BaseAudit(ABC):
         """Raise `InputError` if the federation has too few records to compute Epsilon* or to attack membership.
 
         Each set of records whose losses are compared needs at least two records.
-
-        Parameters
-        ----------
-        federation
-            The federation with its data.
-        epsilon_star
-            Whether the run will compute Epsilon*, an empirical epsilon from the losses of one model.
-        membership
-            Whether the run will evaluate a membership attack on the losses of the models.
         """
 
     @abstractmethod
     def why_not_recomputed(self, public: "Federation") -> str:
-        """Return why a run's log-likelihood ratios cannot be recomputed from its public facts; empty if they can.
-
-        Parameters
-        ----------
-        public
-            The public facts of the federation.
-        """
+        """Return why a run's log-likelihood ratios cannot be recomputed from its public facts; empty if they can."""
 
     @abstractmethod
     def in_question(self, public: "Federation", chosen: str) -> str:
-        """Return a phrase that describes how trials with D differ from trials with D'.
-
-        Parameters
-        ----------
-        public
-            The public facts of the federation.
-        chosen
-            Name of the rule by which the neighbour D' was chosen, as in the configuration.
-        """
+        """Return a phrase that describes how trials with D differ from trials with D'."""
 
     def knows_records(self, public: "Federation") -> bool:
         """Return whether the adversary knows all records, as needed to compute likelihoods or for gradient ascent."""

@@ -23,13 +23,7 @@ AUDITS: dict[str, BaseAudit] = {
 
 
 def audit_named(name: str) -> BaseAudit:
-    """Return the kind of audit with the given name, such as "membership".
-
-    Raises
-    ------
-    InputError
-        If there is no kind with this name.
-    """
+    """Return the kind of audit with the given name, such as "membership"."""
     require(name in AUDITS, f"kind of audit is {name!r}: accepted are {name_list(AUDITS)}")
     return AUDITS[name]
 

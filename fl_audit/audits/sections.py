@@ -65,18 +65,7 @@ SECTIONS: tuple[Section[Any], ...] = (
 
 
 def own_section(name: str) -> Section[Any]:
-    """Return a report section that a user has written; it will not be shown on the first page of the report.
-
-    Parameters
-    ----------
-    name
-        Location of the section, `package.module:name`.
-
-    Raises
-    ------
-    InputError
-        If the location holds no section or cannot be imported, or if a section of fl_audit has the same name or key.
-    """
+    """Return a report section that a user has written; it will not be shown on the first page of the report."""
     section = import_object(name, "section")
     what = f"section {name!r} is a {type(section).__name__}"
     require(isinstance(section, Section), f"{what}: accepted is a fl_audit.report.report_elements.Section")
@@ -94,18 +83,8 @@ def _section_at(name: str) -> Section[Any]:
 def report_contents(run: FinishedRun, sections: tuple[Section[Any], ...] | None = None) -> ReportContents:
     """Return all contents of the report of a run, for which each section measures its finding.
 
-    Parameters
-    ----------
-    run
-        The finished run with its tables and facts.
-    sections
-        The sections of the report. None uses the general sections, the sections of the kind of audit, and the user's
-        own sections that the configuration names.
-
-    Raises
-    ------
-    InputError
-        If a user's own section cannot be loaded, or cannot measure this run.
+    `sections`: None uses the general sections, the sections of the kind of audit, and the user's own sections that the
+    configuration names.
     """
     if sections is None:
         named = run.facts.configuration.get("audit", {}).get("sections", ())

@@ -58,14 +58,6 @@ def load_adult(directory: Path | None, incomplete: bool = False) -> LoadedDatase
 
     The first 6 features are numeric, scaled by their range in `adult.data`. The other 98 are one-hot codes. Raises
     `InputError` if a file is missing or does not have the published format.
-
-    Parameters
-    ----------
-    directory
-        Directory with `adult.data` and `adult.test`, plain or gzipped, or with a folder `adult` that has them.
-    incomplete
-        Whether to keep rows with a missing value, which becomes a level `?` of its column: 108 features, 32,561
-        training and 16,281 test records.
     """
     paths = find_adult(directory)
     columns = _COLUMNS

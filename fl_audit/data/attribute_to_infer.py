@@ -32,15 +32,8 @@ def choose_attribute(source: LoadedDataset, outside: Records, named: str | None 
     Raises `InputError` if records are no rows of a table, or if there is no such column. It is also raised if a named
     column does not have 2 to 100 values.
 
-    Parameters
-    ----------
-    source
-        Data set with the column, whose possible values are public.
-    outside
-        Records on which no model is trained; their frequencies of the values are the adversary's prior.
-    named
-        Name of the column, or its number from 0. None chooses, among the columns with two values, the first one whose
-        rarer value has the largest frequency in `outside`.
+    `named`: None chooses, among the columns with two values, the first one whose rarer value has the largest frequency
+    in `outside`.
     """
     of_columns = f"records of {source.name} are {source.kind}, which have no columns to guess"
     require(source.is_table, f"{of_columns}: accepted with attribute are tables; leave it out")
@@ -89,16 +82,7 @@ def with_values(records: Records, index: int, source: LoadedDataset, named: str)
 
     Raises `InputError` if there is no such column with 2 to 100 values.
 
-    Parameters
-    ----------
-    records
-        The n records to extend.
-    index
-        Index of the record to copy. The copy with the first value takes its place, and the others are appended.
-    source
-        Data set from which the records come; it defines the column and its values.
-    named
-        Name of the column, or its number from 0.
+    `index`: The copy with the first value takes its place, and the others are appended.
     """
     column = _named_column(source, named)
     values = _values_of(source, column)

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple, get_type_hints
 
 import numpy as np
 
-from fl_audit.data import lazy_imports
 from fl_audit.data.adult import find_adult, load_adult
 from fl_audit.data.builtin import load_breast_cancer, load_digits
 from fl_audit.data.data_paths import data_directory
@@ -82,16 +81,22 @@ def _binary_entry(table: BinaryTable) -> _Entry:
 
 
 def _csv(directory: Path | None, given: Mapping[str, Any]) -> LoadedDataset:
-    return lazy_imports.tables.load_csv(directory, given)
+    from fl_audit.data.tables import load_csv  # noqa: PLC0415
+
+    return load_csv(directory, given)
 
 
 def _npz(directory: Path | None, given: Mapping[str, Any]) -> LoadedDataset:
-    return lazy_imports.numpy_archives.load_npz(directory, given)
+    from fl_audit.data.numpy_archives import load_npz  # noqa: PLC0415
+
+    return load_npz(directory, given)
 
 
 def _images(directory: Path | None, given: Mapping[str, Any]) -> LoadedDataset:
-    settings = lazy_imports.image_folders.ImageSettings.of(given)
-    return lazy_imports.image_folders.load_image_folder(directory, given["path"], given.get("test-path"), settings)
+    from fl_audit.data.image_folders import ImageSettings, load_image_folder  # noqa: PLC0415
+
+    settings = ImageSettings.of(given)
+    return load_image_folder(directory, given["path"], given.get("test-path"), settings)
 
 
 _TEXT_OPTIONS = ("text", "vocabulary", "tokenizer", "tokens")
@@ -157,7 +162,9 @@ _CATALOGUE: Mapping[str, _Entry] = {
 
 def _hub_entry(name: str) -> _Entry:
     def load(_: Path | None, given: Mapping[str, Any]) -> LoadedDataset:
-        return lazy_imports.hugging_face.load_hub(name, given)
+        from fl_audit.data.hugging_face import load_hub  # noqa: PLC0415
+
+        return load_hub(name, given)
 
     return _Entry(
         _HUB_DESCRIPTION,
@@ -196,10 +203,11 @@ def _own_entry(name: str) -> _Entry:
 
 def _of_type(loader: str, option: str, value: OptionValue, hints: Mapping[str, Any]) -> Any:
     """Return a setting, converted to the type that the loader annotates for it; a string never becomes a number."""
-    # Only loaders of a user's own have annotations to hold settings against.
-    from pydantic import PydanticUserError, TypeAdapter, ValidationError
-
     hint = hints.get(option.replace("-", "_"), Any)
+
+    # Only loaders of a user's own have annotations to hold settings against.
+    from pydantic import PydanticUserError, TypeAdapter, ValidationError  # noqa: PLC0415
+
     try:
         return TypeAdapter(hint).validate_json(json.dumps(value, default=str), strict=True)
     except PydanticUserError:  # a type that no setting can have

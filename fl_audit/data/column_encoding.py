@@ -51,17 +51,7 @@ class SourceFileRows:
     rows: Integers  # row number of every record in its file, shape (records,); the row below the header is 1
 
     def cell(self, position: int, column: str, value: str) -> str:
-        """Return the beginning of a message about a cell, which names its file, content, column and row.
-
-        Parameters
-        ----------
-        position
-            Position of the cell's record among all records, from 0.
-        column
-            Name of the cell's column.
-        value
-            Content of the cell, as text.
-        """
+        """Return the beginning of a message about a cell, which names its file, content, column and row."""
         file = self.file if position < self.train else self.test_file
         return f"{file} has {value} in column {column}, row {self.rows[position]}"
 
@@ -83,23 +73,7 @@ def encode_column(
     Raises `InputError` for features that need too much memory, dates of another form, an identifier, free text, numbers
     without a column name, and numbers mixed with a few words.
 
-    Parameters
-    ----------
-    column
-        Cells of all records, with those of the test file last.
-    name
-        Name of the column.
-    origin
-        Files and rows from which the records come.
-    max_levels
-        Largest number of different words in the column, from 1.
-    before
-        Number of features into which the columns to the left were encoded, from 0.
-    decimal
-        Decimal mark, "." or ","; the other one may separate thousands.
-    repeats
-        Description of how the column's values repeat, if the column most likely names the person of each record;
-        otherwise None. It only adds advice to an error message.
+    `repeats`: It only adds advice to an error message.
     """
     numbers, note = _numbers(column, name, origin, decimal)
     if numbers is None:
@@ -164,17 +138,7 @@ def column_lines(columns: Sequence[ColumnReadResult]) -> list[str]:
 
 
 def described_names(name: str, kind: ColumnRole, levels: NDArray[np.generic] | Sequence[str]) -> ColumnReadResult:
-    """Describe how a column of labels, owners or users was read: by the number and the first few of its values.
-
-    Parameters
-    ----------
-    name
-        Name of the column.
-    kind
-        Role of the column: label, owner or user.
-    levels
-        Different values of the column, each once.
-    """
+    """Describe how a column of labels, owners or users was read: by the number and the first few of its values."""
     what, most = ("classes", _CLASSES) if kind is ColumnRole.LABEL else ("of them", _EXAMPLES)
     return ColumnReadResult(name, kind, f"{len(levels)} {what}: {_some(levels, most)}")
 
@@ -182,20 +146,7 @@ def described_names(name: str, kind: ColumnRole, levels: NDArray[np.generic] | S
 def check_classes(values: NDArray[np.generic], what: str, max_classes: int | None = None) -> None:
     """Raise `InputError` if labels have so many different values that they look like a quantity to predict.
 
-    Parameters
-    ----------
-    values
-        Labels of all records, shape (n,).
-    what
-        Phrase for the labels in the message, such as the file and the column.
-    max_classes
-        Largest accepted number of classes; None for no limit.
-
-    Raises
-    ------
-    InputError
-        If there are more than `max_classes` classes. With at least 20 records, also if there are more classes than half
-        the number of records.
+    Shapes: `values` (n,).
     """
     records, classes = len(values), len(np.unique(values))
     many = records >= ENOUGH_TO_TELL and 2 * classes > records

@@ -20,23 +20,7 @@ _LEAST_KEPT = 0.5  # share of the records of every class that is left at least w
 def complete_records(
     frame: pd.DataFrame, path: Path, settings: TableSettings
 ) -> tuple[pd.DataFrame, list[DataWarning]]:
-    """Return the records without missing values, and a warning for each class that loses over half of its records.
-
-    Parameters
-    ----------
-    frame
-        Table in which cells known to be missing are NaN.
-    path
-        Path of the file, for messages.
-    settings
-        Settings of the table, which say whether incomplete records may be left out.
-
-    Raises
-    ------
-    InputError
-        If values are missing although the settings forbid it, or if no record of a class would be left. The message
-        names settings that help.
-    """
+    """Return the records without missing values, and a warning for each class that loses over half of its records."""
     # If no record may be left out, or a class would have no record left, remedies leave out columns, first those that
     # lack most, until every class keeps half of its records. With more than `max_levels` labels, classes are ignored.
     words = words_among_numbers(frame)

@@ -19,29 +19,13 @@ _INSTALL = "pip install 'fl-audit[excel]'"
 
 
 def workbook_text(content: bytes, path: Path, sheet: str | None = None) -> str:
-    """Return a sheet of an Excel workbook as CSV text; blank rows become blank lines.
-
-    Parameters
-    ----------
-    content
-        Bytes of the workbook (.xlsx, .xls, .xlsb, .ods).
-    path
-        Path of the workbook, for messages.
-    sheet
-        Name of the sheet; None if only one sheet is not empty.
-
-    Raises
-    ------
-    InputError
-        If the extra `excel` is not installed, the sheet cannot be read, or several sheets are not empty and none is
-        named.
-    """
+    """Return a sheet of an Excel workbook as CSV text; blank rows become blank lines."""
     needed = (
         f"{path} is an Excel workbook, and its reader is missing: {_INSTALL} installs it; or save it as CSV (UTF-8)"
     )
     require(find_spec(_READER) is not None, needed)
     # The extra `excel`, which an installation may lack.
-    from python_calamine import CalamineError, CalamineWorkbook
+    from python_calamine import CalamineError, CalamineWorkbook  # noqa: PLC0415
 
     try:
         book = CalamineWorkbook.from_filelike(io.BytesIO(content))
@@ -87,20 +71,7 @@ def _written(rows: Iterable[list[object]]) -> str:
 
 
 def parquet_text(content: bytes, path: Path) -> str:
-    """Return the columns of a Parquet file as CSV text.
-
-    Parameters
-    ----------
-    content
-        Bytes of the file.
-    path
-        Path of the file, for messages.
-
-    Raises
-    ------
-    InputError
-        If the file is damaged.
-    """
+    """Return the columns of a Parquet file as CSV text."""
     try:
         table = parquet.read_table(pa.BufferReader(content))
     except (pa.ArrowException, OSError, ValueError) as error:

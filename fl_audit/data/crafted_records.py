@@ -13,15 +13,7 @@ from fl_audit.errors import InputError
 
 
 def encoded_record(features: Floats32, label: int) -> CraftedRecord:
-    """Return a crafted record with its features as a base64 string for messages.
-
-    Parameters
-    ----------
-    features
-        Features of the record, float32, of any shape.
-    label
-        Class of the record, from 0.
-    """
+    """Return a crafted record with its features as a base64 string for messages."""
     raw = np.ascontiguousarray(features, dtype="<f4").tobytes()
     return CraftedRecord(base64.b64encode(raw).decode("ascii"), label)
 
@@ -31,14 +23,7 @@ def with_crafted(records: Records, index: int, crafted: CraftedRecord | None) ->
 
     The crafted record keeps the owner and the user of the replaced one.
 
-    Parameters
-    ----------
-    records
-        Records to copy.
-    index
-        Index of the record to replace, from 0.
-    crafted
-        The crafted record. Raises `InputError` if it does not fit the records. With None, no record is replaced.
+    `crafted`: Raises `InputError` if it does not fit the records. With None, no record is replaced.
     """
     if crafted is None:
         return records
@@ -51,13 +36,7 @@ def with_crafted(records: Records, index: int, crafted: CraftedRecord | None) ->
 def single_record(crafted: CraftedRecord, like: Records) -> Records:
     """Return `Records` with a crafted record alone, which has no owner.
 
-    Parameters
-    ----------
-    crafted
-        Crafted record.
-    like
-        Records with the shape and the classes of the result. `InputError` is raised if those of the crafted record
-        differ.
+    `like`: `InputError` is raised if those of the crafted record differ.
     """
     features = _features(crafted, like.shape)[np.newaxis]
     return Records(features, np.array([crafted.label]), like.classes, graphs=like.graphs, inputs=like.inputs)

@@ -32,21 +32,6 @@ def chosen_columns(frame: pd.DataFrame, path: Path, settings: TableSettings) -> 
     """Return a table without the columns that the settings drop.
 
     If the settings name a column of text, only this column and the columns of label, owner and user are kept.
-
-    Parameters
-    ----------
-    frame
-        Table as read from its file.
-    path
-        Path of the file, for error messages.
-    settings
-        Settings of the table, with the roles of its columns.
-
-    Raises
-    ------
-    InputError
-        If the table lacks a column that the settings name, a setting other than `label` names the label column, no
-        column is left beside label, owner and user, or there is no record.
     """
     columns, label = [str(column) for column in frame.columns], settings.label
     listed = ", ".join(columns[:20])
@@ -91,21 +76,7 @@ def source_of_frames(
 
     Raises `InputError` if a column cannot be used, or if a cell is missing or not finite.
 
-    Parameters
-    ----------
-    frames
-        One table, or two with the same columns, without the columns to drop.
-    paths
-        Path of the file of each table, for the description and for error messages.
-    settings
-        Settings of the tables.
-    name
-        Name of the data set in the catalogue, such as "csv".
-    title
-        Beginning of the description, such as the kind of file.
-    words
-        Number of records in which each word stood for a missing value, for the description; the key "" counts empty
-        cells. None leaves the counts out.
+    `words`: None leaves the counts out.
     """
     complete, warned = _complete_parts(frames, paths, settings)
     parts = [part.drop_duplicates() for part in complete] if settings.unique else complete

@@ -31,35 +31,13 @@ def data_directory(given: str | None) -> Path | None:
 def locate(directory: Path | None, folder: str, *names: str) -> list[Path]:
     """Return the path of each named file, plain or gzipped, in `directory`/`folder` or in `directory`.
 
-    Parameters
-    ----------
-    directory
-        Data directory. `InputError` is raised if it is None or lacks a file.
-    folder
-        Folder inside `directory` in which this data set usually lies.
-    names
-        Names of the files, without `.gz`.
+    `directory`: `InputError` is raised if it is None or lacks a file.
     """
     return [locate_any(directory, folder, (name, f"{name}.gz")) for name in names]
 
 
 def locate_any(directory: Path | None, folder: str, names: Sequence[str]) -> Path:
-    """Return the path of the first file that exists among several names, in `directory`/`folder` or in `directory`.
-
-    Parameters
-    ----------
-    directory
-        Data directory.
-    folder
-        Usual folder of this data set.
-    names
-        Accepted names of the file, the preferred one first.
-
-    Raises
-    ------
-    InputError
-        If there is no data directory, or no such file in it.
-    """
+    """Return the path of the first file that exists among several names, in `directory`/`folder` or in `directory`."""
     wanted, how = " or ".join(names), _HOW
     if (source := _SOURCES.get(folder)) is not None:
         how = f"{_HOW}; {folder} is published at {source}"
@@ -74,22 +52,7 @@ def locate_any(directory: Path | None, folder: str, names: Sequence[str]) -> Pat
 
 
 def resolve(directory: Path | None, path: str, what: Literal["file", "folder"] = "file") -> Path:
-    """Return the absolute path of an existing file or folder that a user named.
-
-    Parameters
-    ----------
-    directory
-        Data directory, in which a relative path is searched after the working directory; None for none.
-    path
-        Path as the user wrote it; a leading `~` is expanded.
-    what
-        "file" or "folder", the kind that the path must have.
-
-    Raises
-    ------
-    InputError
-        If there is no such file or folder.
-    """
+    """Return the absolute path of an existing file or folder that a user named."""
     first = expanded_path(path).absolute()
     candidates = [first] if directory is None else [first, directory / path]
     for candidate in candidates:

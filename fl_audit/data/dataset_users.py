@@ -22,20 +22,7 @@ def with_owners_as_users(source: LoadedDataset) -> LoadedDataset:
 
 
 def with_fewer_per_user(source: LoadedDataset, most: object) -> LoadedDataset:
-    """Return a data set that keeps only the first records of each user, in the order of the file.
-
-    Parameters
-    ----------
-    source
-        Data set whose pool is limited.
-    most
-        Largest number of records that a user keeps: the unchecked value from the configuration.
-
-    Raises
-    ------
-    InputError
-        If users are unknown, or the number is no whole number from 1.
-    """
+    """Return a data set that keeps only the first records of each user, in the order of the file."""
     unknown = f"{RECORDS_PER_USER} is {most} in [data], and nothing says whose each record is"
     if source.pool.user is None:
         raise InputError(f"{unknown}: name the column of the users with user in [data]")
@@ -51,12 +38,7 @@ def with_fewer_per_user(source: LoadedDataset, most: object) -> LoadedDataset:
 def first_of_each(codes: Integers, most: int) -> Flags:
     """Return True at the first `most` occurrences of every value in an array and False at all others, shape (n,).
 
-    Parameters
-    ----------
-    codes
-        Integer at each position, such as the user of each record, shape (n,).
-    most
-        Number of occurrences to mark of each value, from 1.
+    Shapes: `codes` (n,).
 
     Examples
     --------

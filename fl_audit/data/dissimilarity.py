@@ -55,13 +55,6 @@ def check_measurable(records: Records, measure: Measure) -> None:
 
     The cosine measure is undefined for records in which all values are 0. SSIM is defined only for images with pixels
     from 0 to 1.
-
-    Parameters
-    ----------
-    records
-        Records to compare.
-    measure
-        Dissimilarity, such as `Dissimilarity.COSINE`, or the name of a user's function.
     """
     match measure:
         case Dissimilarity.COSINE:
@@ -83,15 +76,8 @@ def check_measurable(records: Records, measure: Measure) -> None:
 
 
 def rows_in_block(records: Records, measure: Measure) -> int:
-    """Return the number of records to prepare at a time, so that they and the matrix of their pairs fit `BLOCK_BYTES`.
-
-    Parameters
-    ----------
-    records
-        Records to compare.
-    measure
-        Dissimilarity for which they are prepared.
-    """
+    """Return the number of records to prepare at a time, so that they and the matrix of their pairs fit
+    `BLOCK_BYTES`."""
     numbers = int(records.features[0].size) * (_PIXELS if measure is Dissimilarity.SSIM else 1)
     return max(1, min(BLOCK_BYTES // (8 * numbers), math.isqrt(BLOCK_BYTES // 8)))
 
@@ -101,12 +87,7 @@ def prepare(features: Floats32, measure: Measure) -> Prepared:
 
     The form is an array float64 (n, features). For SSIM, the form is the statistics of all windows of the images.
 
-    Parameters
-    ----------
-    features
-        Features of n records, float32 (n, ...).
-    measure
-        Dissimilarity that will be computed.
+    Shapes: `features` (n, ...).
     """
     if measure is not Dissimilarity.SSIM:
         return features.reshape(len(features), -1).astype(np.float64)
@@ -128,15 +109,6 @@ def exact_block(left: Prepared, right: Prepared, measure: Measure) -> Floats:
     """Return the dissimilarity of every pair of a left and a right record, shape (n, m).
 
     The value of a pair is bitwise the same whatever other pairs are in the block.
-
-    Parameters
-    ----------
-    left
-        n records, as returned by `prepare`.
-    right
-        m records, as returned by `prepare`.
-    measure
-        Dissimilarity for which both were prepared.
     """
     if isinstance(left, SsimWindows):
         assert isinstance(right, SsimWindows), "both blocks are prepared for one measure"
@@ -166,15 +138,6 @@ def screening_block(left: Prepared, right: Prepared, measure: Measure) -> tuple[
     Euclidean, cosine and SSIM dissimilarities come from matrix products. The bound covers the rounding in both
     functions; it is the usual one for sums of products (Higham 2002, section 3.1). For other measures the result is
     that of `exact_block`, and the bound is 0.
-
-    Parameters
-    ----------
-    left
-        n records, as returned by `prepare`.
-    right
-        m records, as returned by `prepare`.
-    measure
-        Dissimilarity for which both were prepared.
     """
     if isinstance(left, SsimWindows):
         assert isinstance(right, SsimWindows), "both blocks are prepared for one measure"

@@ -24,17 +24,6 @@ def ranked_records(records: Records, measure: Measure, count: int, farthest: boo
     """Return the positions of the first records in a ranking by the sum of dissimilarities to all other records.
 
     Raises `InputError` if a dissimilarity is undefined, see `check_measurable`.
-
-    Parameters
-    ----------
-    records
-        The n records to rank.
-    measure
-        Dissimilarity, or the name of a user's function for it.
-    count
-        Number of positions to return, from 1 to n.
-    farthest
-        True ranks the largest sum first, False the smallest one.
     """
     accepted = f"1 to {len(records)}, the number of records in D"
     require(1 <= count <= len(records), f"neighbour-rank is {count}: accepted are {accepted}")
@@ -56,21 +45,7 @@ def ranked_pairs(
     Each pair is (position in `inside`, position in `outside`). Raises `InputError` if a dissimilarity is undefined, see
     `check_measurable`.
 
-    Parameters
-    ----------
-    inside
-        The n records of D.
-    outside
-        The m records outside D, of the same shape.
-    measure
-        Dissimilarity, or the name of a user's function for it.
-    count
-        Number of pairs to return, from 1.
-    farthest
-        True ranks the most dissimilar pair first, False the most similar one.
-    skipped
-        Number of best pairs to leave out before the returned ones, from 0. `skipped` plus `count` is at most n m. The
-        needed memory does not grow with `skipped`.
+    `skipped`: `skipped` plus `count` is at most n m. The needed memory does not grow with `skipped`.
     """
     inside, outside = _checked_pairs(inside, outside, measure, skipped + count)
     last = None

@@ -18,14 +18,7 @@ def total_dissimilarity(records: Records, measure: Measure, chosen: Integers | N
 
     The order of summation has no effect: records with the same dissimilarities, in any order, get exactly the same sum.
 
-    Parameters
-    ----------
-    records
-        The n records to compare.
-    measure
-        Dissimilarity, or the name of a user's function for it.
-    chosen
-        Positions of the k records whose sums are returned, shape (k,); None returns all n sums.
+    Shapes: `chosen` (k,).
     """
     measures.check_measurable(records, measure)
     wanted = np.arange(len(records)) if chosen is None else chosen
@@ -41,13 +34,6 @@ def approximate_totals(records: Records, measure: Measure) -> tuple[Floats, floa
 
     The bound, at least 0, covers the rounding errors of both functions together. Hamming and Manhattan take O(n log n)
     operations for each feature, cosine takes O(n), and all other measures compare n^2 / 2 pairs.
-
-    Parameters
-    ----------
-    records
-        The n records to compare.
-    measure
-        Dissimilarity, or the name of a user's function for it.
     """
     measures.check_measurable(records, measure)
     match measure:

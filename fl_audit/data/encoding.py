@@ -17,12 +17,7 @@ def min_max(fitted: Floats, test: Floats | None = None) -> tuple[Floats, Floats 
 
     Returns the scaled `fitted`, and the scaled `test` or None. Raises `InputError` if a range is not finite.
 
-    Parameters
-    ----------
-    fitted
-        Values that define the range of each column, finite, shape (n, columns). A constant column becomes 0.
-    test
-        Values to scale by the same ranges and to clip to [0, 1], finite, shape (m, columns); None for none.
+    `fitted`: A constant column becomes 0.
     """
     low = fitted.min(axis=0)
     with np.errstate(over="ignore"):
@@ -44,14 +39,7 @@ def encode_labels(
     classes. Raises `InputError` if labels are numbers but not all whole, or if a test label is not among the training
     labels.
 
-    Parameters
-    ----------
-    fitted
-        Training labels: integers, bools or strings, shape (n,).
-    test
-        Test labels, of the same type, shape (m,); None for none.
-    path
-        Path of the file, for error messages.
+    Shapes: `fitted` (n,), `test` (m,).
     """
     _check_whole(fitted, path)
     levels, codes = np.unique(fitted, return_inverse=True)
@@ -77,15 +65,6 @@ def encode_owners(values: NDArray[np.generic], what: str, noun: str = "owner") -
     """Encode the owner, or the user, of each record as an integer 0..m-1, in the sorted order of their names.
 
     Raises `InputError` if `values` has more than one axis, or if a value is neither a whole number nor a string.
-
-    Parameters
-    ----------
-    values
-        Owner or user of each record, shape (n,).
-    what
-        Phrase for the values in messages, such as the file and the column.
-    noun
-        Word in error messages for the person, `owner` or `user`.
     """
     require(values.ndim == 1, f"{what} has shape {values.shape}: accepted is one {noun} for each record, shape (n,)")
     kind, accepted = values.dtype.kind, f"accepted are whole numbers or text that name the {noun}"
@@ -109,27 +88,7 @@ def build_records(
 ) -> Records:
     """Return `Records` with the given arrays; error messages about the arrays begin with the path.
 
-    Parameters
-    ----------
-    features
-        Features of the records, shape (n, ...).
-    labels
-        Class of each record, from 0 to `classes` - 1, shape (n,).
-    classes
-        Number of classes.
-    owners
-        Owner of each record, such as a hospital; unknown by default.
-    users
-        Person whom each record is about; unknown by default.
-    inputs
-        Names and shapes of the inputs of a model that has several.
-    path
-        Path of the file from which the records were read.
-
-    Raises
-    ------
-    InputError
-        If the arrays are invalid or do not fit together.
+    Shapes: `features` (n, ...), `labels` (n,).
     """
     try:
         more = {"user": users.codes, "users": users.names, "inputs": inputs}

@@ -19,24 +19,7 @@ from fl_audit.errors import InputError, Remedy
 def encode_columns(
     frame: pd.DataFrame, origin: SourceFileRows, settings: TableSettings, persons: IdentifyingColumn | None
 ) -> list[EncodedColumn]:
-    """Encode all feature columns of a table, in their order.
-
-    Parameters
-    ----------
-    frame
-        Table of the feature columns, with the records of the test file last.
-    origin
-        Files and rows from which the records come.
-    settings
-        Settings of the table.
-    persons
-        Column that most likely identifies persons; None if there is none.
-
-    Raises
-    ------
-    InputError
-        If columns cannot be encoded. If settings fix them, one error names the settings for all such columns.
-    """
+    """Encode all feature columns of a table, in their order."""
     encoded, width, refused = [], 0, []
     for name, column in frame.items():
         try:
@@ -107,22 +90,7 @@ def _nothing_left(refused: Sequence[InputError]) -> InputError:
 
 
 def refuse_infinite(column: "pd.Series[Any]", name: str, origin: SourceFileRows) -> None:
-    """Raise `InputError` if a numeric column has a number that is not finite; the message names its cell.
-
-    Parameters
-    ----------
-    column
-        Cells of all records.
-    name
-        Name of the column.
-    origin
-        Files and rows from which the records come.
-
-    Raises
-    ------
-    InputError
-        If there is such a number.
-    """
+    """Raise `InputError` if a numeric column has a number that is not finite; the message names its cell."""
     finite = np.isfinite(column.to_numpy(dtype=np.float64))
     if not finite.all():
         position, drop = int(np.argmin(finite)), drop_remedy(name)

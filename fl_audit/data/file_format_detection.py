@@ -89,15 +89,7 @@ def file_format_phrase(content: bytes) -> str | None:
 
 
 def require_text(content: bytes, path: object) -> None:
-    """Raise `InputError` with advice if the content of a file has a known format other than CSV.
-
-    Parameters
-    ----------
-    content
-        Whole content of the file, not gzipped.
-    path
-        Path of the file, for the error message.
-    """
+    """Raise `InputError` with advice if the content of a file has a known format other than CSV."""
     kind = _of(content)
     require(kind is None, f"{path} is {kind and kind.said}: accepted are {TABLES}; {kind and kind.remedy}")
 

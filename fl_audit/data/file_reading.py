@@ -58,13 +58,6 @@ def read_tar(path: Path, read: Callable[[str, IO[bytes]], None]) -> None:
     """Call a function with the name and the open content of each regular file in a gzipped tar archive.
 
     Raises `InputError` if the archive cannot be read, is damaged or incomplete, or has another format.
-
-    Parameters
-    ----------
-    path
-        Path of the archive.
-    read
-        Function that takes the name of a file and its open content.
     """
     broken = (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError)
     with _readable(path, broken, "a damaged archive", "a complete gzipped tar file"), gzip.open(path) as unpacked:
@@ -79,20 +72,7 @@ def read_tar(path: Path, read: Callable[[str, IO[bytes]], None]) -> None:
 
 
 def read_zip_member(path: Path, member: str) -> bytes:
-    """Return the content of one file in a zip archive; nothing is written to disk.
-
-    Parameters
-    ----------
-    path
-        Path of the archive.
-    member
-        Name of the file inside the archive, with its folders.
-
-    Raises
-    ------
-    InputError
-        If the archive cannot be read, or has no such file.
-    """
+    """Return the content of one file in a zip archive; nothing is written to disk."""
     broken = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
     with _readable(path, broken, "a damaged archive", "a complete zip file"), zipfile.ZipFile(path) as archive:
         try:
@@ -102,20 +82,7 @@ def read_zip_member(path: Path, member: str) -> bytes:
 
 
 def read_array(path: Path, name: str | None = None) -> NDArray[np.generic]:
-    """Return the array in a NumPy file (.npy), or one array of a NumPy archive (.npz).
-
-    Parameters
-    ----------
-    path
-        Path of the file.
-    name
-        Name of the array in an archive; None if it has only one.
-
-    Raises
-    ------
-    InputError
-        If the file has another format, is damaged, holds Python objects, or has no such array.
-    """
+    """Return the array in a NumPy file (.npy), or one array of a NumPy archive (.npz)."""
     with _arrays_readable(path):
         found = np.load(path, allow_pickle=False)
         if not isinstance(found, np.lib.npyio.NpzFile):
@@ -131,13 +98,7 @@ def read_array(path: Path, name: str | None = None) -> NDArray[np.generic]:
 
 
 def archive_names(path: Path) -> tuple[str, ...]:
-    """Return the names of the arrays in a NumPy archive (.npz), or an empty tuple for a single array (.npy).
-
-    Raises
-    ------
-    InputError
-        If the file is neither an archive nor an array of NumPy.
-    """
+    """Return the names of the arrays in a NumPy archive (.npz), or an empty tuple for a single array (.npy)."""
     with _arrays_readable(path):
         found = np.load(path, allow_pickle=False, mmap_mode="r")
         if not isinstance(found, np.lib.npyio.NpzFile):
@@ -147,20 +108,7 @@ def archive_names(path: Path) -> tuple[str, ...]:
 
 
 def read_archive(path: Path, keys: Sequence[str]) -> dict[str, NDArray[np.generic]]:
-    """Return the arrays of a NumPy archive (.npz) that have one of the given names, by name.
-
-    Parameters
-    ----------
-    path
-        Path of the archive.
-    keys
-        Names of the arrays to return; those that the archive lacks are left out.
-
-    Raises
-    ------
-    InputError
-        If the file is no such archive, is damaged, or holds Python objects.
-    """
+    """Return the arrays of a NumPy archive (.npz) that have one of the given names, by name."""
     with _arrays_readable(path):
         # Pickled objects would run code of whoever wrote the file.
         archive = np.load(path, allow_pickle=False)

@@ -35,14 +35,6 @@ def load_hub(name: str, options: Mapping[str, Any]) -> LoadedDataset:
     Numbers, bools, dates and lists of numbers are scaled to [0, 1], and strings are one-hot encoded. If images are
     read, other features are left out. Raises `InputError` if the data set cannot be loaded, or if a split or a column
     is missing or cannot be used.
-
-    Parameters
-    ----------
-    name
-        "hf:OWNER/NAME" on the hub, or "hf:" with a directory whose files `datasets.load_dataset` reads.
-    options
-        Settings by name: `subset`, needed if there are several; `split` of the training records, by default `train`;
-        `test-split`, by default `test` if it exists; and those of `TableSettings` and `ImageSettings`.
     """
     table, images = TableSettings.of(options).located(None), ImageSettings.of(options)
     parts = [(Path(name) / split, data) for split, data in _splits(name, options).items()]

@@ -54,17 +54,6 @@ def identifiers(
     record. Codes are long integers of one length, strings of one pattern, or integers that determine another column
     without a monotonic relation. For example, a person's number determines the sex. The result is empty if the table
     has too few records for a decision.
-
-    Parameters
-    ----------
-    frame
-        Table with all records, without missing cells.
-    label
-        Name of the label column.
-    owner
-        Name of the column of owners; None for none.
-    user
-        Name of the column of users, the persons whom the records are about; None for none.
     """
     if len(frame) < ENOUGH_TO_TELL:
         return ()
@@ -92,17 +81,6 @@ def possible_identifiers(
     Their values repeat in most records, with 1.2 to 50 records for each value. They pass three tests that most
     quantities fail: values are spread evenly over their range, the frequency of a value says nothing about that of
     nearby values, and no other column is correlated with them. If `person` is given, the result is empty.
-
-    Parameters
-    ----------
-    frame
-        Table with all records, without missing cells.
-    label
-        Name of the label column.
-    person
-        Name of the column of users or of owners; None for neither.
-    found
-        Columns that `identifiers` returned, which are left out.
     """
     if len(frame) < ENOUGH_TO_TELL or person is not None:
         return ()
@@ -129,13 +107,6 @@ def likeliest_person_column(found: Sequence[IdentifyingColumn], person: str | No
 
     Only a column with repeated values can be such a column, because otherwise every record would belong to a different
     person. The result is also None if the user has already named a column of persons.
-
-    Parameters
-    ----------
-    found
-        Columns that look like identifiers.
-    person
-        Name of the column of users or owners in the configuration; None if it names neither.
     """
     repeated = [one for one in found if one.most > 1] if person is None else []
     return min(repeated, key=_distance_from_person, default=None)

@@ -76,11 +76,6 @@ def is_measured(plain: str) -> bool:
     """Return whether a column's name has a word for a measurement or for a common attribute, such as a birth year.
 
     Columns of this kind do not identify persons.
-
-    Parameters
-    ----------
-    plain
-        The name as `plain_name` writes it.
     """
     return any(_MEASURED.fullmatch(word) for word in plain.split("_"))
 

@@ -40,13 +40,7 @@ def load_mnist(directory: Path | None, user: str | None = None) -> LoadedDataset
 
     Raises `InputError` if one of the four published files is missing or damaged.
 
-    Parameters
-    ----------
-    directory
-        Directory with the four files, plain or gzipped, or with a folder `mnist` that has them.
-    user
-        "writer" makes the writer of each digit its user, from the file `qmnist-train-labels-idx2-int` of QMNIST in the
-        same folder. None loads no users.
+    `user`: None loads no users.
     """
     require(user in (None, WRITER), f"user is {user!r} in [data]: accepted of mnist is {WRITER!r}, who wrote the digit")
     images, labels, test_images, test_labels = find_mnist(directory)
@@ -78,13 +72,7 @@ def _read_writers(directory: Path | None, digits: Integers, labels: Path) -> Own
 def load_idx(directory: Path | None, options: Mapping[str, Any]) -> LoadedDataset:
     """Return images from IDX files that a user names; the number of classes is the largest label plus 1.
 
-    Parameters
-    ----------
-    directory
-        Data directory, in which relative paths are searched after the working directory; None for none.
-    options
-        Paths of the files `images` and `labels`, and optionally of `test-images` and `test-labels`, plain or gzipped.
-        Raises `InputError` if one is missing or no whole IDX file, or if only one of the test files is given.
+    `options`: Raises `InputError` if one is missing or no whole IDX file, or if only one of the test files is given.
     """
     alone = "one of the options test-images and test-labels is given alone: accepted are both or neither"
     require(("test-images" in options) == ("test-labels" in options), alone)

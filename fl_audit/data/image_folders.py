@@ -45,12 +45,7 @@ class ImageSettings:
 def image_features(pictures: Iterable[tuple[str, Image.Image]], settings: ImageSettings) -> tuple[Floats32, str]:
     """Return images as values in [0, 1], float32 (n, channels, height, width), and a text on their size and colours.
 
-    Parameters
-    ----------
-    pictures
-        Images, at least one, each with a name for error messages.
-    settings
-        Size and colours of the features. If no size is set, all images must have the same size.
+    `settings`: If no size is set, all images must have the same size.
     """
     kept: list[NDArray[np.uint8]] = []
     first = ""
@@ -95,17 +90,6 @@ def load_image_folder(
 
     Classes are numbered in the order of their names. Raises `InputError` if a folder is missing or empty, if an image
     cannot be read, or if images differ in size and no size is set.
-
-    Parameters
-    ----------
-    directory
-        Data directory, in which relative paths are searched after the working directory; None for none.
-    path
-        Path of the folder, with subfolders for at least two classes.
-    test_path
-        Path of a folder of the same kind with the official test images; None for none.
-    settings
-        Size and colours of the features; None keeps the size and the colours of the images.
     """
     settings = settings or ImageSettings()
     places = [resolve(directory, name, "folder") for name in (path, test_path) if name is not None]

@@ -19,15 +19,6 @@ def label_leak_warnings(frame: pd.DataFrame, label: str, passed_over: Collection
     """Yield warnings about columns of a table that determine the label of every record.
 
     One warning names columns that only rename the label, another one the columns that determine it in another way.
-
-    Parameters
-    ----------
-    frame
-        Table with all records, without missing cells.
-    label
-        Name of the label column.
-    passed_over
-        Names of columns that are no features, or are identifiers.
     """
     codes, classes = pd.factorize(frame[label])
     sizes = np.bincount(codes)
@@ -57,12 +48,7 @@ def label_leak_warnings(frame: pd.DataFrame, label: str, passed_over: Collection
 def determines(values: Integers, codes: Integers) -> bool:
     """Return True if records with equal values in one column have equal values in another one.
 
-    Parameters
-    ----------
-    values
-        Integer codes of the column's values, from 0 without gaps, shape (records,).
-    codes
-        Integer codes of the other column's values, shape (records,).
+    Shapes: `values` (records,), `codes` (records,).
     """
     pairs = values.astype(np.int64) * (int(codes.max()) + 1) + codes
     return len(pd.unique(pairs)) == int(values.max()) + 1

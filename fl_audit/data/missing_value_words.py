@@ -63,13 +63,6 @@ def without_words(frame: pd.DataFrame, missing: Sequence[str]) -> pd.DataFrame:
     """Return a table in which the cells with one of the given words are NaN.
 
     Cells of a numeric column are compared as numbers, so the word "9.0" also removes the number 9.
-
-    Parameters
-    ----------
-    frame
-        Table with any columns.
-    missing
-        Words that mean a missing value.
     """
     gone = [cell for cell in map(_as_number, missing) if cell is not None]
 
@@ -85,15 +78,7 @@ def without_words(frame: pd.DataFrame, missing: Sequence[str]) -> pd.DataFrame:
 
 
 def missing_value_word_counts(written: pd.DataFrame, read: pd.DataFrame) -> Mapping[str, int]:
-    """Return, by word, the number of records in which the word meant a missing value; the key "" counts empty cells.
-
-    Parameters
-    ----------
-    written
-        Table with every cell as written in the file.
-    read
-        The same table, or columns of it, with missing values as NaN.
-    """
+    """Return, by word, the number of records in which the word meant a missing value; the key "" counts empty cells."""
     gaps = [written[name][read[name].isna()] for name in read.columns if read[name].isna().any()]
     if not gaps:
         return {}

@@ -21,18 +21,7 @@ _SET = 4096
 def packed(arrays: Mapping[str, NDArray[np.generic]], what: str) -> tuple[Floats32, tuple[NamedInput, ...]]:
     """Return named arrays packed into one row for each record, float32 (n, width), and the layout of a row.
 
-    Parameters
-    ----------
-    arrays
-        Arrays of numbers by name, each of shape (n, ...).
-    what
-        Source of the arrays, for messages.
-
-    Raises
-    ------
-    InputError
-        If there is no array, lengths are unequal, or a name is no identifier. Also if the values of an array are not
-        numbers, or are integers that float32 cannot represent exactly.
+    Shapes: `arrays` (n, ...).
     """
     require(bool(arrays), f"{what} holds no array beside the labels: at least 1 is needed, such as input_ids")
     first = next(iter(arrays))
@@ -56,15 +45,7 @@ def packed(arrays: Mapping[str, NDArray[np.generic]], what: str) -> tuple[Floats
 
 
 def array_of(records: Records, name: str) -> NDArray[np.generic]:
-    """Return one named array of packed records, shape (n, ...): int64 if it held integers, otherwise float32.
-
-    Parameters
-    ----------
-    records
-        Records of several named arrays.
-    name
-        Name of the array to return.
-    """
+    """Return one named array of packed records, shape (n, ...): int64 if it held integers, otherwise float32."""
     before = list(takewhile(lambda one: one.name != name, records.inputs))
     one, start = records.inputs[len(before)], width_of(tuple(before))
     found = records.features[:, start : start + one.width].reshape(len(records), *one.shape)
@@ -78,19 +59,6 @@ def comparable(records: Records, measure: Measure = Dissimilarity.EUCLIDEAN) -> 
     input_ids, becomes a 0/1 vector that marks the ids that occur. Other integer arrays, such as masks, are left out.
     The Euclidean distance of two texts is then the square root of the number of tokens that only one of them has.
     Graphs are unpacked, see `fl_audit.data.packed_graphs`. Other records stay unchanged.
-
-    Parameters
-    ----------
-    records
-        Records of any kind.
-    measure
-        Dissimilarity by which the records will be compared, or the name of a user's function for it.
-
-    Raises
-    ------
-    InputError
-        If records are named arrays and the measure is for images, or integers may be ids and the measure would compare
-        them as numbers.
 
     Examples
     --------

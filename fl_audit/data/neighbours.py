@@ -40,22 +40,6 @@ def ranked_neighbours(
     For add-or-remove, the records x1 of D are ranked by the sum of d(x1, x2) over x2 in D (Bernau et al. 2021, Eq. 9).
     For replace, the pairs of x in D and x' outside D are ranked by d(x, x') (Eq. 11). The most dissimilar neighbour has
     the dataset sensitivity of Definition 6. The search is exact, and ties are ordered by position.
-
-    Parameters
-    ----------
-    adjacency
-        Relation between neighbours: add-or-remove or replace.
-    inside
-        The n records of D.
-    outside
-        The m records outside D; None for add-or-remove.
-    dissimilarity
-        Dissimilarity d of two records, or the name of a user's function for it; `InputError` is raised if it is
-        undefined.
-    count
-        Number of neighbours to return: 1 to n for add-or-remove, 1 to n m for replace.
-    farthest
-        True for the most dissimilar neighbours, False for the least dissimilar ones.
     """
     match adjacency.relation:
         case Relation.ADD_REMOVE:
@@ -113,21 +97,6 @@ def choose_neighbour(rule: NeighbourRule, inside: Records, outside: Records | No
     - Random: both records are drawn.
     - Crafted: both records are drawn. The crafted record later takes the place of the drawn record of D.
     - By index: the replacement is the outside record most dissimilar to the record with this index.
-
-    Parameters
-    ----------
-    rule
-        Rule that chooses a record.
-    inside
-        Records of D.
-    outside
-        Records outside D that may replace one of D; None for none.
-
-    Raises
-    ------
-    InputError
-        If an index or rank is out of range, D has too few records, there is no outside record for replace, or the
-        dissimilarity is undefined for the records.
     """
     if rule.is_ranked:
         if rule.replaces:
@@ -174,20 +143,6 @@ def choose_client(rule: NeighbourRule, shards: Sequence[Shard], records: Records
 
     The second element of the pair says what replaces this client in D'. If clients are replaced, this element is 0, the
     number of the only replacement. If clients are added or removed, it is None.
-
-    Parameters
-    ----------
-    rule
-        Rule that chooses a client.
-    shards
-        Positions in D of every client's records, for at least 2 clients.
-    records
-        Records of D.
-
-    Raises
-    ------
-    InputError
-        If a number or rank is out of range, there is only one client, or the dissimilarity is not accepted for clients.
     """
     require(len(shards) >= 2, f"there is {len(shards)} client: at least 2 are needed for one to make the difference")
     client = _chosen_group(rule, shards, records, "clients", "numbers of the clients")
@@ -198,21 +153,6 @@ def choose_user(rule: NeighbourRule, inside: Records, outside: Records | None) -
     """Return the number of the user by which D and D' differ and, for replace, the number of the replacing user.
 
     Users are numbered as by `users_of`. The replacing user is drawn uniformly; for add-or-remove there is none.
-
-    Parameters
-    ----------
-    rule
-        Rule that chooses a user.
-    inside
-        Records of D with their users.
-    outside
-        Records outside D with their users; None for none.
-
-    Raises
-    ------
-    InputError
-        If a number or rank is out of range, D has one user only, nobody is left outside D, or the dissimilarity is not
-        accepted for users.
     """
     user = users_of(inside)
     count = int(user.max()) + 1
@@ -248,15 +188,6 @@ def client_dissimilarities(
 
     Two vectors are compared, one of the client and one of all others: the mean of the flattened features, followed by
     the share of each class among the labels.
-
-    Parameters
-    ----------
-    shards
-        Positions of every client's records in `records`, for at least 2 clients, none of which is empty.
-    records
-        Records of all clients.
-    measure
-        Dissimilarity of the two vectors: euclidean, manhattan or cosine. Others raise `InputError`.
     """
     compared = f"dissimilarity is {measure} between clients, which are compared by means"
     require(measure in _MEASURES, f"{compared}: accepted are {name_list(_MEASURES)}")
@@ -290,20 +221,7 @@ def replacement_positions(
 
     Raises `InputError` if there are too few records outside D.
 
-    Parameters
-    ----------
-    outside
-        Records outside D; None for none.
-    size
-        Number of records of the replaced client, at least 1.
-    seed
-        Public seed of the data.
-    number
-        Number of the replacement, from 0. Different numbers give independent draws.
-    inside
-        Records of D, whose owners are avoided if possible; None avoids none.
-    replaced
-        Positions in D of the replaced client's records; None if they are not known.
+    `number`: Different numbers give independent draws.
     """
     require_number("size of the stand-in shard is", size, "whole numbers from 1")
     require_number("number of the stand-in shard is", number, "whole numbers from 0")

@@ -37,15 +37,12 @@ def load_npz(directory: Path | None, options: Mapping[str, Any]) -> LoadedDatase
     Raises `InputError` if the file is missing or damaged, if a key is missing, or if an array has another type or
     shape.
 
-    Parameters
-    ----------
-    directory
-        Data directory, in which a relative path is searched after the working directory; None for none.
-    options
-        Settings by name. `path` is the path of the archive, in the format of `numpy.savez`, without Python objects.
-        `owner` and `user`, if given, are keys of arrays of whole numbers or strings, shape (n,), that name the owner
-        and the person of each record; both may be the same key. `axes`, "picture" (the default) or "sequence", is the
-        meaning of a record's two axes in `x`.
+    Shapes: `options` (n,).
+
+    `options`: `path` is the path of the archive, in the format of `numpy.savez`, without Python objects. `owner` and
+    `user`, if given, are keys of arrays of whole numbers or strings, shape (n,), that name the owner and the person of
+    each record; both may be the same key. `axes`, "picture" (the default) or "sequence", is the meaning of a record's
+    two axes in `x`.
     """
     file, axes = resolve(directory, options["path"]), options.get("axes")
     named = {what: key for what in ("owner", "user") if (key := options.get(what)) is not None}

@@ -46,18 +46,10 @@ def graph_records(
 
     Graphs with more than `nodes` nodes are cut by `cut_graph`.
 
-    Parameters
-    ----------
-    matrices
-        Adjacency matrices of the graphs, at least one: symmetric, bool or 0 and 1, each of one node or more.
-    labels
-        Class of each graph, shape (graphs,), whole numbers from 0.
-    classes
-        Number of classes, at least 1.
-    nodes
-        Largest number of nodes that a graph keeps, at least 2. If the largest graph has fewer nodes, its size is used
-        instead. With N nodes, a graph takes 4 (N + N^2 / 24) bytes, and the time of models that multiply by adjacency
-        matrices grows with N^2.
+    Shapes: `labels` (graphs,).
+
+    `nodes`: If the largest graph has fewer nodes, its size is used instead. With N nodes, a graph takes 4 (N + N^2 /
+    24) bytes, and the time of models that multiply by adjacency matrices grows with N^2.
     """
     require_number("graph-nodes is", nodes, "whole numbers from 2")
     require(len(matrices) > 0, "there is no graph: accepted are 1 and more")
@@ -89,12 +81,7 @@ def cut_graph(adjacency: AdjacencyMatrix, nodes: int) -> AdjacencyMatrix:
 
     Of nodes with equal degrees the first ones are kept.
 
-    Parameters
-    ----------
-    adjacency
-        Adjacency matrix of a graph, shape (m, m).
-    nodes
-        Largest number of nodes to keep, from 1; smaller graphs are unchanged.
+    Shapes: `adjacency` (m, m).
     """
     if len(adjacency) <= nodes:
         return adjacency
@@ -141,12 +128,7 @@ def is_packed_shape(shape: tuple[int, ...]) -> bool:
 def pack_graph(adjacency: Flags, nodes: int) -> Floats32:
     """Return an adjacency matrix packed into float32 numbers, of shape `packed_shape(nodes)`; padding is 0.
 
-    Parameters
-    ----------
-    adjacency
-        Adjacency matrix, bool, shape (m, m), m from 1 to `nodes`.
-    nodes
-        Number of rows of the packed graph.
+    Shapes: `adjacency` (m, m).
 
     Examples
     --------
@@ -180,7 +162,7 @@ def unpack_graphs(packed: "Tensor") -> "tuple[Tensor, Tensor]":
     random graphs, on which models can be tested.
     """
     # Imported here, because code that only names a randomizer would otherwise wait for the import.
-    import torch
+    import torch  # noqa: PLC0415
 
     nodes = packed.shape[1]
     places = torch.arange(DIGITS - 1, -1, -1, dtype=torch.int32, device=packed.device)

@@ -219,7 +219,7 @@ def _divide(
     scheme: PartitionScheme, clients: int, settings: dict[str, Any], labels: Integers, order: Integers, seed: int
 ) -> tuple[Integers, ...]:
     # Importing flwr-datasets takes a second (pyarrow, datasets), which commands that divide nothing need not pay.
-    from fl_audit.data.partitioner_library import divided
+    from fl_audit.data.partitioner_library import divided  # noqa: PLC0415
 
     try:
         return divided(scheme, clients, settings, labels, order, seed)

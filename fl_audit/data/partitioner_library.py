@@ -18,20 +18,9 @@ def divided(
 ) -> tuple[Integers, ...]:
     """Divide records among clients by a partitioner of flwr-datasets; return each client's indices, ascending.
 
-    Parameters
-    ----------
-    scheme
-        Scheme whose name is that of the partitioner.
-    clients
-        Number of clients, at least 1.
-    settings
-        Parameters of the partitioner by name; empty for a scheme without parameters.
-    seed
-        Seed of the partitioner.
-    labels
-        Class of each record, shape (n,).
-    order
-        Index of each record in the data set, shape (n,). The result consists of these indices.
+    Shapes: `labels` (n,), `order` (n,).
+
+    `order`: The result consists of these indices.
     """
     with _quiet():
         partitioner = _partitioner(scheme, clients, settings, len(labels), seed)

@@ -55,13 +55,6 @@ def load_binary(directory: Path | None, table: BinaryTable) -> LoadedDataset:
 
     There is no official test split. Raises `InputError` if the file is missing or damaged, or if it does not have the
     published format.
-
-    Parameters
-    ----------
-    directory
-        Directory with a file of the table, or with a folder of the table's name that has it. None raises `InputError`.
-    table
-        Table to load, such as `PURCHASE100`.
     """
     path = table.find(directory)
     features, labels = _from_npz(path, table) if path.suffix == ".npz" else _from_tar(path, table)

@@ -93,26 +93,6 @@ def read_table_text(
     charset-normalizer detects. Of several likely encodings, the function prefers those in which the beginning of the
     file contains `names`, and among them a Western one. The separator is stated by a first line such as `sep=;`.
     Without this line, it is the character that splits the first lines into equally many cells.
-
-    Parameters
-    ----------
-    path
-        Path of the file, plain or gzipped.
-    encoding
-        Encoding of the file, as Python names it, such as "utf-8"; None detects it.
-    separator
-        Character between the cells, or `WHITESPACE`; None detects it.
-    names
-        Column names in the user's settings, which help to choose the encoding.
-    skip_lines
-        Number of lines above the line of column names, which are left out.
-    sheet
-        Name of the sheet of a workbook; None if only one sheet is not empty.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read, cannot be decoded, or has an unsupported format.
     """
     content = read_bytes(path)
     kind = file_format_phrase(content)
@@ -160,15 +140,7 @@ def _first_lines(text: str) -> list[str]:
 
 
 def split_rows(lines: Iterable[str], separator: str) -> Iterator[list[str]]:
-    """Yield the list of cells of each line of a table.
-
-    Parameters
-    ----------
-    lines
-        Lines of the table, quoted as in CSV.
-    separator
-        Character between the cells of a line, or `WHITESPACE`.
-    """
+    """Yield the list of cells of each line of a table."""
     if separator == WHITESPACE:
         return csv.reader((" ".join(line.split("\t")).strip() for line in lines), delimiter=" ", skipinitialspace=True)
     return csv.reader(lines, delimiter=separator)

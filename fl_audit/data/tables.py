@@ -38,13 +38,7 @@ def load_csv(directory: Path | None, options: Mapping[str, Any]) -> LoadedDatase
     Raises `InputError` if a file is missing or damaged, if its decimal mark is ambiguous, if a column is missing or
     cannot be used, or if a cell is missing or not finite.
 
-    Parameters
-    ----------
-    directory
-        Data directory, in which relative paths are searched after the working directory; None for none.
-    options
-        Settings by name: those of `TableSettings`, and `path`, the training file, plain or gzipped. Optionally also
-        `test-path`, the file of the official test records, with the same columns.
+    `options`: Optionally also `test-path`, the file of the official test records, with the same columns.
     """
     settings = TableSettings.of(options).located(directory)
     paths = [resolve(directory, options[key]) for key in ("path", "test-path") if key in options]
@@ -167,20 +161,7 @@ def _read(text: TableText, names: Sequence[str] = (), **options: Any) -> pd.Data
 
 
 def column_names(path: Path, options: Mapping[str, Any]) -> list[str]:
-    """Return the names of the columns of a table file.
-
-    Parameters
-    ----------
-    path
-        Path of the file.
-    options
-        Settings by name: `encoding`, `separator`, `skip-lines` and `sheet`, as in `TableSettings`. Others are ignored.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read, or other lines stand above the line of column names.
-    """
+    """Return the names of the columns of a table file."""
     written = (options.get("encoding"), options.get("separator"))
     text = read_table_text(path, *written, skip_lines=options.get("skip-lines") or 0, sheet=options.get("sheet"))
     _require_names(text)
@@ -188,20 +169,7 @@ def column_names(path: Path, options: Mapping[str, Any]) -> list[str]:
 
 
 def column_of(text: TableText, name: str) -> "pd.Series[Any]":
-    """Return the cells of a table column as numbers, or as strings if one of them is not a number.
-
-    Parameters
-    ----------
-    text
-        Table, as returned by `read_table_text`.
-    name
-        Name of the column.
-
-    Raises
-    ------
-    InputError
-        If there is no such column, or the text is not a CSV table.
-    """
+    """Return the cells of a table column as numbers, or as strings if one of them is not a number."""
     listed = ", ".join(text.header[:20])
     require(name in text.header, f"{text.path} has no column {name!r}: its columns are {listed}")
     # Scores and losses are read to the last bit.

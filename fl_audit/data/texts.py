@@ -40,19 +40,7 @@ _WAYS = (
 def require_one_tokenization(
     column: str, vocabulary: str | Path | None, tokenizer: str | None, tokens: int | None
 ) -> None:
-    """Raise `InputError` unless the settings name exactly one way in which the texts of a column become tokens.
-
-    Parameters
-    ----------
-    column
-        Name of the column.
-    vocabulary
-        Path of a public file with one token on each line; None if there is none.
-    tokenizer
-        Name of the user's function, `package.module:function`; None if there is none.
-    tokens
-        Length of every record in tokens, which only a vocabulary leaves open; None if it is not set.
-    """
+    """Raise `InputError` unless the settings name exactly one way in which the texts of a column become tokens."""
     found = f"text is {column!r} in [data], and nothing says how it becomes tokens"
     if vocabulary is not None and tokenizer is not None:
         found = f"text is {column!r} in [data] with both vocabulary and tokenizer"
@@ -91,20 +79,6 @@ def encode_texts(texts: Sequence[str], settings: TextSettings, what: str) -> Enc
     """Encode texts as token ids with an attention mask, which is 1 at tokens and 0 at padding.
 
     If the settings name a tokenizer of the user, it encodes the texts instead.
-
-    Parameters
-    ----------
-    texts
-        One text for each record.
-    settings
-        Vocabulary and number of tokens of each record, or the user's tokenizer.
-    what
-        Origin of the texts, for messages.
-
-    Raises
-    ------
-    InputError
-        If the vocabulary or the tokenizer cannot be used.
     """
     if settings.vocabulary is None:
         return _by_tokenizer(texts, settings)
@@ -215,13 +189,7 @@ def _stands_alone(character: str) -> bool:
 
 
 def read_vocabulary(path: Path) -> Vocabulary:
-    """Read a vocabulary from a file with one token on each line; the id of a token is its line number from 0.
-
-    Raises
-    ------
-    InputError
-        If the file is JSON, has a token twice, or lacks a token for padding or for unknown words.
-    """
+    """Read a vocabulary from a file with one token on each line; the id of a token is its line number from 0."""
     text = read_text(path)
     own = 'tokenizer = "module:function" in [data] names a function of your own that reads it'
     is_json = text.lstrip().startswith("{")

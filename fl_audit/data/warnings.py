@@ -40,18 +40,7 @@ def cautions(
 ) -> Iterator[DataWarning]:
     """Yield warnings about a table that was read without an error.
 
-    Parameters
-    ----------
-    frame
-        Label, owner and features of all records, without missing cells.
-    label
-        Name of the label column.
-    features
-        Features after encoding, shape (records, features).
-    repeats
-        Number of records that are equal to an earlier one.
-    named
-        Names of the columns of persons and of identifiers, about which other functions warn.
+    Shapes: `features` (records, features).
     """
     yield from _nameless(frame[label])
     yield from _words_kept(frame.drop(columns=[label]))

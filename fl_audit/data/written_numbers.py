@@ -30,11 +30,6 @@ def rewrite_amounts(cells: "pd.Series[Any]") -> tuple["pd.Series[Any]", list[str
     Spaces, apostrophes between thousands, and a unit that all amounts share are removed. The sign of bounds such as
     `<5` is removed if at most half of the cells have one. A minus sign is moved to the front.
 
-    Parameters
-    ----------
-    cells
-        Different cells of a column, as text.
-
     Examples
     --------
     >>> text, notes = rewrite_amounts(pd.Series(["1'000,50 EUR", "(20,00 EUR)"]))
@@ -65,13 +60,6 @@ def is_number(cell: str, decimal: str) -> bool:
     """Return True if a cell is a number with the given decimal mark.
 
     If the decimal mark is ",", points may separate thousands, and vice versa.
-
-    Parameters
-    ----------
-    cell
-        Content of the cell, without spaces around it.
-    decimal
-        Decimal mark, "." or ",".
 
     Examples
     --------

@@ -75,25 +75,9 @@ def contributed(
 ) -> ContributionByTrial:
     """Compute the clipped contribution of some examples of a client in each trial.
 
-    Parameters
-    ----------
-    federation
-        The federation with its records and its model.
-    client
-        Number of the client that holds the examples. It seeds the order of records in local training.
-    examples
-        The examples, the same in every trial or different in each.
-    models
-        Model parameters, one row per trial; float32 (trials, parameters).
-    moment
-        Number and clipping norms of the round.
-    taking_part
-        Whether each of the n examples participates in each trial, bool (trials, n); None if all do.
+    Shapes: `models` (trials, parameters), `taking_part` (trials, n).
 
-    Raises
-    ------
-    AssertionError
-        If clients train by DP-SGD, with secret draws; use `trained_privately`.
+    `client`: It seeds the order of records in local training.
     """
     mechanism = federation.public.mechanism
     norms, shapes = _norms(mechanism, moment), moment.batch_trials if taking_part is None else None
@@ -146,16 +130,7 @@ def contributed_together(
 
     The results equal those of `contributed`. They come faster, because the models of the clients are stacked.
 
-    Parameters
-    ----------
-    federation
-        The federation with its records and its model.
-    clients
-        Numbers of at least one client, for which `trains_together` holds.
-    models
-        Parameters of the trial's model, float32 (1, parameters).
-    moment
-        Number and clipping norms of the round.
+    Shapes: `models` (1, parameters).
     """
     mechanism, held = federation.public.mechanism, [federation.honest_shard(client) for client in clients]
     assert isinstance(mechanism.contribution, LocalTraining)
@@ -171,13 +146,6 @@ def trains_together(federation: LoadedFederation, clients: Sequence[int]) -> boo
     """Return True if `contributed_together` accepts the clients.
 
     They must train locally on equally many records, with a model and a schedule for which models can be stacked.
-
-    Parameters
-    ----------
-    federation
-        The federation with its records and its model.
-    clients
-        Numbers of the clients, from 0.
     """
     contribution, sizes = (
         federation.public.mechanism.contribution,
@@ -217,13 +185,7 @@ def _norms(mechanism: Mechanism, moment: RoundContext) -> Tensor | float | None:
 def zero_contribution(models: Tensor, is_adaptive: bool) -> ContributionByTrial:
     """Return the contribution of a missing unit: zero in every trial.
 
-    Parameters
-    ----------
-    models
-        Model parameters, one row per trial; float32 (trials, parameters).
-    is_adaptive
-        Whether clipping is adaptive; the result then has quantile bits of 1/2, which count neither as within the
-        clipping norm nor as above it.
+    Shapes: `models` (trials, parameters).
     """
     within = torch.full((len(models),), 0.5, dtype=torch.float64, device=models.device) if is_adaptive else None
     return ContributionByTrial(torch.zeros_like(models), within)
@@ -239,16 +201,7 @@ def differing_contributions(
 
     The second contribution is zero if D' has no unit in its place.
 
-    Parameters
-    ----------
-    federation
-        The federation with D and D'.
-    models
-        Model parameters, one row per trial; float32 (trials, parameters).
-    moment
-        Number and clipping norms of the round.
-    randomised
-        The unit and its replacement after local randomization; None without randomization.
+    Shapes: `models` (trials, parameters).
     """
     differing, replacement = (federation.differing, federation.replacement) if randomised is None else randomised
     present = contributed(federation, federation.victim, differing, models, moment)

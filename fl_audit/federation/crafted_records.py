@@ -62,16 +62,7 @@ def craft_pair(federation: LoadedFederation, models: Tensor, box: FeatureBounds,
 
     Raises `InputError` if no record can be crafted for the model.
 
-    Parameters
-    ----------
-    federation
-        The federation; x takes the place of its differing record.
-    models
-        Initial weights of m trials, float32 (m, parameters).
-    box
-        Bounds within which the features of x must lie.
-    with_opposite
-        Whether the replacement of x is crafted too, as the opposite of x.
+    Shapes: `models` (m, parameters).
     """
     public, norm = federation.public, federation.public.mechanism.clipping_norm
     source = generator(public.data_seed, Purpose.CRAFTED_START)
@@ -103,12 +94,7 @@ def _told(found: CraftedFeatures) -> CraftedRecord:
 def measure_crafted_record(federation: LoadedFederation, models: Tensor) -> CraftedMeasures | None:
     """Measure the effect of the crafted record x of a federation; return None if x was not crafted.
 
-    Parameters
-    ----------
-    federation
-        The federation with its records and its model.
-    models
-        Initial weights of m trials, float32 (m, parameters).
+    Shapes: `models` (m, parameters).
     """
     pair, mechanism, instead = federation.public.pair, federation.public.mechanism, federation.replacement
     if pair.crafted is None:

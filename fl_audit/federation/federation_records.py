@@ -31,15 +31,7 @@ def split_of(public: Federation) -> Split:
 
 
 def shards_of(public: Federation, inside: Records) -> tuple[Integers, ...]:
-    """Divide the records of D among the clients; return for each client the positions in D of its records.
-
-    Parameters
-    ----------
-    public
-        Public description of the federation.
-    inside
-        Records of D.
-    """
+    """Divide the records of D among the clients; return for each client the positions in D of its records."""
     scheme = public.partition, dict(public.partition_parameters), public.data_seed
     if public.mechanism.unit is Unit.USER:
         return user_shards(inside, public.clients, *scheme, public.user_across_clients)
@@ -47,17 +39,7 @@ def shards_of(public: Federation, inside: Records) -> tuple[Integers, ...]:
 
 
 def victim_of(public: Federation, inside: Records, shards: tuple[Integers, ...]) -> int:
-    """Return the number, from 0, of the client that holds the unit by which D and D' differ.
-
-    Parameters
-    ----------
-    public
-        Public description of the federation.
-    inside
-        Records of D.
-    shards
-        For each client, the positions in D of its records.
-    """
+    """Return the number, from 0, of the client that holds the unit by which D and D' differ."""
     match public.mechanism.unit:
         case Unit.RECORD:
             first = public.pair.index
@@ -75,15 +57,7 @@ def outside_of(public: Federation, split: Split, shard: Integers) -> tuple[Recor
 
     The records are None if D' is D without the unit.
 
-    Parameters
-    ----------
-    public
-        Public description of the federation, which names the replacement.
-    split
-        Records inside and outside D.
-    shard
-        Positions in D of the records of the client that holds the differing unit. They matter only if the unit is this
-        client.
+    `shard`: They matter only if the unit is this client.
     """
     number, everything = public.pair.replacement, np.arange(0 if split.outside is None else len(split.outside))
     if public.pair.opposite is not None:
@@ -114,17 +88,7 @@ class HeldOut(NamedTuple):
 
 
 def held_out_of(public: Federation, split: Split, left: Integers) -> HeldOut:
-    """Draw the population sample, or take the test records if too few records are left outside D and D'.
-
-    Parameters
-    ----------
-    public
-        Public description of the federation.
-    split
-        Records outside D, and test records.
-    left
-        Positions of the records outside D and D'.
-    """
+    """Draw the population sample, or take the test records if too few records are left outside D and D'."""
     if split.outside is None or len(left) < FEWEST_POPULATION:
         return HeldOut(split.test, split.test, left)
     draw = generator(public.data_seed, Purpose.POPULATION_SAMPLE)

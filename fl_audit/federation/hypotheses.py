@@ -36,18 +36,7 @@ def likelihood_ratio_input(
 
     Raises `InputError` if the adversary's view lacks a required value.
 
-    Parameters
-    ----------
-    federation
-        The federation with D and D'.
-    seen
-        The round as the adversary sees it.
-    batch_trials
-        Number of trials of the original batch if only its first trials are recomputed, see `RoundContext`; otherwise
-        None.
-    insider
-        Number of the client that is the adversary, used only if clients train by DP-SGD. None stands for the first
-        insider.
+    `insider`: None stands for the first insider.
     """
     mechanism, side = federation.public.mechanism, seen.side
     if isinstance(mechanism.contribution, PrivateTraining):
@@ -64,16 +53,7 @@ def likelihood_ratio_input(
 def sums_of(federation: LoadedFederation, models: Tensor, moment: RoundContext, side: SideInformation) -> Hypotheses:
     """Compute the sums of a round under the hypotheses D and D', without noise.
 
-    Parameters
-    ----------
-    federation
-        The federation with its records and its model.
-    models
-        Parameters theta_{i-1} before the round, float32 (trials, parameters).
-    moment
-        Number and clipping norms of the round.
-    side
-        Participation of the units and, with adaptive clipping, the noised quantile bits.
+    Shapes: `models` (trials, parameters).
     """
     mechanism = federation.public.mechanism
     turn, weight = federation.public.eligible_units(moment.number), mechanism.sampling_rate
@@ -197,13 +177,6 @@ def whitening_terms(federation: LoadedFederation, seen: ObservedRound) -> list[W
     """Return the rounds whose weighted sum of releases has noise that is independent of the noise in earlier rounds.
 
     The result has the observed round and earlier rounds, each with its weight. Rounds with the weight 0 are left out.
-
-    Parameters
-    ----------
-    federation
-        The federation with its records and its model.
-    seen
-        The round as the adversary sees it, with earlier rounds.
     """
     mechanism = federation.public.mechanism
     factors = mechanism.noise.whitening(seen.number)

@@ -38,17 +38,7 @@ def starting_models(
 
     Raises `InputError` if fewer records remain outside D than pretraining needs.
 
-    Parameters
-    ----------
-    federation
-        The federation with its records and its model.
-    kind
-        DRAWN: each trial has its own random weights. PRETRAINED: all trials have the same weights, which are drawn for
-        trial 0 and then pretrained.
-    seed
-        Public seed of the draws.
-    trials
-        Numbers of the trials, from 0.
+    `kind`: PRETRAINED: all trials have the same weights, which are drawn for trial 0 and then pretrained.
     """
     spec = federation.spec
     match kind:

@@ -10,7 +10,7 @@ from itertools import count, islice
 from typing import NamedTuple, TypeVar, assert_never
 
 import numpy as np
-from torch import Tensor
+from torch import Tensor, nn
 
 from fl_audit.adjacency import Unit
 from fl_audit.array_types import Flags, Floats, Floats32, Integers
@@ -25,7 +25,7 @@ from fl_audit.federation.model_check_records import probe_records
 from fl_audit.federation.noise_measurement_directions import number_of_directions, orthonormal_directions
 from fl_audit.federation.record_tensors import Examples, model_for
 from fl_audit.federation.target_membership import TargetMembership
-from fl_audit.learning.frozen_backbones import VggCore, load_core
+from fl_audit.learning.frozen_backbones import load_core
 from fl_audit.learning.models import ModelSpec
 from fl_audit.learning.named_inputs import NamedInput
 from fl_audit.learning.stacked_model import StackedModel
@@ -60,7 +60,7 @@ class LoadedFederation:
     held_out: HeldOut | None  # test records and population sample; None in the process of a client
     classes: int  # number of classes
     model: StackedModel  # the model, run in all trials at once
-    core: VggCore | None = None  # frozen core that all records pass through before the model; None without one
+    core: nn.Module | None = None  # frozen backbone that all records pass through before the model; None without one
     user: Integers | None = None  # number of the user of each record of D, (n,); None if users are not the units
     inputs: tuple[NamedInput, ...] = ()  # named arrays of which a record consists; empty for a single array
     raw: UnrandomisedRecords | None = None  # the records before local randomization; None without it
@@ -72,7 +72,7 @@ class LoadedFederation:
     @property
     def spec(self) -> ModelSpec:
         """Specification of the trained model: name, feature shape, classes and named inputs."""
-        return ModelSpec(self.public.model, self.model.feature_shape, self.classes, self.inputs)
+        return ModelSpec(self.public.model, self.model.record_shape, self.classes, self.inputs)
 
     @property
     def unit(self) -> Unit:
@@ -103,12 +103,7 @@ class LoadedFederation:
     def by_record(self, client: int, of_units: Flags) -> Flags:
         """Repeat each unit's flag for all its records in a client's shard; return bool (trials, records).
 
-        Parameters
-        ----------
-        client
-            Number of the client; clients must not be the units.
-        of_units
-            A flag for each trial and unit, bool (trials, units of the client), in the order of `units_of`.
+        Shapes: `of_units` (trials, units of the client).
         """
         if self.unit is Unit.RECORD:
             return of_units
@@ -273,30 +268,14 @@ class LoadedFederation:
         """Store a client's data in the federation of the client's process.
 
         A federation is sent to other processes without the clients' data.
-
-        Parameters
-        ----------
-        client
-            Number of the client, from 0.
-        shard
-            The client's records.
-        raw
-            Features of the client's records before local randomization; None if there is no randomization.
         """
         self._held[client, True] = shard
         if raw is not None:
             self._raw[client] = raw
 
     def present(self, client: int, membership: TargetMembership) -> Flags:
-        """Return whether each record of a client's shard is in the training set of each trial, bool (trials, records).
-
-        Parameters
-        ----------
-        client
-            Number of the client, from 0.
-        membership
-            Membership of the client's targets in each trial.
-        """
+        """Return whether each record of a client's shard is in the training set of each trial, bool (trials,
+        records)."""
         held = np.ones((membership.trials, len(self.shards[client])), dtype=np.bool_)
         marks, own = self.differs(client), self.targets[list(self.targets_of(client))]
         held[:, marks] = membership.is_in[:, np.searchsorted(own, self.unit_of_records(client)[marks])]
@@ -318,12 +297,7 @@ class LoadedFederation:
     def losses(self, models: Tensor, examples: Examples | None) -> Floats:
         """Return the cross-entropy loss of each of n examples under each trial's model, float64 (trials, n).
 
-        Parameters
-        ----------
-        models
-            Model parameters, one row per trial; float32 (trials, parameters).
-        examples
-            The n examples; None for no examples.
+        Shapes: `models` (trials, parameters).
         """
         if examples is None or len(examples.labels) == 0:
             return np.empty((len(models), 0))
@@ -362,7 +336,7 @@ def load_federation(public: Federation) -> LoadedFederation:
         shards = tuple(np.append(one, more) if client == victim else one for client, one in enumerate(shards))
     spec = model_for(public.model, split.inside)
     model = StackedModel.of(spec, probe_records(source)).sized_for_device(public.device)
-    core = None if public.weights is None else load_core(public.weights)
+    core = model.frozen_module if public.weights is None else load_core(public.weights)
     return LoadedFederation(
         public=public,
         training=_examples(inside, user, public, core),
@@ -379,7 +353,7 @@ def load_federation(public: Federation) -> LoadedFederation:
     )
 
 
-def _examples(records: Records, user: Integers | None, public: Federation, core: VggCore | None) -> Examples:
+def _examples(records: Records, user: Integers | None, public: Federation, core: nn.Module | None) -> Examples:
     """Return records as tensors, passed through the frozen core, with their users only if users are the units."""
     examples = Examples.of(records, public.device, core)
     return examples if user is not None else replace(examples, user=None)

@@ -44,17 +44,7 @@ class _UpdateScaleFactors(NamedTuple):
 def dpsgd_likelihood_ratio_input(
     federation: LoadedFederation, seen: ObservedRound, insider: int
 ) -> LikelihoodRatioInput:
-    """Return the input of the likelihood ratio test for a round in which each client takes one DP-SGD step.
-
-    Parameters
-    ----------
-    federation
-        The federation with D and D'.
-    seen
-        The round as the adversary sees it.
-    insider
-        Number of the client that is the adversary; not used if the server is the adversary.
-    """
+    """Return the input of the likelihood ratio test for a round in which each client takes one DP-SGD step."""
     scale, training = _scale(federation, insider), federation.public.mechanism.contribution
     assert isinstance(training, PrivateTraining), "asked only where clients train privately"
     observed, shared = _unknown_updates(federation, seen, insider) * scale.of_updates, torch.zeros_like(seen.start)
@@ -73,15 +63,6 @@ def rounding_of_steps(federation: LoadedFederation, seen: ObservedRound, insider
     multiplier times clipping norm). A client's update is the difference of two float32 models, of which the second is
     rounded. The error covers the updates of all clients whose noise the adversary does not know. If an insider recovers
     the noised sum from models, the rounding of this sum is added.
-
-    Parameters
-    ----------
-    federation
-        The federation with D and D'.
-    seen
-        The round as the adversary sees it.
-    insider
-        Number of the client that is the adversary; not used if the server is the adversary.
     """
     scale = _scale(federation, insider)
     rounding = rounding_of_update(seen.start) * sqrt(len(scale.clients))
@@ -94,10 +75,7 @@ def rounding_of_steps(federation: LoadedFederation, seen: ObservedRound, insider
 def rounding_of_update(models: Tensor) -> Tensor:
     """Return the root mean square rounding error of one client's update in float32, float64 (trials,).
 
-    Parameters
-    ----------
-    models
-        The models from which clients start, float32 (trials, parameters).
+    Shapes: `models` (trials, parameters).
     """
     return _ROUNDING * models.double().square().mean(dim=1).sqrt()
 

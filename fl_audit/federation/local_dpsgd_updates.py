@@ -29,16 +29,7 @@ class ClientRandomness:
     trials: tuple[int, ...]  # numbers of the trials that are trained
 
     def of_round(self, server_round: int, for_canaries: bool = False) -> list[np.random.Generator]:
-        """Return the random generators for one round, in the order of `trials`.
-
-        Parameters
-        ----------
-        server_round
-            Number of the round, from 1.
-        for_canaries
-            True for the generators that choose the steps with canary records, False for the generators of samples and
-            noise.
-        """
+        """Return the random generators for one round, in the order of `trials`."""
         number = int(for_canaries)
         return [
             generator(self.seed, Purpose.CLIENT_TRAINING, trial=trial, round=server_round, client=number)
@@ -53,19 +44,7 @@ def private_steps(mechanism: Mechanism) -> LocalDPSGDSettings:
 
 
 def step_sample(mechanism: Mechanism, records: int, draws: ClientRandomness, server_round: int) -> Flags:
-    """Return whether a client's first DP-SGD step of a round samples each of its records, bool (trials, records).
-
-    Parameters
-    ----------
-    mechanism
-        Mechanism of a federation whose clients train by DP-SGD.
-    records
-        Number of the client's records, from 1.
-    draws
-        The client's random generators, one per trial and round.
-    server_round
-        Number of the round, from 1.
-    """
+    """Return whether a client's first DP-SGD step of a round samples each of its records, bool (trials, records)."""
     batch = private_steps(mechanism).schedule.batch
     return np.stack([first_sample(records, batch, source) for source in draws.of_round(server_round)])
 
@@ -84,25 +63,7 @@ def trained_privately(
 
     Only a party that knows the client's secret seed can reproduce the updates.
 
-    Parameters
-    ----------
-    federation
-        The federation with its records and its model.
-    client
-        Number of the client, from 0.
-    models
-        Model parameters, one row per trial; float32 (trials, parameters).
-    server_round
-        Number of the round, from 1.
-    draws
-        The client's secret seed and the numbers of the trials.
-    is_in
-        Whether the differing record is in the training set of each trial, bool (trials,); None if the client does not
-        hold it.
-    accountant
-        State of the client's privacy accountant before the round; None for none.
-    canaries
-        Canary records, whose membership is random, that the client adds to its shard; None for none.
+    Shapes: `models` (trials, parameters), `is_in` (trials,).
     """
     examples, present = federation.shard(client), None
     if is_in is not None:
@@ -121,14 +82,7 @@ def expected_update(federation: LoadedFederation, client: int, models: Tensor) -
     parameters). The expected movement of a step is the learning rate times the mean clipped gradient of the client's
     records.
 
-    Parameters
-    ----------
-    federation
-        The federation with its records and its model.
-    client
-        Number of the client, from 0.
-    models
-        Model parameters, one row per trial; float32 (trials, parameters).
+    Shapes: `models` (trials, parameters).
     """
     steps, records = private_steps(federation.public.mechanism), len(federation.shards[client])
     rate, honest = steps.schedule.learning_rate / records, federation.honest_shard(client)
@@ -150,18 +104,7 @@ def clipped_gradient_sum(
 ) -> Tensor:
     """Return the sum of the examples' gradients, each clipped to the mechanism's norm, float32 (trials, parameters).
 
-    Parameters
-    ----------
-    federation
-        The federation, whose mechanism defines the clipping norm.
-    models
-        Model parameters, one row per trial; float32 (trials, parameters).
-    examples
-        The examples.
-    taking_part
-        Whether an example is in a trial's sum, bool (trials, n); None for all examples.
-    slack
-        Number that is added to each gradient's norm before clipping, at least 0.
+    Shapes: `models` (trials, parameters), `taking_part` (trials, n).
     """
     norm = federation.public.mechanism.clipping_norm
     return federation.model.clipped_sum(

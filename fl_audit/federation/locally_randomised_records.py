@@ -27,6 +27,7 @@ from fl_audit.data.randomizers import LaplacePixelation, Lean, LocalRandomizer, 
 from fl_audit.federation.loaded_federation import LoadedFederation, UnrandomisedRecords
 from fl_audit.federation.local_dpsgd_updates import ClientRandomness
 from fl_audit.federation.record_tensors import Examples
+from fl_audit.learning.frozen_backbones import passed_through
 from fl_audit.privacy.events import ReleaseEvent
 from fl_audit.randomness import Purpose, generator
 
@@ -80,15 +81,6 @@ def randomised_shard(federation: LoadedFederation, client: int, draws: ClientRan
 
     If the federation has a frozen core (a network that is not trained), the result holds the core's outputs for these
     records.
-
-    Parameters
-    ----------
-    federation
-        The federation, which has a local randomizer.
-    client
-        Number of the client; only its shard is read.
-    draws
-        Secret seed of the client, and the numbers of the trials.
     """
     found, device = list[Tensor](), federation.public.device
     for trial in draws.trials:
@@ -97,8 +89,7 @@ def randomised_shard(federation: LoadedFederation, client: int, draws: ClientRan
         if tensor is None:
             tensor = torch.from_numpy(randomised_records(federation, client, draws.seed, trial))
             if federation.core is not None:
-                with torch.no_grad():
-                    tensor = federation.core.to(device)(tensor.float().to(device)).cpu()
+                tensor = passed_through(federation.core.to(device), tensor.float().to(device)).cpu()
             _HELD.hold(key, tensor)
         found.append(tensor)
     records, features = len(federation.shards[client]), torch.stack(found).to(device)
@@ -117,18 +108,7 @@ def randomised_records(
 
     If the model has frozen pretrained layers, the features have not passed through them yet.
 
-    Parameters
-    ----------
-    federation
-        The federation, which has a local randomizer.
-    client
-        Number of the client, from 0.
-    seed
-        Secret seed of the client.
-    trial
-        Number of the trial, from 0.
-    first
-        Number of records to return; None for all. Records that replace the differing unit in D' follow the shard.
+    `first`: Records that replace the differing unit in D' follow the shard.
     """
     assert federation.public.local_randomizer is not None, "asked only where records are randomised"
     source = generator(seed, Purpose.LOCAL_RANDOMIZER, trial=trial, client=client)

@@ -24,11 +24,6 @@ def probe_records(source: LoadedDataset) -> ModelCheckRecords:
 
     Texts with the most and the least padding come first. Extreme values include the largest token id, which a model
     with an embedding must accept.
-
-    Parameters
-    ----------
-    source
-        The data set, with its test records.
     """
     taken = [(source.pool, "record"), *([] if source.test is None else [(source.test, "test record")])]
     chosen = [(records, _chosen(records), what) for records, what in taken]

@@ -4,13 +4,13 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from fl_audit.array_types import Integers
 from fl_audit.data.records import Records
 from fl_audit.device import Device
 from fl_audit.errors import require
-from fl_audit.learning.frozen_backbones import VggCore, core_shape
+from fl_audit.learning.frozen_backbones import core_shape, passed_through
 from fl_audit.learning.models import ModelSpec
 from fl_audit.learning.user_batching import RecordsSortedByUser
 
@@ -29,23 +29,15 @@ class Examples:
     user: Tensor | None = None  # user of each record, int64 (n,); None if users are not the units
 
     @classmethod
-    def of(cls, records: Records, device: Device = Device.CPU, core: VggCore | None = None) -> "Examples":
+    def of(cls, records: Records, device: Device = Device.CPU, core: nn.Module | None = None) -> "Examples":
         """Return records as tensors on a device.
 
-        Parameters
-        ----------
-        records
-            Records to convert.
-        device
-            Device of the tensors.
-        core
-            Network that is not trained; its outputs then replace the features. None leaves the features as they are.
+        `core`: None leaves the features as they are.
         """
         features, labels = torch.from_numpy(records.features).clone(), torch.from_numpy(records.labels).clone()
         features = features.to(device)
         if core is not None:
-            with torch.no_grad():
-                features = core.to(device)(features)
+            features = passed_through(core.to(device), features).float()
         user = None if records.user is None else torch.from_numpy(records.user).clone().to(device)
         return cls(features, labels.to(device), user)
 
@@ -72,13 +64,6 @@ def model_for(name: str, records: Records) -> ModelSpec:
 
     If the model has frozen layers (a core), the trained model is only the head that follows them. Raises `InputError`
     if the model does not accept the records.
-
-    Parameters
-    ----------
-    name
-        Name of a model of this package, or `package.module:factory` for a user's model.
-    records
-        Records of the data set, which determine the feature shape, the classes and the inputs.
     """
     reads = not records.graphs or ":" in name
     require(reads, f"model is {name} and the records are graphs: accepted is package.module:factory of one for graphs")

@@ -89,15 +89,6 @@ def quantiles_by_round(table: pd.DataFrame, column: str, levels: tuple[float, ..
 
     The first result is the ascending list of rounds, float64 (rounds,). The second result has an array (rounds,) of
     quantiles for each level. Values that are not finite are left out; without finite values the quantile is NaN.
-
-    Parameters
-    ----------
-    table
-        A table with one row per trial and round.
-    column
-        Name of the column.
-    levels
-        Levels of the quantiles, each from 0 to 1.
     """
     finite = table[np.isfinite(table[column].to_numpy(dtype=np.float64, na_value=np.nan))]
     by_round = finite.groupby("round")[column]
@@ -126,17 +117,7 @@ class NonPrivateAccuracy:
 
     @classmethod
     def of_json(cls, values: Mapping[str, Any]) -> "NonPrivateAccuracy":
-        """Build the accuracies from the dict that `to_json` returned.
-
-        Raises
-        ------
-        KeyError
-            If a key is missing.
-        TypeError
-            If a value has a wrong type.
-        ValueError
-            If a value is not a number, or the numbers of rounds and accuracies differ.
-        """
+        """Build the accuracies from the dict that `to_json` returned."""
         rounds, accuracy = tuple(map(int, values["rounds"])), tuple(map(float, values["accuracy"]))
         if not rounds or len(rounds) != len(accuracy):
             raise ValueError("rounds and accuracy differ in number")
@@ -176,17 +157,7 @@ class Provenance:
 
     @classmethod
     def of_json(cls, stored: Mapping[str, Any]) -> "Provenance":
-        """Build the provenance from the dict that `to_json` returned.
-
-        Raises
-        ------
-        KeyError
-            If a key is missing.
-        TypeError
-            If a value has a wrong type.
-        ValueError
-            If there is no session, or a value cannot be read.
-        """
+        """Build the provenance from the dict that `to_json` returned."""
         if not (sessions := tuple(RunSession(**session) for session in stored["sessions"])):
             raise ValueError("no session was noted")
         for session in sessions:

@@ -52,7 +52,7 @@ class SentFederation:
     victim: int  # number of the client that holds the differing unit, see `LoadedFederation`
     spec: ModelSpec  # specification of the model
     known: ModelExecutionProfile  # properties of the model, found on records of the data
-    core: VggCore | None  # frozen network through which the features pass first; None for none
+    core: VggCore | None  # frozen network of `vgg16`, sent where clients randomise their records; else None
     training: SentExamples  # D; empty if the receiver may not know all of D
     replacement: SentExamples | None  # replacement of the differing unit in D'; None if the receiver may not know it
 
@@ -60,6 +60,7 @@ class SentFederation:
         """Register the federation in the receiving process."""
         public = Federation.from_json(self.public)
         settle_device(public.device, public.tf32)
+        model = StackedModel.of(self.spec, known=self.known).sized_for_device(public.device)
         register_federation(
             LoadedFederation(
                 public=public,
@@ -70,8 +71,8 @@ class SentFederation:
                 held_out=None,
                 classes=self.spec.classes,
                 inputs=self.spec.inputs,
-                model=StackedModel.of(self.spec, known=self.known).sized_for_device(public.device),
-                core=self.core,
+                model=model,
+                core=model.frozen_module if self.core is None else self.core,
                 user=self.user,
             )
         )
@@ -95,18 +96,7 @@ class SentShard:
 
 
 def sent_federation(federation: LoadedFederation, knows_all: bool, knows_differing: bool) -> SentFederation:
-    """Return the part of a federation that is sent to every client, without the clients' shards.
-
-    Parameters
-    ----------
-    federation
-        The federation with its data.
-    knows_all
-        Whether the receivers know D, as insiders do; it is then included.
-    knows_differing
-        Whether the receivers know the replacement of the differing unit, as its owner and insiders do; it is then
-        included.
-    """
+    """Return the part of a federation that is sent to every client, without the clients' shards."""
     replacement = federation.replacement if knows_all or knows_differing else None
     training = federation.training if knows_all else federation.training.take(np.empty(0, np.int64))
     return SentFederation(
@@ -117,22 +107,14 @@ def sent_federation(federation: LoadedFederation, knows_all: bool, knows_differi
         victim=federation.victim,
         spec=federation.spec,
         known=federation.model.properties,
-        core=federation.core if federation.raw is not None else None,
+        core=federation.core if federation.raw is not None and isinstance(federation.core, VggCore) else None,
         training=SentExamples.of(training),
         replacement=None if replacement is None else SentExamples.of(replacement),
     )
 
 
 def sent_shard(federation: LoadedFederation, client: int) -> SentShard:
-    """Return a client's records as an object to be sent to the process that runs the client.
-
-    Parameters
-    ----------
-    federation
-        The federation with its data.
-    client
-        Number of the client, from 0.
-    """
+    """Return a client's records as an object to be sent to the process that runs the client."""
     raw, shard = (
         None if federation.raw is None else federation.raw_features(client),
         federation.training.take(federation.shards[client]),

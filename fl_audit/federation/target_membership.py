@@ -71,13 +71,5 @@ class TargetMembership:
 
     @staticmethod
     def unpack(packed: bytes, targets: int) -> "TargetMembership":
-        """Build the membership from the bytes that `pack` returned.
-
-        Parameters
-        ----------
-        packed
-            Bytes that `pack` returned.
-        targets
-            Number of targets, at least 1.
-        """
+        """Build the membership from the bytes that `pack` returned."""
         return TargetMembership(np.frombuffer(packed, dtype=np.bool_).reshape(-1, targets).copy())

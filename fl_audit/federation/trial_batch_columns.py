@@ -43,13 +43,5 @@ class TrialBatchColumns:
 
 
 def nan_columns(names: tuple[str, ...], shape: tuple[int, ...]) -> Table:
-    """Return columns that are all NaN, for quantities that were not computed, keyed by column name.
-
-    Parameters
-    ----------
-    names
-        Names of the columns.
-    shape
-        Shape of each column.
-    """
+    """Return columns that are all NaN, for quantities that were not computed, keyed by column name."""
     return {name: np.full(shape, np.nan) for name in names}

@@ -115,13 +115,6 @@ class StackedConv2d(StackedLayer):
         """Return each example's gradient with respect to the layer's weight, shape (trials, examples, outs, ...).
 
         If the layer unfolds its inputs, all axes after `outs` are merged into one.
-
-        Parameters
-        ----------
-        visit
-            Recorded call of this layer.
-        signal
-            Gradients of the losses with respect to the layer's outputs, of the outputs' shape.
         """
         if self.unfolds:
             return self.frame.split(signal.flatten(2)) @ self.split_patches(visit).transpose(-1, -2)

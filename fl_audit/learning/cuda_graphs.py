@@ -72,16 +72,7 @@ class GraphedCalls:
 
         A later call may overwrite the returned tensor.
 
-        Parameters
-        ----------
-        name
-            Everything besides the inputs that the result depends on. Calls with equal names and input shapes are the
-            same.
-        compute
-            Function whose kernels depend only on `name` and on the shapes and types of its inputs, and which does not
-            wait for results of the GPU.
-        inputs
-            Inputs of the function, in order; None for one that is left out.
+        `name`: Calls with equal names and input shapes are the same.
         """
         key = name, tuple(None if one is None else (one.shape, one.dtype) for one in inputs)
         if key not in self._made:

@@ -72,15 +72,6 @@ def dense_chain(
 
     Flattening, identities, and one activation after each layer may be part of the chain. A layer must not be frozen,
     shared or altered by hooks.
-
-    Parameters
-    ----------
-    module
-        Model to examine.
-    feature_shape
-        Shape of the features of one example.
-    layout
-        Positions of the module's parameters among the flattened parameters of a model.
     """
     columns, layers, is_flat = layout.slices(), list[ChainLayer](), len(feature_shape) == 1
     for name, part in _parts(module, ""):
@@ -133,23 +124,10 @@ def chain_updates(
 
     The result equals that of `local_updates` up to rounding.
 
-    Parameters
-    ----------
-    layers
-        Layers of the chain, as returned by `dense_chain`.
-    models
-        Initial parameters of every trial, float32 (trials, parameters).
-    features
-        Features of the records, (n, ...), or (trials, n, ...) if each trial has its own.
-    labels
-        Classes of the records, int (n,), or (trials, n) if each trial has its own.
-    rate
-        Learning rate.
-    batches
-        For each step the indices of its records, (batch,); there is at least one step. The batches may differ between
-        trials, (trials, batch), only if `fits_one_stretch` says that the records are few enough.
-    trials_together
-        Function that maps a number of records to the number of trials that are best computed at once.
+    Shapes: `models` (trials, parameters), `features` (n, ...), `labels` (n,), `batches` (batch,).
+
+    `batches`: The batches may differ between trials, (trials, batch), only if `fits_one_stretch` says that the records
+    are few enough.
     """
     moved = models.new_empty(models.shape)  # stacked clients share one start, whose memory is that of one model
     is_own = labels.dim() == 2
@@ -169,13 +147,6 @@ def fits_one_stretch(records: int, used: int) -> bool:
     """Return whether a client has so few records that one array of its records is used for all steps of a round.
 
     The client must have at most 256 records, and at most as many as its mini-batches contain together.
-
-    Parameters
-    ----------
-    records
-        Number of records of the client, at least 0.
-    used
-        Sum of the sizes of all mini-batches of the round.
     """
     return records <= min(_STRETCH, used)
 

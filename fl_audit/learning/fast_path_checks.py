@@ -1,120 +1,30 @@
-"""Tests of a model before its use: whether the fast way computes its gradients rightly, and what can be left out."""
+"""Tests of a model before its use: whether the fast way computes its gradients rightly."""
 
-from collections.abc import Callable
 from contextlib import suppress
 
 import torch
 from torch import Tensor
 
 from fl_audit.errors import InputError
-from fl_audit.learning.frozen_prefix import frozen_prefix
 from fl_audit.learning.microbatching import ClippedSumPass, Microbatch
 from fl_audit.learning.model_error_advice import refusal
 from fl_audit.learning.model_execution_profile import saved_scalars
 from fl_audit.learning.model_passes import ModelPasses
 from fl_audit.learning.module_checks import PROBE_EXAMPLES
-from fl_audit.learning.named_inputs import NamedInput
 from fl_audit.learning.output_checks import NO_GRADIENT
 from fl_audit.learning.stacked_layers import backward_sums, is_plain, parameter_owners
-from fl_audit.learning.text_padding_removal import by_length, is_padded, lengths
 
 _PROBE_TRIALS = 2
-_TRIED_TEXTS = 16
-"""Number of records for the test whether outputs depend on padding."""
 _ROUGHLY = 0.05
 """Largest relative distance of float32 sums at which a test in double precision decides about stacked layers."""
-
-
-def split_off_prefix(passes: ModelPasses, records: Tensor | None, is_tried: bool) -> None:
-    """Let a model evaluate its frozen prefix only once per record, if a test shows that the results stay the same.
-
-    The frozen prefix is the part of a model before its first trained parameter.
-
-    Parameters
-    ----------
-    passes
-        Model to change: its attributes `prefix`, `fast` and `activations` are set.
-    records
-        Records for the test, (n, *shape); None for random examples.
-    is_tried
-        Whether the test has succeeded in another process, and is left out here.
-    """
-    prefix = frozen_prefix(passes.template, passes.feature_shape)
-    if prefix is None:
-        return
-    if is_tried:
-        passes.prefix, passes.fast = prefix, False
-        return
-    source = seeded()
-    models = _random_models(passes, _PROBE_TRIALS, source)
-    tried = torch.rand(PROBE_EXAMPLES, *passes.feature_shape, generator=source) if records is None else records
-    portion = Microbatch(tried[:PROBE_EXAMPLES], torch.zeros(len(tried[:PROBE_EXAMPLES]), dtype=torch.int64))
-    found = list[tuple[Tensor, Tensor]]()
-    fast, passes.fast = passes.fast, False
-    for tried_prefix in (None, prefix):
-        passes.prefix = tried_prefix
-        try:
-            gradients = passes.example_gradients(models, portion)
-            found.append((gradients, passes.logits_pass(models, portion.features)))
-        except (Exception, SystemExit):
-            break
-    passes.prefix, passes.fast = None, fast
-    if len(found) == 2 and all(_is_same(*pair) for pair in zip(*found, strict=True)):
-        passes.prefix, passes.fast = prefix, False
-        passes.activations = _measured_activations(passes, portion)
-
-
-def ignores_padding(
-    passes: ModelPasses, inputs: tuple[NamedInput, ...], records: Tensor, logits: Callable[[Tensor, Tensor], Tensor]
-) -> bool:
-    """Return whether a model of texts gives the same outputs if padding that all texts of a pass share is cut off.
-
-    The result is False if the model has no padded texts, or if no text is padded.
-
-    Parameters
-    ----------
-    passes
-        Model to test.
-    inputs
-        Named arrays that a record consists of.
-    records
-        Records for the test, (n, *shape).
-    logits
-        Function that maps models (trials, parameters) and records to logits (trials, n, classes).
-    """
-    if passes.fast or passes.prefix is not None or not is_padded(inputs):
-        return False
-    # The shortest texts lose the most padding, and the longest set the width of the others.
-    ordered = records[lengths(records, inputs).argsort(stable=True)]
-    tried = torch.cat([ordered[: _TRIED_TEXTS // 2], ordered[_TRIED_TEXTS // 2 :][-_TRIED_TEXTS // 2 :]])
-    if bool((lengths(tried, inputs) == inputs[0].width).all()):
-        return False
-    models = _random_models(passes, 1, seeded())
-    try:
-        whole = logits(models, tried)
-        for numbers, rows in by_length(tried, inputs, 1, worth=1):
-            if not _is_same(logits(models, rows), whole[:, numbers]):
-                return False
-    except (Exception, SystemExit):  # the model asks for all tokens
-        return False
-    return True
 
 
 def stacked_layers_agree(passes: ModelPasses, records: Tensor | None) -> bool:
     """Return whether stacked layers, which compute all trials at once, give the clipped sums of per-example gradients.
 
-    Parameters
-    ----------
-    passes
-        Model to test. If the result is False, its attribute `activations`, the number of scalars stored per example, is
-        set.
-    records
-        Records for the test, (n, *shape); None for random examples.
+    Shapes: `records` (n, *shape).
 
-    Raises
-    ------
-    InputError
-        If the model cannot be run example by example, or no record has a gradient other than zero.
+    `passes`: If the result is False, its attribute `activations`, the number of scalars stored per example, is set.
     """
     source = seeded()
     models = _random_models(passes, _PROBE_TRIALS, source)
@@ -148,8 +58,9 @@ def _measured_activations(passes: ModelPasses, portion: Microbatch) -> int:
 
     It is at least the number of parameters, because the pass forms the gradient of each example.
     """
-    one, label = passes.read(portion.features[:1]), portion.labels[:1]
-    held = saved_scalars(passes.trained_module, lambda values: passes.summed_loss(values, one, label))
+    example = portion.features[:1]
+    label = portion.labels[:1]
+    held = saved_scalars(passes.template, lambda values: passes.summed_loss(values, example, label))
     return max(passes.layout.size, held)
 
 
@@ -207,10 +118,6 @@ def _stacked_sums(passes: ModelPasses, models: Tensor, portion: Microbatch) -> T
         return None
     passes.activations = sum(visit.outputs[0].numel() for visit in visited)
     return found
-
-
-def _is_same(left: Tensor, right: Tensor) -> bool:
-    return torch.allclose(left, right, rtol=1e-4, atol=1e-6 * float(left.abs().max()))
 
 
 def seeded() -> torch.Generator:

@@ -1,7 +1,7 @@
-"""Frozen convolutional cores (backbones) of models, with weights from a file that the user gives.
+"""Frozen first parts (backbones) of models: attribute `backbone` of a user's model, and the convolutions of VGG-16.
 
-The output of a frozen core for a record is the same in all trials and rounds. So each record passes through it once,
-when it is loaded. The model that is trained, stacked and clipped is the head on top of the core.
+The output of a frozen backbone for a record is the same in all trials and rounds. So each record passes through it
+once, when it is loaded. The model that is trained, stacked and clipped is the head on top of the backbone.
 """
 
 import hashlib
@@ -64,20 +64,70 @@ class VggCore(nn.Module):
         """Return the core's output (n, *core_shape) for images (n, 1 or 3, height, width) with values in [0, 1]."""
         colours = images.expand(-1, _COLOURS, -1, -1)
         mean, spread = (colours.new_tensor(one).reshape(1, _COLOURS, 1, 1) for one in (_MEAN, _SPREAD))
-        return torch.cat([self.features((some - mean) / spread) for some in torch.split(colours, _TOGETHER)])
+        return self.features((colours - mean) / spread)  # type: ignore[no-any-return]
+
+
+def passed_through(core: nn.Module, features: Tensor) -> Tensor:
+    """Return a frozen network's outputs for records (n, *shape), computed for a fixed number of records at a time."""
+    with torch.no_grad():
+        return torch.cat([core(some) for some in torch.split(features, _TOGETHER)])
+
+
+@dataclass(frozen=True)
+class Backbone:
+    """The frozen backbone of a user's model, with the shapes of one record before and after it."""
+
+    module: nn.Module
+    input_shape: tuple[int, ...]
+    output_shape: tuple[int, ...]
+
+    def outputs(self, features: Tensor) -> Tensor:
+        """Return the backbone's outputs for records (n, *input_shape), float32 (n, *output_shape)."""
+        return passed_through(self.module, features).float()
+
+
+def frozen_backbone(model: nn.Module, records: Tensor) -> Backbone | None:
+    """Take the frozen backbone out of a user's model, and return it; None if the model has none.
+
+    A model has one if its attribute `backbone` is a module without trained parameters, and the rest of the model reads
+    a record only through it. Then `model.backbone` becomes the identity, and `model` takes the backbone's outputs.
+
+    Shapes: `records` (n, *shape).
+    """
+    module = getattr(model, "backbone", None)
+    if not isinstance(module, nn.Module) or _is_trained(module) or not _is_trained(model):
+        return None
+    with torch.no_grad(), without_hints():
+        expected = model(records)
+        backbone = split_backbone(model, tuple(records.shape[1:]))
+        try:
+            outputs = model(backbone.outputs(records))
+            is_same = torch.allclose(outputs, expected, rtol=1e-4, atol=1e-5 * float(expected.abs().max()))
+        except (Exception, SystemExit):  # the rest of the model reads the record too
+            is_same = False
+    if is_same:
+        return backbone
+    model.backbone = module
+    return None
+
+
+def split_backbone(model: nn.Module, feature_shape: tuple[int, ...]) -> Backbone:
+    """Replace the attribute `backbone` of a model by the identity, and return it, for records of this shape."""
+    module = model.backbone
+    assert isinstance(module, nn.Module), "the model was found to have a backbone"
+    output = passed_through(module, torch.zeros(1, *feature_shape))
+    model.backbone = nn.Identity()
+    return Backbone(module, feature_shape, tuple(output.shape[1:]))
+
+
+def _is_trained(module: nn.Module) -> bool:
+    return any(parameter.requires_grad for parameter in module.parameters())
 
 
 def core_shape(model: str, feature_shape: tuple[int, ...]) -> tuple[int, ...]:
     """Return the shape of one record at the input of a model's trained part, which may follow a frozen core.
 
     Raises `InputError` if the core cannot take such records.
-
-    Parameters
-    ----------
-    model
-        Name of the model; only `vgg16` has a frozen core.
-    feature_shape
-        Shape of one record; for `vgg16` an image (1 or 3, height, width) of at least 32x32.
 
     Examples
     --------
@@ -94,20 +144,7 @@ def core_shape(model: str, feature_shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def find_weights(model: str, path: str | None) -> BackboneWeights | None:
-    """Return the weights file of a model's frozen core; None if the model has no frozen core.
-
-    Parameters
-    ----------
-    model
-        Name of the model; only `vgg16` has a frozen core.
-    path
-        Path of the file that the user set; None if there is none.
-
-    Raises
-    ------
-    InputError
-        If the file is missing, superfluous or unreadable.
-    """
+    """Return the weights file of a model's frozen core; None if the model has no frozen core."""
     if model != VGG16:
         require(path is None, f"weights is {path} and the model is {model}: accepted is a file for vgg16 alone")
         return None

@@ -36,19 +36,9 @@ def record_gradients(
 
     Raises `InputError` if shapes do not match.
 
-    Parameters
-    ----------
-    model
-        Model that computes all trials at once.
-    models
-        Parameters of each trial, float32 (trials, parameters).
-    features
-        Features of the records, float32 (n, *shape), n may be 0.
-    labels
-        Classes of the records, int64 (n,).
-    vectors
-        One finite vector v per trial, (trials, parameters), converted to float32; with None the products are 0. The
-        error of a product is relative to ||v|| ||g||, which may be far larger than the product.
+    Shapes: `models` (trials, parameters), `features` (n, *shape), `labels` (n,), `vectors` (trials, parameters).
+
+    `vectors`: The error of a product is relative to ||v|| ||g||, which may be far larger than the product.
 
     Examples
     --------
@@ -88,14 +78,9 @@ def record_gradients(
 def gradient_products(model: StackedModel, taped: list[tuple[LayerCall, Tensor]], vectors: Tensor) -> Tensor:
     """Return the inner product of each example's gradient with its trial's vector, float32 (trials, examples).
 
-    Parameters
-    ----------
-    model
-        Model with stacked layers. As a side effect, the vectors take the place of the layers' current parameters.
-    taped
-        Result of `model.backward` for the examples.
-    vectors
-        One vector per trial, float32 (trials, parameters).
+    Shapes: `vectors` (trials, parameters).
+
+    `model`: As a side effect, the vectors take the place of the layers' current parameters.
     """
     taped[0][0].layer.frame.parameters = model.layout.views(vectors)  # all layers share this frame
     return torch.stack([visit.layer.products(visit, signal) for visit, signal in taped]).sum(0)

@@ -47,17 +47,7 @@ class SharedPassState:
         self.features = features
 
     def derive(self, name: str, inputs: Tensor, make: Callable[[Tensor], Tensor]) -> Tensor:
-        """Return `make(inputs)`; if `inputs` is a view of the whole raw input, cache the result for later passes.
-
-        Parameters
-        ----------
-        name
-            Name under which the result is cached.
-        inputs
-            Argument of the function.
-        make
-            Deterministic function of `inputs`.
-        """
+        """Return `make(inputs)`; if `inputs` is a view of the whole raw input, cache the result for later passes."""
         if self.features is None or not _same_memory(inputs, self.features):
             return make(inputs)
         key = (name, inputs.shape, inputs.stride())
@@ -108,14 +98,7 @@ class StackedLayer(nn.Module):
     def record(self, inputs: Tensor, outputs: Tensor, shared: bool) -> Tensor:
         """Record a call of the layer for the backward pass, if calls are recorded, and return its outputs.
 
-        Parameters
-        ----------
-        inputs
-            Inputs of the layer, (trials * examples, ...), or (examples, ...) if all trials share them.
-        outputs
-            Outputs of the layer for these inputs, (trials * examples, ...).
-        shared
-            Whether all trials share the inputs.
+        Shapes: `inputs` (trials * examples, ...), `outputs` (trials * examples, ...).
         """
         if self.frame.recording:
             if not outputs.requires_grad:
@@ -127,13 +110,6 @@ class StackedLayer(nn.Module):
         """Return the layer's outputs, (trials * examples, ...), as a linear function of the layer's parameters.
 
         Axes after the first may be merged.
-
-        Parameters
-        ----------
-        inputs
-            Inputs as recorded in a `LayerCall`.
-        shared
-            Whether all trials share the inputs.
         """
         raise NotImplementedError("each stacked layer computes its own outputs")
 
@@ -143,42 +119,19 @@ class StackedLayer(nn.Module):
         The caller puts the vector into `frame.parameters` in place of the parameters. Since the outputs are linear in
         the parameters, a call with the vector gives the Jacobian-vector product. The result is the inner product of
         `signal` with this product.
-
-        Parameters
-        ----------
-        visit
-            Recorded call of this layer.
-        signal
-            Gradients of the losses with respect to the outputs of the call, of the outputs' shape.
         """
         moved = self.frame.split(self.respond(visit.inputs, visit.shared)).flatten(2)
         return (self.frame.split(signal).flatten(2) * moved).sum(2)
 
     def squared_norms(self, visit: LayerCall, signal: Tensor) -> tuple[Tensor, object]:
-        """Return the examples' squared gradient norms, (trials, examples), and intermediate values for `weighted_sum`.
-
-        Parameters
-        ----------
-        visit
-            Recorded call of this layer.
-        signal
-            Gradients of the losses with respect to the outputs of the call, of the outputs' shape.
-        """
+        """Return the examples' squared gradient norms, (trials, examples), and intermediate values for
+        `weighted_sum`."""
         raise NotImplementedError("each stacked layer computes its own norms")
 
     def weighted_sum(self, visit: LayerCall, signal: Tensor, weights: Tensor, kept: object) -> dict[str, Tensor]:
         """Return the weighted sum over examples of this layer's gradients, (trials, *shape), keyed by parameter name.
 
-        Parameters
-        ----------
-        visit
-            Recorded call of this layer.
-        signal
-            Gradients of the losses with respect to the outputs of the call, of the outputs' shape.
-        weights
-            Weight of each example, shape (trials, examples).
-        kept
-            Second value that `squared_norms` returned for this call.
+        Shapes: `weights` (trials, examples).
         """
         raise NotImplementedError("each stacked layer computes its own sums")
 
@@ -287,12 +240,7 @@ class StackedNormalisation(StackedLayer):
 def weighted_gradient_sum(gradients: Tensor, weights: Tensor) -> Tensor:
     """Return the weighted sum of gradients over the examples of each trial, (trials, ...).
 
-    Parameters
-    ----------
-    gradients
-        Gradient of each example, shape (trials, examples, ...).
-    weights
-        Weight of each example, shape (trials, examples).
+    Shapes: `gradients` (trials, examples, ...), `weights` (trials, examples).
     """
     summed = torch.bmm(weights.unsqueeze(1), gradients.flatten(2))
     return summed.reshape(len(weights), *gradients.shape[2:])
@@ -301,14 +249,7 @@ def weighted_gradient_sum(gradients: Tensor, weights: Tensor) -> Tensor:
 def dense_outputs(inputs: Tensor, weights: Tensor, biases: Tensor | None) -> Tensor:
     """Return the outputs of a dense layer, inputs W' + b, with separate W and b for each trial, (trials, n, outs).
 
-    Parameters
-    ----------
-    inputs
-        Inputs of the layer, shape (trials, n, ins).
-    weights
-        Weights W of the layer, shape (trials, outs, ins).
-    biases
-        Biases b of the layer, shape (trials, 1, outs); None without biases.
+    Shapes: `inputs` (trials, n, ins), `weights` (trials, outs, ins), `biases` (trials, 1, outs).
     """
     if biases is None:
         return torch.bmm(inputs, weights.transpose(1, 2))

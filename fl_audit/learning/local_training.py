@@ -17,13 +17,11 @@ from typing import assert_never
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from fl_audit.array_types import Flags, Integers
 from fl_audit.errors import require
-from fl_audit.learning.dense_chain_training import ChainLayer, chain_updates, fits_one_stretch
-from fl_audit.learning.layers import dense_outputs
+from fl_audit.learning.dense_chain_training import chain_updates, fits_one_stretch
 from fl_audit.learning.optimizer_enums import LocalOptimizer as LocalOptimizer
 from fl_audit.learning.pass_budgets import slices
 from fl_audit.learning.stacked_layers import cached_rows
@@ -62,15 +60,6 @@ def local_batches(records: int, schedule: LocalSchedule, draw: np.random.Generat
 
     Every epoch cuts a new random order of the records into mini-batches, of which the last may be smaller. A given
     number of steps may end within an epoch.
-
-    Parameters
-    ----------
-    records
-        Number of records of the client, at least 0.
-    schedule
-        Size of the mini-batches, and number of epochs or steps.
-    draw
-        Random generator that draws the order (purpose `LOCAL_ORDER`).
     """
 
     def endless() -> Iterator[Integers]:
@@ -94,22 +83,11 @@ def local_updates(
 
     Each step takes the gradient of the mean cross-entropy over one mini-batch.
 
-    Parameters
-    ----------
-    model
-        Model that computes all trials at once.
-    models
-        Parameters theta_start of every trial, float32 (trials, parameters); they are not changed.
-    features
-        Features of the client's records, float32 (n, *shape), n may be 0. If the records differ between trials,
-        (trials, n, *shape), of any numeric type.
-    labels
-        Classes of the records, int64 (n,), or (trials, n) if the records differ between trials.
-    schedule
-        Schedule of the training; only its learning rate is used.
-    batches
-        Indices of the records of each step, (batch,), from `local_batches`. If records differ between trials and
-        `accepts_batches_per_trial` holds, also (trials, batch).
+    Shapes: `models` (trials, parameters), `features` (n, *shape), `labels` (n,), `batches` (batch,).
+
+    `features`: If the records differ between trials, (trials, n, *shape), of any numeric type.
+
+    `batches`: If records differ between trials and `accepts_batches_per_trial` holds, also (trials, batch).
     """
     if not batches or labels.shape[-1] == 0:
         return torch.zeros_like(models)
@@ -129,15 +107,6 @@ def accepts_batches_per_trial(model: StackedModel, records: int, schedule: Local
     """Return whether `local_updates` accepts mini-batches that differ between trials.
 
     `local_updates` does so for plain SGD, a model that is a chain of dense layers, and few records.
-
-    Parameters
-    ----------
-    model
-        Model that computes all trials at once.
-    records
-        Number of records in each trial.
-    schedule
-        Schedule of a client's local training.
     """
     is_sgd, used = schedule.optimizer is LocalOptimizer.SGD, schedule.steps_on(records) * schedule.batch
     return is_sgd and records > 0 and model.fast and model.chain is not None and fits_one_stretch(records, used)
@@ -148,13 +117,9 @@ def clip_updates(updates: Tensor, norm: float | Tensor) -> tuple[Tensor, Tensor]
 
     Return the clipped updates, and their norms before clipping, float32 (trials,).
 
-    Parameters
-    ----------
-    updates
-        Updates g, float32 (trials, parameters), which are overwritten.
-    norm
-        Clipping norm C: one for all trials, or one per trial, shape (trials,). Raises `InputError` unless all are
-        positive.
+    Shapes: `updates` (trials, parameters), `norm` (trials,).
+
+    `norm`: Raises `InputError` unless all are positive.
     """
     norms = updates.new_empty(len(updates))
     limits = torch.as_tensor(norm, dtype=updates.dtype, device=updates.device).expand(len(updates))
@@ -177,14 +142,7 @@ def member_batches(present: Flags, schedule: LocalSchedule, draw: np.random.Gene
 
     Indices are padded with -1. An epoch has as many steps as the trial with the most records needs.
 
-    Parameters
-    ----------
-    present
-        Whether each trial trains on each record, shape (trials, records).
-    schedule
-        Size of the mini-batches, and number of epochs or steps.
-    draw
-        Random generator that draws the order of the records, which is the same in all trials.
+    Shapes: `present` (trials, records).
     """
     trials, records = present.shape
     most, found = int(present.sum(axis=1).max(initial=0)), list[Integers]()
@@ -212,20 +170,7 @@ def member_updates(
 
     There is one step per mini-batch; a trial whose mini-batch is empty skips it.
 
-    Parameters
-    ----------
-    model
-        Model that computes all trials at once.
-    models
-        Parameters theta_start of every trial, float32 (trials, parameters); they are not changed.
-    features
-        Features of the client's records, float32 (n, *shape), or (trials, n, *shape) if they differ between trials.
-    labels
-        Classes of the records, int64 (n,), or (trials, n) if they differ between trials.
-    schedule
-        Schedule of the training; only the optimizer and its learning rate are used.
-    batches
-        Mini-batch of each step, from `member_batches`: indices of records, int64 (trials, batch), padded with -1.
+    Shapes: `models` (trials, parameters), `features` (n, *shape), `labels` (n,), `batches` (trials, batch).
     """
     moved = torch.zeros_like(models)
     if not batches:
@@ -234,7 +179,7 @@ def member_updates(
     together = max(1, _GROUP_SCALARS // models.shape[1])
     for rows in slices(len(models), together):
         some = (features[rows], labels[rows]) if labels.dim() == 2 else (features, labels)
-        gradients = _of_chain(model.chain, *some) if model.fast and model.chain is not None else _masked(model, *some)
+        gradients = _masked(model, *some)
         moved[rows] = models[rows] - _trained(models[rows], [step[rows] for step in steps], schedule, gradients)
     return moved
 
@@ -275,33 +220,5 @@ def _masked(model: StackedModel, features: Tensor, labels: Tensor) -> Gradients:
         taking_part = taking_part.scatter_(1, step.where(step >= 0, records), True)[:, :-1]
         total = model.clipped_sum(weights, features, labels, None, None, taking_part)
         return total.div_(taking_part.sum(dim=1, keepdim=True).clamp_(min=1))
-
-    return gradients
-
-
-def _of_chain(layers: Sequence[ChainLayer], features: Tensor, labels: Tensor) -> Gradients:
-    """Return the mean-gradient function for a chain of dense layers, with a backward pass written by hand."""
-    is_own = labels.dim() == 2
-    flat = features.flatten(2 if is_own else 1)
-
-    def gradients(weights: Tensor, step: Tensor) -> Tensor:
-        counted, index = step >= 0, step.clamp(min=0)
-        place = (torch.arange(len(step), device=step.device).unsqueeze(1), index) if is_own else index
-        seen = [flat[place].float()]  # by the first layer, then by what follows each
-        for layer in layers:
-            values = dense_outputs(seen[-1], layer.weights(weights), layer.biases(weights))
-            seen.append(layer.activation.apply(values))
-        share = counted / counted.sum(dim=1, keepdim=True).clamp_(min=1)
-        wanted = F.one_hot(labels[place], layers[-1].outs)
-        signal = torch.softmax(seen[-1], 2).sub_(wanted).mul_(share.unsqueeze(2))
-        gradient = torch.empty_like(weights)
-        for number, layer in reversed(list(enumerate(layers))):
-            signal = layer.activation.pull_back(signal, seen[number + 1])
-            layer.weights(gradient).baddbmm_(signal.transpose(1, 2), seen[number], beta=0)
-            if layer.bias is not None:
-                gradient[:, layer.bias] = signal.sum(dim=1)
-            if number > 0:
-                signal = torch.bmm(signal, layer.weights(weights))
-        return gradient
 
     return gradients

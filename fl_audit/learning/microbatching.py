@@ -47,11 +47,6 @@ class Microbatch:
         """Return the features for a stacked model, and the class for each of its outputs, (trials * n,).
 
         The features are (trials * n, *shape), or (n, *shape) if all trials share the n examples.
-
-        Parameters
-        ----------
-        trials
-            Number of stacked trials.
         """
         if self.is_own:
             return self.features.flatten(0, 1), self.labels.flatten()
@@ -91,14 +86,7 @@ class ClippedSumInputs(Microbatch):
         If a trial's sample contains more than the share `GATHERED_BELOW` of the examples, the result has all examples,
         with weights 0 and 1. Otherwise the result has only the sampled examples of each trial.
 
-        Parameters
-        ----------
-        features
-            Features of all examples, (n, *shape), or (trials, n, *shape) if each trial has its own.
-        labels
-            Classes of all examples, (n,), or (trials, n) if each trial has its own.
-        taking_part
-            Whether an example is in a trial's sample, bool (trials, n); None if all are.
+        Shapes: `features` (n, *shape), `labels` (n,), `taking_part` (trials, n).
         """
         if taking_part is None:
             return cls(features, labels)
@@ -113,15 +101,7 @@ class ClippedSumInputs(Microbatch):
         return self.labels.shape[-1] if self.chosen is None else self.chosen.shape[1]
 
     def portion(self, rows: slice, examples: slice) -> Microbatch:
-        """Return the examples that one pass computes, with features as float32.
-
-        Parameters
-        ----------
-        rows
-            Trials of the pass, as a slice.
-        examples
-            Examples of the pass, as a slice of each trial's `width` examples.
-        """
+        """Return the examples that one pass computes, with features as float32."""
         counted = None if self.counted is None else self.counted[rows, examples]
         index = examples if self.chosen is None else self.chosen[rows, examples]
         if not self.is_own:

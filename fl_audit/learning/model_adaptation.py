@@ -15,7 +15,6 @@ from torch.func import vmap
 
 from fl_audit.learning.module_preparation import widen
 from fl_audit.learning.named_inputs import MASK, NamedInput
-from fl_audit.learning.text_padding_removal import shortened
 
 _CHOOSES = "set_attn_implementation"  # method that only modules of the library transformers have
 
@@ -29,7 +28,7 @@ class _NamedInputHook:
     def __call__(
         self, module: nn.Module, given: tuple[Any, ...], named: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        return (), dict(unpacked(given[0], shortened(self.inputs, given[0].shape[1])))
+        return (), dict(unpacked(given[0], self.inputs))
 
 
 def unpacked(features: Tensor, inputs: tuple[NamedInput, ...]) -> Iterator[tuple[str, Tensor]]:
@@ -37,12 +36,7 @@ def unpacked(features: Tensor, inputs: tuple[NamedInput, ...]) -> Iterator[tuple
 
     Integer arrays are converted to int64.
 
-    Parameters
-    ----------
-    features
-        Rows of numbers, one for each record, shape (n, width).
-    inputs
-        Name and shape of each array that a row holds, in the order in the row.
+    Shapes: `features` (n, width).
     """
     for one, part in zip(inputs, torch.split(features, [one.width for one in inputs], dim=1), strict=True):
         shaped = part.reshape(len(features), *one.shape)
@@ -50,15 +44,7 @@ def unpacked(features: Tensor, inputs: tuple[NamedInput, ...]) -> Iterator[tuple
 
 
 def prepare(module: nn.Module, inputs: tuple[NamedInput, ...]) -> None:
-    """Adapt a user's module so that it can be run on single examples, each given as a row of numbers.
-
-    Parameters
-    ----------
-    module
-        Module as its factory returned it; it gets hooks.
-    inputs
-        Named arrays that a row consists of; empty if the module reads whole rows.
-    """
+    """Adapt a user's module so that it can be run on single examples, each given as a row of numbers."""
     widen(module)
     _use_plain_attention(module)
     _give_named(module, inputs)
@@ -110,11 +96,6 @@ def read_logits(module: nn.Module) -> None:
     """Make a module return only its tensor `logits` if it returns several outputs.
 
     Outputs without such a tensor stay unchanged.
-
-    Parameters
-    ----------
-    module
-        Module that gets a hook.
     """
     module.register_forward_hook(_logits_of)
 

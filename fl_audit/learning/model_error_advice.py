@@ -74,15 +74,7 @@ def is_vmap_refusal(error: BaseException) -> bool:
 
 
 def refusal(error: BaseException, shape: tuple[int, ...]) -> InputError:
-    """Convert an exception of `torch.func` on an unsupported model to an `InputError` of one line with a remedy.
-
-    Parameters
-    ----------
-    error
-        Exception of `torch.func`; an `InputError` is returned unchanged.
-    shape
-        Shape of the features of one record, for the message.
-    """
+    """Convert an exception of `torch.func` on an unsupported model to an `InputError` of one line with a remedy."""
     if isinstance(error, InputError):
         return error
     fix = next((fix for words, fix in _UNDER_VMAP.items() if words in str(error)), None)
@@ -98,17 +90,7 @@ def refusal(error: BaseException, shape: tuple[int, ...]) -> InputError:
 
 
 def remedy(place: FaultPlace, shape: tuple[int, ...], inputs: tuple[NamedInput, ...]) -> str | None:
-    """Return a sentence with the remedy for a failure of a user's model; None if no remedy is known.
-
-    Parameters
-    ----------
-    place
-        Layer and record at which the model failed, with the exception.
-    shape
-        Shape of one record's features.
-    inputs
-        Arrays that the model's `forward` takes by name; empty if it takes a single tensor.
-    """
+    """Return a sentence with the remedy for a failure of a user's model; None if no remedy is known."""
     text, given = str(place.error), place.given
     if "must have the same dtype" in text or "expected scalar type" in text:
         return "records arrive as float32, and so are its weights: call .float() on what the layer is given"

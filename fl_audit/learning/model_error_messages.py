@@ -35,25 +35,7 @@ def naming_layer_and_record(
 ) -> Iterator[None]:
     """Convert an exception of a model's code within a `with` block into an `InputError` that names layer and record.
 
-    Parameters
-    ----------
-    module
-        Model whose code runs in the block.
-    parameters
-        Parameters of the model in some trials, (trials, *shape), keyed by name; the first trial's are used.
-    features
-        Features of the records on which the model runs, (..., *shape), with any number of leading axes.
-    shape
-        Shape of the features of one record.
-
-    Raises
-    ------
-    InputError
-        If the model's code raises an exception.
-    Exception
-        If the block raises an exception that the model does not cause, such as a lack of memory.
-    SystemExit
-        If the block raises it outside of the model's code.
+    Shapes: `parameters` (trials, *shape).
     """
     try:
         with without_hints():
@@ -77,18 +59,7 @@ def explained(
 ) -> InputError | None:
     """Return an exception of a model's code as an `InputError` of one line; None if the model is not its cause.
 
-    Parameters
-    ----------
-    error
-        The exception that was raised.
-    module
-        Model that was run; it is not changed.
-    values
-        Parameters of the model when it failed, keyed by name.
-    features
-        Features of the records on which the model ran, shape (n, *shape).
-    names
-        Name of each record for the message; None for its position.
+    Shapes: `features` (n, *shape).
     """
     if isinstance(error, InputError):
         return error
@@ -115,16 +86,7 @@ def located(
 
     The model is run on all records together, and then on each record alone.
 
-    Parameters
-    ----------
-    module
-        Model to run; it is not changed.
-    values
-        Parameters of the model, keyed by name.
-    features
-        Features of the records, shape (n, *shape).
-    names
-        Name of each of the n records.
+    Shapes: `features` (n, *shape).
     """
     watched = sharing_copy(module).eval()
     with _LayerWatch(watched) as watch:

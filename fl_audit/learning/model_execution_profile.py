@@ -17,20 +17,11 @@ class ModelExecutionProfile:
 
     fast: bool  # whether the model runs on stacked layers, which compute all trials at once
     activations: int  # number of scalars that a pass stores for one example
-    split: bool = False  # whether the part before the first trained parameter is computed only once per record
-    ignores_padding: bool = False  # whether padding that all texts of a pass share is cut off
+    has_backbone: bool = False  # whether records pass through a frozen backbone before they reach the model
 
 
 def saved_scalars(module: nn.Module, run: Callable[[dict[str, Tensor]], Tensor]) -> int:
-    """Return the number of scalars that autograd saves for a computation, besides parameters and constants.
-
-    Parameters
-    ----------
-    module
-        Module whose parameters and constants are not counted.
-    run
-        Function that computes a loss from the module's trained parameters, keyed by name.
-    """
+    """Return the number of scalars that autograd saves for a computation, besides parameters and constants."""
     own = {name: value.detach().requires_grad_() for name, value in module.named_parameters()}
     held = {_address(value) for value in (*own.values(), *module.buffers(), *constants_of(module))}
     kept, sizes = list[Tensor](), dict[int, int]()

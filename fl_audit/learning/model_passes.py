@@ -14,7 +14,6 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
 from fl_audit.learning import pass_budgets
-from fl_audit.learning.frozen_prefix import FrozenPrefix
 from fl_audit.learning.layers import LayerCall, SharedPassState
 from fl_audit.learning.microbatching import ClippedSumPass, Microbatch
 from fl_audit.learning.model_error_messages import naming_layer_and_record
@@ -39,7 +38,6 @@ class ModelPasses:
         self.parts = PerThreadState(module)
         self.activations = self.layout.size
         self.fast = False
-        self.prefix: FrozenPrefix | None = None
 
     @property
     def template(self) -> nn.Module:
@@ -58,17 +56,7 @@ class ModelPasses:
     ) -> tuple[Tensor, SharedPassState]:
         """Return the outputs of the stacked layers, (trials * examples, classes), and the layers' common state.
 
-        Parameters
-        ----------
-        parameters
-            Parameters of the models, (trials, *shape), keyed by name.
-        features
-            Features of the examples, (examples, *shape) if all trials share them, otherwise (trials * examples,
-            *shape).
-        examples
-            Number of examples per trial.
-        recording
-            Whether the state records the calls of the layers, for a backward pass.
+        Shapes: `parameters` (trials, *shape), `features` (examples, *shape).
         """
         stacked, frame = self.parts.stacked, self.parts.frame
         assert stacked is not None
@@ -82,40 +70,29 @@ class ModelPasses:
     def logits_pass(self, models: Tensor, features: Tensor) -> Tensor:
         """Return the logits of examples under every model, (trials, n, classes), computed in a single pass.
 
-        Parameters
-        ----------
-        models
-            Parameters of the models, float32 (trials, parameters).
-        features
-            Features of the examples, which all trials share, (n, *shape). There must be memory for all examples at
-            once.
+        Shapes: `models` (trials, parameters), `features` (n, *shape).
+
+        `features`: There must be memory for all examples at once.
         """
         with torch.no_grad():
             if not self.fast:
                 # One trial at a time: recurrent layers have no rule for vmap without gradients.
                 one_by_one = map(self.layout.of_one, models)
                 with self.naming_layer_and_record(self.layout.views(models), features):
-                    read = self.read(features)
-                    return torch.stack([self._called(values, read) for values in one_by_one])
+                    return torch.stack([self._called(values, features) for values in one_by_one])
             merged, frame = self.run_stacked(self.layout.views(models), features, len(features), recording=False)
             return frame.split(merged)
 
     def summed_gradients(self, models: Tensor, portion: Microbatch) -> dict[str, Tensor]:
         """Return each trial's gradient of the loss summed over one pass, (trials, *shape), keyed by parameter name.
 
-        Parameters
-        ----------
-        models
-            Parameters of the models, float32 (trials, parameters).
-        portion
-            Examples of the pass; their weights are ignored.
+        Shapes: `models` (trials, parameters).
         """
         views = self.layout.views(models)
         with self.naming_layer_and_record(views, portion.features):
             if len(models) > 1 and not self.fast:
                 axis = 0 if portion.is_own else None
-                read = self.read(portion.features)
-                gradients = vmap(grad(self.summed_loss), (0, axis, axis))(views, read, portion.labels)
+                gradients = vmap(grad(self.summed_loss), (0, axis, axis))(views, portion.features, portion.labels)
                 return dict(gradients)
             leaves = {name: view.detach().requires_grad_() for name, view in views.items()}
             features, labels = portion.merged(len(models))
@@ -125,43 +102,28 @@ class ModelPasses:
                     loss = F.cross_entropy(merged, labels, reduction="sum")
                 else:  # one model is run as it is: the stacked layers would only add to the work
                     alone = {name: leaf.squeeze(0) for name, leaf in leaves.items()}
-                    loss = self.summed_loss(alone, self.read(features), labels)
+                    loss = self.summed_loss(alone, features, labels)
             found = torch.autograd.grad(loss, list(leaves.values()), materialize_grads=True)
         return dict(zip(leaves, found, strict=True))
 
     def summed_loss(self, parameters: dict[str, Tensor], features: Tensor, labels: Tensor) -> Tensor:
         """Return the cross-entropy of one model, summed over examples, as a scalar tensor.
 
-        Parameters
-        ----------
-        parameters
-            Parameters of the model, each of its own shape, keyed by name.
-        features
-            Features of the examples, as returned by `read`.
-        labels
-            Classes of the examples, int64 (n,).
+        Shapes: `features` (n, *shape), `labels` (n,).
         """
         return F.cross_entropy(self._called(parameters, features), labels, reduction="sum")
 
     def _called(self, parameters: dict[str, Tensor], features: Tensor) -> Tensor:
-        """Return the logits (n, classes) of one model for features as returned by `read`.
+        """Return the logits (n, classes) of one model.
 
         The method tells torch whether a parameter has several names, because torch would otherwise search for them
         slowly.
         """
-        logits: Tensor = functional_call(self.trained_module, parameters, (features,), tie_weights=self._is_tied)
+        logits: Tensor = functional_call(self.template, parameters, (features,), tie_weights=self._is_tied)
         return logits
 
     def clipped_sum_fast(self, work: ClippedSumPass, total: Tensor) -> None:
-        """Write each trial's sum of clipped gradients over one pass to `total`, computed by the stacked layers.
-
-        Parameters
-        ----------
-        work
-            Models, examples and clipping of the pass.
-        total
-            Tensor (trials, parameters), which is overwritten.
-        """
+        """Write each trial's sum of clipped gradients over one pass to `total`, computed by the stacked layers."""
         taped = self.backward(work.models, work.portion)
         with torch.no_grad():
             measured = [visit.layer.squared_norms(visit, signal) for visit, signal in taped]
@@ -173,14 +135,8 @@ class ModelPasses:
                     total[:, columns[visit.layer.prefix + name]] = summed.flatten(1)
 
     def clipped_sum_graphed(self, work: ClippedSumPass, total: Tensor) -> None:
-        """Write each trial's sum of clipped gradients to `total` on a graphics card; a small pass runs as a CUDA graph.
-
-        Parameters
-        ----------
-        work
-            Models, examples and clipping of the pass.
-        total
-            Tensor (trials, parameters), which is overwritten.
+        """Write each trial's sum of clipped gradients to `total` on a graphics card; a small pass runs as a CUDA
+        graph.
         """
 
         def computed(models: Tensor, features: Tensor, labels: Tensor, counted: Tensor | None) -> Tensor:
@@ -203,12 +159,7 @@ class ModelPasses:
         Each call comes with the gradient of the summed losses with respect to the outputs of the layer. The model must
         have stacked layers (`fast`). The calls can be used until the model runs again in this thread.
 
-        Parameters
-        ----------
-        models
-            Parameters of the models, float32 (trials, parameters).
-        portion
-            Examples on which the models run.
+        Shapes: `models` (trials, parameters).
         """
         features, labels = portion.merged(len(models))
         with torch.enable_grad():
@@ -218,15 +169,7 @@ class ModelPasses:
         return list(zip(tape, torch.autograd.grad(loss, [visit.outputs for visit in tape]), strict=True))
 
     def clipped_sum_generic(self, work: ClippedSumPass, total: Tensor) -> None:
-        """Write each trial's sum of clipped gradients over one pass to `total`, computed by `torch.func`.
-
-        Parameters
-        ----------
-        work
-            Models, examples and clipping of the pass.
-        total
-            Tensor (trials, parameters), which is overwritten.
-        """
+        """Write each trial's sum of clipped gradients over one pass to `total`, computed by `torch.func`."""
         total.zero_()
         together = max(1, pass_budgets.GRADIENT_BUDGET // work.models.numel())
         for some in pass_budgets.slices(work.portion.examples, together):
@@ -238,12 +181,7 @@ class ModelPasses:
     def example_gradients(self, models: Tensor, portion: Microbatch) -> Tensor:
         """Return the gradient of each example's loss, float32 (trials, n, parameters), computed by `torch.func`.
 
-        Parameters
-        ----------
-        models
-            Parameters of the models, float32 (trials, parameters).
-        portion
-            Examples of the pass.
+        Shapes: `models` (trials, parameters).
         """
 
         def loss(parameters: dict[str, Tensor], example: Tensor, label: Tensor) -> Tensor:
@@ -253,7 +191,7 @@ class ModelPasses:
         per_trial = vmap(vmap(grad(loss), in_dims=(None, 0, 0)), in_dims=(0, trials_axis, trials_axis))
         views = self.layout.views(models)
         with self.naming_layer_and_record(views, portion.features):
-            gradients = per_trial(views, self.read(portion.features), portion.labels)
+            gradients = per_trial(views, portion.features, portion.labels)
         # A parameter that is a single number, such as a learned temperature, has no axes of its own.
         shape = (len(models), portion.examples)
         widths = [(name, columns.stop - columns.start) for name, columns in self.layout.slices().items()]
@@ -262,30 +200,9 @@ class ModelPasses:
     def naming_layer_and_record(self, parameters: dict[str, Tensor], features: Tensor) -> AbstractContextManager[None]:
         """Convert an exception of the user's model in a `with` block into an `InputError` that names layer and record.
 
-        Parameters
-        ----------
-        parameters
-            Parameters of the models, (trials, *shape), keyed by name.
-        features
-            Features of the records on which the models run, (n, *shape), or those of all trials one after another.
+        Shapes: `parameters` (trials, *shape), `features` (n, *shape).
         """
         return naming_layer_and_record(self.template, parameters, features, self.feature_shape)
-
-    @property
-    def trained_module(self) -> nn.Module:
-        """This thread's copy of the module that every trial runs: the model, or its part after the frozen layers."""
-        return self.parts.template if self.prefix is None else self.parts.suffix_copy(self.prefix.suffix)
-
-    def read(self, features: Tensor) -> Tensor:
-        """Pass records, (..., *shape), through the frozen layers of the model, and return the outputs.
-
-        These outputs are the inputs of `trained_module`. If no layer is frozen, the records are returned unchanged.
-        """
-        if self.prefix is None:
-            return features
-        # Copied before `torch.func` begins, whose tensors a copy would keep.
-        self.parts.suffix_copy(self.prefix.suffix)
-        return self.prefix.rows(features)
 
 
 def _has_two_names(module: nn.Module) -> bool:

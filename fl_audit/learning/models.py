@@ -103,11 +103,6 @@ def build_model(spec: ModelSpec) -> nn.Module:
 
     A user's factory gets the arguments `feature_shape` and `classes`, each only if its signature has it. For texts with
     a public vocabulary, the same holds for `vocabulary_size`.
-
-    Raises
-    ------
-    InputError
-        If the name is unknown, the factory cannot be imported or fails, or `check_module` rejects its model.
     """
     if spec.name == MEAN_EMBEDDING:
         return _mean_embedding(spec)

@@ -14,15 +14,7 @@ _SMALL_STEP = 0.01  # step that moves weights that are all zero
 
 
 def check_module(module: nn.Module) -> None:
-    """Raise `InputError` if a module's layers mix examples or draw random numbers, or its parameters are unusable.
-
-    Raises
-    ------
-    InputError
-        If there is batch normalisation, instance normalisation with running statistics, or dropout; if there are no
-        parameters, or only frozen ones; or if a parameter has no shape yet, is not on the CPU, or is trained and not in
-        float32. The message says what to use instead.
-    """
+    """Raise `InputError` if a module's layers mix examples or draw random numbers, or its parameters are unusable."""
     _check_layers(module)
     named = dict(module.named_parameters())
     require(bool(named), "the model has no parameters: accepted is a model that can learn")
@@ -75,22 +67,7 @@ def check_outputs(
 ) -> None:
     """Raise `InputError` unless a module returns one number per class for each example, whatever its mode.
 
-    Parameters
-    ----------
-    module
-        Module to check; it is called on a few examples.
-    feature_shape
-        Shape of the features of one example.
-    classes
-        Number of classes.
-    records
-        Records on which the module is called, (n, *shape); None for random examples.
-
-    Raises
-    ------
-    InputError
-        If the outputs have another shape, mix examples, or depend on whether the module is in training or evaluation
-        mode, or if the module cannot be run.
+    Shapes: `records` (n, *shape).
     """
     source = torch.Generator().manual_seed(1)
     features = torch.rand(PROBE_EXAMPLES, *feature_shape, generator=source)

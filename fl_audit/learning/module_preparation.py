@@ -70,20 +70,7 @@ def sharing_copy(module: nn.Module) -> nn.Module:
 
 
 def copied(module: nn.Module, shared: Iterable[Tensor] = ()) -> nn.Module:
-    """Return a deep copy of a module, except for some tensors that the copy shares with it.
-
-    Parameters
-    ----------
-    module
-        Module to copy.
-    shared
-        Tensors of the module that are shared and not copied.
-
-    Raises
-    ------
-    InputError
-        If the module holds an object that cannot be copied.
-    """
+    """Return a deep copy of a module, except for some tensors that the copy shares with it."""
     try:
         return copy.deepcopy(module, {id(one): one for one in shared})
     except Exception as error:
@@ -99,11 +86,6 @@ def start_from_zeros(module: nn.Module) -> None:
 
     By default, the zero state is one tensor for all examples. Under vmap, only `torch.nn.LSTM` can write to such a
     tensor.
-
-    Parameters
-    ----------
-    module
-        Module whose recurrent layers get hooks; its outputs do not change.
     """
     for layer in module.modules():
         is_lstm = isinstance(layer, nn.LSTM) and not layer.proj_size

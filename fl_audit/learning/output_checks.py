@@ -30,23 +30,8 @@ class ModelCheckRecords:
 
 
 def check_outputs_of(module: nn.Module, classes: int, records: ModelCheckRecords) -> tuple[str, ...]:
-    """Raise `InputError` unless a model returns one row of logits per record; return one-line warnings for its author.
-
-    Parameters
-    ----------
-    module
-        Model to check; it is run without `torch.func`.
-    classes
-        Number of classes.
-    records
-        Records on which the model is run.
-
-    Raises
-    ------
-    InputError
-        If the model fails on a record, or returns anything but one differentiable number per record and class. The
-        message names the layer and the record, or the returned object, and the remedy.
-    """
+    """Raise `InputError` unless a model returns one row of logits per record; return one-line warnings for its
+    author."""
     subject = sharing_copy(module).eval()
     last, narrow = list[nn.Module](), list[str]()
     for layer in subject.modules():

@@ -18,13 +18,6 @@ def slices(count: int, width: int) -> Iterator[slice]:
     """Yield consecutive slices of `width` positions that together cover the positions from 0 to `count` - 1.
 
     The last slice may be shorter.
-
-    Parameters
-    ----------
-    count
-        Number of positions, at least 0.
-    width
-        Largest number of positions of a slice, at least 1.
     """
     for first in range(0, count, width):
         yield slice(first, min(count, first + width))

@@ -63,20 +63,7 @@ def _outputs(module: nn.Module, features: Tensor) -> Tensor | None:
 
 
 def require_samples(parameters: Mapping[str, nn.Parameter], records: int) -> None:
-    """Raise `InputError` unless each trained parameter has one per-sample gradient per record of a mini-batch.
-
-    Parameters
-    ----------
-    parameters
-        Trained parameters, keyed by name, after a backward pass with Opacus.
-    records
-        Number of records in the mini-batch.
-
-    Raises
-    ------
-    InputError
-        If a parameter has no per-sample gradients, or not exactly `records` of them.
-    """
+    """Raise `InputError` unless each trained parameter has one per-sample gradient per record of a mini-batch."""
     for name, parameter in parameters.items():
         found: Any = getattr(parameter, "grad_sample", None)
         if found is None:

@@ -75,25 +75,12 @@ class LocalDPSGDSettings:
         """Return the variance per coordinate of the noise in a client's update, as the sum over all steps.
 
         The effect of the noise on the gradients of later steps is left out.
-
-        Parameters
-        ----------
-        records
-            Number of records of the client.
         """
         step = self.schedule.learning_rate * self.noise_multiplier * self.clipping_norm / self.mean_batch(records)
         return self.count(records) * step**2
 
     def accountant_after(self, rounds: int, records: int) -> str:
-        """Return the state, as JSON, of a client's privacy accountant after a number of rounds.
-
-        Parameters
-        ----------
-        rounds
-            Number of rounds, at least 1.
-        records
-            Number of records of the client, at least 1.
-        """
+        """Return the state, as JSON, of a client's privacy accountant after a number of rounds."""
         rate = 1 / batches_per_epoch(records, self.schedule.batch)
         return _state_of(_accountant(self.noise_multiplier, rate, rounds * self.count(records)))
 
@@ -137,26 +124,7 @@ def private_updates(
 
     Raises `InputError` if Opacus cannot train the model.
 
-    Parameters
-    ----------
-    model
-        Model to train.
-    models
-        Parameters theta_start of every trial, float32 (trials, parameters); they are not changed.
-    features
-        Features of the client's records, float32 (n, *shape), n at least 1.
-    labels
-        Classes of the records, int64 (n,).
-    steps
-        Settings of DP-SGD: number of steps, sampling, clipping, noise and learning rate.
-    sources
-        Random generator of each trial, which draws its samples and noise.
-    present
-        Whether a record is in the data of a trial, bool (trials, n); None if all records are in all trials.
-    accountant
-        State of the accountant before the round, as JSON; None before the first round.
-    canaries
-        Artificial records that are added to the client's records; None for none.
+    Shapes: `models` (trials, parameters), `features` (n, *shape), `labels` (n,), `present` (trials, n).
     """
     # Suppressed are two warnings of Opacus: one on how its hooks work in torch 2, and one on noise that is drawn from a
     # seed. Every report states the latter.
@@ -174,18 +142,8 @@ def private_updates(
 
 
 def first_sample(records: int, batch: int, source: np.random.Generator) -> Flags:
-    """Return which records the first DP-SGD step of a round samples, bool (records,), as drawn in `private_updates`.
-
-    Parameters
-    ----------
-    records
-        Number of records of the client.
-    batch
-        Mean batch size of the schedule.
-    source
-        Random generator of the trial, in the state before the round.
-    """
-    from opacus.data_loader import DPDataLoader  # slow to import, and needed by few federations
+    """Return which records the first DP-SGD step of a round samples, bool (records,), as drawn in `private_updates`."""
+    from opacus.data_loader import DPDataLoader  # slow to import, and needed by few federations  # noqa: PLC0415
 
     taken = np.zeros(records, dtype=np.bool_)
 
@@ -216,26 +174,14 @@ def torch_generator(source: np.random.Generator) -> torch.Generator:
 
 @lru_cache(maxsize=256)
 def opacus_epsilon(noise_multiplier: float, sampling_rate: float, steps: int, delta: float) -> float:
-    """Return the epsilon that Opacus's RDP accountant states after a number of equal DP-SGD steps.
-
-    Parameters
-    ----------
-    noise_multiplier
-        Noise multiplier of every step, above 0.
-    sampling_rate
-        Probability that a step samples a record, in (0, 1].
-    steps
-        Number of steps.
-    delta
-        Delta of the guarantee, above 0 and below 1.
-    """
+    """Return the epsilon that Opacus's RDP accountant states after a number of equal DP-SGD steps."""
     # Opacus warns if the best Renyi order is the first or the last of its list. The epsilon is then still a bound.
     with without_hints():
         return float(_accountant(noise_multiplier, sampling_rate, steps).get_epsilon(delta))
 
 
 def _accountant(noise_multiplier: float, sampling_rate: float, steps: int) -> "RDPAccountant":
-    from opacus.accountants import RDPAccountant  # slow to import, and needed by few federations
+    from opacus.accountants import RDPAccountant  # slow to import, and needed by few federations  # noqa: PLC0415
 
     accountant = RDPAccountant()
     accountant.history = [(noise_multiplier, sampling_rate, steps)]
@@ -286,7 +232,7 @@ class _SequentialTrialTrainer:
 
         `present` says which records the training uses, bool (records,); None for all.
         """
-        from opacus import PrivacyEngine  # slow to import, and needed by few federations
+        from opacus import PrivacyEngine  # slow to import, and needed by few federations  # noqa: PLC0415
 
         with torch.no_grad():
             for name, weights in self._layout.of_one(start).items():

@@ -92,14 +92,7 @@ def craft_record(scene: CraftingProblem, others: Tensor, starts: CraftingStarts)
     with the longest clipped gradient on average. Raises `InputError` if the model's gradient is not differentiable with
     respect to the features.
 
-    Parameters
-    ----------
-    scene
-        Model, weight vectors, clipping norm C and feature bounds for which the record is crafted.
-    others
-        Sum S of the clipped gradients of all other records at each weight vector, float32 (m, parameters).
-    starts
-        Records from which the search starts; their classes do not change.
+    Shapes: `others` (m, parameters).
     """
 
     def measure(gradients: Tensor) -> LossAndRank:
@@ -117,15 +110,6 @@ def craft_opposite(scene: CraftingProblem, record: CraftedFeatures, starts: Craf
     """Craft the record to replace a given one: the clipped gradients of both are as far apart as possible.
 
     Raises `InputError` if the model's gradient is not differentiable with respect to the features.
-
-    Parameters
-    ----------
-    scene
-        Model, weight vectors, clipping norm and feature bounds for which the record is crafted.
-    starts
-        Records from which the search starts; their classes do not change.
-    record
-        The given record, which the result replaces.
     """
     features, labels = record.features.unsqueeze(0), torch.tensor([record.label], device=record.features.device)
     own = scene.model.clipped_sum(scene.models, features, labels, scene.clipping_norm).unsqueeze(1)

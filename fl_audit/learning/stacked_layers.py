@@ -85,17 +85,7 @@ _SCALARS_ON_A_CARD = 2**24  # number of parameters for a graphics card, where fe
 
 
 def cached_rows(trials: int, parameters: int, on_card: bool = False) -> Iterator[slice]:
-    """Yield slices of consecutive trials, so small that the models of a slice fit the cache even in float64.
-
-    Parameters
-    ----------
-    trials
-        Number of trials, at least 1.
-    parameters
-        Number of parameters of each model, at least 1.
-    on_card
-        Whether the models are on a graphics card, where slices are larger.
-    """
+    """Yield slices of consecutive trials, so small that the models of a slice fit the cache even in float64."""
     rows = max(1, (_SCALARS_ON_A_CARD if on_card else _CACHED_SCALARS) // parameters)
     yield from slices(trials, rows)
 
@@ -151,13 +141,6 @@ class PerThreadState(threading.local):
         self.frame = SharedPassState()
         self.stacked = _stack_layers(sharing_copy(template), self.frame)
         self.graphs = GraphedCalls()
-        self._behind: nn.Module | None = None
-
-    def suffix_copy(self, suffix: nn.Module) -> nn.Module:
-        """Return this thread's copy of `suffix`, the part of a model after its frozen layers; it is made only once."""
-        if self._behind is None:
-            self._behind = sharing_copy(suffix)
-        return self._behind
 
 
 def clipping_weights(
@@ -166,17 +149,6 @@ def clipping_weights(
     """Return the clipping factor min(1, C / norm) of each gradient; 0 for an example that does not count.
 
     Without clipping, and for a zero gradient, the factor is 1.
-
-    Parameters
-    ----------
-    squared_norms
-        Squared L2 norms of the gradients, of any shape.
-    clipping_norm
-        Clipping norm C, positive; None for no clipping.
-    counted
-        Tensor of the norms' shape: 1 for an example that counts, 0 otherwise; None if all count.
-    slack
-        Number added to each norm, at least 0; Opacus avoids a division by 0 with it.
     """
     if clipping_norm is None:
         return torch.ones_like(squared_norms) if counted is None else counted
@@ -195,16 +167,7 @@ def backward_sums(
 
     There is one plain backward pass for each example and trial.
 
-    Parameters
-    ----------
-    layout
-        Layout of a model's parameters.
-    models
-        Parameters of the models, float32 (trials, parameters).
-    portion
-        Examples of the pass, which all trials share.
-    loss
-        Function of one model's parameters, keyed by name, of examples and of their classes; it returns the summed loss.
+    Shapes: `models` (trials, parameters).
     """
     sums = torch.zeros_like(models)
     for total, model in zip(sums, models, strict=True):

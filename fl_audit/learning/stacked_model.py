@@ -12,13 +12,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fl_audit.device import Device
-from fl_audit.errors import InputError
 from fl_audit.learning import pass_budgets
 from fl_audit.learning.dense_chain_training import dense_chain
-from fl_audit.learning.fast_path_checks import ignores_padding, seeded, split_off_prefix, stacked_layers_agree
+from fl_audit.learning.fast_path_checks import seeded, stacked_layers_agree
+from fl_audit.learning.frozen_backbones import Backbone, frozen_backbone, split_backbone
 from fl_audit.learning.glibc_allocator import keep_freed_memory
 from fl_audit.learning.microbatching import ClippedSumInputs, ClippedSumPass
-from fl_audit.learning.model_adaptation import inputs_of, prepare
+from fl_audit.learning.model_adaptation import prepare
 from fl_audit.learning.model_error_messages import names_of
 from fl_audit.learning.model_execution_profile import ModelExecutionProfile
 from fl_audit.learning.model_initialisation import model_template
@@ -27,10 +27,6 @@ from fl_audit.learning.models import ModelSpec, import_factory
 from fl_audit.learning.module_checks import PROBE_EXAMPLES, check_module, check_outputs
 from fl_audit.learning.module_preparation import set_aside_frozen, sharing_copy, start_from_zeros
 from fl_audit.learning.output_checks import ModelCheckRecords, check_outputs_of
-from fl_audit.learning.text_padding_removal import by_length
-
-_SMALL = 2**15
-"""Number of trained parameters up to which a model with a frozen prefix runs on per-example gradients."""
 
 
 class StackedModel(ModelPasses):
@@ -38,7 +34,8 @@ class StackedModel(ModelPasses):
 
     Models of dense, convolutional and normalisation layers run on stacked layers (`fast` is then True), after a
     comparison with gradients of single examples. Every other model runs through `torch.func`, example by example.
-    `chain` holds the layers of a plain chain of dense layers, and is None otherwise.
+    `chain` holds the layers of a plain chain of dense layers, and is None otherwise. `backbone` is the frozen first
+    part of a user's model, which every record passes once before it reaches this model; None without one.
 
     Parameters
     ----------
@@ -80,17 +77,11 @@ class StackedModel(ModelPasses):
         super().__init__(own, feature_shape)
         self._scale = 1
         self.cautions: tuple[str, ...] = ()
+        self.backbone: Backbone | None = None
         if known is None:
             self.fast = stacked_layers_agree(self, records)
         else:
             self.fast, self.activations = known.fast, known.activations
-        if (not self.fast or self.layout.size <= _SMALL) and (known is None or known.split):
-            split_off_prefix(self, records, is_tried=known is not None)
-        self._inputs = inputs_of(own)
-        if known is not None:
-            self.ignores_padding = known.ignores_padding
-        else:
-            self.ignores_padding = records is not None and ignores_padding(self, self._inputs, records, self._logits)
         self.chain = dense_chain(own, feature_shape, self.layout)
 
     @classmethod
@@ -128,9 +119,19 @@ class StackedModel(ModelPasses):
         return found
 
     @property
+    def record_shape(self) -> tuple[int, ...]:
+        """Shape of one record, before it passes through the backbone if there is one."""
+        return self.feature_shape if self.backbone is None else self.backbone.input_shape
+
+    @property
+    def frozen_module(self) -> nn.Module | None:
+        """The backbone as a module; None if the model has none."""
+        return None if self.backbone is None else self.backbone.module
+
+    @property
     def properties(self) -> ModelExecutionProfile:
         """Properties of the model that were found by running it on data, to be sent to processes without data."""
-        return ModelExecutionProfile(self.fast, self.activations, self.prefix is not None, self.ignores_padding)
+        return ModelExecutionProfile(self.fast, self.activations, self.backbone is not None)
 
     @property
     def scalars_per_example(self) -> int:
@@ -232,21 +233,11 @@ class StackedModel(ModelPasses):
         features
             Features of the examples, which all trials share, (n, *shape).
         """
-        if not self.ignores_padding or len(features) == 0:
-            return self._logits(models, features)
-        groups = list(by_length(features, self._inputs, self.activations))
-        places = torch.cat([numbers for numbers, _ in groups])
-        try:
-            return torch.cat([self._logits(models, rows) for _, rows in groups], dim=1)[:, torch.argsort(places)]
-        except InputError:  # whose message has the number that a record has in its group
-            return self._logits(models, features)
-
-    def _logits(self, models: Tensor, features: Tensor) -> Tensor:
-        found: dict[int, list[Tensor]] = {}
+        by_start: dict[int, list[Tensor]] = {}
         for rows, some in self.passes(len(models), len(features)):
-            found.setdefault(some.start, []).append(self.logits_pass(models[rows], features[some]))
-        portions = [one[0] if len(one) == 1 else torch.cat(one) for one in found.values()]
-        del found  # logits of many trials take memory: no more than two copies are held
+            by_start.setdefault(some.start, []).append(self.logits_pass(models[rows], features[some]))
+        portions = [parts[0] if len(parts) == 1 else torch.cat(parts) for parts in by_start.values()]
+        del by_start  # logits of many trials take memory: no more than two copies are held
         return portions[0] if len(portions) == 1 else torch.cat(portions, dim=1)
 
     def losses(self, models: Tensor, features: Tensor, labels: Tensor) -> Tensor:
@@ -285,17 +276,28 @@ class StackedModel(ModelPasses):
 def _built(
     spec: ModelSpec, records: ModelCheckRecords | None = None, known: ModelExecutionProfile | None = None
 ) -> StackedModel:
-    template, shape = model_template(spec, alone=known is not None), spec.feature_shape
+    template = model_template(spec, alone=known is not None)
     prepare(template, spec.inputs)
     if known is not None:
-        return StackedModel(template, shape, known=known)
+        backbone = split_backbone(template, spec.feature_shape) if known.has_backbone else None
+        shape = spec.feature_shape if backbone is None else backbone.output_shape
+        model = StackedModel(template, shape, known=known)
+        model.backbone = backbone
+        return model
     tried = records or ModelCheckRecords(
-        torch.rand(PROBE_EXAMPLES, *shape, generator=seeded()), names_of(PROBE_EXAMPLES)
+        torch.rand(PROBE_EXAMPLES, *spec.feature_shape, generator=seeded()), names_of(PROBE_EXAMPLES)
     )
     cautions = check_outputs_of(template, spec.classes, tried)
     real = None if records is None else records.features
-    model = StackedModel(template, shape, real)
-    check_outputs(template, shape, spec.classes, real)
+    backbone = None if spec.inputs else frozen_backbone(template, tried.features)
+    if backbone is None:
+        whole = template
+        model = StackedModel(template, spec.feature_shape, real)
+    else:
+        whole = nn.Sequential(backbone.module, template)
+        model = StackedModel(template, backbone.output_shape, backbone.outputs(tried.features))
+    check_outputs(whole, spec.feature_shape, spec.classes, real)
+    model.backbone = backbone
     model.cautions = cautions
     return model
 

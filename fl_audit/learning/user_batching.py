@@ -29,13 +29,7 @@ class Bucket(NamedTuple):
     def read(self, values: Tensor, padded_by_zeros: bool = True) -> Tensor:
         """Return the values of the records of s users, padded to k records per user, (axis, s, k, ...).
 
-        Parameters
-        ----------
-        values
-            Values of all records that a forward or backward pass computes, (axis, records, ...), where `axis` is the
-            number of trials, or 1 if the records of all trials are concatenated.
-        padded_by_zeros
-            Whether padding is filled with zeros; otherwise it repeats a value of the same user, which is faster.
+        Shapes: `values` (axis, records, ...).
         """
         users, most = self.places.shape
         if self.span is not None:
@@ -198,28 +192,12 @@ class UserBlock:
         return model.trials_per_pass(max(1, self.work.width))
 
     def passes(self, model: StackedModel, trials: int) -> Iterator[slice]:
-        """Yield the slice of trials of each pass over the block's records.
-
-        Parameters
-        ----------
-        model
-            Model that runs the passes; its cache of values computed from other records is cleared.
-        trials
-            Number of trials.
-        """
+        """Yield the slice of trials of each pass over the block's records."""
         model.forget()
         yield from slices(trials, self.trials_per_pass(model))
 
     def users_of(self, rows: slice, trials: int) -> MicrobatchByUser:
-        """Return the block's records for one pass, grouped by user.
-
-        Parameters
-        ----------
-        rows
-            The trials that the pass computes, as a slice of all trials.
-        trials
-            Number of models in the pass, at least the number of trials; surplus models are copies that pad the pass.
-        """
+        """Return the block's records for one pass, grouped by user."""
         portion = self.work.portion(rows, slice(0, self.work.width))
         if self.work.chosen is None:
             return MicrobatchByUser(portion, self._shared, trials)
@@ -249,14 +227,7 @@ class RecordsSortedByUser:
 
         Raises `InputError` if the shapes of `labels` and `users` differ.
 
-        Parameters
-        ----------
-        features
-            Features of the records, float32 (n, *shape), n may be 0.
-        labels
-            Classes of the records, int64 (n,).
-        users
-            Number of each record's user, int64 (n,).
+        Shapes: `features` (n, *shape).
         """
         found = f"there are {len(users)} users of {len(labels)} records"
         require(users.shape == labels.shape and labels.dim() == 1, f"{found}: accepted is one for each, shape (n,)")
@@ -276,12 +247,7 @@ class RecordsSortedByUser:
     def blocks(self, limit: int, taking_part: Tensor | None = None) -> Iterator[UserBlock]:
         """Yield blocks of whole users with at most `limit` records per trial; a block has at least one user.
 
-        Parameters
-        ----------
-        limit
-            Largest number of records per trial in a block of several users.
-        taking_part
-            Whether a record is in a trial's sample, bool (trials, n), in the order before sorting; None if all are.
+        Shapes: `taking_part` (trials, n).
         """
         if taking_part is not None:
             yield from self._cut(limit, taking_part if self.places is None else taking_part[:, self.places])

@@ -40,22 +40,14 @@ def clipped_user_sum(
 
     For adaptive clipping, the result also contains the sum over users of a bit: 1/2 if ||g|| is at most C, else -1/2.
 
-    Parameters
-    ----------
-    model
-        Model that computes all trials at once.
-    models
-        Parameters of each trial, float32 (trials, parameters).
-    records
-        The n records, sorted by user; the object can be reused in all rounds.
-    clipping_norm
-        Clipping norm C (L2), positive: one for all trials, or one per trial (trials,). None for no clipping.
-    batch_trials
-        Number of trials in the original batch, if only its first trials are recomputed. It is needed because the last
-        bits of a result depend on the shapes of the whole batch. It cannot be combined with `taking_part`.
-    taking_part
-        Whether a record is in a trial's sum, bool (trials, n), with records in the order before sorting; None for all.
-        A user with only some records in a trial contributes the clipped sum of these.
+    Shapes: `models` (trials, parameters), `clipping_norm` (trials,), `taking_part` (trials, n).
+
+    `clipping_norm`: None for no clipping.
+
+    `batch_trials`: It is needed because the last bits of a result depend on the shapes of the whole batch. It cannot be
+    combined with `taking_part`.
+
+    `taking_part`: A user with only some records in a trial contributes the clipped sum of these.
 
     Examples
     --------
@@ -92,21 +84,10 @@ def user_gradients(
 
     Raises `InputError` if shapes do not match.
 
-    Parameters
-    ----------
-    model
-        Model that computes all trials at once.
-    models
-        Parameters of each trial, float32 (trials, parameters).
-    features
-        Features of the records, float32 (n, *shape). The records of each user are adjacent, and the users of the result
-        are in the same order.
-    labels
-        Classes of the records, int64 (n,).
-    users
-        Number of each record's user, int64 (n,).
-    vectors
-        One finite vector v per trial, (trials, parameters), converted to float32; with None the inner products are 0.
+    Shapes: `models` (trials, parameters), `features` (n, *shape), `labels` (n,), `users` (n,), `vectors` (trials,
+    parameters).
+
+    `features`: The records of each user are adjacent, and the users of the result are in the same order.
     """
     records = RecordsSortedByUser.of(features, labels, users)
     norms, products = [], []

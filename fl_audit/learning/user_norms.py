@@ -37,15 +37,6 @@ def user_norms_of_layer(users: MicrobatchByUser, visit: LayerCall, signal: Tenso
 
     `axis` is the number of trials if the trials share the records. Otherwise it is 1, and the users of all trials are
     concatenated.
-
-    Parameters
-    ----------
-    users
-        Records of the pass, grouped by user.
-    visit
-        Recorded call of the layer in the pass.
-    signal
-        Gradients of the losses with respect to the outputs of the call, of the outputs' shape.
     """
     layer, counted = visit.layer, users.portion.counted
     if isinstance(layer, StackedNormalisation):

@@ -26,26 +26,7 @@ def require_combination(
     participation: Participation,
     noise: MechanismNoise,
 ) -> None:
-    """Raise `InputError` with the reason if the parts of a mechanism do not fit together.
-
-    Parameters
-    ----------
-    adjacency
-        Adjacency to which noise and guarantee refer.
-    contribution
-        Contribution of one unit.
-    clipping
-        Clipping of one contribution.
-    participation
-        Rule that decides which units participate in a round.
-    noise
-        Noise that is added to the sum.
-
-    Raises
-    ------
-    InputError
-        If two parts do not fit together.
-    """
+    """Raise `InputError` with the reason if the parts of a mechanism do not fit together."""
     _require_private_training(adjacency, contribution, clipping, noise, participation)
     adds_noise = noise.origin is not NoiseOrigin.NOBODY
     if isinstance(clipping, NoClipping) and adds_noise:

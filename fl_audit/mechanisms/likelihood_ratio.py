@@ -90,12 +90,7 @@ def local_sensitivity(present: Tensor, absent: Tensor) -> Floats:
     The client that holds the differing unit and the attacking client both call this function on equal tensors, so their
     results agree to the last bit.
 
-    Parameters
-    ----------
-    present
-        Contribution of the differing unit under D, float32 (trials, parameters).
-    absent
-        Contribution in its place under D', zero without a replacement; float32 (trials, parameters).
+    Shapes: `present` (trials, parameters), `absent` (trials, parameters).
     """
     portions = cached_rows(len(present), present.shape[1], on_card=present.is_cuda)
     norms = [(present[rows].double() - absent[rows].double()).norm(dim=1) for rows in portions]
@@ -127,18 +122,7 @@ def gaussian_llr(
     = log((1 - q) + q e^x). Here l is the log-likelihood ratio of a sum that contains the unit's contribution under D,
     against a sum without the unit. Likewise l' is the ratio for the unit's contribution under D'.
 
-    Parameters
-    ----------
-    comparison
-        The releases with their means under both hypotheses.
-    hypotheses
-        The hypotheses of all trials, with the probability of participation and the side information.
-    agreement
-        Inner product of `comparison.residual` and `comparison.difference` in each trial, float64 (rows,).
-    sigma
-        Standard deviation of the noise of each trial, float64 (rows,).
-    distance
-        L2 norm of `comparison.difference` in each trial, float64 (rows,).
+    Shapes: `agreement` (rows,), `sigma` (rows,), `distance` (rows,).
     """
     weight = hypotheses.weight
     sides = None if hypotheses.sides is None else [side[comparison.rows] for side in hypotheses.sides]
@@ -160,15 +144,7 @@ def gaussian_llr(
 
 
 def mixed_llr(log_odds: Tensor, weight: float) -> Tensor:
-    """Return log((1 - q) + q e^l), the log-likelihood ratio of "takes part with probability q" against "is absent".
-
-    Parameters
-    ----------
-    log_odds
-        Log-likelihood ratio l of participation in this round against absence, of any shape.
-    weight
-        Probability q of participating, above 0 and below 1.
-    """
+    """Return log((1 - q) + q e^l), the log-likelihood ratio of "takes part with probability q" against "is absent"."""
     return torch.logaddexp(torch.full_like(log_odds, math.log1p(-weight)), math.log(weight) + log_odds)
 
 

@@ -14,24 +14,7 @@ Part = TypeVar("Part")
 
 
 def read_part(value: Any, base: type, kinds: Mapping[str, type[Part]], name: str) -> Part:
-    """Return a part of a mechanism, built from its stored form.
-
-    Parameters
-    ----------
-    value
-        Stored form of the part; an instance of `base` is returned unchanged.
-    base
-        Base class of all kinds of this part.
-    kinds
-        Class of each kind, keyed by kind.
-    name
-        Name of the part for the message, such as "noise".
-
-    Raises
-    ------
-    InputError
-        If the kind is unknown, or a field is out of range.
-    """
+    """Return a part of a mechanism, built from its stored form."""
     if isinstance(value, base):
         return value  # type: ignore[return-value]  # `base` is abstract, so it cannot be annotated as type[Part]
     kind = value.get("kind") if isinstance(value, dict) else None

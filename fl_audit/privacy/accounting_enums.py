@@ -65,13 +65,6 @@ class MultiplierReference(StrEnum):
     def over_sensitivity(self, multiplier: float, adjacency: Adjacency) -> float:
         """Return a noise multiplier relative to the sensitivity, from one that is relative to this member's quantity.
 
-        Parameters
-        ----------
-        multiplier
-            Standard deviation of the noise, divided by this member's quantity.
-        adjacency
-            The adjacency, which determines the sensitivity at a given clipping norm.
-
         Examples
         --------
         >>> MultiplierReference.CLIPPING_NORM.over_sensitivity(1.0, Adjacency.REPLACE_RECORD)

@@ -64,15 +64,7 @@ def require_whole(**given: float) -> None:
 
 
 def gaussian_mu(noise_multiplier: float, rounds: int) -> float:
-    """Return the Gaussian-DP parameter mu = sqrt(k) / z of k rounds (Dong, Roth & Su 2022, corollary 3.3).
-
-    Parameters
-    ----------
-    noise_multiplier
-        Noise multiplier z of a round, from 1e-100 to 1e100.
-    rounds
-        Number of rounds k, from 1.
-    """
+    """Return the Gaussian-DP parameter mu = sqrt(k) / z of k rounds (Dong, Roth & Su 2022, corollary 3.3)."""
     require_noise_multiplier(noise_multiplier)
     require_whole(rounds=rounds)
     return math.sqrt(rounds) / noise_multiplier
@@ -100,13 +92,6 @@ def gdp_delta(epsilon: float, mu: float) -> float:
     It is delta(eps) = Phi(-eps/mu + mu/2) - e^eps Phi(-eps/mu - mu/2) (Balle & Wang 2018, theorem 8; Dong, Roth & Su
     2022, corollary 2.13). The computation is in logarithms. It is accurate for mu from 1e-4 to 1e3 and for results down
     to 1e-300.
-
-    Parameters
-    ----------
-    epsilon
-        Epsilon of the guarantee, at least 0 and finite.
-    mu
-        Gaussian-DP parameter, at least 0; 0 means that nothing is released.
     """
     require_epsilon(epsilon)
     require_mu(mu)
@@ -117,13 +102,6 @@ def gdp_epsilon(delta: float, mu: float) -> float:
     """Return the smallest epsilon, at least 0, for which mu-Gaussian DP gives (epsilon, delta)-DP.
 
     It is the inverse of `gdp_delta`, and 0 if delta is at least delta(0), the total variation distance.
-
-    Parameters
-    ----------
-    delta
-        Delta of the guarantee, above 0 and below 1.
-    mu
-        Gaussian-DP parameter, at least 0; epsilon is infinite if mu is.
     """
     require_delta(delta)
     if mu == math.inf:
@@ -141,15 +119,7 @@ def gdp_epsilon(delta: float, mu: float) -> float:
 
 
 def gdp_mu(epsilon: float, delta: float) -> float:
-    """Return the largest mu for which mu-Gaussian DP gives (epsilon, delta)-DP.
-
-    Parameters
-    ----------
-    epsilon
-        Epsilon of the guarantee, at least 0 and finite.
-    delta
-        Delta of the guarantee, above 0 and below 1.
-    """
+    """Return the largest mu for which mu-Gaussian DP gives (epsilon, delta)-DP."""
     require_epsilon(epsilon)
     require_delta(delta)
     at_zero = 2 * _SQRT2 * float(erfinv(delta))

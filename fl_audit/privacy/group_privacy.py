@@ -16,15 +16,6 @@ def group_epsilon(profile: PrivacyProfile, size: int, delta: float) -> float:
     2.14). Otherwise, (epsilon, d)-DP for one unit implies (k epsilon, d (e^(k epsilon) - 1) / (e^epsilon - 1))-DP for k
     units (Vadhan 2017, lemma 2.2). The point (epsilon, d) of the profile with the smallest k epsilon is taken.
 
-    Parameters
-    ----------
-    profile
-        Privacy profile of one unit.
-    size
-        Number k of units in the group, from 1.
-    delta
-        Delta of the group's guarantee, above 0 and below 1.
-
     Examples
     --------
     >>> from fl_audit.adjacency import Adjacency

@@ -283,12 +283,9 @@ def membership_bounds(guarantee: Guarantee) -> MembershipBounds:
     They hold on average over data sets drawn from the population, and only if every unit has the guarantee. Noise
     scaled to the local sensitivity of one pair gives other units no guarantee.
 
-    Parameters
-    ----------
-    guarantee
-        The guarantee over all rounds. An add-remove guarantee is converted by group privacy. It gives (2 epsilon, (1 +
-        e^epsilon) delta)-DP under replace, the Gaussian-DP parameter 2 mu (Dong, Roth & Su 2022), and at most twice the
-        total variation distance.
+    `guarantee`: An add-remove guarantee is converted by group privacy. It gives (2 epsilon, (1 + e^epsilon) delta)-DP
+    under replace, the Gaussian-DP parameter 2 mu (Dong, Roth & Su 2022), and at most twice the total variation
+    distance.
     """
     match guarantee.adjacency.relation:
         case Relation.REPLACE:

@@ -22,25 +22,12 @@ def fit_of_all(claims: Sequence[Claim]) -> GdpFit:
 
     Mu and the error are those of the claim with the largest mu. The error is an upper bound, because the trade-off
     curve of all claims together is nowhere above the curve of that claim.
-
-    Parameters
-    ----------
-    claims
-        Claims that hold at the same time, at least one.
     """
     return max(gdp_fit(claim.profile) for claim in claims)
 
 
 def guarantee_values(epsilon: float, claims: Sequence[Claim]) -> dict[str, Any]:
-    """Return the values that the one-line text of a guarantee contains, as JSON values keyed by `GUARANTEE_NAMES`.
-
-    Parameters
-    ----------
-    epsilon
-        Epsilon by the accountant of the first claim, at the delta of the first claim.
-    claims
-        Claims that hold at the same time, at least one; the claim with the largest epsilon comes first.
-    """
+    """Return the values that the one-line text of a guarantee contains, as JSON values keyed by `GUARANTEE_NAMES`."""
     first = claims[0]
     return {
         "epsilon": finite(epsilon),
@@ -53,13 +40,7 @@ def guarantee_values(epsilon: float, claims: Sequence[Claim]) -> dict[str, Any]:
 
 
 def guarantee_line(values: Mapping[str, Any]) -> str:
-    """Return a guarantee as one line without a full stop.
-
-    Parameters
-    ----------
-    values
-        The values as `guarantee_values` returns them, or without `gdp_mu`, as in summaries of earlier versions.
-    """
+    """Return a guarantee as one line without a full stop."""
     epsilon, adjacency = values["epsilon"], Adjacency(values["adjacency"])
     said = "without bound" if epsilon is None else f"{epsilon:.4g}"
     line = f"epsilon {said} at delta {values['delta']:g} by {values['accountant']}, neighbours by {adjacency}"
@@ -71,13 +52,5 @@ def guarantee_line(values: Mapping[str, Any]) -> str:
 
 
 def mu_text(mu: float, regret: float) -> str:
-    """Return the part of a guarantee's line that states the Gaussian-DP parameter mu and the error of its fit.
-
-    Parameters
-    ----------
-    mu
-        The Gaussian-DP parameter, at least 0.
-    regret
-        The error of the fit, from 0 to 1.
-    """
+    """Return the part of a guarantee's line that states the Gaussian-DP parameter mu and the error of its fit."""
     return f"as mu-GDP: mu {mu:.4g} with a regret of {regret:.2g} (the error of the fit)"

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from fl_audit.atomic_files import write_text
 from fl_audit.errors import InputError, require
-from fl_audit.privacy import lazy_imports
 from fl_audit.privacy.stated_releases import StatedReleases, terms_of_json
 from fl_audit.value_checks import require_number
 
@@ -120,12 +119,14 @@ def ledger_lock(path: Path) -> "FileLock":
     The directory of the ledger is created if it is missing. Raises `InputError` if `path` is a directory.
     """
     # Clients import this module, and few of them keep a ledger.
-    from filelock import FileLock
 
     require(bool(path.name) and not path.is_dir(), f"ledger {path} is a directory: accepted is a file")
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = path.with_name(f"{path.name}.lock")
     lock.touch()  # raises an error if the directory is not writable; the lock would wait forever
+
+    from filelock import FileLock  # noqa: PLC0415
+
     return FileLock(lock, is_singleton=True)
 
 
@@ -173,18 +174,24 @@ def composed_epsilon(lines: Sequence[LedgerTraining], delta: float) -> SpentPriv
     delta
         Delta at which epsilon is computed, above 0 and below 1.
     """
+
     if not lines:
         return SpentPrivacy(0.0, None)
     rounds: Counter[tuple[float, float]] = Counter()
     for line in lines:
         rounds[line.noise_multiplier, line.terms.sampling_rate] += line.terms.rounds
-    events = tuple(
-        event
-        for (noise, rate), count in rounds.items()
-        for event in lazy_imports.events.gaussian_rounds(noise, count, rate)
-    )
-    claim = lazy_imports.claim.Claim(lines[0].terms.adjacency, events, delta)
-    return SpentPrivacy(lazy_imports.accounting.account(claim.profile, claim.accountant, delta), claim)
+
+    from fl_audit.privacy.events import gaussian_rounds  # noqa: PLC0415
+
+    events = tuple(event for (noise, rate), count in rounds.items() for event in gaussian_rounds(noise, count, rate))
+
+    from fl_audit.privacy.claim import Claim  # noqa: PLC0415
+
+    claim = Claim(lines[0].terms.adjacency, events, delta)
+
+    from fl_audit.privacy.accounting import account  # noqa: PLC0415
+
+    return SpentPrivacy(account(claim.profile, claim.accountant, delta), claim)
 
 
 def _require_one_adjacency(lines: Sequence[LedgerTraining]) -> None:

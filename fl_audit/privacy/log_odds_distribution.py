@@ -109,13 +109,6 @@ class GriddedLogOdds:
         Under weak noise and secret sampling, log-odds concentrate near k log(1-q), for k rounds with sampling rate q.
         There the numbers are less uniform. At noise multiplier 0.2 the deviation is up to 0.008, which tests of 10,000
         log-odds do not detect.
-
-        Parameters
-        ----------
-        log_odds
-            Log-odds to transform, of any shape.
-        generator
-            Generator of the uniform draws.
         """
         found = np.asarray(log_odds, dtype=np.float64)
         low, high = self.cdf(found - self.error), self.cdf(found + self.error)
@@ -140,17 +133,6 @@ def log_odds_distribution(
     For Gaussian releases without sampling it is exact. Otherwise it lies on a grid: for up to about 100 releases, its
     `error` is about 1/1000 of the standard deviation of the log-odds if `fine`, and 1/50 otherwise. Raises `InputError`
     if there is no event, or the noise is so small that the losses exceed the grid.
-
-    Parameters
-    ----------
-    events
-        The release events, at least one.
-    adjacency
-        The adjacency, which affects only releases with secret sampling.
-    under
-        Training set under which the log-odds are distributed: PRESENT for D, ABSENT for D'.
-    fine
-        Whether the grid is fine enough for statistical tests; otherwise it is coarser and faster, for figures.
     """
     profile = PrivacyProfile(tuple(events), adjacency)
     if profile.gaussian_mu is not None:
@@ -186,12 +168,5 @@ def bound_in_other(bound: float, prior: float) -> float:
     """Convert a bound on the belief in D to the bound on the belief in D' for a log-likelihood ratio of the same size.
 
     Both bounds are equal if the prior is 1/2.
-
-    Parameters
-    ----------
-    bound
-        Bound of the belief in D, above 0 and below 1.
-    prior
-        Prior probability of D, above 0 and below 1.
     """
     return float(expit(logit(bound) - 2 * logit(prior)))

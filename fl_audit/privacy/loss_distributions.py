@@ -320,13 +320,6 @@ def loss_distributions(events: Sequence[ReleaseEvent], adjacency: Adjacency) -> 
     """Return each distinct loss distribution with the number of its releases.
 
     All Gaussian releases without sampling are composed into one.
-
-    Parameters
-    ----------
-    events
-        The releases.
-    adjacency
-        The adjacency, which affects only releases with secret sampling.
     """
     exact, distributions = [], Counter[LossDistribution]()
     for event in events:

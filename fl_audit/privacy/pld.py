@@ -269,15 +269,10 @@ def loss_curves(events: tuple[ReleaseEvent, ...], adjacency: Adjacency, points: 
 
     Raises `InputError` if a loss is above 1e20, or if there are more than 1e9 releases.
 
-    Parameters
-    ----------
-    events
-        The releases, at least one. All Gaussian releases without sampling are composed exactly into one.
-    adjacency
-        The adjacency, which affects only releases with secret sampling. For replace, the pair is (1-q) N(0) + q
-        N(+Delta/2) against (1-q) N(0) + q N(-Delta/2), as in dp-accounting.
-    points
-        Grid points per standard deviation of one release's loss.
+    `events`: All Gaussian releases without sampling are composed exactly into one.
+
+    `adjacency`: For replace, the pair is (1-q) N(0) + q N(+Delta/2) against (1-q) N(0) + q N(-Delta/2), as in
+    dp-accounting.
     """
     distributions = loss_distributions(events, adjacency)
     longest, count = (

@@ -58,14 +58,6 @@ def reconstruction_bound(claim: Claim, chance: float) -> float:
 
     Raises `InputError` if the chance is out of range, or the noise is scaled to the pair D, D'.
 
-    Parameters
-    ----------
-    claim
-        The claim, whose releases the attacker sees.
-    chance
-        Largest success probability without the releases, from 0 to 1: 1 / m for m equally likely candidates, or the
-        share of the population that fits a description.
-
     Examples
     --------
     >>> from fl_audit.privacy.events import gaussian_rounds
@@ -84,14 +76,6 @@ def simplex_success(mu: float, candidates: int) -> float:
     simplex. The result is the integral over x of phi(x - mu') Phi(x)^(m - 1), with mu' = mu sqrt(m / (m - 1)) and with
     phi and Phi, the density and the distribution function of N(0, 1). For m = 2 the result equals
     `reconstruction_bound`. For larger m it is smaller: 87 % of the bound for m = 1000 and mu = 2.
-
-    Parameters
-    ----------
-    mu
-        Distance of each candidate's contribution from the mean of all contributions, divided by the standard deviation
-        of the noise; at least 0.
-    candidates
-        Number m of equally likely candidates, at least 2.
 
     Examples
     --------

@@ -89,20 +89,8 @@ def _seen_divergences(noise_multiplier: float, sampling_rate: float) -> Floats:
 def renyi_divergences(events: Sequence[ReleaseEvent], accountant: str | None, adjacency: Adjacency) -> Floats:
     """Return the Renyi divergence of a composition of releases at each order of `RDP_ORDERS`.
 
-    Parameters
-    ----------
-    events
-        The release events.
-    adjacency
-        The adjacency, which affects only releases with secret sampling.
-    accountant
-        Name of a published accountant. Published accountants do not support secret sampling under replace adjacency.
-        None stands for our own formula, which also supports this case.
-
-    Raises
-    ------
-    InputError
-        If an event is neither Gaussian nor Poisson-sampled Gaussian, or `accountant` does not support it.
+    `accountant`: Published accountants do not support secret sampling under replace adjacency. None stands for our own
+    formula, which also supports this case.
     """
     total = np.zeros_like(RDP_ORDERS)
     for event in events:
@@ -139,15 +127,6 @@ def rdp_epsilon(accountant: Accountant, divergences: Floats, delta: float) -> fl
       Eq. (3)). Since the largest order is 63, the result is at least ln(1/delta) / 62.
     * `rdp`: eps_RDP(alpha) + ln((alpha - 1) / alpha) - (ln delta + ln alpha) / (alpha - 1) (Balle et al. 2020,
       theorem 21), as in Opacus.
-
-    Parameters
-    ----------
-    accountant
-        The accountant, `rdp-classic` or `rdp`.
-    delta
-        Delta of the guarantee, above 0 and below 1.
-    divergences
-        Renyi divergence eps_RDP at each of `RDP_ORDERS`; alpha mu^2 / 2 for a Gaussian composition.
     """
     require_delta(delta)
     return max(0.0, float(np.min(divergences + _overhead(accountant, delta))))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError
-from fl_audit.privacy import defaults, lazy_imports
+from fl_audit.privacy import defaults
 from fl_audit.privacy.accounting_enums import MultiplierReference
 from fl_audit.value_checks import choice, require_number
 
@@ -52,11 +52,15 @@ class StatedReleases:
     @property
     def events(self) -> "tuple[ReleaseEvent, ...]":
         """Release events of the training, from which an accountant computes epsilon."""
-        return lazy_imports.events.gaussian_rounds(self.noise_multiplier, self.rounds, self.sampling_rate)
+        from fl_audit.privacy.events import gaussian_rounds  # noqa: PLC0415
+
+        return gaussian_rounds(self.noise_multiplier, self.rounds, self.sampling_rate)
 
     def claim(self, delta: float) -> "Claim":
         """Return the claim for these releases at `delta`, above 0 and below 1, with the exact accountant."""
-        return lazy_imports.claim.Claim(self.adjacency, self.events, delta)
+        from fl_audit.privacy.claim import Claim  # noqa: PLC0415
+
+        return Claim(self.adjacency, self.events, delta)
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields as a dict of JSON values."""

@@ -43,15 +43,6 @@ def strategy_matrix(kind: StrategyMatrixKind, rounds: int, bands: int = 1) -> Fl
     """Return the strategy matrix C, float64 (rounds, rounds): lower triangular, non-negative, ones on the diagonal.
 
     C defines noise that is correlated over rounds: the noise of all rounds is C^-1 times independent draws.
-
-    Parameters
-    ----------
-    kind
-        Kind of the matrix, `tree` or `banded`.
-    rounds
-        Number of rounds k, from 1.
-    bands
-        Number of non-zero diagonals of `banded`, from 1 (independent noise) to the number of rounds; ignored by `tree`.
     """
     require_whole(rounds=rounds)
     match kind:
@@ -84,13 +75,6 @@ def banded_coefficients(rounds: int, bands: int) -> Floats:
     The entry is the one with the smallest number of rounds that is at least `rounds`, or, if all are smaller, with the
     largest number of rounds. If the number of bands is not in the file, the coefficients of the banded square root are
     returned.
-
-    Parameters
-    ----------
-    rounds
-        Number of rounds k, from 1.
-    bands
-        Number of bands, from 1 to k.
     """
     require_number("bands is", bands, f"whole numbers from 1 to {rounds}, the number of rounds")
     offered = {known: values for (known, width), values in _optimised().items() if width == bands}
@@ -122,21 +106,7 @@ def correlated_event(
     The event has the sensitivity sens(C) of the strategy matrix C to one unit. This sensitivity is exact, with one
     exception: for a tree it is an upper bound if a unit can participate in more than 100,000 different sets of rounds.
 
-    Parameters
-    ----------
-    noise_multiplier
-        Standard deviation of the independent draws from which the correlated noise is made, divided by the sensitivity
-        of one contribution; positive. The noise multiplier of the event is this number divided by sens(C).
-    kind
-        Kind of the matrix, `tree` or `banded`.
-    rounds
-        Number of rounds, from 1.
-    bands
-        Number of non-zero diagonals of `banded`, from 1 to the number of rounds; ignored by `tree`.
-    separation
-        Smallest difference between the numbers of two rounds in which the same unit participates, from 1.
-    participations
-        Largest number of rounds in which a unit participates.
+    `noise_multiplier`: The noise multiplier of the event is this number divided by sens(C).
     """
     require_noise_multiplier(noise_multiplier)
     strategy = strategy_matrix(kind, rounds, bands)
@@ -161,15 +131,7 @@ def sensitivity(strategy: Floats, separation: int, participations: int) -> float
       coefficients (Kalinin & Lampert 2024, arXiv:2405.13763, theorem 2);
     * enumeration of all sets, if they are at most 100,000, and otherwise an upper bound.
 
-    Parameters
-    ----------
-    strategy
-        The strategy matrix C, square.
-    separation
-        Smallest difference between the numbers of two rounds in which the same unit participates, from 1.
-    participations
-        Largest number of rounds in which a unit participates, from 1. If `separation` allows only fewer rounds, the
-        largest allowed number is used.
+    `participations`: If `separation` allows only fewer rounds, the largest allowed number is used.
     """
     most = _require_pattern(strategy, separation, participations)
     gram, rounds = np.abs(strategy.T @ strategy), strategy.shape[0]

@@ -50,15 +50,7 @@ class ThresholdCounts:
 
 
 def threshold_counts(member_losses: Floats, population_losses: Floats) -> ThresholdCounts:
-    """Return the numbers of losses at or below every threshold, where the thresholds are all losses of both sets.
-
-    Parameters
-    ----------
-    member_losses
-        Losses of members, finite, shape (..., m).
-    population_losses
-        Losses of the population sample, finite, shape (..., p) with the same leading axes.
-    """
+    """Return the numbers of losses at or below every threshold, where the thresholds are all losses of both sets."""
     m = member_losses.shape[-1]
     both = np.concatenate([member_losses, population_losses], axis=-1)
     order = np.argsort(both, axis=-1)
@@ -75,19 +67,6 @@ def definition_ratios(fpr: Floats, tnr: Floats, fnr: Floats, tpr: Floats, delta:
 
     They are (TNR - delta) / FNR, (TPR - delta) / FPR, (FPR - delta) / TPR and (FNR - delta) / TNR, by definition 2 of
     Negoescu et al. 2023. All arrays have the same shape.
-
-    Parameters
-    ----------
-    fpr
-        False-positive rates, in [0, 1].
-    tnr
-        True-negative rates, 1 - FPR, passed separately so that small ones have no rounding error.
-    fnr
-        False-negative rates, in [0, 1].
-    tpr
-        True-positive rates, 1 - FNR, passed separately so that small ones have no rounding error.
-    delta
-        Delta of Epsilon*, at least 0 and below 1.
     """
     return largest_ratio(((tnr, fnr), (tpr, fpr), (fpr, tpr), (fnr, tnr)), delta)
 
@@ -97,12 +76,7 @@ def largest_ratio(pairs: Iterable[tuple[Floats, Floats]], delta: float) -> Float
 
     A pair counts as 0 where `over` <= delta.
 
-    Parameters
-    ----------
-    pairs
-        Pairs of arrays (over, under) of error rates, all of the same shape.
-    delta
-        Delta of the guarantee, at least 0 and below 1.
+    Shapes: `pairs` (over, under).
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         ratios = [np.where(over > delta, (over - delta) / under, 0.0) for over, under in pairs]
@@ -117,23 +91,8 @@ def empirical_epsilon_star(
     Epsilon* is infinite if an admitted threshold (see `cut`) separates the sets: all losses of one set are on one side,
     and more than a share delta of the other set's losses are on the other side.
 
-    Parameters
-    ----------
-    member_losses
-        Losses of members, finite and at least 0, shape (..., m), m at least 1.
-    population_losses
-        Losses of the population sample, finite and at least 0, shape (..., p) with the same leading axes, p at least 1.
-    delta
-        Delta of Epsilon*, at least 0 and below 1.
-    cut
-        Stability cut, from 0 to below 0.5: only thresholds whose FPR and FNR both lie above `cut` and below 1 - `cut`
-        are admitted. If there is none (the sets do not overlap, or are constant), all are admitted, since Epsilon*
-        would otherwise hide a perfect attack.
-
-    Raises
-    ------
-    InputError
-        If a loss is negative or not finite, or a number or shape is not accepted.
+    `cut`: If there is none (the sets do not overlap, or are constant), all are admitted, since Epsilon* would otherwise
+    hide a perfect attack.
     """
     members, population = checked_pair(member_losses, population_losses, at_least=1)
     require_star_delta(delta)
@@ -145,15 +104,6 @@ def epsilon_star_of_counts(counts: ThresholdCounts, delta: float, cut: float) ->
     """Return the empirical Epsilon* of each model, shape (...), from counts of losses.
 
     The same counts serve for several cuts, so that losses are sorted only once.
-
-    Parameters
-    ----------
-    counts
-        Numbers of losses at or below every threshold.
-    delta
-        Delta of Epsilon*, at least 0 and below 1.
-    cut
-        Stability cut, as in `empirical_epsilon_star`.
     """
     fpr, fnr = counts.fpr, counts.fnr
     tpr = counts.members / counts.member_total
@@ -165,17 +115,7 @@ def epsilon_star_of_counts(counts: ThresholdCounts, delta: float, cut: float) ->
 
 
 def within_cut(fpr: Floats, fnr: Floats, cut: float) -> Flags:
-    """Return a mask, true where FPR and FNR both lie above `cut` and below 1 - `cut`; all true for a cut of 0.
-
-    Parameters
-    ----------
-    fpr
-        False-positive rates, of any shape.
-    fnr
-        False-negative rates, of the shape of `fpr`.
-    cut
-        Stability cut, from 0 to below 1/2.
-    """
+    """Return a mask, true where FPR and FNR both lie above `cut` and below 1 - `cut`; all true for a cut of 0."""
     if cut == 0:
         return np.ones(fpr.shape, dtype=np.bool_)
     low, high = np.minimum(fpr, fnr), np.maximum(fpr, fnr)
@@ -200,18 +140,6 @@ class LossAttackResults:
 
 def loss_attacks(member_losses: ArrayLike, population_losses: ArrayLike) -> LossAttackResults:
     """Return AUC, TPR at small FPR, advantage and loss gap of simple loss-threshold attacks on each model.
-
-    Parameters
-    ----------
-    member_losses
-        Losses of members, finite and at least 0, shape (..., m), m at least 1.
-    population_losses
-        Losses of the population sample, finite and at least 0, shape (..., p) with the same leading axes, p at least 1.
-
-    Raises
-    ------
-    InputError
-        If a loss is negative or not finite, or the shapes do not fit.
 
     Examples
     --------

@@ -93,14 +93,9 @@ def moments_of(losses: ArrayLike, low: ArrayLike, high: ArrayLike) -> ScoreMomen
     `loss_scores` says how a loss becomes a score. If all scores of a model are equal, the mean is exactly their value
     and the sum of squares is exactly 0.
 
-    Parameters
-    ----------
-    losses
-        The losses, at least 0, finite, shape (..., n), n at least 0.
-    low
-        Lower end of the range by which losses are normalised, shape (...). Smaller losses are clipped to `low`.
-    high
-        Upper end of the range by which losses are normalised, shape (...). Larger losses are clipped to `high`.
+    `low`: Smaller losses are clipped to `low`.
+
+    `high`: Larger losses are clipped to `high`.
     """
     values = np.asarray(losses, dtype=np.float64)
     shape = values.shape[:-1]
@@ -141,21 +136,7 @@ def epsilon_star_of_moments(
     A score is a transformed loss. The result equals that of `parametric_epsilon_star` for the same losses. It is NaN
     where the members or the population have fewer than two records.
 
-    Parameters
-    ----------
-    members
-        Number, mean and squared deviations of the members' scores.
-    population
-        The same for the scores of the population. Both must be computed with the same range of losses.
-    delta
-        Delta of Epsilon*, at least 0 and below 1.
-    cut
-        Stability cut, as in `parametric_epsilon_star`.
-
-    Raises
-    ------
-    InputError
-        If delta or the cut is out of its range.
+    `population`: Both must be computed with the same range of losses.
     """
     enough = (members.count >= 2) & (population.count >= 2)
     star = epsilon_star_gaussian(members.mean, members.deviation, population.mean, population.deviation, delta, cut)

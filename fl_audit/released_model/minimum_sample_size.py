@@ -38,16 +38,7 @@ def value_by_chance(sizes: tuple[int, int], delta: float, cut: float, rng: np.ra
     The scores are taken to be normal. For skewed distributions, such as those of most losses, the quantile is up to
     twice as large.
 
-    Parameters
-    ----------
-    sizes
-        Number of losses of members and of the population, each at least 2.
-    rng
-        Generator that draws the samples.
-    delta
-        Delta of Epsilon*, at least 0 and below 1. With delta and cut both 0 the value is infinite.
-    cut
-        Stability cut, from 0 to below 0.5, of `epsilon_star_gaussian`.
+    `delta`: With delta and cut both 0 the value is infinite.
     """
 
     def fits(size: int) -> tuple[Floats, Floats]:

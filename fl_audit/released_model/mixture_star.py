@@ -50,25 +50,8 @@ def epsilon_star_mixtures(
     The field `gap` of the result bounds how far the computed value lies below the exact one. It exceeds the tolerance
     only if the search needed more than a million intervals. Source: Negoescu et al. 2023, definition 2.
 
-    Parameters
-    ----------
-    members
-        Distribution of the members' scores.
-    population
-        Distribution of the population's scores.
-    delta
-        Delta of Epsilon*, at least 0 and below 1. At 0, without a cut, Epsilon* of two different distributions is
-        infinite, except if in each tail the same component dominates both distributions.
-    cut
-        Stability cut, from 0 to below 0.5: thresholds with an error rate below `cut` or above 1 - `cut` are left out,
-        unless none remains.
-    tolerance
-        The search ends when the gap is at most this number of nats, which must be positive.
-
-    Raises
-    ------
-    InputError
-        If a number is out of its range.
+    `delta`: At 0, without a cut, Epsilon* of two different distributions is infinite, except if in each tail the same
+    component dominates both distributions.
     """
     require_star_delta(delta)
     require_cut(cut)
@@ -97,15 +80,6 @@ def threshold_limits(members: NormalMixture, population: NormalMixture, cut: flo
     """Return the smallest and largest threshold with FPR and FNR in [cut, 1 - cut]; None if there is no such threshold.
 
     If the cut is 0, the result is -infinity and infinity.
-
-    Parameters
-    ----------
-    members
-        Distribution of the members' scores.
-    population
-        Distribution of the population's scores.
-    cut
-        Smallest FPR and FNR that a threshold may have (the paper's stability cut), from 0 to below 1/2.
     """
     if cut == 0:
         return -math.inf, math.inf
@@ -119,16 +93,7 @@ def threshold_log_ratios(members: NormalMixture, population: NormalMixture, poin
 
     Source: Negoescu et al. 2023, definition 2. The result is -infinity at thresholds where no ratio is positive.
 
-    Parameters
-    ----------
-    members
-        Distribution of the members' scores.
-    population
-        Distribution of the population's scores.
-    points
-        Thresholds, shape (points,).
-    delta
-        Delta of Epsilon*, at least 0 and below 1.
+    Shapes: `points` (points,).
     """
     ratios = [
         _log_over_delta(p.log_sf(at), delta) - q.log_sf(at)

@@ -23,16 +23,7 @@ def fits_of_trials(member_losses: Floats, population_losses: Floats, trials: Int
     It is the smaller p-value of two Kolmogorov-Smirnov tests, one of the members' scores and one of the population's.
     It is NaN if the trial's number is `TRIALS_TESTED` or more, or if a set has fewer than `FEWEST` losses.
 
-    Parameters
-    ----------
-    member_losses
-        Losses of members in every trial, shape (trials, m).
-    population_losses
-        Losses of the population sample in every trial, shape (trials, p).
-    trials
-        Numbers of the trials, from 0, shape (trials,).
-    seed
-        Public seed for the random split of each trial's scores; splits of different trials are independent.
+    Shapes: `member_losses` (trials, m), `population_losses` (trials, p), `trials` (trials,).
     """
     found = np.full(len(trials), np.nan)
     if min(member_losses.shape[1], population_losses.shape[1]) < FEWEST:
@@ -48,10 +39,7 @@ def fits_of_trials(member_losses: Floats, population_losses: Floats, trials: Int
 def rejected(p_values: Floats) -> tuple[int, int]:
     """Return the number of trials whose fit was tested, and how many of these fits were rejected (p at most 0.05).
 
-    Parameters
-    ----------
-    p_values
-        The p-values of all trials, shape (trials,); NaN for untested trials.
+    Shapes: `p_values` (trials,).
     """
     tested = p_values[np.isfinite(p_values)]
     return len(tested), sum(map(fit_is_rejected, tested.tolist()))

@@ -73,12 +73,7 @@ class NormalMixture:
     def log_density_range(self, low: Floats, high: Floats) -> tuple[Floats, Floats]:
         """Return a lower and an upper bound of the log density on each interval, each of shape (intervals,).
 
-        Parameters
-        ----------
-        low
-            Lower end of each interval, shape (intervals,).
-        high
-            Upper end of each interval, shape (intervals,), at least `low`.
+        Shapes: `low` (intervals,), `high` (intervals,).
         """
         least, most = np.empty_like(low), np.empty_like(low)
         for rows in _chunks(low.size, self.components):
@@ -105,15 +100,7 @@ class NormalMixture:
         return float(brentq(lambda t: float(self.log_sf(t)) - log_tail, low, high, xtol=1e-300, rtol=1e-15))
 
     def sample(self, size: int, rng: np.random.Generator) -> Floats:
-        """Return independent draws from the mixture, shape (size,).
-
-        Parameters
-        ----------
-        size
-            The number of draws.
-        rng
-            Generator of the draws.
-        """
+        """Return independent draws from the mixture, shape (size,)."""
         chosen = rng.choice(self.components, size=size, p=self.weights)
         return np.asarray(rng.normal(self.means[chosen], self.stds[chosen]), dtype=np.float64)
 
@@ -141,15 +128,7 @@ class NormalMixture:
 
 
 def normal(mean: float, std: float) -> NormalMixture:
-    """Return a normal distribution as a mixture with a single component.
-
-    Parameters
-    ----------
-    mean
-        Mean of the normal distribution.
-    std
-        Standard deviation of the normal distribution, above 0.
-    """
+    """Return a normal distribution as a mixture with a single component."""
     return NormalMixture(np.array([1.0]), np.array([mean]), np.array([std]))
 
 
@@ -163,22 +142,9 @@ def fit_mixture(
 ) -> NormalMixture:
     """Return a mixture of normals fitted to scores by maximum likelihood; components with weight 0 are dropped.
 
-    Parameters
-    ----------
-    scores
-        Scores to fit, finite, at least two different values, shape (n,).
-    components
-        Number of components, from 1 to `MOST_COMPONENTS` and at most n.
-    rng
-        Generator that seeds the initialisation.
-    start
-        Mixture with the same number of components from which the fit starts. None starts from quantiles and from a
-        random initialisation, and keeps the more likely fit.
+    Shapes: `scores` (n,).
 
-    Raises
-    ------
-    InputError
-        If the scores are constant or not finite, or the number of components is out of its range.
+    `start`: None starts from quantiles and from a random initialisation, and keeps the more likely fit.
     """
     values, mean, std = _standardised(scores)
     most = min(MOST_COMPONENTS, values.size)
@@ -196,17 +162,7 @@ def choose_mixture(scores: ArrayLike, rng: np.random.Generator) -> NormalMixture
 
     The search ends at `MOST_COMPONENTS`, or after three further components without a lower BIC.
 
-    Parameters
-    ----------
-    scores
-        Scores to fit, finite, at least two different values, shape (n,).
-    rng
-        Generator that seeds the initialisations.
-
-    Raises
-    ------
-    InputError
-        If the scores are constant or not finite.
+    Shapes: `scores` (n,).
     """
     values, mean, std = _standardised(scores)
     best, lowest, since = None, math.inf, 0
@@ -228,21 +184,7 @@ def ks_check(scores: ArrayLike, components: int, evaluation_size: int, rng: np.r
     A mixture is fitted to a part of the scores, and a sample from the fit is compared with the held-out scores.
     Negoescu et al. 2023, appendix 8.2, accept the fit if the p-value exceeds 0.05.
 
-    Parameters
-    ----------
-    scores
-        Scores to fit, finite, shape (n,).
-    components
-        Number of normal components of the fitted mixture.
-    evaluation_size
-        Number of scores that are held out, from 1 to n - 2; in the paper from 100 to 1000.
-    rng
-        Generator that splits the scores, seeds the fit and draws the sample from it.
-
-    Raises
-    ------
-    InputError
-        If a number is out of its range, or the fitted scores are constant or not finite.
+    Shapes: `scores` (n,).
     """
     values = np.asarray(scores, dtype=np.float64)
     require(values.ndim == 1, f"scores have {values.ndim} axes: accepted is one axis")
@@ -257,7 +199,7 @@ def ks_check(scores: ArrayLike, components: int, evaluation_size: int, rng: np.r
 def _em(values: Floats, components: int, rng: np.random.Generator, start: NormalMixture | None) -> "GaussianMixture":
     """Return scikit-learn's fit to standardised scores; without `start`, the more likely one of two starting points."""
     # Imported here, because it takes long and most uses of this package fit no mixture.
-    from sklearn import exceptions, mixture
+    from sklearn import exceptions, mixture  # noqa: PLC0415
 
     seed = int(rng.integers(2**31))
     settings: dict[str, Any] = {"n_components": components, "reg_covar": _FLOOR, "random_state": seed}

@@ -253,6 +253,27 @@ def _of_few(losses: _Pair, delta: float, method: StarMethod, confidence: float, 
     return StarEstimate(low, delta, method, *shown, is_lower_bound=True)
 
 
+def least_of_few(member_losses: Floats, population_losses: Floats, delta: float, cut: float) -> Floats:
+    """Return, for each trial (row), the lower bound on Epsilon* that stands for a value if losses are few, else NaN.
+
+    Parameters
+    ----------
+    member_losses
+        Losses on members, shape (trials, m).
+    population_losses
+        Losses on other records, shape (trials, p).
+    delta
+        Delta of Epsilon*, at least 0 and below 1.
+    cut
+        Smallest error rate that is used, above 0.
+    """
+    trials = len(member_losses)
+    if min(member_losses.shape[1], population_losses.shape[1]) >= FEWEST:
+        return np.full(trials, np.nan)
+    pairs = zip(member_losses, population_losses, strict=True)
+    return np.array([empirical_interval(*losses, delta, cut)[0] for losses in pairs], dtype=np.float64)
+
+
 def _by_chance(
     value: float, sizes: tuple[int, int], delta: float, cut: float, method: StarMethod, rng: np.random.Generator
 ) -> list[str]:

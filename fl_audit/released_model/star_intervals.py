@@ -48,14 +48,7 @@ def hull_interval(value: float, draws: Floats, confidence: float) -> tuple[float
 
     Its lower end is at least 0.
 
-    Parameters
-    ----------
-    value
-        The estimate, at least 0, finite.
-    draws
-        Bootstrap estimates, shape (replicates,), finite or infinite.
-    confidence
-        Confidence of the interval, above 0 and below 1.
+    Shapes: `draws` (replicates,).
     """
     side = (1 - confidence) / 2
     low, high = (float(np.quantile(draws, p, method="inverted_cdf")) for p in (side, 1 - side))
@@ -74,12 +67,7 @@ def loss_cells(member_losses: Floats, population_losses: Floats) -> tuple[LossCe
 
     The first result is for the members, the second for the population. The cells of both are the same.
 
-    Parameters
-    ----------
-    member_losses
-        Losses of members under one model, finite, shape (m,).
-    population_losses
-        Losses of the population sample under the same model, finite, shape (p,).
+    Shapes: `member_losses` (m,), `population_losses` (p,).
     """
     counts = threshold_counts(member_losses, population_losses)
     own = np.diff(counts.members, prepend=0)
@@ -109,21 +97,6 @@ def parametric_draws(
     """Return the parametric Epsilon* of bootstrap samples of losses, shape (replicates,).
 
     Each sample's losses are normalised by the smallest and largest loss of that sample.
-
-    Parameters
-    ----------
-    cells
-        Cells of the losses of members and of the population, as returned by `loss_cells`.
-    delta
-        Delta of Epsilon*, at least 0 and below 1.
-    shift
-        Number above 0 that is added to each normalised loss (`loss_scores`).
-    replicates
-        Number of bootstrap samples, at least 1.
-    rng
-        Generator of the bootstrap samples.
-    cut
-        Stability cut, from 0 to below 0.5, of `epsilon_star_gaussian`.
     """
     found, step = [], max(1, _AT_ONCE // cells[0].numbers.size)
     for start in range(0, replicates, step):
@@ -181,24 +154,7 @@ def empirical_interval(
     a threshold exists, the upper end is at most log((1 - cut - delta) / cut). Otherwise Epsilon* may have to be taken
     over all thresholds, and the upper end is infinite.
 
-    Parameters
-    ----------
-    member_losses
-        Losses on training records, independent and identically distributed, finite and at least 0, shape (m,), m from
-        1.
-    population_losses
-        Losses on a sample of the population, likewise, shape (p,), p from 1.
-    delta
-        Delta of Epsilon*, at least 0 and below 1.
-    cut
-        Stability cut, from 0 to below 0.5; 0 makes the upper end infinite.
-    confidence
-        Smallest probability with which the interval covers the true Epsilon*, above 0 and below 1.
-
-    Raises
-    ------
-    InputError
-        If a loss is negative or not finite, or a number or shape is not accepted.
+    Shapes: `member_losses` (m,), `population_losses` (p,).
     """
     require_star_delta(delta)
     require_cut(cut)

@@ -61,15 +61,7 @@ BIT_STYLES = {
 
 
 def new_figure(height: float = HEIGHT, width: float = WIDTH) -> Figure:
-    """Return an empty white figure, in which matplotlib arranges the axes without overlaps (constrained layout).
-
-    Parameters
-    ----------
-    height
-        Height in inches, above 0.
-    width
-        Width in inches, above 0.
-    """
+    """Return an empty white figure, in which matplotlib arranges the axes without overlaps (constrained layout)."""
     figure = Figure(figsize=(width, height), dpi=DOTS_PER_INCH, facecolor="white", layout="constrained")
     FigureCanvasAgg(figure)
     return figure
@@ -81,19 +73,7 @@ def literal(text: str) -> str:
 
 
 def finish_axes(axes: Axes, title: str, x_name: str, y_name: str) -> None:
-    """Set the title and the axis labels of axes, and style their spines, ticks and grid.
-
-    Parameters
-    ----------
-    axes
-        The axes to finish.
-    title
-        Title above the axes.
-    x_name
-        Name of the horizontal axis with its unit.
-    y_name
-        Name of the vertical axis with its unit.
-    """
+    """Set the title and the axis labels of axes, and style their spines, ticks and grid."""
     title, x_name, y_name = (_wrapped(axes, text, share) for text, share in ((title, 0.95), (x_name, 1), (y_name, 0.6)))
     if title:
         axes.set_title(title, fontsize=TEXT_SIZE, fontweight="bold", loc="left", color=INK)
@@ -111,13 +91,6 @@ def add_legend(axes: Axes, columns: int = 1) -> None:
 
     In a figure narrower than `WIDTH`, labels are wrapped, and the figure grows in height with the legend. The legend
     then has one column if some label is long.
-
-    Parameters
-    ----------
-    axes
-        The axes with the lines and markers that have labels.
-    columns
-        Largest number of columns of the legend, at least 1.
     """
     handles, labels = axes.get_legend_handles_labels()
     figure = axes.get_figure(root=True)
@@ -145,17 +118,7 @@ def _wrapped(axes: Axes, text: str, share: float) -> str:
 
 
 def whole_number_axis(axes: Axes, low: int, high: int) -> None:
-    """Set the limits of the horizontal axis to `low` and `high` with a margin, and a few ticks at whole numbers.
-
-    Parameters
-    ----------
-    axes
-        The axes whose horizontal axis is set.
-    low
-        Smallest number on the axis, at most `high`.
-    high
-        Largest number on the axis.
-    """
+    """Set the limits of the horizontal axis to `low` and `high` with a margin, and a few ticks at whole numbers."""
     step = max(1, int(np.ceil((high - low) / 10)))
     step = next((nice for nice in (1, 2, 5, 10, 20, 25, 50, 100) if nice >= step), step)
     ticks = [tick for tick in range(low, high + 1) if tick % step == 0] or [low]
@@ -167,18 +130,7 @@ def whole_number_axis(axes: Axes, low: int, high: int) -> None:
 def draw_band(axes: Axes, x: ArrayLike, low: ArrayLike, high: ArrayLike, **style: Any) -> None:
     """Fill the area between two curves; for a single point draw a bar, because a band of width 0 is invisible.
 
-    Parameters
-    ----------
-    axes
-        The axes to draw on.
-    x
-        Horizontal positions, shape (points,).
-    low
-        Lower curve, shape (points,).
-    high
-        Upper curve, shape (points,).
-    **style
-        Style of the filled area, as matplotlib takes it.
+    Shapes: `x` (points,), `low` (points,), `high` (points,).
     """
     position = np.atleast_1d(np.asarray(x, dtype=np.float64))
     bottom, top = (np.atleast_1d(np.asarray(edge, dtype=np.float64)) for edge in (low, high))
@@ -192,17 +144,6 @@ def draw_spread(axes: Axes, table: pd.DataFrame, column: str, scale: float = 1.0
     """Draw a column's values over rounds, as median and bands over trials, and return the medians, shape (rounds,).
 
     The wide band is the range over trials, and the darker band their middle half. With one trial there are no bands.
-
-    Parameters
-    ----------
-    axes
-        The axes to draw on.
-    table
-        A table with the columns `round`, `trial` and `column`, one row for each trial and round.
-    column
-        Name of the column that is drawn.
-    scale
-        Factor by which the values of the column are multiplied.
     """
     rounds, curves = quantiles_by_round(table, column, (0, 0.25, 0.5, 0.75, 1))
     lowest, lower, middle, upper, highest = (scale * curve for curve in curves)
@@ -242,14 +183,6 @@ def to_svg(figure: Figure, salt: str = "fl_audit") -> str:
     """Return the content of an SVG file with a figure; equal figures give equal contents.
 
     To keep the file small, letters are text elements instead of paths, and coordinates have two decimals (in points).
-
-    Parameters
-    ----------
-    figure
-        The figure to write.
-    salt
-        Salt of the identifiers within the SVG file (matplotlib's `svg.hashsalt`); figures on the same page need
-        different salts.
     """
     buffer = io.StringIO()
     with rc_context({"svg.hashsalt": salt, "svg.fonttype": "none"}):

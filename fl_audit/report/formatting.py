@@ -15,15 +15,7 @@ SPACE = "\N{NO-BREAK SPACE}"
 
 
 def number_text(value: object, digits: int = 4) -> str:
-    """Return a number as text with `digits` significant digits, a bool as "yes" or "no", and a string unchanged.
-
-    Parameters
-    ----------
-    value
-        The value to write; None and NaN become `MISSING`.
-    digits
-        Number of significant digits of a number that is no integer.
-    """
+    """Return a number as text with `digits` significant digits, a bool as "yes" or "no", and a string unchanged."""
     match value:
         case None:
             return MISSING
@@ -131,17 +123,7 @@ def reading_text(
 ) -> str:
     """Return the result of a comparison with a claim as text, with the deciding interval if that is not printed anyway.
 
-    Parameters
-    ----------
-    reading
-        The result of comparing a number with its claim, such as `kept`.
-    wide
-        The interval that decided the result, if it is not printed anyway, with the keys `low`, `high` and `confidence`;
-        a missing end is None.
-    claim
-        The claimed value; rounded ends keep enough digits to differ from it. None without a claim.
-    is_share
-        Whether the ends of the interval are written as percentages.
+    `claim`: None without a claim.
 
     Examples
     --------
@@ -162,11 +144,7 @@ def reading_text(
 def finding_text(entry: Mapping[str, Any]) -> str:
     """Return an entry of the list `findings` in `summary.json` as text: number, interval, claim, and how they compare.
 
-    Parameters
-    ----------
-    entry
-        The entry, as returned by `ReportNumber.to_json`. If its `reading` is no value of `ClaimStatus`, claim and
-        comparison are left out.
+    `entry`: If its `reading` is no value of `ClaimStatus`, claim and comparison are left out.
 
     Examples
     --------

@@ -1,23 +1,18 @@
 """Warnings about a guarantee that its numbers alone justify: a large delta, and a guarantee that excludes nothing."""
 
+import math
+
 from fl_audit.privacy.guarantee import Guarantee
-from fl_audit.report.formatting import is_certainty, number_text, one_in
+from fl_audit.report.formatting import is_certainty, number_text, one_in, percent
 from fl_audit.report.unit_words import unit_words
 
+WEAK_ODDS, WEAK_ADVANTAGE = 99 * (1 + 1e-9), 0.9  # see `is_weak`
 LARGE_DELTA = 0.5
 """Smallest delta times number of units for the warning that publishing random units would keep the guarantee."""
 
 
 def delta_warning(guarantee: Guarantee, units: int) -> str | None:
-    """Return a warning if delta is large for so many units; None if it is small enough.
-
-    Parameters
-    ----------
-    guarantee
-        The guarantee with its delta and adjacency.
-    units
-        Number of records, users or clients that the guarantee protects.
-    """
+    """Return a warning if delta is large for so many units; None if it is small enough."""
     if guarantee.delta * units < LARGE_DELTA:
         return None
     large = f"Delta {number_text(guarantee.delta, 3)} is large for {units:,} {unit_words(guarantee.adjacency).many}"
@@ -25,10 +20,37 @@ def delta_warning(guarantee: Guarantee, units: int) -> str | None:
     return f"{large}: to publish each with a chance of {one_in(guarantee.delta)}, {some}, would keep the guarantee"
 
 
+def is_weak(belief_bound: float, advantage_bound: float, prior: float = 0.5) -> bool:
+    """Return whether bounds exclude nothing that a person could object to.
+
+    A bound on beliefs of 0.99 at even odds lets the odds of membership grow 99 times, which pure differential privacy
+    does at epsilon log(99) = 4.6. At any other prior the same growth of the odds counts, so that a sure guess
+    beforehand does not make a guarantee weak. An advantage a = TPR - FPR lets the best attacker be right in (1 + a) / 2
+    of even guesses: above 0.9, in more than 19 of 20.
+
+    Examples
+    --------
+    >>> is_weak(0.99, 0.9), is_weak(0.991, 0.1), is_weak(0.9, 0.91), is_weak(0.991, 0.1, prior=0.9)
+    (False, True, True, False)
+    """
+    odds = math.inf if belief_bound >= 1 else belief_bound / (1 - belief_bound) * (1 - prior) / prior
+    return odds > WEAK_ODDS or advantage_bound > WEAK_ADVANTAGE
+
+
+def is_weak_guarantee(guarantee: Guarantee) -> bool:
+    """Return whether the bounds of a guarantee exclude nothing that a person could object to (see `is_weak`)."""
+    return is_weak(guarantee.belief_bound, guarantee.advantage_bound_exact, guarantee.prior)
+
+
 def weakness_warning(guarantee: Guarantee) -> str | None:
-    """Return a warning if the bound on beliefs excludes nothing; None if it excludes something."""
-    if not is_certainty(guarantee.belief_bound):
+    """Return a warning if a guarantee excludes nothing that a person could object to; otherwise None."""
+    if not is_weak_guarantee(guarantee):
         return None
     weak = f"This guarantee assures next to nothing: with epsilon {number_text(guarantee.epsilon, 3)}"
-    sure = f"somebody may become sure {unit_words(guarantee.adjacency).whether}, even where the guarantee is kept"
-    return f"{weak} {sure}; a smaller epsilon, or belief = 0.9, limits that"
+    sure, most = unit_words(guarantee.adjacency).whether, guarantee.belief_bound
+    surer = f"{percent(most)} sure" if not is_certainty(most) else "sure"
+    right = percent((1 + guarantee.advantage_bound_exact) / 2)
+    return (
+        f"{weak} somebody may become {surer} {sure}, or guess right in {right} of even cases, even where the guarantee "
+        "is kept; a smaller epsilon, or belief = 0.9, limits that"
+    )

@@ -110,14 +110,6 @@ def noise_over_norm(mechanism: Mechanism, noise_multiplier: float) -> float | No
 
     The ratio is fixed if the noise is scaled to the global sensitivity of one round's sum, and the clipping norm is not
     adaptive.
-
-    Parameters
-    ----------
-    mechanism
-        The mechanism of the run.
-    noise_multiplier
-        Noise multiplier of the guarantee: the noise standard deviation divided by the sensitivity that
-        `multiplied_text` describes.
     """
     if mechanism.is_adaptive or mechanism.noise.multiplied_quantity_words is not None:
         return None

@@ -232,15 +232,7 @@ class FindingFigure(Generic[N]):
     height: float = 3.8  # in inches, without the legend
 
     def figure(self, numbers: N, contents: ReportContents) -> Figure:
-        """Return the drawn figure with its legend, which has two columns if its labels are short.
-
-        Parameters
-        ----------
-        numbers
-            The finding that the figure shows.
-        contents
-            Contents of the report that shows the figure.
-        """
+        """Return the drawn figure with its legend, which has two columns if its labels are short."""
         figure = new_figure(self.height, REPORT_WIDTH)
         self.draw(figure, numbers, contents)
         if not figure.legends and figure.axes[0].get_legend_handles_labels()[0]:
@@ -274,13 +266,7 @@ class Section(Generic[N]):
     said: Callable[[N, FinishedRun], Mapping[str, Any]] = lambda numbers, run: {}
 
     def read_rows(self, numbers: N, contents: ReportContents) -> list[ReportNumber]:
-        """Return the section's rows of numbers, each with `is_violated` set to whether the run's verdict is `violated`.
-
-        Parameters
-        ----------
-        numbers
-            The finding that the section shows.
-        contents
-            Contents of the report that shows the section.
+        """Return the section's rows of numbers, each with `is_violated` set to whether the run's verdict is
+        `violated`.
         """
         return [replace(row, is_violated=contents.is_violated) for row in self.rows(numbers, contents)]

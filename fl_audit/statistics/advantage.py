@@ -39,22 +39,9 @@ class MeanInterval:
 def mean_interval(values: Floats, confidence: float, smallest: float = 0.0, largest: float = 1.0) -> MeanInterval:
     """Return the mean of independent bounded numbers and a confidence interval of its expectation, by betting.
 
-    Parameters
-    ----------
-    values
-        Numbers with the same expectation given the earlier ones, from `smallest` to `largest`, shape (n,), n at least
-        1. Their order affects the interval a little, but never its coverage.
-    confidence
-        Confidence of the interval, above 0 and below 1.
-    smallest
-        Lower bound of the numbers.
-    largest
-        Upper bound of the numbers, above `smallest`.
+    Shapes: `values` (n,).
 
-    Raises
-    ------
-    InputError
-        If there is no number, a number lies outside its bounds, or the confidence is out of its range.
+    `values`: Their order affects the interval a little, but never its coverage.
 
     Notes
     -----
@@ -98,16 +85,7 @@ class MeanBettingTest:
         The test refutes or keeps candidate values of the expectation. The values that it keeps form a confidence
         interval. Raises `InputError` as `mean_interval` does.
 
-        Parameters
-        ----------
-        values
-            Independent numbers with the same expectation, shape (n,), n at least 1, from `smallest` to `largest`.
-        confidence
-            Confidence of the interval, above 0 and below 1.
-        smallest
-            Lower bound of the numbers.
-        largest
-            Upper bound of the numbers.
+        Shapes: `values` (n,).
         """
         require(values.ndim == 1 and values.size > 0, f"values have shape {values.shape}: accepted is (n,), n from 1")
         require_number("confidence is", confidence, "numbers above 0 and below 1")
@@ -167,20 +145,8 @@ class AdvantageFromWins(AdvantageInterval):
 def clopper_pearson(successes: int, trials: int, confidence: float) -> tuple[float, float]:
     """Return the exact two-sided confidence interval (low, high) of a success probability (Clopper & Pearson 1934).
 
-    Parameters
-    ----------
-    successes
-        Number of successful trials, from 0 to `trials`.
-    trials
-        The number of trials, at least 1.
-    confidence
-        Smallest probability that the interval contains the true value, above 0 and below 1. The true value lies below
-        the interval with probability at most (1 - confidence) / 2. The same holds for values above the interval.
-
-    Raises
-    ------
-    InputError
-        If a number is out of its range.
+    `confidence`: The true value lies below the interval with probability at most (1 - confidence) / 2. The same holds
+    for values above the interval.
 
     Examples
     --------
@@ -203,17 +169,7 @@ def empirical_advantage(won: Flags, confidence: float) -> AdvantageFromWins:
 
     Source: Bernau et al. 2021, definition 5.
 
-    Parameters
-    ----------
-    won
-        True for each trial in which the insider guessed right, shape (trials,), at least one trial.
-    confidence
-        Smallest probability with which the interval covers, above 0 and below 1.
-
-    Raises
-    ------
-    InputError
-        If there is no trial or a number is out of its range.
+    Shapes: `won` (trials,).
     """
     trials, wins = int(won.size), int(np.count_nonzero(won))
     require(trials >= 1, "number of trials is 0: accepted are whole numbers from 1")
@@ -224,15 +180,6 @@ def advantage_ends(wins: int, trials: int, confidence: float) -> tuple[float, fl
     """Return the exact two-sided confidence interval (low, high) of an advantage 2p - 1.
 
     p is the probability of a win. Raises `InputError` if a number is out of its range.
-
-    Parameters
-    ----------
-    wins
-        Number of trials that were won, from 0 to `trials`.
-    trials
-        Number of trials, at least 1.
-    confidence
-        Smallest probability with which the interval covers, above 0 and below 1.
     """
     low, high = clopper_pearson(wins, trials, confidence)
     return 2 * low - 1, 2 * high - 1
@@ -246,17 +193,7 @@ def mean_advantage(advantages: Floats, confidence: float) -> AdvantageInterval:
     Student's interval is narrower, by a third to a half with 300 trials of 10 to 100 records. But with 5 trials of 2
     records, it contained the mean in only 8 % of cases.
 
-    Parameters
-    ----------
-    advantages
-        True positive rate minus false positive rate of each trial, from -1 to 1, shape (trials,), at least one trial.
-    confidence
-        Confidence of the interval, above 0 and below 1.
-
-    Raises
-    ------
-    InputError
-        If there is no trial or a number is out of its range.
+    Shapes: `advantages` (trials,).
 
     Examples
     --------
@@ -271,20 +208,6 @@ def mean_advantage(advantages: Floats, confidence: float) -> AdvantageInterval:
 
 def most_wins(trials: int, largest_advantage: float, level: float) -> int:
     """Return the smallest number of wins that an insider of bounded advantage exceeds with probability at most `level`.
-
-    Parameters
-    ----------
-    trials
-        Number of trials, at least 1; the secret of each is a fair coin.
-    largest_advantage
-        Largest advantage 2p - 1 that is allowed, from 0 to 1, where p is the probability of a win.
-    level
-        Largest probability with which the insider may win more trials than the returned number, above 0 and below 1.
-
-    Raises
-    ------
-    InputError
-        If there is no trial.
 
     Examples
     --------

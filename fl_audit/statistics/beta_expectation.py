@@ -31,13 +31,7 @@ class BetaExpectation:
     def mean(self, function: Callable[[Floats], Floats], kink: float | None = None) -> float:
         """Return the expectation of a function of V ~ Beta(a, b).
 
-        Parameters
-        ----------
-        function
-            Function that takes values of V, an array of any shape, and returns an array of the same shape.
-        kink
-            Point from 0 to 1 at which the slope of `function` jumps; None if there is none. If a jump is not given,
-            the integral loses most of its digits.
+        `kink`: If a jump is not given, the integral loses most of its digits.
         """
         _, weights = _nodes_between(*_PANELS)
         panels = (function(self.values) * weights).sum(axis=1)
@@ -53,14 +47,9 @@ class BetaExpectation:
 def argument_at_level(function: Callable[[float], float], level: float, largest: float) -> float:
     """Return the argument at which an increasing function reaches a level; 0 if the function is above the level at 0.
 
-    Parameters
-    ----------
-    function
-        Increasing function, defined for all numbers of at least 0. It must exceed `level` for large numbers.
-    level
-        Value that the function must reach, above 0.
-    largest
-        Largest argument that is searched. The search may go on to the next power of 2 above it.
+    `function`: It must exceed `level` for large numbers.
+
+    `largest`: The search may go on to the next power of 2 above it.
     """
     return falling_root(lambda x: level - function(x), most=largest, xtol=1e-9, rtol=1e-9)
 

@@ -76,27 +76,9 @@ def compare_with_claim(
     Two kinds of numbers never give *too few trials to tell*: those whose claim equals `origin`, and lower bounds, whose
     interval has no upper end. A lower bound can break an upper limit, but never keep it.
 
-    Parameters
-    ----------
-    ends
-        Lower and upper end of the printed interval of the number.
-    claim
-        Claimed value of the number.
-    is_least
-        True if the claim is a lower limit of the number, False if it is an upper limit.
-    origin
-        Value at which the number carries no information, such as 0, or 1/2 for an AUC.
-    largest
-        Largest value that the number can have.
-    wide
-        Function that returns the interval at a given confidence. If it is None, the printed interval decides.
-    level
-        Error probability on each side of the wider interval: the largest probability of calling a kept claim broken. If
-        the verdict has a test of this number, the test's level is passed.
-    sides
-        Number of sides on which the interval may miss the truth: 2, or 1 for a bound.
-    is_violated
-        True if the verdict of the run is `violated`.
+    `wide`: If it is None, the printed interval decides.
+
+    `level`: If the verdict has a test of this number, the test's level is passed.
 
     Examples
     --------
@@ -171,15 +153,6 @@ def interval_by_confidence(value: float, ends: Ends, confidence: float) -> Calla
     """Return a function that takes a confidence and returns the interval of a number at this confidence.
 
     The distance from the number to each end is scaled in proportion to the two-sided normal quantile of the confidence.
-
-    Parameters
-    ----------
-    value
-        Measured number.
-    ends
-        Lower and upper end of its interval at `confidence`.
-    confidence
-        Confidence of the given interval, above 0 and below 1.
     """
     normal = NormalDist()
 

@@ -32,13 +32,6 @@ def sum_tails(distributions: Sequence[CountDistribution], found: int) -> tuple[f
 
     They are exact up to rounding within twenty standard deviations of the mean.
 
-    Parameters
-    ----------
-    distributions
-        Distributions of the integers, each with its number of copies; there is at least one integer.
-    found
-        Observed value of the sum.
-
     Examples
     --------
     >>> lower, upper = sum_tails([CountDistribution(np.array([0.5, 0.5]), 4)], 3)
@@ -129,10 +122,7 @@ class Dispersion:
 def dispersion(counts: Sequence[BinomialHistogram]) -> Dispersion:
     """Return the variance of counts relative to that of binomial counts, with exact tail probabilities.
 
-    Parameters
-    ----------
-    counts
-        Histograms of counts, which are all independent of each other. There is at least one count in all.
+    `counts`: There is at least one count in all.
     """
     number = sum(int(one.often.sum()) for one in counts)
     lower, upper = sum_tails([one.distribution for one in counts], sum(one.total for one in counts))
@@ -140,17 +130,7 @@ def dispersion(counts: Sequence[BinomialHistogram]) -> Dispersion:
 
 
 def binomial_p(found: Integers | int, trials: int, probability: float) -> Floats:
-    """Return the two-sided p-value of each observed binomial count, in the shape of `found`.
-
-    Parameters
-    ----------
-    found
-        Observed counts, any shape.
-    trials
-        Number of trials behind each count.
-    probability
-        Probability of success in each trial, from 0 to 1.
-    """
+    """Return the two-sided p-value of each observed binomial count, in the shape of `found`."""
     values = np.asarray(found, dtype=np.float64)
     upper = np.where(values <= 0, 1.0, bdtrc(np.maximum(values - 1, 0), trials, probability))
     return np.asarray(np.minimum(1.0, 2 * np.minimum(bdtr(values, trials, probability), upper)), dtype=np.float64)
@@ -160,17 +140,6 @@ def table_p(inside: int, total: int, first: int, second: int) -> float:
     """Return the two-sided p-value for independence in a 2 x 2 table with given margins (hypergeometric distribution).
 
     Each element of the table is in one of two rows and is marked or not.
-
-    Parameters
-    ----------
-    inside
-        Number of marked elements in the first row.
-    total
-        Number of marked elements in both rows.
-    first
-        Number of elements in the first row.
-    second
-        Number of elements in the second row.
     """
     lowest, highest = max(0, total - second), min(first, total)
     # All probabilities that matter lie within twenty standard deviations of the mean.

@@ -20,12 +20,7 @@ _DISTINCT_SHARE, _TAIL = 0.9, 0.1
 def normality_warnings(members: Floats, nonmembers: Floats) -> tuple[str, ...]:
     """Return warnings if the scores do not seem to be normal with the same standard deviation in both groups.
 
-    Parameters
-    ----------
-    members
-        Scores of the trials with D, shape (n1,).
-    nonmembers
-        Scores of the trials with D', shape (n0,).
+    Shapes: `members` (n1,), `nonmembers` (n0,).
     """
     # Repeated values; Shapiro and Wilk's test in either group (D'Agostino and Pearson's above 5000 scores); Levene's
     # test about the median (Brown & Forsythe 1974). The three tests share a level of 0.001.
@@ -51,12 +46,7 @@ def gaussian_tradeoff_warnings(members: Floats, nonmembers: Floats) -> tuple[str
     Scores fit if they are an increasing function of the log-likelihood ratios (D against D') of a Gaussian mechanism,
     both with D and with D'.
 
-    Parameters
-    ----------
-    members
-        Scores of the trials with D, shape (n1,).
-    nonmembers
-        Scores of the trials with D', shape (n0,).
+    Shapes: `members` (n1,), `nonmembers` (n0,).
     """
     # Repeated values; and whether Phi^-1(TPR) - Phi^-1(FPR) is the same at a false-positive rate of a tenth as at a
     # false-negative rate of a tenth, as it is everywhere on a Gaussian trade-off function. Depends on ranks alone.

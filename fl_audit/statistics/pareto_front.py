@@ -18,17 +18,7 @@ def convex_frontier(risk: ArrayLike, utility: ArrayLike) -> Integers:
     A point is on the frontier if no mixture of other points is at least as good in both and better in one. Points on
     the line between two others of the frontier are included. Of identical points only the first is returned.
 
-    Parameters
-    ----------
-    risk
-        Risk of each point in any unit, smaller is better, finite, shape (n,), n at least 1.
-    utility
-        Utility of each point in any unit, larger is better, finite, shape (n,).
-
-    Raises
-    ------
-    InputError
-        If the shapes do not fit, or a number is not finite.
+    Shapes: `risk` (n,), `utility` (n,).
 
     Examples
     --------

@@ -23,19 +23,7 @@ def area_under_curve(members: Floats, nonmembers: Floats, confidence: float) -> 
     Ties count half. The interval is that of Hoeffding 1963, section 5b, for U-statistics of two samples. It holds for
     every distribution and number of scores, and is wider than intervals from a normal approximation.
 
-    Parameters
-    ----------
-    members
-        Scores of members, independent and identically distributed, shape (n1,), at least one, no NaN.
-    nonmembers
-        Scores of nonmembers, independent and identically distributed, shape (n0,), at least one, no NaN.
-    confidence
-        Confidence of the interval, above 0 and below 1.
-
-    Raises
-    ------
-    InputError
-        If a group is empty.
+    Shapes: `members` (n1,), `nonmembers` (n0,).
 
     Examples
     --------
@@ -74,22 +62,7 @@ def tradeoff_band(members: Floats, others: Floats, alarms: Floats, confidence: f
     Clopper-Pearson bound. For the upper end, k is the smallest number for which V falls below the given rate with
     probability at most e.
 
-    Parameters
-    ----------
-    members
-        Scores of the group that the attack looks for, such as members, independent and identically distributed, no NaN,
-        shape (n1,), n1 from 1.
-    others
-        Scores of the reference group, such as nonmembers, likewise, shape (n0,).
-    alarms
-        False-positive rates, from 0 to 1, shape (points,).
-    confidence
-        Smallest probability with which the band covers at a single point, above 0 and below 1.
-
-    Raises
-    ------
-    InputError
-        If a group is empty or a number is out of its range.
+    Shapes: `members` (n1,), `others` (n0,), `alarms` (points,).
 
     Examples
     --------

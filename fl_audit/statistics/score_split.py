@@ -86,12 +86,7 @@ def number_of_splits(members: Floats, nonmembers: Floats) -> int:
     result is 25. The number of tables is estimated by the product of t + 1 over all distinct values, divided by n1 + n0
     + 1. Here t is the number of scores that have the value.
 
-    Parameters
-    ----------
-    members
-        Scores of members, shape (n1,), no NaN.
-    nonmembers
-        Scores of nonmembers, shape (n0,), no NaN.
+    Shapes: `members` (n1,), `nonmembers` (n0,).
 
     Examples
     --------
@@ -111,16 +106,9 @@ def split_scores(members: Floats, nonmembers: Floats, break_ties: bool = False, 
     It therefore does not fix which group is expected to score higher. The caller must try both groups, with the scores
     as they are and negated (`ScoreSplit.directions`).
 
-    Parameters
-    ----------
-    members
-        Scores of members, shape (n1,), no NaN; infinite scores are kept.
-    nonmembers
-        Scores of nonmembers, shape (n0,), likewise.
-    break_ties
-        Whether equal scores get different ranks, in a random order across both groups. The split does not depend on it.
-    number
-        Number of the split, from 0; different numbers give different random splits.
+    Shapes: `members` (n1,), `nonmembers` (n0,).
+
+    `break_ties`: The split does not depend on it.
     """
     counts = _canonical(members, nonmembers)
     digest = hashlib.blake2b(counts.tobytes(), digest_size=16, salt=number.to_bytes(2, "little")).digest()

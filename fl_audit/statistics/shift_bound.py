@@ -63,20 +63,9 @@ def gaussian_shift(member_scores: Floats, nonmember_scores: Floats, confidence: 
     distribution with n1 + n0 - 2 degrees of freedom and noncentrality mu r. The exact lower bound is the mu for which a
     value at least as large as the observed one has probability 1 - confidence.
 
-    Parameters
-    ----------
-    member_scores
-        Scores of the trials with secret bit 1, finite, shape (n1,).
-    nonmember_scores
-        Scores of the trials with secret bit 0, finite, shape (n0,). Fewer than 2 scores in a group give the bound 0.
-    confidence
-        Confidence of the lower bound, at least 0.5 and below 1.
+    Shapes: `member_scores` (n1,), `nonmember_scores` (n0,).
 
-    Raises
-    ------
-    InputError
-        If a score is not finite, the confidence is out of its range, or both groups are constant at different values
-        (normal scores are never constant; two equal constants give 0).
+    `nonmember_scores`: Fewer than 2 scores in a group give the bound 0.
 
     Examples
     --------
@@ -100,14 +89,7 @@ def gaussian_slope(parts: Floats, scores: Floats, confidence: float) -> ShiftEst
     that of `gaussian_shift`. Raises `InputError` if shapes differ, if a number is not finite, or if the confidence is
     out of its range.
 
-    Parameters
-    ----------
-    parts
-        Part of the member that is included in each trial, at least 0, finite, shape (n,).
-    scores
-        Score of each trial, finite, shape (n,).
-    confidence
-        Confidence of the lower bound, at least 0.5 and below 1.
+    Shapes: `parts` (n,), `scores` (n,).
     """
     require_number("confidence is", confidence, "numbers from 0.5 to below 1")
     held, values = _checked(parts, "parts"), _checked(scores, "canaries")
@@ -154,19 +136,6 @@ def detectable_shift(n1: int, n0: int, claimed_mu: float, level: float, power: f
 
     The result is infinite if a group has fewer than 2 scores. Raises `InputError` if a number is out of its range.
 
-    Parameters
-    ----------
-    n1
-        Number of members' scores, from 0.
-    n0
-        Number of nonmembers' scores, from 0.
-    claimed_mu
-        Claimed upper limit of mu, at least 0.
-    level
-        One minus the confidence of the lower bound, above 0 and at most 0.5.
-    power
-        Probability of detection, from 0.5 to below 1.
-
     Examples
     --------
     >>> round(detectable_shift(500, 500, 0.5504, level=0.001), 2)
@@ -181,21 +150,7 @@ def detectable_shift(n1: int, n0: int, claimed_mu: float, level: float, power: f
 
 
 def detectable_slope(root: float, degrees: int, claimed_mu: float, level: float, power: float = 0.9) -> float:
-    """Return the smallest true slope for which the lower bound of `gaussian_slope` probably exceeds a claimed mu.
-
-    Parameters
-    ----------
-    root
-        Noncentrality of the t distribution for a slope of 1, above 0.
-    degrees
-        Degrees of freedom of the fit, at least 1.
-    claimed_mu
-        Claimed upper limit of the slope, at least 0.
-    level
-        One minus the confidence of the lower bound, above 0 and at most 0.5.
-    power
-        Probability that the lower bound exceeds the claimed mu, from 0.5 to below 1.
-    """
+    """Return the smallest true slope for which the lower bound of `gaussian_slope` probably exceeds a claimed mu."""
     critical = noncentral_t_quantile(1 - level, degrees, claimed_mu * root)
     return max(claimed_mu, noncentrality_at(1 - power, critical, degrees) / root)
 
@@ -234,31 +189,12 @@ def noncentrality_at(probability: float, t: float, degrees: float) -> float:
     """Return the noncentrality at which a noncentral t variable T has P(T <= t) = probability.
 
     It is 0 if P(T <= t) is smaller than the probability even at noncentrality 0.
-
-    Parameters
-    ----------
-    probability
-        Probability that T is at most `t`, above 0 and below 1.
-    t
-        Point t at which the distribution function is taken, at least 0 and finite.
-    degrees
-        Degrees of freedom, at least 2.
     """
     high = t * _spread_range(degrees)[1] + _REACH
     return falling_root(lambda ncp: _noncentral_t_cdf(t, degrees, ncp) - probability, high, high, xtol=1e-13 * high)
 
 
 def noncentral_t_quantile(probability: float, degrees: float, noncentrality: float) -> float:
-    """Return the t at which a noncentral t variable T has P(T <= t) = probability; 0 if that t is negative.
-
-    Parameters
-    ----------
-    probability
-        Probability that T is at most the returned number, above 0 and below 1.
-    degrees
-        Degrees of freedom, at least 2.
-    noncentrality
-        Noncentrality of the t distribution, at least 0 and finite.
-    """
+    """Return the t at which a noncentral t variable T has P(T <= t) = probability; 0 if that t is negative."""
     high, cdf = noncentrality + _REACH, partial(_noncentral_t_cdf, degrees=degrees, noncentrality=noncentrality)
     return falling_root(lambda t: probability - cdf(t), high, xtol=1e-13 * high, rtol=1e-13)

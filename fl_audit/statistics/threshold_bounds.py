@@ -72,17 +72,7 @@ _Rules = tuple[Floats, Floats, Integers]
 def chosen_rule(method: BoundMethod, split: ScoreSplit, delta: float, level: float) -> CountsAboveThreshold:
     """Choose a threshold and a direction on one part of the scores, and count the scores above it in the other part.
 
-    Parameters
-    ----------
-    method
-        Method that uses thresholds: any except `GAUSSIAN_SHIFT`.
-    split
-        Scores divided into the part that chooses and the part that is counted. For `ORDER_STATISTIC`, equal scores must
-        have been given different ranks.
-    delta
-        Delta at which epsilon is bounded, at least 0 and below 1.
-    level
-        One minus the confidence, above 0 and below 1.
+    `split`: For `ORDER_STATISTIC`, equal scores must have been given different ranks.
     """
     best, (first, second) = -np.inf, split.measuring
     found = CountsAboveThreshold(0, first.size, 0, second.size)
@@ -96,19 +86,7 @@ def chosen_rule(method: BoundMethod, split: ScoreSplit, delta: float, level: flo
 
 
 def bound_of(method: BoundMethod, counts: CountsAboveThreshold, delta: float, level: float) -> float:
-    """Return the lower bound on epsilon, at least 0, from counts of scores above a threshold chosen on other scores.
-
-    Parameters
-    ----------
-    method
-        Method that uses thresholds: any except `GAUSSIAN_SHIFT`.
-    counts
-        Counts of the scores above the threshold.
-    delta
-        Delta at which epsilon is bounded, at least 0 and below 1, and above 0 for `GDP`.
-    level
-        One minus the confidence, above 0 and below 1.
-    """
+    """Return the lower bound on epsilon, at least 0, from counts of scores above a threshold chosen on other scores."""
     return _BOUNDS[method](counts, delta, level)
 
 
@@ -249,13 +227,7 @@ def gdp_mu(counts: CountsAboveThreshold, level: float) -> float:
     P(Binomial(n1, Phi(Phi^-1(V) + mu)) >= hits) over that beta distribution. This mean is an exact p-value, and the
     bound is the mu at which the p-value equals the level.
 
-    Parameters
-    ----------
-    counts
-        Counts of the scores above the threshold. Their rank k, which is the number of second-group scores above the
-        threshold plus 1, was fixed beforehand.
-    level
-        One minus the confidence, above 0 and below 1.
+    `counts`: Their rank k, which is the number of second-group scores above the threshold plus 1, was fixed beforehand.
     """
     if counts.hits == 0:
         return 0.0

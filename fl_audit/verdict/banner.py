@@ -15,13 +15,5 @@ LOOKS = {
 
 
 def verdict_banner(verdict: Verdict, line: str) -> Banner:
-    """Return the report banner of a verdict, in the verdict's colours.
-
-    Parameters
-    ----------
-    verdict
-        Verdict on the audited run, whose name becomes the title.
-    line
-        Sentence shown beside the title, as plain text.
-    """
+    """Return the report banner of a verdict, in the verdict's colours."""
     return Banner(capital(str(verdict)), line, LOOKS[verdict])

@@ -38,13 +38,6 @@ def standing_of_claim(contents: ReportContents) -> ClaimStanding:
 def name_with_standing(name: str, standing: ClaimStanding) -> str:
     """Return the name of a claimed limit, after words on its standing unless the run holds the claim.
 
-    Parameters
-    ----------
-    name
-        Name of the limit, beginning with a capital letter.
-    standing
-        Standing of the claim.
-
     Examples
     --------
     >>> name_with_standing("Epsilon and delta", ClaimStanding.REFUTED)
@@ -57,13 +50,6 @@ def name_with_standing(name: str, standing: ClaimStanding) -> str:
 
 def with_standing_in_brackets(text: str, standing: ClaimStanding) -> str:
     """Return a text that names the guarantee, followed by its standing in brackets unless the run holds the claim.
-
-    Parameters
-    ----------
-    text
-        Text such as the title of a table.
-    standing
-        Standing of the claim.
 
     Examples
     --------

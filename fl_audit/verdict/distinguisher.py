@@ -112,7 +112,7 @@ def _learned(table: Floats, members: Flags) -> tuple[Callable[[Floats], Floats],
     penalty gives most inputs the weight 0.
     """
     # scikit-learn takes a second to import, and most runs do not need it.
-    from sklearn import exceptions, svm
+    from sklearn import exceptions, svm  # noqa: PLC0415
 
     centre, spread = table.mean(axis=0), table.std(axis=0)
     spread = np.where(spread > 0, spread, 1.0)

@@ -9,6 +9,7 @@ from fl_audit.array_types import finite
 from fl_audit.federation.findings import Findings, json_of
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.verdict.declared_tests import OF_OPENED, TestName
+from fl_audit.verdict.exact_questions import exact_answers
 from fl_audit.verdict.noise_estimate import NoiseRatioEstimate
 from fl_audit.verdict.verdict import AuditKindPhrases, Verdict, VerdictDetails
 
@@ -64,9 +65,11 @@ class VerdictFinding:
         return replace(self, verdict=Verdict.INCONCLUSIVE, contradicted_by=broken)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the entries `verdict` and `signal` of `summary.json`; `signal` is None if it was not measured."""
+        """Return the entries `verdict`, `signal` and `exact` of `summary.json`; `signal` is None if not measured."""
         signal = None if self.judgement is None else self.judgement.signal
-        return {"verdict": str(self.verdict), "signal": None if signal is None else json_of(signal.to_json())}
+        exact = [] if self.judgement is None else [answer.to_json() for answer in self.judgement.exact]
+        told = None if signal is None else json_of(signal.to_json())
+        return {"verdict": str(self.verdict), "signal": told, "exact": exact}
 
 
 def verdict_numbers(run: FinishedRun, judge: Callable[[FinishedRun], VerdictDetails | None]) -> VerdictFinding:
@@ -74,17 +77,13 @@ def verdict_numbers(run: FinishedRun, judge: Callable[[FinishedRun], VerdictDeta
 
     The verdict is NO_GUARANTEE if the run has no guarantee, and NOT_AUDITED if `judge` returns None.
 
-    Parameters
-    ----------
-    run
-        Finished run with its timing and, if it has one, its guarantee.
-    judge
-        Function that tests the guarantee of a run. It returns None if the run has nothing that can be tested.
+    `judge`: It returns None if the run has nothing that can be tested.
     """
     if (guarantee := run.facts.guarantee) is None:
         return VerdictFinding(Verdict.NO_GUARANTEE, None)
     if (found := judge(run)) is None:
         return VerdictFinding(Verdict.NOT_AUDITED, None)
+    found = replace(found, exact=exact_answers(run))
     speed, trials, needed = run.timing.trials_per_second, found.trials_for_conclusive_verdict, None
     if trials is not None and speed:
         needed = trials / speed + (run.timing.setup_seconds or 0.0)

@@ -11,19 +11,18 @@ from functools import partial
 import numpy as np
 
 from fl_audit.array_types import Floats
+from fl_audit.errors import InputError
 from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.statistics.lower_bound_methods import BoundMethod
 from fl_audit.statistics.lower_bounds import bound_limit, epsilon_lower_bound
 
 # The modules of tests declare their tests where they are imported.
-from fl_audit.verdict import copied_noise_magnitudes as copied_noise_magnitudes
 from fl_audit.verdict import distinguisher as distinguisher
 from fl_audit.verdict import noise_copies as noise_copies
 from fl_audit.verdict import noise_estimate as estimates
 from fl_audit.verdict import noise_mean_and_independence as noise_mean_and_independence
-from fl_audit.verdict import noise_scale, secret_dependence, target_contribution_tests
+from fl_audit.verdict import noise_scale, target_contribution_tests
 from fl_audit.verdict import noise_shape as noise_shape
-from fl_audit.verdict import noise_size_variation as noise_size_variation
 from fl_audit.verdict import off_target_drift as off_target_drift
 from fl_audit.verdict import participation_tests as participation_tests
 from fl_audit.verdict import side_release_tests as side_release_tests
@@ -68,6 +67,9 @@ def _offered(tests: Mapping[TestName, Callable[[], TestResult]]) -> _Tested:
             made.append(test())
         except TestNotApplicableError as why:
             missing.append((name, why.reason))
+        except (ArithmeticError, InputError, ValueError):
+            # One test that cannot be computed may not lose the results of the others.
+            missing.append((name, NotTestedReason.NOT_COMPUTED))
     return tuple(made), tuple(missing)
 
 
@@ -188,7 +190,6 @@ def judged_with_noise(alone: VerdictDetails, noise: NoiseAlongTarget | None, gua
         TestName.NOISE_TRIAL: partial(target_contribution_tests.noise_trial_of, noise),
         TestName.SIGNAL: lambda: target_contribution_tests.signal_of(target_contribution_tests.drift_along(noise)),
         TestName.SIGNAL_TRIAL: partial(target_contribution_tests.signal_trial_of, noise),
-        TestName.SECRET_ALONG_RECORD: partial(secret_dependence.secret_along, noise),
     }
     made, missing = _offered(of_noise)
     tests, reasons = (*made, *alone.tests), dict(missing)

@@ -22,20 +22,9 @@ def innovations(increments: Floats, signal: Floats, bits: NDArray[np.integer] | 
     The innovation is (L_i - L_{i-1} -+ mu_i^2/2) / mu_i, with minus where `bits` is 1 and plus where it is 0. It is NaN
     where mu_i is under `SMALLEST_SIGNAL`.
 
-    Parameters
-    ----------
-    increments
-        L_i - L_{i-1}, the increment of the log-odds of D against D' in each round, finite, shape (trials, rounds).
-        Differences of cumulated log-odds would lose small increments to rounding.
-    signal
-        mu_i = ||f_i(D) - f_i(D')|| / sigma_i, finite and at least 0, shape (trials, rounds).
-    bits
-        1 or True in trials that used D, 0 or False in trials that used D', shape (trials,).
+    Shapes: `increments` (trials, rounds), `signal` (trials, rounds).
 
-    Raises
-    ------
-    InputError
-        If shapes disagree, a value is not finite or a signal is negative.
+    `increments`: Differences of cumulated log-odds would lose small increments to rounding.
 
     Examples
     --------

@@ -8,15 +8,23 @@ scales. The cosines of different pairs are pairwise independent.
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
+from functools import partial
 
 import numpy as np
-from scipy.fft import irfftn, next_fast_len, rfftn
-from scipy.special import chdtrc, gammainc, gammaincc, log_ndtr, ndtri
+from scipy.special import chdtrc, gammainc, gammaincc
 
-from fl_audit.array_types import Floats, Integers
+from fl_audit.array_types import Floats
 from fl_audit.randomness import Purpose, generator
-from fl_audit.verdict.declared_tests import NotTestedReason, TestName, TestResult, bonferroni, only_if
+from fl_audit.verdict.declared_tests import (
+    Look,
+    NotTestedReason,
+    TestName,
+    TestResult,
+    bonferroni,
+    clearest_of,
+    only_if,
+)
+from fl_audit.verdict.noise_mean_and_independence import serial_correlation, shared_over_rounds, shared_over_trials
 from fl_audit.verdict.null_distributions import cosine_at, cosine_tail, detectable_cosine, detectable_deviation
 from fl_audit.verdict.run_measurements import NoiseMeasurements, of_family
 
@@ -25,10 +33,6 @@ _BLOCK = 512  # larger blocks of cosines are allocated anew by the system each t
 _FEWEST_DRAWS = 8  # number of rounds, over all trials, from which coordinates are compared with each other
 # The same for the sum over all pairs of coordinates: with fewer rounds it is too far from a gamma distribution.
 _FEWEST_JOINT_DRAWS = 100
-_FEWEST_TERMS = 5000
-_MOST_LAGS = 16
-_TRIALS_AT_ONCE = 256
-_MOST_AT_ONCE = 2**20
 _CLOSE = 4e-6
 _LARGEST_CLOSE = 1e-2
 
@@ -93,6 +97,19 @@ def _evened(vectors: Floats) -> Floats:
 
 @of_family(TestName.REPEATED_NOISE)
 def repeated_noise(measured: NoiseMeasurements) -> TestResult:
+    """Test whether noise was used more than once: by vectors, by values, and by sums over trials and over rounds."""
+    questions = (used_twice, equal_values, shared_over_trials, shared_over_rounds)
+    return clearest_of(TestName.REPEATED_NOISE, [partial(question, measured) for question in questions])
+
+
+@of_family(TestName.CORRELATED_NOISE)
+def correlated_noise(measured: NoiseMeasurements) -> TestResult:
+    """Test whether noise is correlated: between two coordinates, between all of them, and between rounds in a row."""
+    questions = (copied_places, joint_places, serial_correlation)
+    return clearest_of(TestName.CORRELATED_NOISE, [partial(question, measured) for question in questions])
+
+
+def used_twice(measured: NoiseMeasurements, level: float) -> Look:
     """Test whether noise was repeated, by the largest absolute cosine over all pairs of rounds.
 
     The two rounds of a pair may be of the same trial or of different trials. The noise of a round is represented by its
@@ -107,47 +124,41 @@ def repeated_noise(measured: NoiseMeasurements) -> TestResult:
     dimensions, count = projections.shape[-1], measured.trials * measured.rounds
     only_if(min(dimensions, count) >= 2, NotTestedReason.TOO_FEW)
     found = _likest_pair(_evened(projections.reshape(count, dimensions)))
-    critical = cosine_at(TestName.REPEATED_NOISE.level / found.pairs, dimensions)
+    critical = cosine_at(level / found.pairs, dimensions)
     (trial, number), (other, later) = (divmod(place, measured.rounds) for place in (found.first, found.second))
     place = f"trial {trial} round {number + 1} and trial {other} round {later + 1}"
-    return _result_of_largest_cosine(
-        TestName.REPEATED_NOISE, found, dimensions, critical, critical, place, {"pairs": found.pairs}
-    )
+    return _look_at_largest_cosine("used-twice", found, dimensions, critical, critical, place, {"pairs": found.pairs})
 
 
-def _result_of_largest_cosine(
-    name: TestName,
+def _look_at_largest_cosine(
+    question: str,
     found: MostSimilarPair,
     dimensions: int,
     claimed: float,
     limit: float,
     place: str,
     more: dict[str, int],
-) -> TestResult:
-    """Return the result of a test whose statistic is the largest absolute cosine over all pairs of vectors.
-
-    The vectors have `dimensions` coordinates. The other parameters are fields of the result.
-    """
+) -> Look:
+    """Return a look at the largest absolute cosine over all pairs of vectors with `dimensions` coordinates."""
     # The probability that at least one of so many independent events occurs, each with the probability `tail`.
     tail = cosine_tail(found.cosine, dimensions)
     p_value = -math.expm1(found.pairs * math.log1p(-tail)) if tail < 1 else 1.0
-    return TestResult(name, found.cosine, p_value, found.cosine, claimed, limit, place, more)
+    return Look(question, found.cosine, p_value, found.cosine, claimed, limit, place, more)
 
 
-@of_family(TestName.COPIED_PLACES)
-def copied_places(measured: NoiseMeasurements) -> TestResult:
+def copied_places(measured: NoiseMeasurements, level: float) -> Look:
     """Test for copied coordinates by the largest absolute correlation between two sampled coordinates of the model.
 
     The correlation is the cosine of the coordinates' noise over all rounds of all trials. The p-value is computed as in
-    the test `repeated_noise`.
+    the question `used_twice`.
     """
     vectors = _by_coordinate(measured)
     places, draws = vectors.shape
     found = _likest_pair(vectors)
-    limit = detectable_cosine(TestName.COPIED_PLACES.level / found.pairs, draws)
+    limit = detectable_cosine(level / found.pairs, draws)
     first, second = (measured.noise.places[at] for at in (found.first, found.second))
     place = f"coordinates {first[0]} ({first[1]}) and {second[0]} ({second[1]})"
-    return _result_of_largest_cosine(TestName.COPIED_PLACES, found, draws, 0.0, limit, place, {"places": places})
+    return _look_at_largest_cosine("two-places", found, draws, 0.0, limit, place, {"places": places})
 
 
 def _by_coordinate(measured: NoiseMeasurements) -> Floats:
@@ -157,8 +168,7 @@ def _by_coordinate(measured: NoiseMeasurements) -> Floats:
     return vectors
 
 
-@of_family(TestName.JOINT_PLACES)
-def joint_places(measured: NoiseMeasurements) -> TestResult:
+def joint_places(measured: NoiseMeasurements, level: float) -> Look:
     """Test whether many coordinates of the noise are slightly correlated, by all pairs of sampled coordinates.
 
     For each pair, the squared correlation of its two coordinates over all rounds of all trials is taken. The statistic
@@ -181,10 +191,10 @@ def joint_places(measured: NoiseMeasurements) -> TestResult:
     above = float(np.maximum(0.0, total - start)) / scale
     lower, upper = float(gammainc(degrees, above)), float(gammaincc(degrees, above))
     spread = math.sqrt(variance / pairs)
-    reach = detectable_deviation(TestName.JOINT_PLACES.level / 2)
+    reach = detectable_deviation(level / 2)
     p_value, size = bonferroni(2, float(np.minimum(lower, upper))), math.sqrt(total / pairs / draws)
     claimed, limit = math.sqrt(1 / draws), math.sqrt(reach * spread / draws)
-    return TestResult(TestName.JOINT_PLACES, total / pairs, p_value, size, claimed, limit, more={"pairs": pairs})
+    return Look("all-places", total / pairs, p_value, size, claimed, limit, more={"pairs": pairs})
 
 
 def _joint_distribution(places: int, draws: int) -> tuple[float, float, float]:
@@ -201,84 +211,7 @@ def _joint_distribution(places: int, draws: int) -> tuple[float, float, float]:
     return degrees, scale, pairs - degrees * scale
 
 
-@of_family(TestName.SHIFTED_COPIES)
-def shifted_copies(measured: NoiseMeasurements) -> TestResult:
-    """Test for noise that is a shifted copy of other noise of the run, by the largest absolute autocorrelation.
-
-    A shift moves the noise by some trials, rounds and coordinates. The statistic of a shift is the sum of n products of
-    two noise values, which has variance n. The products may overlap, which makes the tail of their sum heavier.
-    Therefore the tail of n / 3 independent products with three times the variance is used, whose sum has the fourth
-    cumulant of overlapping products. Bonferroni's correction is over all shifts with at least 5,000 products. Only the
-    longest run of neighbouring coordinates in the sample is used.
-    """
-    numbers = [number for number, _ in measured.noise.places]
-    edges = [0, *(np.flatnonzero(np.diff(numbers) != 1) + 1).tolist(), len(numbers)]
-    start, stop = max(pairwise(edges), key=lambda edge: edge[1] - edge[0])  # the longest run of neighbours
-    sums, counts = _shifted_sums(measured.even_sample[:, :, start:stop])
-    usable = counts >= _FEWEST_TERMS
-    only_if(bool(usable.any()), NotTestedReason.TOO_FEW)
-    size = np.where(usable, np.abs(sums) / np.sqrt(np.maximum(counts, 1)), 0.0)
-    at = np.unravel_index(int(size.argmax()), size.shape)
-    shifts = int(np.count_nonzero(usable))
-    number, worst = float(counts[at]), float(counts[usable].min())
-    log_p = math.log(2 * shifts) + _product_log_tail(float(size[at]), number)
-    # Along trials and rounds the shifts are in the order of `_order`.
-    trials, rounds = (int(_order((one + 1) // 2)[index]) for index, one in zip(at[:2], sums.shape[:2], strict=True))
-    critical = -float(ndtri(TestName.SHIFTED_COPIES.level / (2 * shifts)))
-    p_value, limit = math.exp(float(np.minimum(0.0, log_p))), (critical + 1.2816) / math.sqrt(worst)
-    place, more = f"{trials:+d} trials, {rounds:+d} rounds and {int(at[2]):+d} coordinates", {"shifts": shifts}
-    mean = float(sums[at]) / number
-    return TestResult(TestName.SHIFTED_COPIES, float(size[at]), p_value, mean, 0.0, limit, place, more)
-
-
-def _shifted_sums(values: Floats) -> tuple[Floats, Floats]:
-    """Return, for every shift, the sum of the products of noise values and the number of products.
-
-    Both have the shape (trial shifts, round shifts, coordinate shifts). Trials are shifted by fewer than `_MOST_LAGS`.
-    A shift and its reverse have equal sums, so one of them gets 0 as its number of products.
-    """
-    at_once = max(_MOST_LAGS, min(_TRIALS_AT_ONCE, _MOST_AT_ONCE // values[0].size))
-    groups = [values[start : start + at_once] for start in range(0, len(values), at_once)]
-    lags = min(_MOST_LAGS, max(len(group) for group in groups))
-    _, rounds, places = values.shape
-    sums: Floats = np.zeros((2 * lags - 1, 2 * rounds - 1, places))
-    counts: Floats = np.zeros_like(sums)
-    shift_w, shift_r = np.abs(_order(lags))[:, None, None], np.abs(_order(rounds))[None, :, None]
-    for group in groups:
-        shape = [next_fast_len(size, real=True) for size in (len(group) + lags - 1, 2 * rounds - 1, 2 * places - 1)]
-        found = irfftn(np.square(np.abs(rfftn(group, shape))), shape)
-        sums += found[np.ix_(_order(lags), _order(rounds), np.arange(places))]
-        counts += np.maximum(len(group) - shift_w, 0) * (rounds - shift_r) * (places - np.arange(places))[None, None, :]
-    mirrored = (_order(rounds)[None, :] < 0) | ((_order(rounds)[None, :] == 0) & (_order(lags)[:, None] <= 0))
-    counts[:, :, 0] = np.where(mirrored, 0, counts[:, :, 0])
-    return sums, counts
-
-
-def _order(count: int) -> Integers:
-    """Return shifts in the order of a Fourier transform: 0, 1, ..., count - 1, -(count - 1), ..., -1."""
-    return np.concatenate([np.arange(count), np.arange(1 - count, 0)])
-
-
-def _product_log_tail(size: float, count: float) -> float:
-    """Return the log of the probability that a sum of `count` products x_i x_{i+s} of N(0, 1) variables exceeds `size`.
-
-    `size` is in standard deviations of the sum. The sum is approximated by a sum of count / 3 independent products with
-    variance 3, for which the saddlepoint formula of Lugannani and Rice is used.
-    """
-    n, s = count / 3, size * math.sqrt(count / 3)
-    if s < 1e-6 * n:
-        return float(log_ndtr(-size))
-    t = (math.sqrt(n * n + 4 * s * s) - n) / (2 * s)
-    w = math.sqrt(max(0.0, 2 * (t * s + n / 2 * math.log1p(-t * t))))
-    u = t * math.sqrt(n * (1 + t * t)) / (1 - t * t)
-    log_density = -w * w / 2 - math.log(2 * math.pi) / 2
-    plain = float(log_ndtr(-w))
-    correction = math.exp(log_density - plain) * (1 / u - 1 / w)
-    return plain + math.log(max(1e-3, 1 + correction))
-
-
-@of_family(TestName.EQUAL_VALUES)
-def equal_values(measured: NoiseMeasurements) -> TestResult:
+def equal_values(measured: NoiseMeasurements, level: float) -> Look:
     """Test for copied values anywhere in a run by the number of pairs of sampled noise values that are nearly equal.
 
     Two values are nearly equal if their absolute values differ by at most t, a few millionths of the claimed noise. The
@@ -301,8 +234,8 @@ def equal_values(measured: NoiseMeasurements) -> TestResult:
     mean, variance = all_pairs * chance, all_pairs * (2 * (count - 2) * covariance + chance * (1 - chance))
     only_if(mean >= 20, NotTestedReason.TOO_FEW)
     spread, stretch = math.sqrt(variance), variance / mean
-    reach = detectable_deviation(TestName.EQUAL_VALUES.level)
+    reach = detectable_deviation(level)
     tails = gammainc(pairs / stretch, mean / stretch), chdtrc(2 * mean / stretch, 2 * (pairs - 0.5) / stretch)
     p_value, limit = 1.0 if pairs <= 0 else float(max(tails)), min(1.0, reach * spread / count)
     statistic, more = (pairs - mean) / spread, {"close": close, "values": count}
-    return TestResult(TestName.EQUAL_VALUES, statistic, p_value, pairs, mean, limit, more=more)
+    return Look("equal-values", statistic, p_value, pairs, mean, limit, more=more)

@@ -73,18 +73,6 @@ class NoiseRatioEstimate:
 def ratio_interval(found: SquareSum, confidence: float) -> tuple[float, float]:
     """Return the exact two-sided interval (low, high) of the ratio of the real to the claimed standard deviation.
 
-    Parameters
-    ----------
-    found
-        Sum of squares of the noise, divided by the claimed variance, with its degrees of freedom.
-    confidence
-        Confidence of the interval, above 0 and below 1.
-
-    Raises
-    ------
-    InputError
-        If the confidence is out of its range.
-
     Examples
     --------
     >>> [round(end, 3) for end in ratio_interval(SquareSum(3000.0, 3000), 0.95)]
@@ -105,22 +93,6 @@ def estimate_noise(
     """Return the ratios of the real to the claimed noise, with their intervals, from sums of squares of the noise.
 
     Each sum of squares is divided by the claimed variance. None means that it was not measured.
-
-    Parameters
-    ----------
-    confidence
-        Confidence of each two-sided interval, above 0 and below 1.
-    total
-        Sum of squares of the noise in all directions orthogonal to f(D) - f(D').
-    along
-        Sum of squares of the noise in the direction of f(D) - f(D').
-    tensors
-        Sum of squares of the noise on each parameter tensor, keyed by the tensor's name.
-
-    Raises
-    ------
-    InputError
-        If a number is out of its range.
     """
     parts = tuple((name, one.ratio, *ratio_interval(one, confidence)) for name, one in (tensors or {}).items())
     across, known = _with_interval(total, confidence), total or along
@@ -138,13 +110,6 @@ def epsilon_at(claim: Claim, ratio: float) -> float:
     """Return the epsilon, at the claim's delta, that the claimed releases would have with more or less noise.
 
     With adaptive clipping, the noise on the quantile bits changes by the same ratio.
-
-    Parameters
-    ----------
-    claim
-        Claim on the releases: adjacency, noise, delta and accountant.
-    ratio
-        Ratio of the changed to the claimed standard deviation of the noise, positive.
     """
     return claim.with_noise(ratio).profile.epsilon(claim.delta)
 
@@ -168,14 +133,7 @@ def epsilon_lower_bound_from_noise(measured: NoiseMeasurements, confidence: floa
     the claimed standard deviation of the noise. The result is the epsilon of the claimed releases with f_high times
     their claimed noise. `assumption_of` states the assumptions.
 
-    Parameters
-    ----------
-    measured
-        Measurements of the run. If they contain no noise along f(D) - f(D'), the bound is 0.
-    confidence
-        Confidence of the bound, above 0 and below 1.
-    claim
-        Claim on the releases, which have Gaussian noise.
+    `measured`: If they contain no noise along f(D) - f(D'), the bound is 0.
     """
     if (found := record_squares(measured)) is None:
         return 0.0
@@ -203,14 +161,7 @@ class EpsilonDetectionLimit:
 def epsilon_limit(count: int, trials: int, guarantee: Guarantee) -> EpsilonDetectionLimit:
     """Return the smallest epsilon that the test of the noise along f(D) - f(D') would find with probability 0.9.
 
-    Parameters
-    ----------
-    count
-        Number of rounds, over all trials, in which D and D' differ, from 0. If it is 0, the limit is infinite.
-    trials
-        Number of trials of the finished or planned run, from 1.
-    guarantee
-        Guarantee, with the claim on its releases.
+    `count`: If it is 0, the limit is infinite.
     """
     if count == 0:
         return EpsilonDetectionLimit(math.inf, False, None)
@@ -237,19 +188,7 @@ NOTHING_PLANNED = PlannedDetectionLimits(math.inf, False, None, None, None)
 
 
 def planned_limits(guarantee: Guarantee, trials: int, rounds: float, parameters: int | None) -> PlannedDetectionLimits:
-    """Return the smallest breaches that a planned run would reveal if its attack uses the exact likelihood ratio.
-
-    Parameters
-    ----------
-    guarantee
-        Guarantee that the planned run tests.
-    trials
-        Number of trials, from 1.
-    rounds
-        Mean number of rounds of a trial in which D and D' differ, above 0.
-    parameters
-        Number of parameters of the model; None if the noise is measured only along f(D) - f(D').
-    """
+    """Return the smallest breaches that a planned run would reveal if its attack uses the exact likelihood ratio."""
     count, level, in_all = max(1, round(trials * rounds)), TestName.NOISE_ALONG_RECORD.level, None
     if parameters is not None and parameters > 1:
         in_all = 1 - detectable_ratio(count * (parameters - 1), TestName.NOISE_TOTAL.level)

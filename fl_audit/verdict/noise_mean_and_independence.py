@@ -14,7 +14,7 @@ from scipy.optimize import brentq
 from scipy.special import fdtrc, fdtri, ncfdtr
 
 from fl_audit.array_types import Floats
-from fl_audit.verdict.declared_tests import DETECTION_POWER, NotTestedReason, TestName, TestResult, only_if
+from fl_audit.verdict.declared_tests import DETECTION_POWER, Look, NotTestedReason, TestName, TestResult, only_if
 from fl_audit.verdict.noise_scale import has_direction, why_no_direction
 from fl_audit.verdict.null_distributions import along_previous, detectable_mean, f_test_p, student_p
 from fl_audit.verdict.run_measurements import NoiseMeasurements, of_family
@@ -82,8 +82,7 @@ def drift_along_gradients(measured: NoiseMeasurements) -> TestResult:
     return TestResult(TestName.DRIFT_ALONG_GRADIENTS, t, p_value, float(values.mean()), claimed=0.0, limit=limit)
 
 
-@of_family(TestName.SHARED_OVER_TRIALS)
-def shared_over_trials(measured: NoiseMeasurements) -> TestResult:
+def shared_over_trials(measured: NoiseMeasurements, level: float) -> Look:
     """Test whether trials share noise, by two variances: of the noise summed over trials, and of the remainder.
 
     For J coordinates, k rounds and W trials, the ratio of the two variances is F(J k, J k (W - 1)). The test is
@@ -91,11 +90,10 @@ def shared_over_trials(measured: NoiseMeasurements) -> TestResult:
     makes it too small.
     """
     only_if(measured.trials >= 2, NotTestedReason.ONE_TRIAL)
-    return _sharing(TestName.SHARED_OVER_TRIALS, measured, axis=0)
+    return _sharing("all-trials", measured, level, axis=0)
 
 
-@of_family(TestName.SHARED_OVER_ROUNDS)
-def shared_over_rounds(measured: NoiseMeasurements) -> TestResult:
+def shared_over_rounds(measured: NoiseMeasurements, level: float) -> Look:
     """Test whether rounds share noise, by the variance of noise sums over rounds relative to the remaining variance.
 
     For J coordinates, k rounds and W trials, the ratio of the two variances is F(J W, J W (k - 1)). The test is
@@ -103,10 +101,10 @@ def shared_over_rounds(measured: NoiseMeasurements) -> TestResult:
     noise protects each round but not the final model.
     """
     only_if(measured.rounds >= 2, NotTestedReason.ONE_ROUND)
-    return _sharing(TestName.SHARED_OVER_ROUNDS, measured, axis=1)
+    return _sharing("all-rounds", measured, level, axis=1)
 
 
-def _sharing(name: TestName, measured: NoiseMeasurements, axis: int) -> TestResult:
+def _sharing(question: str, measured: NoiseMeasurements, level: float, axis: int) -> Look:
     sample = measured.even_sample
     added, means = sample.shape[axis], sample.mean(axis=axis, keepdims=True)
     only_if(added >= 2, NotTestedReason.ONE_TRIAL)
@@ -117,8 +115,8 @@ def _sharing(name: TestName, measured: NoiseMeasurements, axis: int) -> TestResu
     only_if(not common == left == 0, NotTestedReason.NO_NOISE)
     statistic = common / left if left > 0 else math.inf
     p_value = f_test_p(statistic, freedom, rest)
-    limit = _detectable_share(added, freedom, name.level)
-    return TestResult(name, statistic, p_value, measured=statistic, claimed=1.0, limit=limit)
+    limit = _detectable_share(added, freedom, level)
+    return Look(question, statistic, p_value, measured=statistic, claimed=1.0, limit=limit)
 
 
 def _detectable_share(added: int, freedom: int, level: float) -> float:
@@ -132,8 +130,7 @@ def _detectable_share(added: int, freedom: int, level: float) -> float:
     return (factor - 1) / (added - 1 + factor)
 
 
-@of_family(TestName.SERIAL_CORRELATION)
-def serial_correlation(measured: NoiseMeasurements) -> TestResult:
+def serial_correlation(measured: NoiseMeasurements, level: float) -> Look:
     """Test whether the noise of consecutive rounds of a trial is correlated at the sampled coordinates: Student's t.
 
     Let p be the noise of a round and q the noise of the next round. Then <p, q> / |p| is normal, and its spread does
@@ -149,6 +146,6 @@ def serial_correlation(measured: NoiseMeasurements) -> TestResult:
     places = sample.shape[-1]
     length = math.sqrt(2) * math.exp(math.lgamma((places + 1) / 2) - math.lgamma(places / 2))
     scale = math.sqrt(float(np.mean(np.square(sample))))
-    limit = min(1.0, detectable_mean(steps.size, TestName.SERIAL_CORRELATION.level) / length)
+    limit = min(1.0, detectable_mean(steps.size, level) / length)
     correlation = float(steps.mean()) / length / scale
-    return TestResult(TestName.SERIAL_CORRELATION, t, p_value, measured=correlation, claimed=0.0, limit=limit)
+    return Look("next-round", t, p_value, measured=correlation, claimed=0.0, limit=limit)

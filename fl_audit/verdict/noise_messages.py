@@ -4,7 +4,7 @@ Each template is a tuple with the fields of `fl_audit.verdict.verdict_messages.T
 """
 
 from fl_audit.verdict.declared_tests import TestName
-from fl_audit.verdict.remedies import BLIND, CLIPPED, LESS, NEIGHBOURS, NORMAL, PRECISE, REUSE, SCALE
+from fl_audit.verdict.remedies import BLIND, CLIPPED, LESS, NEIGHBOURS, NORMAL, REUSE, SCALE
 
 NOISE_WORDS: dict[TestName, tuple[str, str, str, str, str, str]] = {
     TestName.NOISE_TOTAL: (
@@ -20,20 +20,12 @@ NOISE_WORDS: dict[TestName, tuple[str, str, str, str, str, str]] = {
         "the claimed noise or more", LESS, NEIGHBOURS,
     ),
     TestName.NOISE_TENSOR: (
-        "noise on each parameter tensor",
+        "noise on each part of the model",
         "A part of the model gets less noise than was claimed",
-        "{measured:times} times the claimed noise on the tensor '{place}'",
-        "the claimed noise on each of {places:count} tensors",
-        f"{LESS} on the tensor that shows it least, {{best_limit:percent}} on the one that shows it best",
-        f"{SCALE}every tensor of the model gets it.",
-    ),
-    TestName.NOISE_PLACE: (
-        "noise on single coordinates and classes of them",
-        "A few coordinates of the model get less noise than was claimed",
-        "{measured:times} times the claimed noise at {place}",
-        "the claimed noise at each of {places:count} places",
-        f"{LESS} at any one of them, {{best_limit:percent}} at the best",
-        f"{SCALE}every coordinate of the model gets it.",
+        "{measured:times} times the claimed noise on {place}",
+        "the claimed noise on each of {places:count} tensors, coordinates and directions",
+        f"{LESS} on the part that shows it least, {{best_limit:percent}} on the one that shows it best",
+        f"{SCALE}every tensor and every coordinate of the model gets it.",
     ),
     TestName.NOISE_ROUND: (
         "noise in single rounds",
@@ -49,28 +41,6 @@ NOISE_WORDS: dict[TestName, tuple[str, str, str, str, str, str]] = {
         "a distribution that is {measured:percent} off the normal one at its worst{at_place}",
         "the normal distribution",
         "a distribution {limit:percent} off the normal one over all parameters", NORMAL,
-    ),
-    TestName.TAILS: (
-        "tails of the noise",
-        "The noise has other tails than the normal noise that was claimed",
-        "{measured:percent} of the noise beyond {deviations:number} standard deviations",
-        "{claimed:percent}",
-        "{limit:percent} more or less than that", NORMAL,
-    ),
-    TestName.SUPPORT: (
-        "largest noise",
-        "The noise never leaves a range that normal noise leaves, or leaves it too far",
-        "a largest noise of {measured:number} standard deviations among {values:count}",
-        "about {claimed:number}",
-        "noise that is cut off anywhere below {limit:number} standard deviations", NORMAL,
-    ),
-    TestName.SHAPE_ALONG_RECORD: (
-        "shape of the noise where it hides the {one}",
-        "The noise is not normal just where it has to hide the {one}",
-        "a distribution that is {measured:percent} off the normal one at its worst, {beyond:percent} beyond 3 standard "
-        "deviations and a largest of {largest:number}",
-        "the normal distribution",
-        "a distribution {limit:percent} off the normal one", NORMAL,
     ),
     TestName.DRIFT_ALONG_RECORD: (
         "shift where it hides the {one}",
@@ -88,74 +58,10 @@ NOISE_WORDS: dict[TestName, tuple[str, str, str, str, str, str]] = {
         "a mean of {limit:number} standard deviations in every round", CLIPPED,
     ),
     TestName.REPEATED_NOISE: (
-        "the same noise used twice",
-        "The same noise was used more than once",
-        "a largest cosine of {measured:number} among {pairs:count} pairs of noise vectors, between {place}",
-        "independent noise, which hardly ever passes {claimed:number}",
-        "noise that was used twice, also where it is altered up to a cosine of {limit:number}", REUSE,
+        "the same noise used twice", "The same noise was used more than once", "", "", "", REUSE,
     ),
-    TestName.EQUAL_VALUES: (
-        "equal values of the noise",
-        "Noise was copied from one place of the run to another",
-        "{measured:count} pairs of noise values that agree to {close:number} standard deviations",
-        "about {claimed:count}",
-        "copies that make up {limit:percent} of the noise looked at", REUSE,
-    ),
-    TestName.COPIED_PLACES: (
-        "copies between coordinates",
-        "Coordinates of the model share noise that should be independent",
-        "a largest correlation of {measured:number}, between {place}",
-        "no correlation between {places:count} coordinates",
-        "two coordinates with a correlation of {limit:number}", REUSE,
-    ),
-    TestName.JOINT_PLACES: (
-        "dependence between coordinates",
-        "The coordinates of the noise depend on each other",
-        "a correlation of {measured:number} between coordinates, on average over {pairs:count} pairs",
-        "{claimed:number}, as independent noise has by chance",
-        "a correlation of {limit:number} between all coordinates", REUSE,
-    ),
-    TestName.SHIFTED_COPIES: (
-        "copies at a shift",
-        "Noise comes back later, or beside its place",
-        "a correlation of {measured:signed} with itself shifted by {place}",
-        "no correlation at any of {shifts:count} shifts",
-        "a correlation of {limit:number} at any shift", REUSE,
-    ),
-    TestName.SHARED_OVER_TRIALS: (
-        "noise that trials have in common",
-        "Repetitions of the training share noise that should be independent",
-        "sums over trials with {measured:times} times the variance of independent noise",
-        "the variance of independent noise",
-        "noise in common to all trials that makes up {limit:percent} of the variance", REUSE,
-    ),
-    TestName.SHARED_OVER_ROUNDS: (
-        "noise that rounds have in common",
-        "The rounds share noise that should be independent",
-        "sums over rounds with {measured:times} times the variance of independent noise",
-        "the variance of independent noise",
-        "noise in common to all rounds that makes up {limit:percent} of the variance", REUSE,
-    ),
-    TestName.SERIAL_CORRELATION: (
-        "dependence of consecutive rounds",
-        "The noise of one round tells something of the next",
-        "a correlation of {measured:signed} between the noise of rounds in a row",
-        "no correlation",
-        "a correlation of {limit:number} between rounds in a row", REUSE,
-    ),
-    TestName.LOW_BITS: (
-        "low bits of the noise",
-        "The noise has too few digits to hide what lies below them",
-        "low bits of the {place} with an agreement of {measured:percent}, where 100 % is all alike",
-        "an agreement of 0 %, as the low bits of continuous noise have but for chance",
-        "noise with 11 significant bits in {limit:percent} of the coordinates looked at", PRECISE,
-    ),
-    TestName.GRID: (
-        "grid of the noise",
-        "The noise lies on a grid, between whose points nothing is hidden",
-        "noise that lies to {measured:percent} on a grid of {step:number} standard deviations {place}",
-        "noise on no grid",
-        "noise of which {limit:percent} lies on any grid from {finest:number} standard deviations up", PRECISE,
+    TestName.CORRELATED_NOISE: (
+        "correlations of the noise", "Noise depends on other noise of the run", "", "", "", REUSE,
     ),
     TestName.SENSITIVITY: (
         "sensitivities within the claim",
@@ -164,27 +70,6 @@ NOISE_WORDS: dict[TestName, tuple[str, str, str, str, str, str]] = {
         "at most the claimed one",
         "any sensitivity above the claim that occurred",
         "See whether every contribution is clipped to the norm that the noise is scaled to.",
-    ),
-    TestName.SECRET_TOTAL: (
-        "noise {there} against noise {not_there}",
-        "The noise depends on the secret: its size alone tells the two data sets apart",
-        "{measured:times} times as much noise {there} as {not_there}",
-        "the same noise with either",
-        "noise {limit:percent} larger with one than with the other", BLIND,
-    ),
-    TestName.SECRET_PLACE: (
-        "noise {there} against noise {not_there}, part by part",
-        "The noise of a part of the model depends on the secret",
-        "{measured:times} times as much noise {there} as {not_there} on {place}",
-        "the same noise with either on each of {places:count} parts",
-        "noise {limit:percent} larger with one than with the other", BLIND,
-    ),
-    TestName.SECRET_ALONG_RECORD: (
-        "noise where it hides the {one}, {there} against {not_there}",
-        "The noise depends on the secret, just where it has to hide the {one}",
-        "{measured:times} times as much noise {there} as {not_there}, just where it has to hide the {one}",
-        "the same noise with either",
-        "noise {limit:percent} larger with one than with the other", BLIND,
     ),
     TestName.DISTINGUISHER: (
         "rule learned to tell the two data sets apart",
@@ -219,3 +104,42 @@ NOISE_WORDS: dict[TestName, tuple[str, str, str, str, str, str]] = {
     ),
 }  # fmt: skip
 """Message templates by test."""
+
+LOOK_WORDS: dict[str, tuple[str, str, str]] = {
+    "used-twice": (
+        "a largest cosine of {measured:number} among {pairs:count} pairs of noise vectors, between {place}",
+        "independent noise, which hardly ever passes {claimed:number}",
+        "noise that was used twice, also where it is altered up to a cosine of {limit:number}",
+    ),
+    "equal-values": (
+        "{measured:count} pairs of noise values that agree to {close:number} standard deviations",
+        "about {claimed:count}",
+        "copies that make up {limit:percent} of the noise looked at",
+    ),
+    "all-trials": (
+        "sums over trials with {measured:times} times the variance of independent noise",
+        "the variance of independent noise",
+        "noise in common to all trials that makes up {limit:percent} of the variance",
+    ),
+    "all-rounds": (
+        "sums over rounds with {measured:times} times the variance of independent noise",
+        "the variance of independent noise",
+        "noise in common to all rounds that makes up {limit:percent} of the variance",
+    ),
+    "two-places": (
+        "a largest correlation of {measured:number}, between {place}",
+        "no correlation between {places:count} coordinates",
+        "two coordinates with a correlation of {limit:number}",
+    ),
+    "all-places": (
+        "a correlation of {measured:number} between coordinates, on average over {pairs:count} pairs",
+        "{claimed:number}, as independent noise has by chance",
+        "a correlation of {limit:number} between all coordinates",
+    ),
+    "next-round": (
+        "a correlation of {measured:signed} between the noise of rounds in a row",
+        "no correlation",
+        "a correlation of {limit:number} between rounds in a row",
+    ),
+}
+"""Templates of what was measured, what was claimed and the limit, for each question of a test that asks several."""

@@ -74,15 +74,7 @@ class NoiseAlongTarget:
 
 
 def chi_square_quantile(probability: float, freedom: int) -> float:
-    """Return the chi-square quantile of a probability.
-
-    Parameters
-    ----------
-    probability
-        Probability below the quantile, above 0 and below 1.
-    freedom
-        Degrees of freedom, from 1.
-    """
+    """Return the chi-square quantile of a probability."""
     half = freedom / 2
     return float(2 * (gammaincinv(half, probability) if probability < 0.5 else gammainccinv(half, 1 - probability)))
 
@@ -91,13 +83,6 @@ def detectable_ratio(freedom: int, level: float) -> float:
     """Return the largest ratio of real to claimed noise that a lower-tail chi-square test finds with `DETECTION_POWER`.
 
     The noise is measured by its standard deviation. The ratio is below 1, because the test looks for missing noise.
-
-    Parameters
-    ----------
-    freedom
-        Degrees of freedom of the tested sum of squares, at least 1.
-    level
-        Level of the test, above 0 and below `DETECTION_POWER`.
 
     Examples
     --------
@@ -176,52 +161,63 @@ def noise_along_record(measured: NoiseMeasurements) -> TestResult:
 
 @of_family(TestName.NOISE_TENSOR)
 def noise_tensor(measured: NoiseMeasurements) -> TestResult:
-    """Test whether there is too little noise on any parameter tensor.
+    """Test whether there is too little noise on any part of the model, by lower-tail chi-square tests with Bonferroni.
 
-    The smallest p-value of one-sided chi-square tests is corrected by Bonferroni. The correction is valid although the
-    sums of different tensors depend slightly on each other.
+    Parts are the tensors, the sampled coordinates, classes of every 31st coordinate, and the direction of the sum of
+    the contributions that D and D' share. The correction is valid although sums of parts depend on each other.
     """
-    return least_of(TestName.NOISE_TENSOR, tensor_squares(measured), why_no_direction(measured))
+    tensors = {f"the tensor '{name}'": squares for name, squares in tensor_squares(measured).items()}
+    parts = tensors | _squares_of_places(measured) | _squares_along_shared(measured)
+    return least_of(TestName.NOISE_TENSOR, parts, why_no_direction(measured))
 
 
-@of_family(TestName.NOISE_PLACE)
-def noise_place(measured: NoiseMeasurements) -> TestResult:
-    """Test whether there is too little noise at any sampled coordinate, or in any group of coordinates.
-
-    A group holds every 31st coordinate. The smallest lower-tail p-value of the chi-square tests is corrected by
-    Bonferroni.
-    """
+def _squares_of_places(measured: NoiseMeasurements) -> dict[str, SquareSum]:
+    """Return the sum of squares of the noise at each sampled coordinate, and in each class of coordinates."""
+    if not measured.sampled_trials.any():
+        return {}
     trials, rounds, _ = measured.sample.shape
     squares = np.sum(np.square(measured.sample), axis=(0, 1))
     places = zip(measured.noise.places, squares, strict=True)
     found = {f"coordinate {number} ({tensor})": _summed(value, trials * rounds) for (number, tensor), value in places}
     sums = measured.noise.strides[measured.sampled_trials][:, :, 0].sum(axis=(0, 1))
     parameters = measured.noise.parameters
-    for name, size, value in zip(stride_names(parameters), stride_sizes(parameters), sums, strict=True):
-        if size > 1:
-            found[name] = _summed(value, int(size) * trials * rounds)
-    return least_of(TestName.NOISE_PLACE, found, NotTestedReason.NOT_MEASURED)
+    classes = zip(stride_names(parameters), stride_sizes(parameters), sums, strict=True)
+    return found | {name: _summed(value, int(size) * trials * rounds) for name, size, value in classes if size > 1}
+
+
+def _squares_along_shared(measured: NoiseMeasurements) -> dict[str, SquareSum]:
+    """Return the sum of squares of the noise along the sum that D and D' share, orthogonal to their difference."""
+    if not has_direction(measured):
+        return {}
+    values = measured.noise.gradient / measured.sigma
+    values = values[~np.isnan(values)]
+    return {"the sum of all other contributions": SquareSum(float(values @ values), values.size)} if values.size else {}
 
 
 @of_family(TestName.NOISE_ROUND)
 def noise_round(measured: NoiseMeasurements) -> TestResult:
     """Test whether there is too little noise in any round of any trial, in any round over all trials, or in any trial.
 
-    The smallest lower-tail chi-square p-value of all these sums is corrected by Bonferroni.
+    Of a model with several tensors, each is looked at in each round of each trial too. The smallest lower-tail
+    chi-square p-value of all these sums is corrected by Bonferroni.
     """
     only_if(has_direction(measured), why_no_direction(measured))
     freedom = measured.noise.total_freedom
     squares = np.where(freedom > 0, np.maximum(0.0, measured.noise.total / measured.sigma**2), 0.0)
     looks = [
+        *_tensors_by_round(measured),
         (squares, freedom, "trial {0} round {1}"),
         (squares.sum(axis=0, keepdims=True), freedom.sum(axis=0, keepdims=True), "round {1} of all trials"),
         (squares.sum(axis=1, keepdims=True), freedom.sum(axis=1, keepdims=True), "all rounds of trial {0}"),
     ]
-    found = [(np.where(counts > 0, chdtr(counts, sums), 1.0), sums, counts, name) for sums, counts, name in looks]
+    found = [
+        (np.where(counts > 0, chdtr(np.maximum(counts, 1), sums), 1.0), sums, counts, name)
+        for sums, counts, name in looks
+    ]
     count = sum(p_values.size for p_values, *_ in found)
     p_values, sums, counts, name = min(found, key=lambda one: float(one[0].min()))
     at = np.unravel_index(int(p_values.argmin()), p_values.shape)
-    ratio = math.sqrt(float(sums[at] / counts[at]))
+    ratio = math.sqrt(float(sums[at] / max(1, counts[at])))
     level = TestName.NOISE_ROUND.level / count
     limit = 1 - detectable_ratio(int(freedom[freedom > 0].min()), level)
     more = {"looks": count, "best_limit": 1 - detectable_ratio(int(freedom.sum(axis=0).max()), level)}
@@ -229,20 +225,28 @@ def noise_round(measured: NoiseMeasurements) -> TestResult:
     return TestResult(TestName.NOISE_ROUND, ratio, p_value, ratio, 1.0, limit, place, more)
 
 
+def _tensors_by_round(measured: NoiseMeasurements) -> list[tuple[Floats, Integers, str]]:
+    """Return the squares, degrees of freedom and name of each tensor in each round; nothing of a model with one."""
+    names, freedom, trials = measured.noise.tensors, measured.noise.freedom.copy(), measured.sampled_trials
+    squares = np.maximum(0.0, measured.noise.squares / measured.sigma[..., None] ** 2)
+    if len(names) == 1:
+        return []
+    for at, name in enumerate(names) if trials.any() else ():
+        # The sums hold a little noise of other tensors, which a tensor whose coordinates are all sampled has not.
+        own = np.array([owner == name for owner in measured.tensor_of_coordinates], dtype=np.bool_)
+        if np.count_nonzero(own) >= max(1, int(freedom[..., at].max())):
+            squares[trials, :, at] = np.square(measured.sample[..., own]).sum(axis=-1)
+            freedom[trials, :, at] = np.count_nonzero(own)
+    places = [f"trial {{0}} round {{1}} on the tensor '{name}'" for name in names]
+    return [(squares[..., at], freedom[..., at], place) for at, place in enumerate(places)]
+
+
 def least_of(name: TestName, found: dict[str, SquareSum] | SquareSum | None, missing: NotTestedReason) -> TestResult:
     """Test whether any sum of squares of the noise is too small, and return the result of the most significant sum.
 
     The smallest lower-tail chi-square p-value is corrected by Bonferroni.
 
-    Parameters
-    ----------
-    name
-        Name of the test, which decides the significance level.
-    found
-        One sum of squares of the noise, or several, keyed by the name of the part of the model that they cover. None
-        or empty if there is no sum.
-    missing
-        The `reason` of the `TestNotApplicableError` that is raised if there is no sum.
+    `found`: None or empty if there is no sum.
     """
     found = {"": found} if isinstance(found, SquareSum) else found or {}
     only_if(bool(found), missing)

@@ -24,13 +24,6 @@ def detectable_shift(freedom: int, level: float) -> float:
 
     The shift is in standard deviations of the sum.
 
-    Parameters
-    ----------
-    freedom
-        Degrees of freedom of the estimated standard deviation, at least 1.
-    level
-        Significance level of the one-sided test, above 0 and below 0.5.
-
     Examples
     --------
     >>> round(detectable_shift(10_000, 2e-4), 2)
@@ -44,13 +37,6 @@ def detectable_mean(count: int, level: float) -> float:
     """Return the smallest mean of normal values that a two-sided t-test finds with probability `DETECTION_POWER`.
 
     The mean is in units of the values' standard deviation.
-
-    Parameters
-    ----------
-    count
-        Number of normal values that are tested, from 2.
-    level
-        Significance level of the test.
     """
     return detectable_shift(count - 1, level / 2) / math.sqrt(count)
 
@@ -64,17 +50,7 @@ def detectable_deviation(level: float) -> float:
 
 
 def f_test_p(ratio: float, freedom: int, others: int) -> float:
-    """Return the two-sided p-value of the F test that two variances are equal.
-
-    Parameters
-    ----------
-    ratio
-        Ratio of the two estimated variances, at least 0.
-    freedom
-        Degrees of freedom of the first variance.
-    others
-        Degrees of freedom of the second variance.
-    """
+    """Return the two-sided p-value of the F test that two variances are equal."""
     return bonferroni(2, np.minimum(fdtr(freedom, others, ratio), fdtrc(freedom, others, ratio)))
 
 
@@ -82,13 +58,6 @@ def along_previous(before: Floats, after: Floats) -> Floats:
     """Return <p, q> / |p| for every vector p of `before` and its successor q in `after`; a p of 0 is left out.
 
     Given p, the value is N(0, 1) if q consists of independent N(0, 1) noise. So the values are independent, too.
-
-    Parameters
-    ----------
-    before
-        Noise of rounds; the last axis has the vectors.
-    after
-        Noise of the rounds that follow, in the shape of `before`.
     """
     lengths = np.linalg.norm(before, axis=-1)
     some = lengths > 0
@@ -96,28 +65,12 @@ def along_previous(before: Floats, after: Floats) -> Floats:
 
 
 def cosine_tail(cosine: float, dimensions: int) -> float:
-    """Return the probability that two independent normal vectors have at least this absolute cosine.
-
-    Parameters
-    ----------
-    cosine
-        Absolute cosine, from 0 to 1.
-    dimensions
-        Dimension of the vectors, from 2.
-    """
+    """Return the probability that two independent normal vectors have at least this absolute cosine."""
     return float(betainc((dimensions - 1) / 2, 0.5, (1 - cosine) * (1 + cosine)))
 
 
 def cosine_at(probability: float, dimensions: int) -> float:
-    """Return the absolute cosine that two independent normal vectors exceed with a given probability.
-
-    Parameters
-    ----------
-    probability
-        Probability to exceed the cosine, above 0 and below 1.
-    dimensions
-        Dimension of the vectors, from 2.
-    """
+    """Return the absolute cosine that two independent normal vectors exceed with a given probability."""
     return math.sqrt(1 - float(betaincinv((dimensions - 1) / 2, 0.5, probability)))
 
 
@@ -125,13 +78,6 @@ def detectable_cosine(level: float, dimensions: int) -> float:
     """Return the smallest absolute cosine that a test of two normal vectors finds with probability `DETECTION_POWER`.
 
     The result is at most 1.
-
-    Parameters
-    ----------
-    level
-        Significance level of the test of one pair of vectors.
-    dimensions
-        Dimension of the vectors.
     """
     return min(1.0, cosine_at(level, dimensions) + 1.2816 / math.sqrt(dimensions))
 
@@ -146,14 +92,6 @@ def normal_distance(values: Floats) -> tuple[float, float]:
 
 
 def largest_p(largest: float, count: int) -> float:
-    """Return the two-sided p-value of the largest absolute value of independent N(0, 1) draws.
-
-    Parameters
-    ----------
-    largest
-        The largest absolute value.
-    count
-        Number of draws.
-    """
+    """Return the two-sided p-value of the largest absolute value of independent N(0, 1) draws."""
     log_below = count * math.log1p(-2 * math.exp(float(log_ndtr(-largest)))) if largest > 0 else -math.inf
     return bonferroni(2, float(np.minimum(math.exp(log_below), -math.expm1(log_below))))

@@ -5,51 +5,9 @@ After a run, the challenger opens values such as who took part. Each template is
 """
 
 from fl_audit.verdict.declared_tests import TestName
-from fl_audit.verdict.remedies import BLIND, LESS, NEIGHBOURS, NORMAL, REUSE, SAMPLER, SCALE
+from fl_audit.verdict.remedies import LESS, SAMPLER
 
 MORE_WORDS: dict[TestName, tuple[str, str, str, str, str, str]] = {
-    TestName.EVEN_SIZES: (
-        "spread of the noise's size over rounds",
-        "The size of the noise varies from round to round in another way than that of independent noise",
-        "sizes of rounds{with_place} that vary {measured:times} times as much as those of independent noise",
-        "the variation of independent noise",
-        "sizes that vary {limit:percent} less than those of independent noise", NORMAL,
-    ),
-    TestName.CARRIED_SIZES: (
-        "sizes carried from round to round",
-        "The size of the noise of one round tells that of a later one: noise was used again in another order",
-        "a correlation of {measured:signed} between the size of a round and that {place}",
-        "no correlation",
-        "a correlation of {limit:number}", REUSE,
-    ),
-    TestName.NOISE_PART: (
-        "noise on each tensor in single rounds",
-        "A part of the model gets less noise than was claimed in some round",
-        "{measured:times} times the claimed noise on {place}",
-        "the claimed noise on each of {looks:count} parts",
-        f"{LESS} on the smallest of them, {{best_limit:percent}} on the largest",
-        f"{SCALE}every tensor gets it in every round.",
-    ),
-    TestName.NOISE_ALONG_GRADIENTS: (
-        "noise along {others}",
-        "There is less noise than was claimed along {others}",
-        "{measured:times} times the claimed noise along {others}",
-        "the claimed noise or more", LESS, NEIGHBOURS,
-    ),
-    TestName.COPIED_SIZES: (
-        "copies of magnitudes",
-        "Magnitudes of the noise were copied: only its signs are new",
-        "a correlation of {measured:number} between magnitudes, between {place}",
-        "independent magnitudes",
-        "magnitudes with a correlation of {limit:number}", REUSE,
-    ),
-    TestName.SECRET_COORDINATES: (
-        "single coordinates {there} against {not_there}",
-        "The noise of single coordinates depends on the secret",
-        "a difference of {measured:number} standard deviations of a trial in {place}",
-        "the same noise with either at each of {places:count} coordinates",
-        "a shift of {limit:number} standard deviations at one coordinate", BLIND,
-    ),
     TestName.TARGET_TURNS: (
         "how often the {one} takes part",
         "The {one} does not take part as was claimed",
@@ -108,13 +66,6 @@ MORE_WORDS: dict[TestName, tuple[str, str, str, str, str, str]] = {
         "none, to the last bit",
         "any step that differs in any bit",
         "Look for what changes the model, the learning rate or the clipping norm beside the public rule.",
-    ),
-    TestName.SECRET_LAST_BITS: (
-        "last bits {there} against {not_there}",
-        "The last bits of the release depend on the secret",
-        "a last bit that is set in {measured:percent} more of the releases with one than with the other, at {place}",
-        "the same share with either",
-        "a difference of {limit:percent}", BLIND,
     ),
 }  # fmt: skip
 """Message templates by test."""

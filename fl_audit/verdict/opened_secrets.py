@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 # Kinds of rows in the table of tallies.
-TURNS, CROWD, UNIT, LAST_BIT = "turns", "crowd", "unit", "last-bit"
+TURNS, CROWD, UNIT = "turns", "crowd", "unit"
 SHARE, SHARE_DRAWS, SHARE_KNOWN = "share", "share-draws", "share-known"
 RESIDUAL = -1
 """Client number that stands for the remaining noise in the table of products of shares."""
@@ -67,19 +67,6 @@ class NoiseShareProducts:
 
 
 @dataclass(frozen=True, eq=False)
-class LastBitCounts:
-    """Counts of released numbers whose last bit is 1, with D and with D'."""
-
-    # Number of last bits that were 1, over all evaluated coordinates, with D and with D', (2,).
-    odd: Integers
-    # Number of evaluated last bits, with D and with D', (2,).
-    of: Integers
-    odd_places: Integers  # number of last bits that were 1 at every sampled coordinate, (places, 2 sides)
-    of_places: Integers  # number of evaluated last bits of each sampled coordinate, (2 sides,)
-    places: tuple[int, ...]  # indices of the sampled coordinates
-
-
-@dataclass(frozen=True, eq=False)
 class OpenedSecrets:
     """Secret values that the challenger reveals for the tests after a run, such as who took part.
 
@@ -99,7 +86,6 @@ class OpenedSecrets:
     # (trials, rounds).
     wrong_steps: Floats | None = None
     wrong_norms: Floats | None = None  # 1 where the clipping norm differs from the public rule, else 0
-    last_bits: LastBitCounts | None = None
     # Share of 1 among the last bits of a release, as a standardised deviation from 1/2, (trials, rounds).
     odd: Floats | None = None
 
@@ -125,20 +111,7 @@ def samples_of(
 ) -> OpenedParticipation | None:
     """Return the participation samples stored in the tables of a run, or None if they contain none.
 
-    Parameters
-    ----------
-    opened
-        Table of values revealed after the run, with the columns `OPENED_COLUMNS`, sorted by trial and round.
-    tallies
-        Table of counts with the columns `TALLY_COLUMNS`, sorted by trial and round.
-    trials
-        Number of trials in the tables.
-    rate
-        Claimed probability with which a unit takes part in a round, above 0 and below 1.
-    has_target
-        Whether the audit has a single target, whose participation is then returned too.
-    turns
-        Mask of the rounds whose samples are used, shape (rounds,); None for all.
+    Shapes: `turns` (rounds,).
     """
     grid = {name: opened[name].to_numpy().reshape(trials, -1) for name in ("size", "overlap", "digest", "target")}
     if turns is not None:
@@ -192,26 +165,3 @@ def shares_of(tallies: "pd.DataFrame") -> NoiseShareProducts | None:
     products[one, other] = products[other, one] = rows["number"]
     known = tuple(_summed(tallies, SHARE_KNOWN)["first"].astype(int).tolist())
     return NoiseShareProducts(clients, products, int(_summed(tallies, SHARE_DRAWS)["number"].sum()), known)
-
-
-def last_bits_of(tallies: "pd.DataFrame") -> LastBitCounts | None:
-    """Return how often the last bit of released numbers is 1, from a table of tallies; None if the table has no bits.
-
-    In the table, the column "second" is 0 for trials with D and 1 for trials with D'. The column "first" says what a
-    row counts:
-
-    * 0 and above: the bits that are 1 at the sampled coordinate with this index;
-    * -1: the bits that are 1 at all evaluated coordinates;
-    * -2: all bits at all evaluated coordinates;
-    * -3: all bits at a single sampled coordinate.
-    """
-    rows = _summed(tallies, LAST_BIT)
-    if rows.empty:
-        return None
-    found = {(int(at), int(side)): int(number) for at, side, _, number in rows.itertuples(index=False)}
-    places = tuple(sorted({at for at, _ in found if at >= 0}))
-
-    def of(at: int) -> Integers:
-        return np.array([found.get((at, side), 0) for side in (0, 1)], dtype=np.int64)
-
-    return LastBitCounts(of(-1), of(-2), np.stack([of(at) for at in places]), of(-3), places)

@@ -43,12 +43,7 @@ def epsilon_if_participation_known(claim: Claim) -> float:
 def epsilon_at_rate(claim: Claim, rate: float) -> float:
     """Return the epsilon of the claimed releases, at the claim's delta, if the target is sampled at another rate.
 
-    Parameters
-    ----------
-    claim
-        Claim on the releases.
-    rate
-        Rate at which the target is really sampled, from 0 to 1. At 0, epsilon is 0.
+    `rate`: At 0, epsilon is 0.
     """
     return 0.0 if rate == 0 else _epsilon(claim, rate=rate)
 

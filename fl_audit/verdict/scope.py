@@ -13,10 +13,7 @@ _PARTICIPATION = (
     TestName.TARGET_TURNS, TestName.UNIT_TURNS, TestName.SAMPLE_SIZES, TestName.EVEN_TURNS, TestName.SHARED_SAMPLES,
 )  # fmt: skip
 _RELEASED = (TestName.SHARE_PAIRS, TestName.BIT_NOISE, TestName.EXACT_STEPS)
-_SECRET = (
-    TestName.SECRET_TOTAL, TestName.SECRET_PLACE, TestName.SECRET_ALONG_RECORD, TestName.SECRET_COORDINATES,
-    TestName.SECRET_LAST_BITS, TestName.DISTINGUISHER,
-)  # fmt: skip
+_SECRET = (TestName.DISTINGUISHER,)
 _QUESTIONS: tuple[tuple[str, tuple[TestName, ...]], ...] = (
     ("whether everybody takes part as was claimed", _PARTICIPATION),
     ("whether everything else that is released is what was claimed", _RELEASED),
@@ -28,13 +25,6 @@ def questions_text(found: VerdictDetails, unit: UnitWords) -> str:
     """Return sentences on the tests of participation, other released values, and noise that depends on the secret.
 
     They state the limit of detection of each test that was made, and why the others were not made.
-
-    Parameters
-    ----------
-    found
-        Test results of the run with their limits of detection.
-    unit
-        Words with which the report names the protected unit, such as a record.
     """
     return " ".join(_asked(question, names, found, unit) for question, names in _QUESTIONS)
 
@@ -43,11 +33,6 @@ def questions_in_short(found: VerdictDetails) -> list[str]:
     """Return a sentence for each question beside the amount of noise: whether it was asked, and if not, why.
 
     Unlike `questions_text`, they name no limits of detection.
-
-    Parameters
-    ----------
-    found
-        Test results of the run.
     """
     made, reasons = {test.name for test in found.tests}, dict(found.not_offered)
     return [

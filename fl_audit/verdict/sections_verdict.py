@@ -9,11 +9,13 @@ from fl_audit.plurals import plural
 from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.report import formatting
 from fl_audit.report.banner import Banner
-from fl_audit.report.formatting import ClaimStatus, capital, is_certainty, number_text, one_in, percent
+from fl_audit.report.formatting import ClaimStatus, capital, number_text, one_in, percent
+from fl_audit.report.guarantee_warnings import is_weak_guarantee
 from fl_audit.report.report_elements import ReportContents, Section, Table, TableKind
 from fl_audit.report.unit_words import UnitWords, unit_words
 from fl_audit.verdict.banner import verdict_banner
 from fl_audit.verdict.declared_tests import DETECTION_POWER, OF_SHAPE, TestName, TestResult
+from fl_audit.verdict.exact_messages import exact_scope, exact_sentences, exact_table
 from fl_audit.verdict.findings_verdict import VerdictFinding, verdict_numbers
 from fl_audit.verdict.noise_estimate import BREACH, epsilon_at, mechanism_in_words
 from fl_audit.verdict.scope import questions_text
@@ -45,7 +47,7 @@ def banner(contents: ReportContents) -> Banner:
             tests = len(numbers.judged.tests)
             none = "The one test does not contradict" if tests == 1 else f"None of {tests} tests contradicts"
             # A green banner must not pass for an assurance that the guarantee does not give.
-            weak = f" {WEAK}" * is_certainty(contents.guarantee.belief_bound)
+            weak = f" {WEAK}" * is_weak_guarantee(contents.guarantee)
             line = f"{none} the guarantee.{weak} {_limits(contents)}".strip()
         case Verdict.INCONCLUSIVE if numbers.contradicted_by:
             names = ", ".join(numbers.contradicted_by)
@@ -63,7 +65,10 @@ def banner(contents: ReportContents) -> Banner:
 
 def _broken(contents: ReportContents) -> str:
     """Return sentences on the clearest breach, up to two other kinds of breach, and the number of failed tests."""
-    first, *others = broken_tests(verdict_of(contents).judgement, contents.words)
+    exact = exact_sentences(verdict_of(contents).judged.exact)
+    if not (broken := broken_tests(verdict_of(contents).judgement, contents.words)):
+        return exact
+    first, *others = broken
     # If the noise has another size, the tests of its shape fail too, because they take it in units of the claimed
     # noise.
     follows = OF_SHAPE if first.test.name is TestName.NOISE_TOTAL else ()
@@ -71,7 +76,8 @@ def _broken(contents: ReportContents) -> str:
     kinds = {told.kind: formatting.uncapital(told.words.breach) for told in told_too}
     named = list(kinds.values())[::-1][:_MOST_NAMED]
     also = f" Also: {'; '.join(named)}." if named else ""
-    return f"{first.sentence}{also}" + (f" {plural(len(others) + 1, 'test')} failed." if others else "")
+    said = f"{exact} {first.sentence}".strip()
+    return f"{said}{also}" + (f" {plural(len(others) + 1, 'test')} failed." if others else "")
 
 
 def _too_little(numbers: VerdictFinding, words: UnitWords) -> str:
@@ -109,15 +115,7 @@ def _largest_detectable_epsilon_text(of_scores: TestResult, claimed: float) -> s
 
 
 def trials_needed_text(numbers: VerdictFinding, words: UnitWords) -> str:
-    """Return a sentence on the trials, and the time, that a run needs to find a breach of 1.5 times the guarantee.
-
-    Parameters
-    ----------
-    numbers
-        Verdict of the run with the test results behind it.
-    words
-        Words with which the report names the protected unit, such as a record.
-    """
+    """Return a sentence on the trials, and the time, that a run needs to find a breach of 1.5 times the guarantee."""
     found = numbers.judgement
     if numbers.words.to_find_more is not None:
         return numbers.words.to_find_more
@@ -160,6 +158,8 @@ def _limits(contents: ReportContents) -> str:
 def _sentence(numbers: VerdictFinding, contents: ReportContents) -> str:
     match numbers.verdict:
         case Verdict.VIOLATED:
+            if exact := exact_sentences(numbers.judged.exact):
+                return f"The guarantee was broken, which no chance explains. {exact}"
             text = (
                 f"The guarantee was broken. Where a guarantee is kept, so clear a sign comes up in at most "
                 f"{_alarms(numbers.judged, contents.facts)}. That says nothing of how much more others could learn."
@@ -204,15 +204,7 @@ def _alarms(found: VerdictDetails, facts: RunDescription) -> str:
 
 
 def looks_text(found: VerdictDetails | None, facts: RunDescription) -> str:
-    """Return sentences on the false-positive rate of a run that was judged more than once; empty if judged once.
-
-    Parameters
-    ----------
-    found
-        Test results of the run; None if nothing was tested, which gives an empty text.
-    facts
-        The run, with the numbers of trials after which it was judged.
-    """
+    """Return sentences on the false-positive rate of a run that was judged more than once; empty if judged once."""
     # If the numbers of trials depend on earlier results, the rate of two looks is up to 3.1 times that of one (for a
     # test whose statistic is a sum of normal numbers).
     often = len(facts.looks)
@@ -241,7 +233,7 @@ def _scope(numbers: VerdictFinding, facts: RunDescription, covers: str) -> str:
     seen = _detection_text(found, guarantee, unit_words(facts.adjacency))
     smaller = " A smaller breach may pass." if math.isfinite(found.limit_of_detection) else ""
     asked = f" {questions_text(found, unit_words(facts.adjacency))}" if found.words.lists_questions else ""
-    return f"{covers} {seen}{smaller}{asked}"
+    return f"{covers} {seen}{smaller}{asked}{exact_scope(found.exact)}"
 
 
 def _detection_text(found: VerdictDetails, guarantee: Guarantee, unit: UnitWords) -> str:
@@ -322,6 +314,8 @@ def _tables(numbers: VerdictFinding, contents: ReportContents) -> list[Table]:
         *_signal_tables(found.signal, words),
         Table(f"{title}{_alarms(found, contents.facts)}", columns, rows, TableKind.TESTS),
     ]
+    if found.exact:
+        tables.append(exact_table(found.exact))
     if missing := tuple((title_of(name, words), MISSING_WORDS[reason]) for name, reason in found.not_offered):
         tables.append(Table("Tests that this run could not make", ("Test", "Why not"), missing))
     return tables
@@ -354,14 +348,7 @@ def verdict_section(
 ) -> Section[VerdictFinding]:
     """Return the report section on the verdict, for one kind of audit.
 
-    Parameters
-    ----------
-    judge
-        Function that tests the guarantee of a run. It returns None if the run has nothing that can be tested.
-    covers
-        Function that returns a text on what the verdict covers.
-    why_not_compared
-        Function that returns a text on why a run was not compared with its claim, or an empty text.
+    `judge`: It returns None if the run has nothing that can be tested.
     """
 
     def said(numbers: VerdictFinding, run: FinishedRun) -> Mapping[str, Any]:
@@ -373,5 +360,6 @@ def verdict_section(
 
     return Section(
         "verdict", "The tests of the guarantee", VerdictFinding, lambda run, _: verdict_numbers(run, judge),
-        keys=("verdict", "signal", "scope", "looks"), on_page=True, sentence=_sentence, tables=_tables, said=said,
+        keys=("verdict", "signal", "exact", "scope", "looks"), on_page=True, sentence=_sentence, tables=_tables,
+        said=said,
     )  # fmt: skip

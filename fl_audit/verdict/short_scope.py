@@ -14,15 +14,6 @@ def short_scope(numbers: VerdictFinding, facts: RunDescription, covers: str) -> 
     """Return sentences on what a verdict covers, the smallest breach that it finds, and what was not tested.
 
     The list is empty if nothing was tested.
-
-    Parameters
-    ----------
-    numbers
-        Verdict of the run with the test results behind it.
-    facts
-        The run.
-    covers
-        Text on what a verdict of this kind of audit covers.
     """
     if (found := numbers.judgement) is None:
         return []

@@ -8,13 +8,12 @@ random, so they are compared bit by bit with the public rule.
 import math
 
 import numpy as np
-from scipy.special import chdtr
+from scipy.special import chdtr, ndtr
 
 from fl_audit.array_types import Floats
 from fl_audit.statistics.exact_counts import binomial_p
 from fl_audit.verdict.declared_tests import NotTestedReason, TestName, TestResult, bonferroni, if_known, only_if
 from fl_audit.verdict.noise_scale import detectable_ratio
-from fl_audit.verdict.noise_shape import _TAIL, _TAIL_SHARE
 from fl_audit.verdict.null_distributions import (
     cosine_tail,
     detectable_cosine,
@@ -28,6 +27,8 @@ from fl_audit.verdict.opened_secrets import RESIDUAL, OpenedSecrets
 from fl_audit.verdict.run_measurements import of_opened
 
 _FEWEST = 20  # smallest number of noised bits whose noise is tested
+_TAIL = 3.0  # deviations beyond which draws are counted
+_TAIL_SHARE = float(2 * ndtr(-_TAIL))
 _CLOSE = 1e-9  # two draws of continuous noise are as close as this with a probability below 1e-9
 
 

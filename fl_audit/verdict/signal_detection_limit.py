@@ -110,13 +110,6 @@ def limit_of(drift: NoiseSumAlongTarget, unit: float) -> float:
 
     The result is the smallest such number k, from 1; infinite if `unit` is 0. If the noise is significantly larger than
     claimed, k - 1 grows in proportion to the noise.
-
-    Parameters
-    ----------
-    drift
-        Measured drift along the target, with the measured noise.
-    unit
-        Growth of the drift with every further time that the contribution counts, in claimed standard deviations.
     """
     is_louder = chdtrc(drift.freedom, drift.rest) < EVIDENT
     scale = drift.scale if is_louder else 1.0
@@ -129,15 +122,9 @@ def signal_limit(drift: NoiseSumAlongTarget | None, lengths: Floats, trials: int
     The result also has the number of times that was measured in the run. If nothing was measured, all limits are
     infinite.
 
-    Parameters
-    ----------
-    drift
-        Standardised noise along the target's contributions, summed over the run; None if it was not measured.
-    lengths
-        Shift of each trial's standardised noise for each further time that sums contain the contribution, shape
-        (trials,). It is 0 in trials without the target.
-    trials
-        Number of trials of the run, from 1.
+    Shapes: `lengths` (trials,).
+
+    `lengths`: It is 0 in trials without the target.
     """
     if drift is None or drift.freedom < 2 or drift.unit == 0:
         return SignalDetectionLimit()
@@ -155,17 +142,6 @@ def planned_signal(trials: int, rounds: float, length: float, share: float) -> S
     """Compute before a run how often the released sums must contain a target's contribution for a test to find it.
 
     The contribution is assumed to have the clipping norm.
-
-    Parameters
-    ----------
-    trials
-        Number of trials, from 1.
-    rounds
-        Mean number of rounds of a trial in which the target takes part.
-    length
-        Clipping norm over the standard deviation of the noise, positive.
-    share
-        Share of the trials in which the target contributes, above 0 and at most 1.
     """
     count = max(3, round(trials * rounds * share))
     unit = length * math.sqrt(trials * rounds * share)
@@ -206,15 +182,6 @@ def rare_power(trials: int, shift: float, share: float) -> float:
     """Return the approximate power of the test `signal_trial` if the noise is shifted in only some of the trials.
 
     The test asks whether a trial's noise along the target's contribution, summed over its rounds, is too large.
-
-    Parameters
-    ----------
-    trials
-        Number of trials, at least 1.
-    shift
-        Shift of the standardised noise in a shifted trial, in standard deviations.
-    share
-        Probability with which a trial is shifted, from 0 to 1.
     """
     level = TestName.SIGNAL_TRIAL.level / 2
     found = share * float(ndtr(shift + ndtri(level / 2 / trials)))

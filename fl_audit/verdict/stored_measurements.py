@@ -14,7 +14,7 @@ from fl_audit.mechanisms.noises.mechanism_noise import NoiseOrigin
 from fl_audit.privacy.accounting_enums import SensitivityKind
 from fl_audit.verdict.noise_scale import NoiseAlongTarget
 from fl_audit.verdict.noise_statistics import NoiseStatistics
-from fl_audit.verdict.opened_secrets import OPENED_COLUMNS, OpenedSecrets, last_bits_of, samples_of, shares_of
+from fl_audit.verdict.opened_secrets import OPENED_COLUMNS, OpenedSecrets, samples_of, shares_of
 from fl_audit.verdict.run_measurements import NoiseMeasurements
 
 _TARGET_NOISE = ("noise_squares", "noise_rounds", "noise_sum", "signal_sum")
@@ -87,7 +87,6 @@ def _opened(run: FinishedRun, of_pair: bool) -> OpenedSecrets:
         return mechanism
     rows = opened.sort_values(["trial", "round"])
     grid = {name: rows[name].to_numpy(dtype=np.float64).reshape(run.trials, -1) for name in OPENED_COLUMNS}
-    sides = last_bits_of(tallies) if of_pair else None
     return replace(
         mechanism,
         is_kept=True,
@@ -100,8 +99,7 @@ def _opened(run: FinishedRun, of_pair: bool) -> OpenedSecrets:
         bits=grid["bit_noise"] if mechanism.is_adaptive else None,
         wrong_steps=grid["wrong_steps"],
         wrong_norms=grid["wrong_norms"] if mechanism.is_adaptive else None,
-        last_bits=sides,
-        odd=None if sides is None else grid["odd"],
+        odd=grid["odd"] if of_pair else None,
     )
 
 
@@ -137,15 +135,9 @@ def noise_along(run: FinishedRun, chosen: Integers, of_all: bool = True) -> Nois
 
     It is None if it was not measured, as in runs of an older version.
 
-    Parameters
-    ----------
-    run
-        Finished run with a table of targets.
-    chosen
-        Number of the chosen target in each trial, from 0, shape (trials,).
-    of_all
-        Whether the noise along all other targets was measured too. If so, the result also has the sum over trials for
-        each target.
+    Shapes: `chosen` (trials,).
+
+    `of_all`: If so, the result also has the sum over trials for each target.
     """
     table = run.tables.targets
     if table is None or not {*_TARGET_NOISE} <= {*table} or table[[*_TARGET_NOISE]].isna().any(axis=None):

@@ -103,11 +103,7 @@ def reduced_noise(noise: Floats) -> Floats:
     The scales of single trials, of single rounds and of all noise are reduced one after the other. A scale is estimated
     from the deviations of the noise from its mean. NaN stays NaN.
 
-    Parameters
-    ----------
-    noise
-        Noise along one direction, divided by the claimed standard deviation and by `NoiseMeasurements.excess`, (trials,
-        rounds).
+    Shapes: `noise` (trials, rounds).
     """
     for axis in (1, 0, (0, 1)):
         counts = np.sum(~np.isnan(noise), axis=axis, keepdims=True) - 1

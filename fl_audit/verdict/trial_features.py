@@ -14,11 +14,10 @@ import math
 from itertools import pairwise
 
 import numpy as np
-from scipy.special import log_ndtr, ndtr
+from scipy.special import log_ndtr, ndtr, ndtri_exp
 
 from fl_audit.array_types import Flags, Floats, Integers
 from fl_audit.randomness import Purpose, generator
-from fl_audit.verdict.copied_noise_magnitudes import magnitude_scores
 from fl_audit.verdict.noise_statistics import LOW_BITS_KINDS, stride_names, stride_sizes
 from fl_audit.verdict.run_measurements import NoiseMeasurements
 
@@ -221,13 +220,21 @@ def _magnitude_features(values: Floats, first: Integers) -> Features:
     Only some coordinates of the noise are kept. `first` has the positions, in `values`, of those whose next coordinate
     of the model is kept as well, one position later.
     """
-    scores, features = magnitude_scores(values), Features()
+    scores, features = _magnitude_scores(values), Features()
     pairs = {"neighbouring coordinates": (scores[:, :, first], scores[:, :, first + 1])} if first.size else {}
     if values.shape[1] > 1:
         pairs["consecutive rounds"] = scores[:, :-1], scores[:, 1:]
     for name, (one, other) in pairs.items():
         features[f"correlation of magnitudes of {name}"] = _correlation(one, other)
     return features
+
+
+def _magnitude_scores(values: Floats) -> Floats:
+    """Return Phi^-1(2 Phi(|v|) - 1) for each value v; the results are N(0, 1) if the values v are N(0, 1)."""
+    # Of magnitude m, 1 - 2 ndtr(-m) is uniform: its smaller tail is 2 ndtr(-m) from the median on.
+    tail = math.log(2) + log_ndtr(-np.abs(values))
+    upper = -ndtri_exp(np.minimum(tail, -1e-300))
+    return np.asarray(np.where(tail > math.log(0.5), ndtri_exp(np.log(-np.expm1(np.minimum(tail, -1e-300)))), upper))
 
 
 def _pair_features(vectors: Floats, what: str) -> Features:

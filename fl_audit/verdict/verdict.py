@@ -1,20 +1,23 @@
 """Define the verdict on whether the measurements of a run contradict its claim, and the results on which it rests."""
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from fl_audit.statistics.claim_comparisons import ClaimStatus
 from fl_audit.verdict import noise_estimate as estimates
 from fl_audit.verdict.declared_tests import FAMILY_LEVEL, NotTestedReason, TestName, TestResult
+from fl_audit.verdict.exact_questions import ExactAnswer, any_broken
 from fl_audit.verdict.signal_detection_limit import SignalDetectionLimit
 
 
 class Verdict(StrEnum):
     """Verdict on the guarantee of a run.
 
-    CONSISTENT: no test refutes the guarantee. VIOLATED: a test refutes it at `FAMILY_LEVEL`. INCONCLUSIVE: no test
-    refutes it, but even a breach of 1.5 times the claimed epsilon might not have been found. NOT_AUDITED: there was a
-    guarantee, but no insider to test it. NO_GUARANTEE: the run had no guarantee.
+    CONSISTENT: no test refutes the guarantee. VIOLATED: an exact question, or a test at `FAMILY_LEVEL`, refutes it.
+    INCONCLUSIVE: nothing refutes it, but even a breach of 1.5 times the claimed epsilon might not have been found.
+    NOT_AUDITED: there was a guarantee, but no insider to test it. NO_GUARANTEE: the run had no guarantee.
     """
 
     CONSISTENT = "consistent"
@@ -64,6 +67,7 @@ class VerdictDetails:
     # None where no test was made of it.
     signal: SignalDetectionLimit | None = None
     words: AuditKindPhrases = AuditKindPhrases()
+    exact: tuple[ExactAnswer, ...] = ()  # answers to the exact questions, which no chance affects
 
     @property
     def level(self) -> float:
@@ -78,7 +82,9 @@ class VerdictDetails:
     @property
     def verdict(self) -> Verdict:
         """Verdict that follows from the tests: violated, consistent or inconclusive."""
-        return verdict_on(bool(self.broken), self.conclusive and (self.signal is None or self.signal.conclusive))
+        is_computed = all(reason is not NotTestedReason.NOT_COMPUTED for _, reason in self.not_offered)
+        is_conclusive = self.conclusive and (self.signal is None or self.signal.conclusive)
+        return verdict_on(bool(self.broken or any_broken(self.exact)), is_conclusive and is_computed)
 
     @property
     def trials_for_conclusive_verdict(self) -> int | None:
@@ -120,6 +126,21 @@ def has_open_shares(found: VerdictDetails) -> bool:
     name = TestName.SHARE_PAIRS
     is_unopened = (name, NotTestedReason.UNOPENED_SHARES) in found.not_offered
     return not is_unopened and not any(test.name is name for test in found.broken)
+
+
+def without_contradiction(verdict: Verdict, readings: Iterable[ClaimStatus]) -> Verdict:
+    """Return a verdict that agrees with the readings beside it: INCONCLUSIVE in place of CONSISTENT if one is broken.
+
+    Parameters
+    ----------
+    verdict
+        The verdict of the declared tests.
+    readings
+        Comparisons of measured numbers with the claim, which are shown beside the verdict.
+    """
+    if verdict is Verdict.CONSISTENT and any(reading is ClaimStatus.BROKEN for reading in readings):
+        return Verdict.INCONCLUSIVE
+    return verdict
 
 
 def verdict_on(is_broken: bool, is_conclusive: bool) -> Verdict:

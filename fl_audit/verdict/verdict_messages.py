@@ -1,6 +1,7 @@
 """Put the results of tests of a guarantee into words for a report."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -8,8 +9,8 @@ from typing import Any
 from fl_audit.array_types import finite
 from fl_audit.report.formatting import capital, number_text, one_in, percent, ratio_text
 from fl_audit.report.unit_words import UnitWords
-from fl_audit.verdict.declared_tests import OF_NOISE, NotTestedReason, TestName, TestResult, leading_first
-from fl_audit.verdict.noise_messages import NOISE_WORDS
+from fl_audit.verdict.declared_tests import OF_NOISE, Look, NotTestedReason, TestName, TestResult, leading_first
+from fl_audit.verdict.noise_messages import LOOK_WORDS, NOISE_WORDS
 from fl_audit.verdict.opened_secret_messages import MORE_WORDS
 from fl_audit.verdict.signal_messages import SIGNAL_WORDS
 from fl_audit.verdict.verdict import VerdictDetails
@@ -40,15 +41,13 @@ MISSING_WORDS = {
     NotTestedReason.NO_OTHER_DIRECTION: "No direction but that in which D and D' differ is left.",
     NotTestedReason.NO_DIRECTIONS: "The model has too few parameters to project the noise.",
     NotTestedReason.NO_NOISE: "There is no noise at the places looked at.",
-    NotTestedReason.MORE_NOISE: (
-        "There is more noise than was claimed, which breaks no guarantee and hides its shape here."
-    ),
     NotTestedReason.NO_SHARED_SUM: "The contributions that D and D' share are 0 in every round.",
     NotTestedReason.ONE_TRIAL: "There is one trial: no other can share its noise.",
     NotTestedReason.ONE_ROUND: "There is one round: none follows it.",
     NotTestedReason.ONE_SIDE: "All trials hold the same data set.",
     NotTestedReason.TOO_FEW: "There are too few trials, rounds or parameters to tell anything from chance.",
     NotTestedReason.ROUNDING: "The rounding of 32-bit numbers hides so fine a structure.",
+    NotTestedReason.NOT_COMPUTED: "It could not be computed: some number of the run is missing or not finite.",
     NotTestedReason.SCORES_ALONE: "What the insider sees has no distribution that it could weigh exactly: its scores "
     "alone are judged.",
     NotTestedReason.TARGETS_ALONE: (
@@ -64,7 +63,7 @@ MISSING_WORDS = {
     ),
 }
 """Sentence for each reason why a test was not made."""
-_PLACES = {"standard-noise": "noise over the claimed one"}  # places whose names need other words in a report
+_OF_LOOKS = ("measured", "claimed", "limit")  # templates that each question of a test has for itself
 
 
 class _Number(float):
@@ -104,18 +103,12 @@ class TestMessage:
 
         The limit of detection is "nothing" if it is infinite, and empty if it is unknown (NaN).
         """
-        test = self.test
-        numbers = {"measured": test.measured, "claimed": test.claimed, "limit": test.limit, **test.more}
-        names = vars(self.unit) | {name: _Number(value) for name, value in numbers.items()}
-        names |= {
-            "place": _PLACES.get(test.place, test.place),
-            "at_place": f", on '{test.place}'" if test.place else "",
-            "with_place": f" ({test.place})" if test.place else "",
-            "at_epsilon": _consequence(test),
-        }
-        limit = {} if math.isfinite(test.limit) else {"limit": "" if math.isnan(test.limit) else "nothing"}
-        templates = vars(TEST_WORDS[test.name]) | limit
-        return TestMessageTemplates(**{part: template.format(**names) for part, template in templates.items()})
+        test, templates = self.test, vars(TEST_WORDS[self.test.name])
+        looks = [_filled(dict(zip(_OF_LOOKS, LOOK_WORDS[look.question], strict=True)), look, {}) for look in test.looks]
+        filled = _filled(templates, test, vars(self.unit) | {"at_epsilon": _consequence(test)})
+        if looks:
+            filled |= looks[0] | {"limit": ", or ".join(look["limit"] for look in looks if look["limit"])}
+        return TestMessageTemplates(**filled)
 
     @property
     def title(self) -> str:
@@ -131,7 +124,7 @@ class TestMessage:
         where = {
             TestName.NOISE_TOTAL: "",
             TestName.NOISE_ALONG_RECORD: f", just where it has to hide the {self.unit.one}",
-            TestName.NOISE_TENSOR: f", on the tensor '{self.test.place}'",
+            TestName.NOISE_TENSOR: f", on {self.test.place}",
         }
         share = "half" if abs(self.test.statistic - 0.5) < 0.005 else percent(self.test.statistic)
         return f"The noise is {share} of what was claimed{where[self.test.name]}."
@@ -151,6 +144,16 @@ class TestMessage:
         return {"name": str(test.name)} | found | said | {"where": test.place, "violated": test.violated}
 
 
+def _filled(templates: Mapping[str, str], numbers: TestResult | Look, names: Mapping[str, Any]) -> dict[str, str]:
+    """Return message templates with the numbers of a test, or of one of its questions, and other names filled in."""
+    place, limit = numbers.place, numbers.limit
+    values = {"measured": numbers.measured, "claimed": numbers.claimed, "limit": limit, **numbers.more}
+    words = {**names, **{name: _Number(value) for name, value in values.items()}, "place": place}
+    words |= {"at_place": f", on '{place}'" if place else "", "with_place": f" ({place})" if place else ""}
+    unknown = {} if math.isfinite(limit) else {"limit": "" if math.isnan(limit) else "nothing"}
+    return {part: template.format(**words) for part, template in {**templates, **unknown}.items()}
+
+
 def _consequence(test: TestResult) -> str:
     """Return a clause such as ": epsilon is 3.2 then, where 2 is claimed with Poisson amplification".
 
@@ -163,28 +166,12 @@ def _consequence(test: TestResult) -> str:
 
 
 def title_of(name: TestName, unit: UnitWords) -> str:
-    """Return the title of a test, beginning with a capital letter.
-
-    Parameters
-    ----------
-    name
-        Name of the test.
-    unit
-        Words with which the report names the protected unit, such as a record.
-    """
+    """Return the title of a test, beginning with a capital letter."""
     return capital(TEST_WORDS[name].title.format(**vars(unit)))
 
 
 def broken_tests(found: VerdictDetails | None, unit: UnitWords) -> list[TestMessage]:
-    """Return the failed tests in words, the clearest failure first; the list is empty if nothing was tested.
-
-    Parameters
-    ----------
-    found
-        Results of all tests of the run; None if nothing was tested.
-    unit
-        Words with which the report names the protected unit, such as a record.
-    """
+    """Return the failed tests in words, the clearest failure first; the list is empty if nothing was tested."""
     return [] if found is None else [TestMessage(test, unit) for test in leading_first(found.broken)]
 
 

@@ -19,8 +19,8 @@ from small_audits import toml_text
 from typer.testing import CliRunner
 
 import fl_audit as fa
-from fl_audit.experiments import verbosity
-from fl_audit.experiments.cli.main import app
+from fl_audit.cli.main import app
+from fl_audit.runs import verbosity
 from fl_audit.strategies.errors import FederationError
 
 pytestmark = pytest.mark.xdist_group("api")
@@ -157,7 +157,7 @@ def test_a_run_that_stops_keeps_what_is_finished_and_goes_on(
     settings = {"run": {"trials-per-batch": 2, "batches-in-flight": 1}}
     options: dict[str, Any] = {"settings": settings, "engine": "local", "progress": heard.append}
     with monkeypatch.context() as patch:
-        patch.setattr("fl_audit.experiments.runs.run._getting_ready", lambda _: _stopping(stopped_by, 11))
+        patch.setattr("fl_audit.runs.run._getting_ready", lambda _: _stopping(stopped_by, 11))
         error = KeyboardInterrupt if isinstance(stopped_by, KeyboardInterrupt) else fa.RunError
         with pytest.raises(error):
             _run_audit(SETTINGS, tmp_path / "run", **options)

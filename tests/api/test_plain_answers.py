@@ -8,10 +8,10 @@ import pytest
 from flwr.serverapp.strategy import FedAvg
 
 import fl_audit as fa
-from fl_audit.audits.canaries.observer_store import TrainingObserver
-from fl_audit.clients.canary import Canary, canary_of_node
+from fl_audit.app_audits.black_box import Audit, AuditedSystem, StatedClaim
+from fl_audit.app_audits.live.canary import Canary, canary_of_node
+from fl_audit.app_audits.live.observer_store import TrainingObserver
 from fl_audit.privacy.stated_releases import StatedReleases
-from fl_audit.strategies.black_box import Audit, AuditedSystem, StatedClaim
 
 CLAIM = StatedClaim("add-remove-client", epsilon=4.0)
 SCORES, LOSSES = np.arange(60.0), np.linspace(0.1, 1.0, 50)

@@ -146,7 +146,7 @@ def test_neighbours_are_chosen_by_pairs_of_nodes(
         )
 
 
-COLLAB = "fl_audit.experiments.reproductions.bernau2019.collab:collab"
+COLLAB = "fl_audit.experiments.papers.bernau2019.collab:collab"
 
 
 def collab(directory: Path, graphs: list[np.ndarray]) -> Path:

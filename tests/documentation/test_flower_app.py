@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from pages import BLOCKS, FILES
 
-from fl_audit.experiments.black_box.review_launcher import reviewed
-from fl_audit.strategies.review.app_loading import StubImportFinder, read_app
-from fl_audit.strategies.review.options import ReviewOptions
-from fl_audit.strategies.review.strategy_capture import capture_strategy
+from fl_audit.app_audits.launchers.review_launcher import reviewed
+from fl_audit.app_audits.review.app_loading import StubImportFinder, read_app
+from fl_audit.app_audits.review.options import ReviewOptions
+from fl_audit.app_audits.review.strategy_capture import capture_strategy
 
 PAGE = "docs/tutorials/flower-app.md"
 
@@ -70,7 +70,8 @@ def test_the_app_of_the_tutorial_is_taken_as_it_is(app: Path) -> None:
 def test_the_tutorial_leads_from_start_to_verdict(app: Path, environment: dict[str, str]) -> None:
     found = reviewed(app, ReviewOptions(is_quick=True, seconds=600, rounds=1))
     broken = {finding["trial"] for finding in found["model"]["findings"] if finding["broken"]}
-    assert found["verdict"] == "violated"
+    assert found["verdict"] == "inconclusive"
+    assert found["headline"].startswith("Noise and clipping are as claimed")
     held = dict(found["screen"])["No contradiction"].split(", ")
     assert {"zero", "many examples"} <= broken
     assert {"removed", "huge"} <= set(held)

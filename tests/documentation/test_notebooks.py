@@ -10,7 +10,7 @@ from nbclient import NotebookClient
 from pages import DOCS, PAGES, Block
 from workspace import check_configuration
 
-from fl_audit.experiments.runs.config.settings_reference import settings as described
+from fl_audit.runs.config.settings_reference import settings as described
 
 NOTEBOOKS = sorted((DOCS / "notebooks").glob("*.ipynb"))
 _SETTING = re.compile(r"`\[([a-z]+)\] ([a-z-]+)(?: = ([^`]+))?`")

@@ -16,13 +16,13 @@ import pytest
 from pages import FILES, Block, makers
 from typer.main import get_command
 
-from fl_audit.experiments.black_box import strategy_audit_launcher
-from fl_audit.experiments.black_box.strategy_audit_launcher import StrategyOptions
-from fl_audit.experiments.black_box.strategy_audit_program import run_audit
-from fl_audit.experiments.cli.main import app, main
-from fl_audit.experiments.runs.config import PRIVACY_TARGETS, parse_config
-from fl_audit.experiments.runs.config_file import load_config
-from fl_audit.strategies.review.app_loading import read_app
+from fl_audit.app_audits.launchers import strategy_audit_launcher
+from fl_audit.app_audits.launchers.strategy_audit_launcher import StrategyOptions
+from fl_audit.app_audits.launchers.strategy_audit_program import run_audit
+from fl_audit.app_audits.review.app_loading import read_app
+from fl_audit.cli.main import app, main
+from fl_audit.runs.config import PRIVACY_TARGETS, parse_config
+from fl_audit.runs.config_file import load_config
 from fl_audit.user_modules import OWN_PACKAGE, searched_last
 
 TRIALS, MORE_TRIALS, SHADOWS = 12, 14, 24

@@ -9,7 +9,7 @@ from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 from ray import cloudpickle
 
-from fl_audit.experiments.runs.cluster.process_data_and_code import compartment_of, parts_of
+from fl_audit.runs.cluster.process_data_and_code import compartment_of, parts_of
 
 PROCESSES = multiprocessing.get_context("forkserver")
 """Each process is a copy of one that has imported what clients need and has done nothing: importing takes seconds."""

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fl_audit.experiments.engine_names import Engine
-from fl_audit.experiments.runs.run import run_audit
 from fl_audit.experiments.studies.study_runs import results_of_run
+from fl_audit.runs.engine_names import Engine
+from fl_audit.runs.run import run_audit
 from fl_audit.verdict.declared_tests import OF_OPENED, TestName
 from fl_audit.verdict.judging import run_family
 from fl_audit.verdict.stored_measurements import measured_in
@@ -45,7 +45,7 @@ def test_a_breach_of_a_real_federation_is_found(name: str) -> None:
 def test_an_honest_real_federation_breaks_nothing_and_offers_every_test() -> None:
     tests, missing = run_family(measured_run(breach_plan(6)))
     assert not any(test.violated for test in tests)
-    opened = {TestName.EXACT_STEPS, TestName.SECRET_LAST_BITS}  # everybody takes part here, and the server adds noise
+    opened = {TestName.EXACT_STEPS}  # everybody takes part here, and the server adds noise
     assert {name for name, _ in missing} == set(OF_OPENED) - opened
     assert {test.name for test in tests} == set(TestName) - set(ALONE) - {name for name, _ in missing}
 

@@ -25,11 +25,11 @@ from small_audits import MakePlan
 
 from fl_audit.clients.app import build_app
 from fl_audit.errors import InputError
-from fl_audit.experiments.engine_names import Engine
-from fl_audit.experiments.runs.config_file import load_config
-from fl_audit.experiments.runs.resolved_audit import resolve
-from fl_audit.experiments.runs.run import ClientAppAndStrategy, run_audit
 from fl_audit.message_keys import Key, MessageRecordName
+from fl_audit.runs.config_file import load_config
+from fl_audit.runs.engine_names import Engine
+from fl_audit.runs.resolved_audit import resolve
+from fl_audit.runs.run import ClientAppAndStrategy, run_audit
 from fl_audit.strategies.errors import FederationError
 from fl_audit.trial_batches import TrialBatch
 from tests.validation.chaos import AUDIT, _is_identical, campaign, play

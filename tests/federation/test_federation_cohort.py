@@ -8,15 +8,15 @@ import torch
 from small_audits import MakePlan
 from test_federation_engines import assert_same
 
-from fl_audit.experiments.engine_names import Engine
-from fl_audit.experiments.runs import run as runs
-from fl_audit.experiments.runs.run import run_audit
 from fl_audit.federation.contributions import RoundContext, contributed, contributed_together, trains_together
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.learning.local_training import LocalSchedule, accepts_batches_per_trial, local_batches, local_updates
 from fl_audit.learning.model_initialisation import initial_models
 from fl_audit.learning.models import ModelSpec
 from fl_audit.learning.stacked_model import StackedModel
+from fl_audit.runs import run as runs
+from fl_audit.runs.engine_names import Engine
+from fl_audit.runs.run import run_audit
 
 _CLIENTS = {
     "data": {"clients": 8, "records": 80, "test-records": 40},

@@ -9,7 +9,6 @@ import pytest
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError
-from fl_audit.experiments.runs.resolved_audit import ResolvedAudit
 from fl_audit.federation.observed_rounds import InsiderView, _require_view
 from fl_audit.learning.local_training import LocalSchedule
 from fl_audit.learning.optimizers import ServerOptimizer, ServerOptimizerKind
@@ -42,6 +41,7 @@ from fl_audit.mechanisms.participations.registry import PARTICIPATIONS as KINDS
 from fl_audit.mechanisms.threat_model import Adversary, TargetsParticipation, ThreatModel
 from fl_audit.privacy.accounting_enums import SensitivityKind
 from fl_audit.privacy.strategy_matrices import StrategyMatrixKind
+from fl_audit.runs.resolved_audit import ResolvedAudit
 from tests.validation.guarantee_settings import (
     CLIENTS,
     ROUNDS,

@@ -9,10 +9,10 @@ from mechanisms import MECHANISMS, Changes
 from small_audits import MakePlan
 
 import fl_audit.clients.app
-from fl_audit.experiments.runs.local_engine import LocalFlowerGrid
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.federation.observed_rounds import ServerRound
 from fl_audit.message_keys import Key, MessageRecordName
+from fl_audit.runs.local_engine import local_grid
 from fl_audit.server.reply_timeout_grid import ReplyTimeoutGrid, discover_clients
 from fl_audit.strategies.contributors import _lengths_at_most
 from fl_audit.strategies.errors import FederationError
@@ -39,7 +39,7 @@ def begun(changes: Changes, small_plan: MakePlan) -> tuple[TrialBatchStrategy, R
     plan, released = small_plan(**changes), Released()
     federation, grid = (
         load_federation(plan.public),
-        LocalFlowerGrid(fl_audit.clients.app.build_app(), plan.public.clients, 60.0),
+        local_grid(fl_audit.clients.app.build_app(), plan.public.clients, 60.0),
     )
     (batch,) = remaining_batches(TRIALS, TRIALS, ())
     size = federation.model.layout.size

@@ -11,13 +11,13 @@ from safetensors.torch import load_file
 from small_audits import MakePlan
 
 from fl_audit.errors import InputError
-from fl_audit.experiments.engine_names import Engine
-from fl_audit.experiments.runs.replay import replay
-from fl_audit.experiments.runs.run import run_audit
 from fl_audit.federation.initial_weights import InitialWeightsSource, pretraining_examples, starting_models
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.learning.gradient_norms_and_products import record_gradients
 from fl_audit.report.report_elements import ReportContents
+from fl_audit.runs.engine_names import Engine
+from fl_audit.runs.replay import replay
+from fl_audit.runs.run import run_audit
 
 NORM = 3.0
 PRIVACY: dict[str, Any] = {"sensitivity": "global", "clipping-norm": NORM, "accountant": "gdp"}

@@ -16,9 +16,9 @@ import pytest
 from hosts import other_hosts
 
 from fl_audit.errors import InputError
-from fl_audit.experiments.runs import process_guard
-from fl_audit.experiments.runs.cluster import ray_connection
-from fl_audit.experiments.runs.cluster.ray_connection import RayOptions, cluster_at, ray_for
+from fl_audit.runs import process_guard
+from fl_audit.runs.cluster import ray_connection
+from fl_audit.runs.cluster.ray_connection import RayOptions, cluster_at, ray_for
 
 CALLS = (
     "/ray.rpc.NodeInfoGcsService/GetAllNodeInfo",

@@ -13,15 +13,15 @@ from small_audits import MakePlan, small_toml
 
 from fl_audit.clients.app import app as client_app
 from fl_audit.errors import InputError
-from fl_audit.experiments.engine_names import Engine
-from fl_audit.experiments.runs.config_file import load_config
-from fl_audit.experiments.runs.flower_app import VerdictViolatedError, server_app
-from fl_audit.experiments.runs.local_engine import LocalFlowerGrid
-from fl_audit.experiments.runs.resolved_audit import resolve
-from fl_audit.experiments.runs.run import run_audit
 from fl_audit.learning.model_initialisation import initial_models
 from fl_audit.learning.models import ModelSpec
 from fl_audit.report.report_elements import ReportContents
+from fl_audit.runs.config_file import load_config
+from fl_audit.runs.engine_names import Engine
+from fl_audit.runs.flower_app import VerdictViolatedError, server_app
+from fl_audit.runs.local_engine import local_grid
+from fl_audit.runs.resolved_audit import resolve
+from fl_audit.runs.run import run_audit
 from fl_audit.strategies.errors import FederationError
 from fl_audit.strategies.secret_draws import SeededChallenger
 
@@ -93,7 +93,7 @@ def test_the_app_of_flowers_own_command_refuses_what_a_run_refuses(
     settings = UserConfig({"config": str(path), "out": str(tmp_path / "flower")})
     context = Context(run_id=1, node_id=1, node_config=UserConfig(), state=RecordDict(), run_config=settings)
     with pytest.raises(InputError, match=r"learning-rate is 1e\+300: accepted are"):
-        server_app(grid=LocalFlowerGrid(client_app, 3, 60.0), context=context)
+        server_app(grid=local_grid(client_app, 3, 60.0), context=context)
     assert not (tmp_path / "flower").exists()
     assert "status 2: " in capsys.readouterr().err
 
@@ -110,12 +110,12 @@ def test_the_app_of_flowers_own_command_begins_once_ray_has_started(
         loaded.append(path)
         raise InputError("so far")
 
-    monkeypatch.setattr("fl_audit.experiments.runs.flower_app.load_config", load)
+    monkeypatch.setattr("fl_audit.runs.flower_app.load_config", load)
     settings = UserConfig({"config": str(tmp_path / "audit.toml"), "out": str(tmp_path / "flower")})
     context = Context(run_id=1, node_id=1, node_config=UserConfig(), state=RecordDict(), run_config=settings)
     with pytest.raises(InputError, match="so far"):
         server_app(grid=object.__new__(InMemoryGrid), context=context)
-    monkeypatch.setattr("fl_audit.experiments.runs.flower_app._SECONDS_FOR_RAY", 0.2)
+    monkeypatch.setattr("fl_audit.runs.flower_app._SECONDS_FOR_RAY", 0.2)
     with pytest.raises(FederationError, match=r"Flower .*no Ray .* 0 s"):
         server_app(grid=object.__new__(InMemoryGrid), context=context)
     assert loaded == [tmp_path / "audit.toml"]
@@ -137,7 +137,7 @@ def test_the_app_of_flowers_own_command_gives_the_same_trials_and_says_the_verdi
     )
     plan = resolve(load_config(path))
     known = run_audit(plan, tmp_path / "known", Engine.LOCAL)
-    server_app(grid=LocalFlowerGrid(client_app, plan.public.clients, 60.0), context=context)
+    server_app(grid=local_grid(client_app, plan.public.clients, 60.0), context=context)
     found = pd.read_parquet(tmp_path / "flower" / "trials.parquet")
     pd.testing.assert_frame_equal(found, known.trials, check_exact=True)
     assert (tmp_path / "flower" / "report.html").exists()
@@ -145,7 +145,7 @@ def test_the_app_of_flowers_own_command_gives_the_same_trials_and_says_the_verdi
     assert f"verdict: {verdict}\nfl-audit: report: {tmp_path / 'flower' / 'report.html'}" in capsys.readouterr().out
     context.run_config["fail-on-violation"] = True
     violated = type("Contents", (), {"summary": {"verdict": "violated"}})
-    monkeypatch.setattr("fl_audit.experiments.runs.flower_app.finish", lambda *_: violated)
+    monkeypatch.setattr("fl_audit.runs.flower_app.finish", lambda *_: violated)
     with pytest.raises(VerdictViolatedError):
-        server_app(grid=LocalFlowerGrid(client_app, plan.public.clients, 60.0), context=context)
+        server_app(grid=local_grid(client_app, plan.public.clients, 60.0), context=context)
     assert "status 4" in capsys.readouterr().err

@@ -10,8 +10,8 @@ import pytest
 from faults import faulty_app
 from small_audits import MakePlan
 
-from fl_audit.experiments.engine_names import Engine
-from fl_audit.experiments.runs.run import ClientAppAndStrategy, run_audit
+from fl_audit.runs.engine_names import Engine
+from fl_audit.runs.run import ClientAppAndStrategy, run_audit
 from fl_audit.strategies.errors import FederationError
 
 IN_PROCESS_FAULTS = {

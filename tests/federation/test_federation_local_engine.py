@@ -19,13 +19,14 @@ from test_federation_engines import assert_same
 from torch import nn
 
 from fl_audit.device import Device
-from fl_audit.experiments.engine_names import Engine
-from fl_audit.experiments.runs.cluster import ray_connection
-from fl_audit.experiments.runs.local_engine import LocalFlowerGrid, _Contexts, _MessageExchange
-from fl_audit.experiments.runs.ray_engine import local_calls
-from fl_audit.experiments.runs.run import ClientAppAndStrategy, run_audit
 from fl_audit.learning.stacked_model import StackedModel
+from fl_audit.runs.cluster import ray_connection
+from fl_audit.runs.engine_names import Engine
+from fl_audit.runs.local_engine import local_grid
+from fl_audit.runs.ray_engine import local_calls
+from fl_audit.runs.run import ClientAppAndStrategy, run_audit
 from fl_audit.strategies.errors import FederationError
+from fl_audit.strategies.simulated_grid import Settle, SimulatedGrid
 
 
 def test_as_many_calls_run_at_the_same_time_as_there_are_cores(
@@ -47,7 +48,7 @@ def test_clients_at_the_same_time_change_no_bit(actors: int, small_plan: MakePla
     assert_same(one, several)
 
 
-def _grid(answer: Callable[[int], None], actors: int, time_limit: float = 20.0) -> LocalFlowerGrid:
+def _grid(answer: Callable[[int], None], actors: int, time_limit: float = 20.0) -> SimulatedGrid:
     app = ClientApp()
 
     @app.query()
@@ -55,10 +56,10 @@ def _grid(answer: Callable[[int], None], actors: int, time_limit: float = 20.0) 
         answer(int(context.node_config["partition-id"]))
         return Message(RecordDict(), reply_to=message)
 
-    return LocalFlowerGrid(app, 4, time_limit, actors)
+    return local_grid(app, 4, time_limit, actors)
 
 
-def _messages(grid: LocalFlowerGrid, partitions: list[int]) -> list[Message]:
+def _messages(grid: SimulatedGrid, partitions: list[int]) -> list[Message]:
     return [grid.create_message(RecordDict(), "query", partition + 2, "") for partition in partitions]
 
 
@@ -112,15 +113,36 @@ def test_a_late_answer_is_no_answer_to_the_next_message() -> None:
 
 
 def test_a_call_that_ends_as_it_is_given_up_ends_once() -> None:
-    """The later of the two events finds the call settled, with a reply in time or without one."""
-    message = _messages(_grid(lambda _: None, actors=1), [0])[0]
-    for limit, order, is_answered in ((100.0, "reply first", True), (100.0, "limit first", False), (0.0, "", False)):
-        exchange = _MessageExchange({"a": message, "b": message}, _Contexts(4), limit)
-        (call,) = exchange.next_calls(1)
-        reply = Message(RecordDict(), reply_to=message)
-        for outcome in (reply, None) if order == "reply first" else (None, reply) if order else (reply,):
-            exchange.settle(call, outcome)
-        assert (exchange.outcomes["a"] is reply) == is_answered
+    """The later of two outcomes finds the call settled, on all executors: no reply is counted twice."""
+    for is_answered in (True, False):
+        settles: list[Settle] = []
+        grid = SimulatedGrid(4, lambda contexts, settle: settles.append(settle) or _NoCalls())  # noqa: B023
+        (message,) = _messages(grid, [0])
+        (identity,) = grid.push_messages([message])
+        outcomes = [Message(RecordDict(), reply_to=message), TimeoutError("late")]
+        for outcome in outcomes if is_answered else reversed(outcomes):
+            settles[0]([(identity, outcome)])
+        (reply,) = grid.pull_messages([identity])
+        assert reply.has_content() == is_answered
+        assert reply.metadata.reply_to_message_id == identity
+        assert grid.pull_messages(message_ids=[identity]) == grid.pull_messages(reply_to_message_ids=[identity]) == []
+
+
+class _NoCalls:
+    def add(self, messages: object) -> None: ...
+
+    def look(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def test_a_thread_that_hangs_is_replaced() -> None:
+    """A single thread would otherwise leave the other clients without a call."""
+    released = threading.Event()
+    grid = _grid(lambda partition: released.wait(30.0) and None if partition == 0 else None, actors=1, time_limit=0.3)
+    replies = grid.send_and_receive(_messages(grid, [0, 1, 2]))
+    released.set()
+    assert [reply.has_error() for reply in replies] == [True, False, False]
 
 
 @pytest.mark.parametrize("kind", ["raises", "nan", "hangs"])
@@ -173,7 +195,7 @@ def test_what_fails_while_it_is_read_ahead_fails_the_call_and_keeps_nobody_waiti
     def announce_calls(calls: object) -> None:
         raise ValueError("no such record")
 
-    grid = LocalFlowerGrid(app, 4, 20.0, actors=2, announce_calls=announce_calls)
+    grid = local_grid(app, 4, 20.0, actors=2, announce_calls=announce_calls)
     began = time.monotonic()
     failed = [reply for reply in grid.send_and_receive(_messages(grid, [0, 1, 2, 3])) if reply.has_error()]
     assert time.monotonic() - began < 10.0

@@ -18,18 +18,19 @@ from torch.nn.functional import cross_entropy
 
 import fl_audit.clients.app
 from fl_audit.errors import InputError
-from fl_audit.experiments.engine_names import Engine
-from fl_audit.experiments.runs.config import parse_config
-from fl_audit.experiments.runs.local_engine import LocalFlowerGrid, run_locally
-from fl_audit.experiments.runs.resolved_audit import ResolvedAudit
-from fl_audit.experiments.runs.run import federation_plan, run_audit
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
 from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.message_keys import Key, MessageRecordName, NonTrainingQuery
 from fl_audit.released_model.parametric_star import epsilon_star_gaussian, loss_scores, parametric_epsilon_star
+from fl_audit.runs.config import parse_config
+from fl_audit.runs.engine_names import Engine
+from fl_audit.runs.local_engine import run_locally
+from fl_audit.runs.resolved_audit import ResolvedAudit
+from fl_audit.runs.run import federation_plan, run_audit
 from fl_audit.server.app import build_server_app
 from fl_audit.server.trial_batch_results import BatchResult
 from fl_audit.strategies.errors import FederationError
+from fl_audit.strategies.simulated_grid import SimulatedGrid
 from fl_audit.trial_batches import remaining_batches
 
 FEDERATED: dict[str, Any] = {"epsilon-star-losses": "federated"}
@@ -199,20 +200,20 @@ def test_what_travels(public: bool, told: bool, small_plan: MakePlan) -> None:
 
 
 def test_a_client_keeps_its_own_epsilon_star(small_plan: MakePlan, monkeypatch: pytest.MonkeyPatch) -> None:
-    grids: list[LocalFlowerGrid] = []
-    begin = LocalFlowerGrid.__init__
+    grids: list[SimulatedGrid] = []
+    begin = SimulatedGrid.__init__
 
-    def noting(self: LocalFlowerGrid, *args: Any, **kwargs: Any) -> None:
+    def noting(self: SimulatedGrid, *args: Any, **kwargs: Any) -> None:
         begin(self, *args, **kwargs)
         grids.append(self)
 
-    monkeypatch.setattr(LocalFlowerGrid, "__init__", noting)
+    monkeypatch.setattr(SimulatedGrid, "__init__", noting)
     told = play(small_plan(audit=TOLD | {"trials": 3}))[0].columns.clients.get("epsilon_star")
     silent = play(small_plan(audit=FEDERATED | {"trials": 3}))[0].columns.clients.get("epsilon_star")
     assert told is not None
     assert silent is None
     for grid in grids:
-        for context in grid._contexts.values():
+        for context in grid.contexts.values():
             own = context.state.config_records[MessageRecordName.OWN_EPSILON_STAR]
             assert (own[Key.ROUND], own[Key.BATCH]) == (4, "batch-00000")
             assert own[Key.EPSILON_STAR] == told[:, -1, int(context.node_config["partition-id"])].tolist()

@@ -25,10 +25,6 @@ from torch import Tensor
 import fl_audit.clients.app
 from fl_audit.adjacency import Unit
 from fl_audit.array_packing import unpack
-from fl_audit.experiments.engine_names import Engine
-from fl_audit.experiments.runs.replay import replay, stored_rounds
-from fl_audit.experiments.runs.resolved_audit import ResolvedAudit
-from fl_audit.experiments.runs.run import ClientAppAndStrategy, run_audit
 from fl_audit.federation.contributions import RoundContext
 from fl_audit.federation.hypotheses import likelihood_ratio_input, sums_of
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
@@ -43,6 +39,10 @@ from fl_audit.mechanisms.threat_model import Adversary
 from fl_audit.message_keys import Key, MessageRecordName, NonTrainingQuery
 from fl_audit.privacy.strategy_matrices import inverse, strategy_matrix
 from fl_audit.randomness import Purpose, generator
+from fl_audit.runs.engine_names import Engine
+from fl_audit.runs.replay import replay, stored_rounds
+from fl_audit.runs.resolved_audit import ResolvedAudit
+from fl_audit.runs.run import ClientAppAndStrategy, run_audit
 from fl_audit.strategies.secret_draws import SeededChallenger
 
 TRIALS = 6

@@ -11,13 +11,13 @@ from flwr.clientapp.typing import ClientAppCallable
 from secret_noise import HalvedNoise
 
 from fl_audit.clients.app import build_app
-from fl_audit.experiments.engine_names import Engine
-from fl_audit.experiments.runs.config import parse_config
-from fl_audit.experiments.runs.resolved_audit import resolve
-from fl_audit.experiments.runs.run import HONEST, ClientAppAndStrategy, run_audit
 from fl_audit.federation.federation import Federation
 from fl_audit.message_keys import Key, MessageRecordName
 from fl_audit.report.report_elements import ReportContents
+from fl_audit.runs.config import parse_config
+from fl_audit.runs.engine_names import Engine
+from fl_audit.runs.resolved_audit import resolve
+from fl_audit.runs.run import HONEST, ClientAppAndStrategy, run_audit
 
 Changes = dict[str, dict[str, Any]]
 

@@ -13,17 +13,18 @@ from flwr.clientapp.typing import ClientAppCallable
 from small_audits import MakePlan
 
 import fl_audit.clients.app
-from fl_audit.experiments.engine_names import Engine
-from fl_audit.experiments.runs.local_engine import LocalFlowerGrid
-from fl_audit.experiments.runs.run import ClientAppAndStrategy, run_audit
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.federation.observed_rounds import ServerRound
 from fl_audit.message_keys import Key, MessageRecordName, NonTrainingQuery
+from fl_audit.runs.engine_names import Engine
+from fl_audit.runs.local_engine import local_grid
+from fl_audit.runs.run import ClientAppAndStrategy, run_audit
 from fl_audit.server.reply_timeout_grid import ReplyTimeoutGrid, discover_clients
 from fl_audit.strategies.contributors import ReceivedContribution, sum_contributions
 from fl_audit.strategies.errors import FederationError
 from fl_audit.strategies.reply_checks import ReplyIdentity, read_replies
 from fl_audit.strategies.secret_draws import SeededChallenger
+from fl_audit.strategies.simulated_grid import SimulatedGrid
 from fl_audit.strategies.trial_batch_strategy import TrialBatchStrategy
 from fl_audit.trial_batches import TrialBatch, remaining_batches
 
@@ -88,10 +89,10 @@ class _Released:
         self.batches.append(batch.name)
 
 
-def _strategy(small_plan: MakePlan, released: _Released) -> tuple[TrialBatchStrategy, LocalFlowerGrid, ArrayRecord]:
+def _strategy(small_plan: MakePlan, released: _Released) -> tuple[TrialBatchStrategy, SimulatedGrid, ArrayRecord]:
     plan = small_plan()
     federation = load_federation(plan.public)
-    grid = LocalFlowerGrid(fl_audit.clients.app.build_app(), plan.public.clients, 60.0)
+    grid = local_grid(fl_audit.clients.app.build_app(), plan.public.clients, 60.0)
     batches = remaining_batches(4, 2, ())
     size = federation.model.layout.size
     strategy = TrialBatchStrategy(

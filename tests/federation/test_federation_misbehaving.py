@@ -17,9 +17,9 @@ from flwr.clientapp.typing import ClientAppCallable
 from small_audits import MakePlan
 
 from fl_audit.clients.app import build_app
-from fl_audit.experiments.engine_names import Engine
-from fl_audit.experiments.runs.run import ClientAppAndStrategy, run_audit
 from fl_audit.message_keys import Key, MessageRecordName
+from fl_audit.runs.engine_names import Engine
+from fl_audit.runs.run import ClientAppAndStrategy, run_audit
 from fl_audit.strategies.errors import FederationError
 
 CLIENT, ROUND = 2, 3

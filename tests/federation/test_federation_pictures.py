@@ -15,13 +15,13 @@ from small_audits import small_settings
 from fl_audit.audits.reconstruction.image_attacks import DescentSettings
 from fl_audit.audits.reconstruction.reconstruction_metrics import TrueAndReconstructedImages
 from fl_audit.errors import InputError
-from fl_audit.experiments.engine_names import Engine
-from fl_audit.experiments.runs.config import parse_config
-from fl_audit.experiments.runs.resolved_audit import ResolvedAudit, resolve
-from fl_audit.experiments.runs.run import require_runnable, run_audit
-from fl_audit.experiments.runs.run_report import rebuild_report
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.privacy.gaussian import gdp_mu
+from fl_audit.runs.config import parse_config
+from fl_audit.runs.engine_names import Engine
+from fl_audit.runs.resolved_audit import ResolvedAudit, resolve
+from fl_audit.runs.run import require_runnable, run_audit
+from fl_audit.runs.run_report import rebuild_report
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ def test_updates_of_clients_are_drawn_by_a_server_or_another_client(
     """An observer of one update faces one share of the noise, and an observer of the sum all shares but its own."""
     if not searched:  # a drawing as it is after two steps of a thousand
         monkeypatch.setattr(
-            "fl_audit.experiments.runs.image_reconstruction.image_attacks.DescentSettings", partial(DescentSettings, 2)
+            "fl_audit.runs.image_reconstruction.image_attacks.DescentSettings", partial(DescentSettings, 2)
         )
     noise = {"epsilon": None, "noise-multiplier": 2.0}
     changes = OF_CLIENTS | {

@@ -17,20 +17,18 @@ from small_audits import MakePlan
 
 from fl_audit.array_packing import pack, unpack
 from fl_audit.clients.app import build_app
-from fl_audit.experiments.runs.cluster import array_transport, call_scheduling
-from fl_audit.experiments.runs.cluster import pool as pool_module
-from fl_audit.experiments.runs.cluster.array_transport import StoreViews, put_back, take_out
-from fl_audit.experiments.runs.cluster.call_errors import CallError, LostCallsError
-from fl_audit.experiments.runs.cluster.call_scheduling import CallScheduler
-from fl_audit.experiments.runs.cluster.client_actor import CallReplies, CallReply, ProcessCalls, process_class
-from fl_audit.experiments.runs.cluster.flower_runtime_patch import PatchedRuntime
-from fl_audit.experiments.runs.cluster.nodes import RayMachine
-from fl_audit.experiments.runs.cluster.pool import ORDINARY, ClientPool, ClientProcess
-from fl_audit.experiments.runs.cluster.pool_flower_grid import _NodeContexts
-from fl_audit.experiments.runs.cluster.process_data_and_code import CallContextPacker, UnsentCallContext, compartment_of
-from fl_audit.experiments.runs.local_engine import LocalFlowerGrid
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.message_keys import Key, MessageRecordName
+from fl_audit.runs.cluster import array_transport, call_scheduling
+from fl_audit.runs.cluster import pool as pool_module
+from fl_audit.runs.cluster.array_transport import StoreViews, put_back, take_out
+from fl_audit.runs.cluster.call_errors import CallError, LostCallsError
+from fl_audit.runs.cluster.call_scheduling import CallScheduler
+from fl_audit.runs.cluster.client_actor import CallReplies, CallReply, ProcessCalls, process_class
+from fl_audit.runs.cluster.nodes import RayMachine
+from fl_audit.runs.cluster.pool import ORDINARY, ClientPool, ClientProcess
+from fl_audit.runs.cluster.process_data_and_code import CallContextPacker, UnsentCallContext, compartment_of
+from fl_audit.runs.local_engine import local_grid
 
 HERE, THERE = RayMachine("1", "10.0.0.1", 2), RayMachine("2", "10.0.0.2", 1)
 
@@ -343,21 +341,6 @@ def test_every_call_is_answered_whenever_the_time_of_a_process_is_over(monkeypat
     assert answered == list(range(150))
 
 
-def test_nodes_that_were_registered_before_the_pool_was_in_place_become_known() -> None:
-    """Flower's own command registers nodes so early, and hands them over after the server asks for them."""
-    pool, over = PatchedRuntime(), threading.Event()
-    contexts, server = (
-        _NodeContexts(pool, _context(0)),
-        threading.Timer(0.2, pool.hand_over, (None, None, {7: 1, 9: 0}, over)),
-    )
-    server.start()
-    assert [contexts[node].node_config["partition-id"] for node in (7, 9)] == [1, 0]
-    assert pool.nodes_in_order() == [9, 7]
-    over.set()
-    server.join(10.0)
-    assert not server.is_alive()
-
-
 def test_processes_start_where_there_is_room_and_compartments_share_none() -> None:
     pool = Pool((HERE, THERE))
     ordinary = [pool.take(ORDINARY) for _ in range(3)]
@@ -417,7 +400,7 @@ def test_the_victim_and_the_insider_have_compartments_of_their_own(small_plan: M
 
 
 def _message(federation: str, node: int = 2, arrays: ArrayRecord | None = None) -> Message:
-    LocalFlowerGrid(build_app(), 1, 1.0)  # Flower lets nobody make a message who is no task of a run
+    local_grid(build_app(), 1, 1.0)  # Flower lets nobody make a message who is no task of a run
     config = ConfigRecord({Key.FEDERATION: federation})
     content = RecordDict({MessageRecordName.ARRAYS: arrays or ArrayRecord(), MessageRecordName.CONFIG: config})
     message = Message(content, node, "train")

@@ -11,11 +11,11 @@ from elsewhere import AppElsewhere
 from small_audits import MakePlan
 
 from fl_audit.errors import InputError
-from fl_audit.experiments.engine_names import Engine
-from fl_audit.experiments.runs.replay import replay
-from fl_audit.experiments.runs.run import HONEST, ClientAppAndStrategy, run_audit
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.privacy.accounting import Accountant, client_epsilons
+from fl_audit.runs.engine_names import Engine
+from fl_audit.runs.replay import replay
+from fl_audit.runs.run import HONEST, ClientAppAndStrategy, run_audit
 from fl_audit.strategies.errors import FederationError
 from fl_audit.strategies.queries import _read
 

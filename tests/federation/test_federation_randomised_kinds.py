@@ -17,10 +17,6 @@ from fl_audit.audits.common.findings_record_guarantee import advantage_of, measu
 from fl_audit.data.packed_graphs import unpack_graph
 from fl_audit.data.randomizers import LaplacePixelation, RandomisedEdges
 from fl_audit.errors import InputError
-from fl_audit.experiments.engine_names import Engine
-from fl_audit.experiments.runs.resolved_audit import ResolvedAudit
-from fl_audit.experiments.runs.run import run_audit
-from fl_audit.experiments.runs.run_report import rebuild_report
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.federation.local_dpsgd_updates import ClientRandomness
@@ -28,6 +24,10 @@ from fl_audit.federation.locally_randomised_records import randomised_records, r
 from fl_audit.privacy.identifiability_bounds import response_advantage
 from fl_audit.randomness import Purpose, generator
 from fl_audit.run_files import read_json
+from fl_audit.runs.engine_names import Engine
+from fl_audit.runs.resolved_audit import ResolvedAudit
+from fl_audit.runs.run import run_audit
+from fl_audit.runs.run_report import rebuild_report
 from fl_audit.strategies.secret_draws import OF_FIRST, OF_SECOND, SeededChallenger, record_draws
 from fl_audit.trial_batches import TrialBatch
 
@@ -61,13 +61,13 @@ def images(tmp_path: Path) -> Path:
 def graphs_plan(make: MakePlan, directory: Path, **changes: dict[str, Any]) -> ResolvedAudit:
     base: dict[str, dict[str, Any]] = {
         "data": {
-            "name": "fl_audit.experiments.reproductions.bernau2019.collab:collab",
+            "name": "fl_audit.experiments.papers.bernau2019.collab:collab",
             "data-dir": str(directory),
             "records": 20,
             "test-records": 10,
             "clients": 2,
         },
-        "model": {"name": "fl_audit.experiments.reproductions.bernau2019.graph_convolutions:dgcnn"},
+        "model": {"name": "fl_audit.experiments.papers.bernau2019.graph_convolutions:dgcnn"},
         "training": {"rounds": 1, "learning-rate": 0.1},
         "privacy": NOT_PRIVATE | {"local-randomizer": "randomised-edges", "record-epsilon": 1.0},
         "audit": ALONE | {"trials": 2},

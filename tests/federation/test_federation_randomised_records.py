@@ -17,9 +17,6 @@ from small_audits import MakePlan
 import fl_audit.clients.request
 from fl_audit.clients.app import build_app
 from fl_audit.data.randomizers import RandomisedBits
-from fl_audit.experiments.engine_names import Engine
-from fl_audit.experiments.runs.resolved_audit import ResolvedAudit
-from fl_audit.experiments.runs.run import ClientAppAndStrategy, run_audit
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
 from fl_audit.federation.local_dpsgd_updates import ClientRandomness
 from fl_audit.federation.locally_randomised_records import LocallyRandomisedRecords, _TensorCache, randomised_shard
@@ -28,6 +25,9 @@ from fl_audit.learning.models import ModelSpec
 from fl_audit.message_keys import Key, MessageRecordName
 from fl_audit.privacy.identifiability_bounds import truth_probability
 from fl_audit.randomness import Purpose, generator
+from fl_audit.runs.engine_names import Engine
+from fl_audit.runs.resolved_audit import ResolvedAudit
+from fl_audit.runs.run import ClientAppAndStrategy, run_audit
 from fl_audit.strategies.secret_draws import SeededChallenger
 
 PUBLISHED = {0.1: 0.525, 0.5: 0.622, 1.0: 0.731, 2.0: 0.881, 3.0: 0.953}
@@ -35,7 +35,7 @@ FALSE_ALARM = 1e-6
 SEED, TRIALS, RATE, LOCAL_RATE = 11, 6, 0.5, 0.2
 
 CARTS: dict[str, Any] = {
-    "name": "fl_audit.experiments.reproductions.bernau2019.skewed:skewed_purchases",
+    "name": "fl_audit.experiments.papers.bernau2019.skewed:skewed_purchases",
     "classes": 10,
     "generated-records": 400,
     "test-records": 50,

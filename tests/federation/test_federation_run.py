@@ -19,14 +19,14 @@ from sklearn.metrics import roc_auc_score
 from small_audits import MakePlan
 
 from fl_audit.errors import InputError
-from fl_audit.experiments.engine_names import Engine
-from fl_audit.experiments.runs.cluster import ray_connection
-from fl_audit.experiments.runs.cluster.ray_connection import cluster_at
-from fl_audit.experiments.runs.replay import ReplayMatch, replay
-from fl_audit.experiments.runs.run import run_audit
-from fl_audit.experiments.runs.run_directory import RunDirectory
-from fl_audit.experiments.runs.run_report import rebuild_report
 from fl_audit.federation.loaded_federation import load_federation
+from fl_audit.runs.cluster import ray_connection
+from fl_audit.runs.cluster.ray_connection import cluster_at
+from fl_audit.runs.engine_names import Engine
+from fl_audit.runs.replay import ReplayMatch, replay
+from fl_audit.runs.run import run_audit
+from fl_audit.runs.run_directory import RunDirectory
+from fl_audit.runs.run_report import rebuild_report
 from fl_audit.verdict.noise_statistics import NoiseStatistics
 
 
@@ -39,7 +39,14 @@ def test_the_run_directory_holds_what_the_readme_says(small_plan: MakePlan, tmp_
     trials = pd.read_parquet(tmp_path / "run" / "trials.parquet")
     columns = ["trial", "bit", "log_odds", "belief", "won", "test_accuracy", "epsilon_star"]
     membership = ["membership_advantage", "record_membership_guess", "record_score"]
-    assert list(trials) == [*columns, *membership, "test_auroc", "epsilon_star_counted", "epsilon_star_fit"]
+    assert list(trials) == [
+        *columns,
+        *membership,
+        "test_auroc",
+        "epsilon_star_counted",
+        "epsilon_star_least",
+        "epsilon_star_fit",
+    ]
     assert trials["trial"].tolist() == list(range(6))
     truth = np.where(trials["bit"] == 1, 1, -1)
     np.testing.assert_allclose(trials["belief"], expit(truth * trials["log_odds"]))
@@ -102,7 +109,7 @@ def replayed(directory: Path, in_another_process: bool) -> dict[str, Any]:
         found = replay(directory)
         last = found.log_odds[:, -1]
         return {"trials": found.trials.tolist(), "log_odds": last, "noise_ratio": found.noise_ratio}
-    command = [sys.executable, "-m", "fl_audit.experiments.cli.main", "replay", str(directory), "--json"]
+    command = [sys.executable, "-m", "fl_audit.cli.main", "replay", str(directory), "--json"]
     return dict(json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout))
 
 
@@ -320,7 +327,7 @@ def test_two_runs_that_begin_in_one_place_at_once_are_one(
     small_plan: MakePlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both find the directory empty. The second is refused during the first one and after it, and changes nothing."""
-    monkeypatch.setattr("fl_audit.experiments.runs.run_directory.require_new_run_path", lambda path, resume: None)
+    monkeypatch.setattr("fl_audit.runs.run_directory.require_new_run_path", lambda path, resume: None)
     first, plan = RunDirectory(tmp_path / "run"), small_plan()
     files = [first.path / "challenger" / "seed.json", first.path / "public" / "configuration.json"]
     with first.opened(plan, resume=False):

@@ -20,15 +20,15 @@ from torch import Tensor, nn
 
 from fl_audit.clients.app import build_app
 from fl_audit.errors import InputError
-from fl_audit.experiments.engine_names import Engine
-from fl_audit.experiments.runs.replay import replay
-from fl_audit.experiments.runs.resolved_audit import ResolvedAudit
-from fl_audit.experiments.runs.run import ClientAppAndStrategy, run_audit
-from fl_audit.experiments.runs.run_report import rebuild_report
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
 from fl_audit.learning.model_initialisation import initial_models
 from fl_audit.learning.models import ModelSpec, build_model
 from fl_audit.message_keys import Key, MessageRecordName, pack_participation, unpack_participation
+from fl_audit.runs.engine_names import Engine
+from fl_audit.runs.replay import replay
+from fl_audit.runs.resolved_audit import ResolvedAudit
+from fl_audit.runs.run import ClientAppAndStrategy, run_audit
+from fl_audit.runs.run_report import rebuild_report
 from fl_audit.strategies.secret_draws import SeededChallenger
 
 ALONE: dict[str, Any] = {"trials": 6, "insider": False}

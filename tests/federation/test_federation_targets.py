@@ -18,18 +18,18 @@ from fl_audit.audits.membership.one_target_per_trial import target_scores
 from fl_audit.audits.membership.roc_metrics import membership_rates
 from fl_audit.clients.owner_contributions import LocalTrainingInput, contribute_members
 from fl_audit.errors import InputError
-from fl_audit.experiments.engine_names import Engine
-from fl_audit.experiments.runs.attack_queries import attribute_of
-from fl_audit.experiments.runs.attacks import SCORE, by_target
-from fl_audit.experiments.runs.replay import replay
-from fl_audit.experiments.runs.run import ClientAppAndStrategy, run_audit
-from fl_audit.experiments.runs.run_directory import RunDirectory
 from fl_audit.federation.contributions import RoundContext
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.federation.target_membership import TargetMembership
 from fl_audit.learning.model_initialisation import initial_models
 from fl_audit.learning.models import ModelSpec
 from fl_audit.report.report_elements import ReportContents
+from fl_audit.runs.attack_queries import attribute_of
+from fl_audit.runs.attacks import SCORE, by_target
+from fl_audit.runs.engine_names import Engine
+from fl_audit.runs.replay import replay
+from fl_audit.runs.run import ClientAppAndStrategy, run_audit
+from fl_audit.runs.run_directory import RunDirectory
 from fl_audit.server.release_evaluation import CheckpointSelector, ReleaseEvaluator
 from fl_audit.server.trial_batch_results import WHITE_BOX, TargetOutputsCollector
 from fl_audit.strategies.secret_draws import SeededChallenger

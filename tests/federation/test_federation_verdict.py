@@ -7,12 +7,12 @@ import pytest
 from secret_noise import HalvedNoise
 from small_audits import MakePlan, small_settings
 
-from fl_audit.experiments.engine_names import Engine
-from fl_audit.experiments.runs.config import parse_config
-from fl_audit.experiments.runs.resolved_audit import resolve
-from fl_audit.experiments.runs.run import ClientAppAndStrategy, run_audit
 from fl_audit.privacy.gaussian import gaussian_mu, gdp_epsilon
 from fl_audit.report.report_elements import ReportContents
+from fl_audit.runs.config import parse_config
+from fl_audit.runs.engine_names import Engine
+from fl_audit.runs.resolved_audit import resolve
+from fl_audit.runs.run import ClientAppAndStrategy, run_audit
 from fl_audit.strategies.trial_batch_strategy import TrialBatchStrategy
 
 SECTIONS: dict[str, dict[str, Any]] = {

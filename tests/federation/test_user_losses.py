@@ -11,8 +11,6 @@ from hospital import write_hospital
 
 from fl_audit.audits.common.findings_released_model import UserEpsilonStarFinding
 from fl_audit.audits.common.report_cautions import cautions_for_reader
-from fl_audit.experiments.runs.config import parse_config
-from fl_audit.experiments.runs.resolved_audit import resolve
 from fl_audit.experiments.studies.study_runs import results_of_run
 from fl_audit.federation.federation_records import split_of
 from fl_audit.federation.loaded_federation import load_federation
@@ -21,6 +19,8 @@ from fl_audit.learning.models import ModelSpec
 from fl_audit.released_model.empirical_star import empirical_epsilon_star
 from fl_audit.released_model.minimum_sample_size import FEWEST
 from fl_audit.released_model.parametric_star import StarSettings, epsilon_star_gaussian, parametric_epsilon_star
+from fl_audit.runs.config import parse_config
+from fl_audit.runs.resolved_audit import resolve
 from fl_audit.server.release_evaluation import ReleaseWithOutputs, utility
 from fl_audit.server.user_epsilon_star import means_by_unit, of_users
 from fl_audit.strategies.secret_draws import SeededChallenger

@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.audits.black_box.claim import StatedClaim
-from fl_audit.experiments.run_comparison import rows
-from fl_audit.local_training.composition import ComposedPrivacy
+from fl_audit.app_audits.claim_audit.claim import StatedClaim
+from fl_audit.app_audits.local_training.composition import ComposedPrivacy
+from fl_audit.app_audits.review.claims import StatedAppClaim, epsilon_words, guarantee_of_stated
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.privacy.gaussian import gdp_delta, gdp_mu
 from fl_audit.privacy.gdp_fit import gdp_fit
 from fl_audit.privacy.guarantee import derive_guarantee, guarantee_of_all
 from fl_audit.privacy.guarantee_line import GUARANTEE_NAMES, fit_of_all, guarantee_line, guarantee_values
-from fl_audit.strategies.review.claims import StatedAppClaim, epsilon_words, guarantee_of_stated
+from fl_audit.runs.comparison import rows
 
 
 def claim_of(noise: float, rounds: int, rate: float, unit: str = "user") -> Claim:

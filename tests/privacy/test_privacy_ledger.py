@@ -18,9 +18,9 @@ from dp_accounting.pld import PLDAccountant
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
 
-from fl_audit.clients.budget_guard import REFUSED, budget_mod
+from fl_audit.app_audits.live.budget_guard import REFUSED, budget_mod
+from fl_audit.cli.main import main
 from fl_audit.errors import InputError
-from fl_audit.experiments.cli.main import main
 from fl_audit.privacy.gaussian import gdp_epsilon
 from fl_audit.privacy.guarantee_line import GUARANTEE_NAMES, guarantee_line
 from fl_audit.privacy.ledger import LedgerTraining, add_to_ledger, composed_epsilon, read_ledger
@@ -216,7 +216,7 @@ def test_who_only_reads_a_ledger_loads_numpy_alone(tmp_path: Path) -> None:
     heavy = ("torch", "pandas", "scipy", "sklearn", "ray", "opacus", "filelock")
     add_to_ledger(tmp_path / "ledger", line("a"))
     code = (
-        "import sys, pathlib, fl_audit.clients.budget_guard; from fl_audit.privacy.ledger import read_ledger\n"
+        "import sys, pathlib, fl_audit.app_audits.live.budget_guard; from fl_audit.privacy.ledger import read_ledger\n"
         f"read_ledger(pathlib.Path({str(tmp_path / 'ledger')!r}))\n"
         f"print([name for name in {heavy!r} if name in sys.modules])"
     )

@@ -9,7 +9,7 @@ from dp_accounting.pld import PLDAccountant
 
 import fl_audit as fa
 from fl_audit.adjacency import Adjacency
-from fl_audit.audits.black_box.claim import StatedClaim
+from fl_audit.app_audits.claim_audit.claim import StatedClaim
 from fl_audit.errors import InputError
 from fl_audit.privacy.accounting_enums import MultiplierReference
 from fl_audit.privacy.stated_releases import StatedReleases, terms_of_json

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from fl_audit.errors import InputError
-from fl_audit.experiments.runs.config.audit_section import AuditSection
 from fl_audit.released_model import normal_mixture, star_estimate
 from fl_audit.released_model.empirical_star import empirical_epsilon_star
 from fl_audit.released_model.minimum_sample_size import FEWEST, value_by_chance
@@ -14,6 +13,7 @@ from fl_audit.released_model.parametric_star import StarSettings, epsilon_star_g
 from fl_audit.released_model.star_estimate import estimate_epsilon_star
 from fl_audit.released_model.star_intervals import hull_interval, loss_cells, parametric_draws
 from fl_audit.released_model.star_methods import DEFAULT_CUTS, StarMethod
+from fl_audit.runs.config.audit_section import AuditSection
 
 
 def test_cells_keep_all_losses_and_small_sets_exactly() -> None:

@@ -16,8 +16,8 @@ from fl_audit.audits.identifiability.sections_insider import advantage_row
 from fl_audit.audits.page.first_screen import facts_of, next_step, warnings_of
 from fl_audit.audits.page.report_page import render_html
 from fl_audit.data.catalogue import DataSpec
-from fl_audit.experiments.exports.badge import badge
 from fl_audit.report.formatting import one_in
+from fl_audit.runs.exports.badge import badge
 from fl_audit.statistics.claim_comparisons import ClaimStatus, compare_with_claim
 from fl_audit.verdict.claim_standing import ClaimStanding, standing_of_claim
 from fl_audit.verdict.declared_tests import TestName

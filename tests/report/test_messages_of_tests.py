@@ -15,7 +15,16 @@ from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.privacy.guarantee import derive_guarantee
 from fl_audit.report.unit_words import unit_words
-from fl_audit.verdict.declared_tests import OF_NOISE, OF_OPENED, NotTestedReason, TestName, TestResult
+from fl_audit.verdict.declared_tests import (
+    OF_NOISE,
+    OF_OPENED,
+    Look,
+    NotTestedReason,
+    TestName,
+    TestNotApplicableError,
+    TestResult,
+    clearest_of,
+)
 from fl_audit.verdict.judging import judge, judge_scores, run_family
 from fl_audit.verdict.sections_noise import excess_text
 from fl_audit.verdict.sections_verdict import _detection_text
@@ -64,8 +73,7 @@ def test_every_name_and_reason_has_words() -> None:
 def test_noise_that_depends_on_the_secret_is_said_first() -> None:
     broken = judged("noise 1.1 times larger under D' only")
     first = broken_tests(broken, WORDS)[0]
-    assert first.test.name is TestName.SECRET_TOTAL
-    assert first.test.measured == pytest.approx(1 / 1.1, abs=0.01)
+    assert first.test.name is TestName.DISTINGUISHER
     assert re.search("depends .*secret", first.sentence)
 
 
@@ -103,15 +111,26 @@ def test_the_limit_of_detection_is_told_in_trials() -> None:
     assert not re.search(r"\binf|times the guarantee", unknown)
 
 
+def _of_one(name: TestName, look: Look) -> TestResult:
+    """Return the result of a test that could ask one of its questions only."""
+
+    def unknown(level: float) -> Look:
+        raise TestNotApplicableError(NotTestedReason.TOO_FEW)
+
+    return clearest_of(name, [unknown, lambda _: look])
+
+
 def test_a_number_that_is_almost_1_or_0_shows_by_how_much() -> None:
-    result = TestResult(TestName.REPEATED_NOISE, 0.5, 1.0, 0.9999, 0.9998, 0.99987, "here", {"pairs": 7})
+    result = _of_one(
+        TestName.REPEATED_NOISE, Look("used-twice", 0.5, 1.0, 0.9999, 0.9998, 0.99987, "here", {"pairs": 7})
+    )
     words = TestMessage(result, WORDS).words
     assert [re.search(r"[.\d]{4,}", text)[0] for text in (words.measured, words.claimed, words.limit)] == [
         "0.9999",
         "0.9998",
         "0.99987",
     ]
-    result = TestResult(TestName.SERIAL_CORRELATION, 0.5, 1.0, -0.00004, 0.0, 1.0, "here", {})
+    result = _of_one(TestName.CORRELATED_NOISE, Look("next-round", 0.5, 1.0, -0.00004, 0.0, 1.0))
     words = TestMessage(result, WORDS).words
     assert "-4e-05" in words.measured
     assert re.search(r"of 1\b(?!\.)", words.limit)

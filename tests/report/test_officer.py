@@ -6,10 +6,10 @@ from small_audits import small_settings
 
 from fl_audit.audits.common.sections_data_protection_officer import PUBLISHED, TO_FILL_IN
 from fl_audit.audits.page.report_page import render_html
-from fl_audit.experiments.runs.config import parse_config
-from fl_audit.experiments.runs.resolved_audit import resolve
-from fl_audit.experiments.runs.run_identity import differences
 from fl_audit.experiments.studies.study_runs import results_of_run
+from fl_audit.runs.config import parse_config
+from fl_audit.runs.resolved_audit import resolve
+from fl_audit.runs.run_identity import differences
 
 DECLARED = {"controller": "Clinic <A>", "purpose": "readmission", "signer": "B. Officer"}
 

@@ -8,8 +8,8 @@ import pytest
 from fl_audit.audits.common.sections_provenance import NOT_NOTED, provenance_line
 from fl_audit.audits.page.report_page import papers_of, render_html
 from fl_audit.audits.sections import report_contents
-from fl_audit.experiments.runs.provenance import command_text
 from fl_audit.federation.run_tables import Provenance, RunSession
+from fl_audit.runs.provenance import command_text
 
 SEED = 0x9E3779B97F4A7C15
 FIRST = RunSession(

@@ -11,6 +11,9 @@ from fl_audit.audits.common.findings_released_model import EpsilonStarFinding
 from fl_audit.audits.page.report_page import render_html
 from fl_audit.audits.sections import report_contents
 from fl_audit.released_model.normal_fit_tests import FIT
+from fl_audit.released_model.parametric_star import parametric_epsilon_star
+from fl_audit.released_model.star_estimate import least_of_few
+from fl_audit.released_model.star_methods import StarMethod
 from fl_audit.report.report_elements import ReportContents
 
 TRIALS = 40
@@ -67,11 +70,32 @@ def test_what_was_not_tested_is_told_with_its_reason_wherever_the_number_stands(
     assert federated.summary["epsilon_star"]["fit_tested"] == 0
     assert all("not tested" in text for text in texts(federated))
     assert re.search(r"not tested: [^.<]*losses stay", render_html(federated, []))
-    few = played(plain, rejected=0)
-    trials = few.run.tables.trials.assign(**{FIT: np.nan})
-    few = report_contents(replace(few.run, tables=replace(few.run.tables, trials=trials)))
-    assert all("not tested" in text for text in texts(few))
-    assert re.search(r"not tested: [^.<]* 100 losses", render_html(few, []))
-    found = few.find(EpsilonStarFinding)
-    assert found is not None
-    assert found.by_normals is None
+    of_older_version = played(plain, rejected=0)
+    trials = of_older_version.run.tables.trials.assign(**{FIT: np.nan})
+    tables = replace(of_older_version.run.tables, trials=trials)
+    of_older_version = report_contents(replace(of_older_version.run, tables=tables))
+    assert all("not tested" in text for text in texts(of_older_version))
+    assert re.search(r"not tested: [^.<]* 100 losses", render_html(of_older_version, []))
+
+
+@pytest.mark.parametrize("has_few", [False, True])
+def test_normals_that_no_test_could_judge_are_not_the_headline(make_contents, has_few: bool) -> None:
+    contents = played(make_contents(exact=False, trials=TRIALS, rounds=4), rejected=0)
+    tables, least = contents.run.tables, 0.1 if has_few else np.nan
+    trials = tables.trials.assign(epsilon_star_least=least, **{FIT: np.nan})
+    releases = tables.releases.assign(epsilon_star_least=least)
+    contents = report_contents(replace(contents.run, tables=replace(tables, trials=trials, releases=releases)))
+    star = contents.find(EpsilonStarFinding)
+    assert star is not None
+    assert (star.method, star.fit_tested, star.is_lower_bound) == (StarMethod.EMPIRICAL, 0, has_few)
+    assert star.mean == pytest.approx(least if has_few else 0.3)
+    note, *_ = texts(contents)
+    assert ("lower bound" in note) == has_few
+
+
+def test_few_losses_without_a_leak_give_no_large_number() -> None:
+    rng = np.random.default_rng(3)
+    members, population = rng.gamma(2, size=(20, 30)), rng.gamma(2, size=(20, 30))
+    assert parametric_epsilon_star(members, population, 1e-5).mean() > 2
+    assert least_of_few(members, population, 1e-5, 0.01).max() < 0.5
+    assert np.isnan(least_of_few(np.ones((2, 100)), np.ones((2, 100)), 1e-5, 0.01)).all()

@@ -27,12 +27,12 @@ NOT_OF_A_NUMBER = {
     # what a model is sure of, which is called its confidence as well
     "fl_audit.audits.membership.attacks.attack_scores",
     "fl_audit.audits.membership.rmia._log",
-    "fl_audit.experiments.reproductions.bernau2019.runs._reduced",
+    "fl_audit.experiments.papers.bernau2019.runs._reduced",
     # a level that several bounds share
-    "fl_audit.audits.black_box.claim_audit_procedure.audit_claim",
-    "fl_audit.audits.black_box.claim_audit_procedure._tried_by_halves",
+    "fl_audit.app_audits.claim_audit.claim_audit_procedure.audit_claim",
+    "fl_audit.app_audits.claim_audit.claim_audit_procedure._tried_by_halves",
     # what most audits with such a level find: a power
-    "fl_audit.audits.black_box.claim_audit_messages.limit_of_detection",
+    "fl_audit.app_audits.claim_audit.claim_audit_messages.limit_of_detection",
     # the interval of a section of the user's own, stretched as that of a normal distribution
     "fl_audit.statistics.claim_comparisons.interval_by_confidence.at",
     # how often chance alone gives what was found, in words

@@ -23,10 +23,10 @@ from rich.progress import track
 from torch import Tensor, nn
 
 from fl_audit.array_types import Floats
-from fl_audit.experiments.cli.main import guarded
-from fl_audit.experiments.runs.run import HONEST, ClientAppAndStrategy
 from fl_audit.experiments.studies.study_commands import exit_with, parser_of, table_of
 from fl_audit.experiments.studies.study_runs import results_of_run
+from fl_audit.runs.expected_errors import guarded
+from fl_audit.runs.run import HONEST, ClientAppAndStrategy
 from fl_audit.strategies.trial_batch_strategy import TrialBatchStrategy
 from fl_audit.trial_batches import TrialBatch
 from fl_audit.verdict.verdict import Verdict

@@ -18,10 +18,6 @@ from fl_audit.adjacency import Adjacency, Unit
 from fl_audit.array_types import Floats
 from fl_audit.audits.identifiability.estimates_from_beliefs import chance_of_being_right
 from fl_audit.audits.identifiability.identifiability_adversary import log_likelihood_ratio
-from fl_audit.experiments.engine_names import Engine
-from fl_audit.experiments.runs.replay import stored_rounds
-from fl_audit.experiments.runs.resolved_audit import ResolvedAudit
-from fl_audit.experiments.runs.run import run_audit
 from fl_audit.experiments.studies.study_commands import table_of
 from fl_audit.federation.contributions import RoundContext
 from fl_audit.federation.hypotheses import sums_of
@@ -29,6 +25,10 @@ from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.mechanisms.noises.central import CentralGaussian
 from fl_audit.mechanisms.noises.distributed import DistributedGaussian
 from fl_audit.mechanisms.threat_model import ThreatModel
+from fl_audit.runs.engine_names import Engine
+from fl_audit.runs.replay import stored_rounds
+from fl_audit.runs.resolved_audit import ResolvedAudit
+from fl_audit.runs.run import run_audit
 from fl_audit.statistics.advantage import MeanInterval, mean_interval
 from tests.validation.guarantee_settings import Combination, plan_of, write_records
 

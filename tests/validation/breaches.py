@@ -27,8 +27,8 @@ import torch
 from rich.console import Console
 from rich.progress import track
 
-from fl_audit.experiments.cli.main import guarded
 from fl_audit.experiments.studies.study_commands import exit_with, parser_of, table_of
+from fl_audit.runs.expected_errors import guarded
 from fl_audit.verdict.judging import FAMILY, run_family
 from fl_audit.verdict.run_measurements import NoiseMeasurements
 from tests.validation.breach_kinds import BREACHES, Breach

@@ -29,12 +29,12 @@ from fl_audit.array_types import Flags, Floats
 from fl_audit.audits.canaries.epsilon_from_cosines import EpsilonFromCosines, from_all_iterates, from_final_model
 from fl_audit.audits.canaries.epsilon_from_scores import certify
 from fl_audit.audits.canaries.one_run_methods import OneRunMethod
-from fl_audit.experiments.cli.main import guarded
 from fl_audit.experiments.studies.study_commands import exit_with, parser_of, table_of
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.privacy.gaussian import gdp_mu
+from fl_audit.runs.expected_errors import guarded
 
 RUNS, QUICK_RUNS = 2000, 100
 CONFIDENCE = 0.95

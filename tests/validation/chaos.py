@@ -32,9 +32,9 @@ import pandas as pd
 from rich.console import Console
 
 from fl_audit.errors import InputError
-from fl_audit.experiments.runs.process_guard import nothing_outlives
-from fl_audit.experiments.runs.run_directory import RunDirectory
 from fl_audit.experiments.studies.study_commands import parser_of, table_of
+from fl_audit.runs.process_guard import nothing_outlives
+from fl_audit.runs.run_directory import RunDirectory
 from tests.validation.chaos_cluster import (
     COMMAND,
     WORKERS,

@@ -15,8 +15,8 @@ import numpy as np
 import psutil
 from flwr.common.constant import HEARTBEAT_DEFAULT_INTERVAL, HEARTBEAT_PATIENCE
 
-from fl_audit.experiments.runs.cluster.ray_connection import new_token
-from fl_audit.experiments.runs.run_directory import RunDirectory
+from fl_audit.runs.cluster.ray_connection import new_token
+from fl_audit.runs.run_directory import RunDirectory
 from tests.validation.network_hosts import Host
 
 WORKERS = 3
@@ -35,7 +35,7 @@ _ROOT = Path(__file__).resolve().parents[2]
 _SECONDS_TO_END = 180.0
 """Seconds for which a run may go on by itself before its process counts as left over."""
 _BIN = Path(sys.executable).parent
-COMMAND = (sys.executable, "-P", "-c", "from fl_audit.experiments.cli.main import main; main()", "run")
+COMMAND = (sys.executable, "-P", "-c", "from fl_audit.cli.main import main; main()", "run")
 _RAY = (sys.executable, "-P", "-c", "from ray.scripts.scripts import main; main()")
 
 

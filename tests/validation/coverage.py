@@ -27,9 +27,9 @@ from rich.progress import track
 
 from fl_audit.atomic_files import atomic_file
 from fl_audit.audits.canaries.one_run_methods import OneRunMethod
-from fl_audit.experiments.cli.main import guarded
 from fl_audit.experiments.studies.study_commands import parser_of, table_of
 from fl_audit.released_model.star_methods import StarMethod
+from fl_audit.runs.expected_errors import guarded
 from fl_audit.statistics.lower_bound_methods import BoundMethod
 from tests.validation import coverage_distributions as distributions
 from tests.validation import coverage_scores as scores
@@ -44,8 +44,8 @@ _LAST_DIGITS = 1e-9  # a bound is the result of a search, and may be off by this
 
 _AUDITS, _BOUNDS, _VERDICT = "fl_audit.audits.", "fl_audit.statistics.", "fl_audit.verdict."
 _BELIEFS, _MEMBERS = f"{_AUDITS}identifiability.", f"{_AUDITS}membership."
-_STAR, _PAPERS = "fl_audit.released_model.", "fl_audit.experiments.reproductions."
-_CANARIES, _TRIALS = "fl_audit.audits.canaries.", "fl_audit.audits.black_box."
+_STAR, _PAPERS = "fl_audit.released_model.", "fl_audit.experiments.papers."
+_CANARIES, _TRIALS = "fl_audit.audits.canaries.", "fl_audit.app_audits.claim_audit."
 
 
 @dataclass(frozen=True)

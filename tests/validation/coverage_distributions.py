@@ -15,10 +15,10 @@ import torch
 from scipy.special import ndtri
 
 from fl_audit.adjacency import Adjacency
+from fl_audit.app_audits.claim_audit.online_guessing import guessed_epsilon
 from fl_audit.array_types import Flags, Floats
-from fl_audit.audits.black_box.online_guessing import guessed_epsilon
 from fl_audit.audits.identifiability import bernau_empirical_epsilons, calibration, estimates_from_beliefs
-from fl_audit.experiments.reproductions import statistics
+from fl_audit.experiments.papers import statistics
 from fl_audit.learning.stacked_layers import ParameterLayout
 from fl_audit.mechanisms.likelihood_ratio import ReleaseUnderHypotheses
 from fl_audit.privacy.accounting import Accountant

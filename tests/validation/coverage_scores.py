@@ -8,8 +8,8 @@ from itertools import product
 import numpy as np
 from scipy.special import expit, ndtr, ndtri
 
+from fl_audit.app_audits.claim_audit.gaussian_mu_estimate import strength
 from fl_audit.array_types import Flags, Floats
-from fl_audit.audits.black_box.gaussian_mu_estimate import strength
 from fl_audit.audits.canaries.bounds import bound_of_guesses, one_run_bound
 from fl_audit.audits.canaries.epsilon_from_cosines import from_final_model
 from fl_audit.audits.canaries.guessing_bounds import guesses_of_scores

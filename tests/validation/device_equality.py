@@ -25,8 +25,8 @@ from rich.console import Console
 
 from fl_audit.device import Device
 from fl_audit.errors import require
-from fl_audit.experiments.cli.main import guarded
 from fl_audit.experiments.studies.study_commands import table_of
+from fl_audit.runs.expected_errors import guarded
 from fl_audit.torch_device import require_device
 from tests.validation.equality_cases import AUDITS, PlayAudit
 

@@ -19,11 +19,6 @@ from torch import Tensor
 
 from fl_audit.array_types import Flags, Floats
 from fl_audit.clients.app import build_app
-from fl_audit.experiments.engine_names import Engine
-from fl_audit.experiments.runs.config import parse_config
-from fl_audit.experiments.runs.resolved_audit import ResolvedAudit, resolve
-from fl_audit.experiments.runs.run import HONEST, ClientAppAndStrategy, _federate, _play
-from fl_audit.experiments.runs.run_directory import RunDirectory
 from fl_audit.federation.contributions import RoundContext, differing_contributions
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.finished_run import FinishedRun, RunDescription
@@ -31,6 +26,11 @@ from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.federation.run_tables import RunTables
 from fl_audit.mechanisms.contribution import FixedClipping
 from fl_audit.message_keys import Key, MessageRecordName
+from fl_audit.runs.config import parse_config
+from fl_audit.runs.engine_names import Engine
+from fl_audit.runs.resolved_audit import ResolvedAudit, resolve
+from fl_audit.runs.run import HONEST, ClientAppAndStrategy, _federate, _play
+from fl_audit.runs.run_directory import RunDirectory
 from fl_audit.strategies.trial_batch_strategy import TrialBatchStrategy
 from fl_audit.trial_batches import TrialBatch
 from fl_audit.verdict.run_measurements import NoiseMeasurements

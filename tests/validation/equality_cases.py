@@ -10,29 +10,29 @@ import numpy as np
 from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, FedAvg, Strategy
 
 import fl_audit.experiments  # noqa: F401  # sets the environment before Flower is imported
-from fl_audit.audits.black_box.claim import StatedClaim
-from fl_audit.audits.black_box.claim_audit_procedure import audit_claim
-from fl_audit.audits.black_box.claim_audit_results import QUICK, TrialBudget
-from fl_audit.audits.black_box.findings import findings, result_json
-from fl_audit.audits.black_box.transcript import Transcripts
+from fl_audit.app_audits.black_box.audited_system import AuditedSystem
+from fl_audit.app_audits.black_box.scenarios import FIXES, WORDS
+from fl_audit.app_audits.black_box.system_audit import audit_system
+from fl_audit.app_audits.claim_audit.claim import StatedClaim
+from fl_audit.app_audits.claim_audit.claim_audit_procedure import audit_claim
+from fl_audit.app_audits.claim_audit.claim_audit_results import QUICK, TrialBudget
+from fl_audit.app_audits.claim_audit.findings import findings, result_json
+from fl_audit.app_audits.claim_audit.transcript import Transcripts
+from fl_audit.app_audits.launchers.review_launcher import reviewed
+from fl_audit.app_audits.live.live_audit import measure_live
+from fl_audit.app_audits.live.observer_store import TrainingObserver
+from fl_audit.app_audits.live.reported_canary_properties import ReportedCanaryProperties
+from fl_audit.app_audits.review.options import ReviewOptions
 from fl_audit.audits.canaries.canary_draws import canary_coin, canary_direction
-from fl_audit.audits.canaries.live_audit import measure_live
-from fl_audit.audits.canaries.observer_store import TrainingObserver
-from fl_audit.audits.canaries.reported_canary_properties import ReportedCanaryProperties
 from fl_audit.device import Device
-from fl_audit.experiments.black_box.review_launcher import reviewed
-from fl_audit.experiments.engine_names import Engine
-from fl_audit.experiments.runs.config import parse_config
-from fl_audit.experiments.runs.resolved_audit import resolve
-from fl_audit.experiments.runs.run import run_audit
 from fl_audit.privacy.stated_releases import StatedReleases
-from fl_audit.strategies.black_box.audited_system import AuditedSystem
-from fl_audit.strategies.black_box.scenarios import FIXES, WORDS
-from fl_audit.strategies.black_box.system_audit import audit_system
-from fl_audit.strategies.review.options import ReviewOptions
+from fl_audit.runs.config import parse_config
+from fl_audit.runs.engine_names import Engine
+from fl_audit.runs.resolved_audit import resolve
+from fl_audit.runs.run import run_audit
+from tests.app_audits.review.apps import with_strategy, write_app
 from tests.federation.mechanisms import MECHANISMS
 from tests.small_audits import small_settings
-from tests.strategies.review.apps import with_strategy, write_app
 
 Changes = Mapping[str, dict[str, Any]]
 Play = Callable[[Path], Any]
@@ -87,7 +87,7 @@ _SETTINGS: dict[str, Changes] = {
     },
     "randomised records": {
         "data": {
-            "name": "fl_audit.experiments.reproductions.bernau2019.skewed:skewed_purchases", "classes": 10,
+            "name": "fl_audit.experiments.papers.bernau2019.skewed:skewed_purchases", "classes": 10,
             "generated-records": 400,
         },
         "privacy": _NO_PRIVACY | {"local-randomizer": "randomised-response", "record-epsilon": 2.0},

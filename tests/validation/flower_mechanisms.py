@@ -18,12 +18,12 @@ from flwr.serverapp.strategy import FedAvg, Strategy
 from rich.console import Console
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.audits.black_box.claim import StatedClaim
-from fl_audit.audits.black_box.claim_audit_results import QUICK, ClaimAudit
+from fl_audit.app_audits.black_box import AuditedSystem, Observer
+from fl_audit.app_audits.black_box.audited_system import Mod
+from fl_audit.app_audits.black_box.system_audit import audit_system
+from fl_audit.app_audits.claim_audit.claim import StatedClaim
+from fl_audit.app_audits.claim_audit.claim_audit_results import QUICK, ClaimAudit
 from fl_audit.experiments.studies.study_commands import parser_of, table_of
-from fl_audit.strategies.black_box import AuditedSystem, Observer
-from fl_audit.strategies.black_box.audited_system import Mod
-from fl_audit.strategies.black_box.system_audit import audit_system
 
 CLIENTS = 4
 _ORDINARY = ("removed", "huge", "huge in every tensor", "tiny", "alternating", "once")

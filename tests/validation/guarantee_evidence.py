@@ -11,13 +11,13 @@ from fl_audit.adjacency import Adjacency, Relation
 from fl_audit.audits.common.findings_client_guarantees import ClientGuarantees
 from fl_audit.audits.identifiability.estimates_from_beliefs import advantage_from_beliefs
 from fl_audit.audits.identifiability.findings_roc import ScoreAucFinding
-from fl_audit.experiments.runs.resolved_audit import ResolvedAudit
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.mechanisms.effective_noise import effective_noise_multiplier
 from fl_audit.privacy.accounting import PrivacyProfile
 from fl_audit.privacy.events import GaussianRelease, ReleaseEvent, SampledGaussianRelease
 from fl_audit.privacy.log_odds_distribution import TrueHypothesis, log_odds_distribution
 from fl_audit.report.report_elements import ReportContents
+from fl_audit.runs.resolved_audit import ResolvedAudit
 from fl_audit.statistics.advantage import empirical_advantage
 from fl_audit.verdict.noise_estimate import ratio_interval
 from fl_audit.verdict.noise_scale import chi_square_quantile, record_squares, total_squares

@@ -23,10 +23,10 @@ from fl_audit.data.catalogue import load_source
 from fl_audit.data.neighbours import replacement_positions
 from fl_audit.data.record_selection import Split, select_records
 from fl_audit.errors import InputError
-from fl_audit.experiments.runs.config import RunConfig, parse_config
-from fl_audit.experiments.runs.federation_of_config import data_spec
-from fl_audit.experiments.runs.resolved_audit import ResolvedAudit, resolve
 from fl_audit.federation.loaded_federation import load_federation
+from fl_audit.runs.config import RunConfig, parse_config
+from fl_audit.runs.federation_of_config import data_spec
+from fl_audit.runs.resolved_audit import ResolvedAudit, resolve
 
 Sections = dict[str, dict[str, Any]]
 

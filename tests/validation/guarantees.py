@@ -38,12 +38,12 @@ from fl_audit.adjacency import Adjacency
 from fl_audit.array_types import Floats
 from fl_audit.audits.sections import VERDICT
 from fl_audit.errors import InputError
-from fl_audit.experiments.cli.main import guarded
 from fl_audit.experiments.studies.study_commands import exit_with, parser_of
 from fl_audit.experiments.studies.study_runs import results_of_run
 from fl_audit.federation.findings import Findings
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.federation.run_tables import RunTables
+from fl_audit.runs.expected_errors import guarded
 from fl_audit.verdict.verdict import Verdict
 from tests.validation import guarantee_settings as settings
 from tests.validation.adversary_knowledge import compare, comparisons, knowledge_table

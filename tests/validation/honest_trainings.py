@@ -14,10 +14,10 @@ from typing import NamedTuple
 import torch
 from rich.console import Console
 
+from fl_audit.app_audits.local_training.training_function_audit import TrainingAuditOptions, audit_training
 from fl_audit.errors import InputError
-from fl_audit.experiments.cli.main import guarded
 from fl_audit.experiments.studies.study_commands import exit_with, parser_of
-from fl_audit.local_training.training_function_audit import TrainingAuditOptions, audit_training
+from fl_audit.runs.expected_errors import guarded
 from fl_audit.value_checks import require_number
 from fl_audit.verdict.verdict import Verdict
 from tests.validation.faulty_mechanisms.private_trainings import EXAMPLES, HONEST

@@ -16,14 +16,14 @@ from flwr.app import Context, Message, RecordDict, UserConfig
 from rich.console import Console
 from rich.progress import track
 
-from fl_audit.audits.canaries.live_audit import LiveFinding, measure_live
-from fl_audit.experiments.cli.main import guarded
+from fl_audit.app_audits.live.live_audit import LiveFinding, measure_live
 from fl_audit.experiments.examples.hospitals.client_app import app as client_app
 from fl_audit.experiments.examples.hospitals.server_app import app as server_app
 from fl_audit.experiments.examples.local_superlink import HOSPITALS, write_shards
-from fl_audit.experiments.runs.local_engine import LocalFlowerGrid
 from fl_audit.experiments.studies.study_commands import exit_with, parser_of, table_of
-from fl_audit.experiments.verbosity import settle_flower
+from fl_audit.runs.expected_errors import guarded
+from fl_audit.runs.local_engine import local_grid
+from fl_audit.runs.verbosity import settle_flower
 from fl_audit.verdict.verdict import Verdict
 
 
@@ -65,7 +65,7 @@ def _play(case: Case, place: Path, coins: int) -> tuple[LiveFinding | None, floa
         return client_app(message, context)
 
     answering = HOSPITALS - case.down
-    grid = LocalFlowerGrid(hospital, answering, time_limit=60.0)  # type: ignore[arg-type]
+    grid = local_grid(hospital, answering, time_limit=60.0)  # type: ignore[arg-type]
     config: dict[str, str | int | float] = {
         "rounds": case.rounds, "hospitals": HOSPITALS, "answering": answering, "noise-multiplier": 1.0,
         "added": case.added, "canaries": case.canaries, "answer-seconds": 120, "data": str(place / "test.npz"),

@@ -26,19 +26,19 @@ from torch import Tensor
 from fl_audit.array_types import Floats
 from fl_audit.audits.identifiability.identifiability_adversary import log_likelihood_ratio
 from fl_audit.audits.identifiability.llr_distribution import LlrIncrementTest, check_scores
-from fl_audit.experiments.cli.main import guarded
-from fl_audit.experiments.engine_names import Engine
-from fl_audit.experiments.runs.config_file import load_config
-from fl_audit.experiments.runs.progress import Progress, no_progress, progress_bar
-from fl_audit.experiments.runs.replay import stored_rounds
-from fl_audit.experiments.runs.resolved_audit import ResolvedAudit, resolve
-from fl_audit.experiments.runs.run import run_audit
 from fl_audit.experiments.studies.study_commands import exit_with, parser_of, table_of
 from fl_audit.federation.contributions import RoundContext
 from fl_audit.federation.hypotheses import sums_of
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
 from fl_audit.mechanisms.likelihood_ratio import Hypotheses
 from fl_audit.mechanisms.noises.central import CentralGaussian
+from fl_audit.runs.config_file import load_config
+from fl_audit.runs.engine_names import Engine
+from fl_audit.runs.expected_errors import guarded
+from fl_audit.runs.progress import Progress, no_progress, progress_bar
+from fl_audit.runs.replay import stored_rounds
+from fl_audit.runs.resolved_audit import ResolvedAudit, resolve
+from fl_audit.runs.run import run_audit
 from fl_audit.verdict.log_odds_innovations import innovations
 
 SETTINGS = ("adult", "adult-global", "adult-model-view", "digits-adam", "mnist-cnn")

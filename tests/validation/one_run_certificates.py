@@ -27,9 +27,9 @@ from fl_audit.array_types import Flags, Floats
 from fl_audit.audits.canaries import guessing_bounds
 from fl_audit.audits.canaries.guessing_bounds import Guesses
 from fl_audit.audits.canaries.order_statistic import order_statistic_p_value
-from fl_audit.experiments.cli.main import guarded
 from fl_audit.experiments.studies.study_commands import exit_with, parser_of, table_of
 from fl_audit.privacy.gaussian import gdp_mu
+from fl_audit.runs.expected_errors import guarded
 from fl_audit.statistics.shift_bound import gaussian_shift
 from tests.validation.membership_releases import gaussian_mean, randomised_response
 

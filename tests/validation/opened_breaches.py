@@ -17,10 +17,10 @@ from torch import Tensor
 
 from fl_audit.array_packing import pack
 from fl_audit.array_types import Flags, Floats
-from fl_audit.experiments.runs.run import ClientAppAndStrategy
 from fl_audit.federation.observed_rounds import SideInformation
 from fl_audit.mechanisms.contribution import AdaptiveClipping
 from fl_audit.randomness import Purpose, generator
+from fl_audit.runs.run import ClientAppAndStrategy
 from fl_audit.strategies.contributors import UnnoisedRoundSum
 from fl_audit.strategies.trial_batch_strategy import TrialBatchStrategy
 from fl_audit.trial_batches import TrialBatch
@@ -356,6 +356,7 @@ OPENED_BREACHES: tuple[OpenedBreach, ...] = (
     OpenedBreach("the model's last bits follow the secret", (T.EXACT_STEPS,), _step_by_secret, _StepBySecret),
     OpenedBreach("the norm follows the bits without noise", (T.EXACT_STEPS,), _norm_of_true_bits, _NormOfTrueBits,
                  ADAPTIVE),
-    OpenedBreach("one last bit of the release is the secret", (T.SECRET_LAST_BITS,), _last_bit, _LastBitOfRelease),
+    OpenedBreach("one last bit of the release is the secret", (), _last_bit, _LastBitOfRelease,
+                 below="not asked: single last bits, only their share in all numbers"),
 )  # fmt: skip
 """Every breach of opened values, and the tests that should find it."""

@@ -28,13 +28,13 @@ from rich.console import Console
 from fl_audit.audits.page.first_screen import summary_table
 from fl_audit.audits.page.report_page import render_html
 from fl_audit.audits.sections import sections_with_findings
-from fl_audit.experiments.cli.main import guarded
-from fl_audit.experiments.runs.config import parse_config
-from fl_audit.experiments.runs.resolved_audit import ResolvedAudit, resolve
 from fl_audit.experiments.studies.study_commands import exit_with, parser_of, table_of
 from fl_audit.experiments.studies.study_runs import results_of_run
 from fl_audit.report.formatting import ClaimStatus, finding_text
 from fl_audit.report.report_elements import ReportContents
+from fl_audit.runs.config import parse_config
+from fl_audit.runs.expected_errors import guarded
+from fl_audit.runs.resolved_audit import ResolvedAudit, resolve
 from tests.validation.engine_runs import honest_plans
 
 _OLD_WORDS = re.compile(r"\bas (?:claimed|promised)\b|within chance|outside its interval")
@@ -91,7 +91,7 @@ _FEDERATIONS: dict[str, dict[str, dict[str, Any]]] = {
     },
     "clients train privately": _BY_CLIENTS | {"audit": {"trials": 24}},
     "bits at random": {
-        "data": {"name": "fl_audit.experiments.reproductions.bernau2019.skewed:skewed_purchases", "classes": 10,
+        "data": {"name": "fl_audit.experiments.papers.bernau2019.skewed:skewed_purchases", "classes": 10,
                  "generated-records": 400, "test-records": 50},
         "privacy": {"private": False, "local-randomizer": "randomised-response", "record-epsilon": 1.0,
                     **dict.fromkeys(("noise-multiplier", "clipping-norm", "sensitivity", "adjacency", "accountant"))},

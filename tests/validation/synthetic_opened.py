@@ -13,13 +13,7 @@ from fl_audit.array_types import Flags, Floats, Integers
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.statistics.exact_counts import BinomialHistogram
-from fl_audit.verdict.opened_secrets import (
-    RESIDUAL,
-    LastBitCounts,
-    NoiseShareProducts,
-    OpenedParticipation,
-    OpenedSecrets,
-)
+from fl_audit.verdict.opened_secrets import RESIDUAL, NoiseShareProducts, OpenedParticipation, OpenedSecrets
 
 
 @dataclass(frozen=True)
@@ -84,7 +78,6 @@ def opened_of(drawn: OpenedDraws) -> OpenedSecrets:
         bits=drawn.bits,
         wrong_steps=drawn.wrong_steps,
         wrong_norms=drawn.wrong_norms,
-        last_bits=_last_bits(drawn),
         odd=(2 * drawn.last_bits.sum(axis=2) - drawn.setting.coordinates) / math.sqrt(drawn.setting.coordinates),
     )
 
@@ -118,14 +111,3 @@ def _shares(drawn: OpenedDraws) -> NoiseShareProducts:
     others = [one for one in range(drawn.setting.clients) if one != 1]
     rows = np.stack([drawn.shares[others].sum(axis=0), *drawn.shares]).reshape(drawn.setting.clients + 1, -1)
     return NoiseShareProducts(np.arange(RESIDUAL, drawn.setting.clients), rows @ rows.T, rows.shape[1], (1,))
-
-
-def _last_bits(drawn: OpenedDraws) -> LastBitCounts:
-    sides = [drawn.last_bits[drawn.members], drawn.last_bits[~drawn.members]]
-    return LastBitCounts(
-        np.array([int(side.sum()) for side in sides]),
-        np.array([side.size for side in sides]),
-        np.stack([side.sum(axis=(0, 1)) for side in sides], axis=1),
-        np.array([side.shape[0] * side.shape[1] for side in sides]),
-        tuple(range(drawn.setting.coordinates)),
-    )

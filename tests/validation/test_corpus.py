@@ -8,8 +8,8 @@ import pytest
 from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent, SelfComposedDpEvent
 from dp_accounting.pld import PLDAccountant
 
+from fl_audit.app_audits.local_training.replay_state import are_same_states, random_states
 from fl_audit.errors import InputError
-from fl_audit.local_training.replay_state import are_same_states, random_states
 from tests.validation.corpus import scores, truth
 from tests.validation.corpus.auditors import Auditor, Finding, _installed, baseline, black_box, conformance
 from tests.validation.corpus.case import VERSION, Case, Store, played

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from fl_audit.app_audits.local_training.pitfalls import Pitfall
 from fl_audit.errors import InputError
-from fl_audit.local_training.pitfalls import Pitfall
 from tests.validation.public_trainings.copies import Edit, applied, module_of, stand_in
 from tests.validation.public_trainings.edits import PLANTED, SITES, Place
 from tests.validation.public_trainings.trainings import TRAININGS

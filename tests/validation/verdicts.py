@@ -20,8 +20,8 @@ from rich.progress import track
 from scipy.stats import binom, kstest
 
 from fl_audit.array_types import Floats
-from fl_audit.experiments.cli.main import guarded
 from fl_audit.experiments.studies.study_commands import exit_with, parser_of, table_of
+from fl_audit.runs.expected_errors import guarded
 from fl_audit.verdict.declared_tests import FAMILY_LEVEL, OF_OPENED
 from fl_audit.verdict.declared_tests import TestName as T
 from fl_audit.verdict.judging import FAMILY, run_family
@@ -36,9 +36,8 @@ ALARM = 1e-3  # probability with which the study itself may raise a false alarm,
 _MODELS = ((("weight", 640), ("bias", 10)), (("weight", 60), ("bias", 2)), (("first", 300), ("b", 6), ("last", 14)))
 _TRIALS = (2, 5, 20, 60)
 NEVER_TOO_SMALL = (
-    T.NOISE_TENSOR, T.NOISE_PLACE, T.NOISE_ROUND, T.SHAPE, T.TAILS, T.SHAPE_ALONG_RECORD, T.EQUAL_VALUES,
-    T.SHIFTED_COPIES, T.LOW_BITS, T.GRID, T.SECRET_PLACE, T.DISTINGUISHER, T.EVEN_SIZES, T.CARRIED_SIZES, T.NOISE_PART,
-    T.COPIED_SIZES, T.SECRET_COORDINATES, T.NOISE_TRIAL, T.SIGNAL_ROUND, T.SIGNAL_TRIAL, T.DRIFT_PLACE,
+    T.NOISE_TENSOR, T.NOISE_ROUND, T.SHAPE, T.REPEATED_NOISE, T.CORRELATED_NOISE, T.DISTINGUISHER, T.NOISE_TRIAL,
+    T.SIGNAL_ROUND, T.SIGNAL_TRIAL, T.DRIFT_PLACE,
     *(name for name in OF_OPENED if name is not T.EXACT_STEPS),
 )  # fmt: skip
 """Tests whose p-values are Bonferroni's, or those of a count."""

@@ -174,15 +174,3 @@ def test_the_first_round_that_differs_is_named() -> None:
     found = OPENED_TESTS[TestName.EXACT_STEPS](opened_of(drawn))
     assert found.p_value == 0.0
     assert re.fullmatch(r"the clipping norm, .*trial 5 round 3", found.place)
-
-
-def test_last_bits_that_depend_on_each_other_are_no_secret() -> None:
-    """Releases of correlated noise have last bits that are not fair, and trials differ in how often they are 1."""
-    setting = OpenedSetting(trials=40, rounds=8, units=4, batch=40, clients=2, coordinates=400)
-    for seed in range(12):
-        rng = np.random.default_rng((21, seed))
-        drawn = draw(rng, setting)
-        shares = 0.45 + 0.03 * rng.standard_normal((setting.trials, 1, 1))
-        drawn.last_bits = rng.random(drawn.last_bits.shape) < shares
-        found = OPENED_TESTS[TestName.SECRET_LAST_BITS](opened_of(drawn))
-        assert not found.violated

@@ -16,7 +16,13 @@ from scipy import special, stats
 from fl_audit.errors import InputError
 from fl_audit.verdict.declared_tests import FAMILY_LEVEL, OF_OPENED, NotTestedReason, TestName, TestNotApplicableError
 from fl_audit.verdict.judging import run_family
-from fl_audit.verdict.noise_copies import _joint_distribution, _likest_pair, _product_log_tail, joint_places
+from fl_audit.verdict.noise_copies import (
+    _joint_distribution,
+    _likest_pair,
+    correlated_noise,
+    joint_places,
+    repeated_noise,
+)
 from fl_audit.verdict.noise_mean_and_independence import (
     _detectable_share,
     _detectable_shift,
@@ -28,11 +34,12 @@ from fl_audit.verdict.noise_scale import chi_square_quantile, detectable_ratio, 
 from fl_audit.verdict.noise_statistics import LOW_BITS_KINDS, NoiseStatistics, stride_sizes
 from fl_audit.verdict.null_distributions import cosine_at, cosine_tail, detectable_mean, student_p
 from fl_audit.verdict.run_measurements import NoiseMeasurements
-from fl_audit.verdict.secret_dependence import secret_total
 from tests.validation.breach_kinds import BREACHES, Breach
 from tests.validation.breaches import _study_breach, synthetic_run
 from tests.validation.synthetic_noise import NoiseSetting, play
 from tests.validation.verdicts import NEVER_TOO_SMALL, NOT_RANDOM
+
+LEVEL = TestName.CORRELATED_NOISE.level / 3  # of one of its questions
 
 
 def p_values(count: int, seed: int = 0, **settings: float) -> dict[str, NDArray[np.float64]]:
@@ -50,7 +57,7 @@ def test_the_shares_of_the_family_add_up_to_its_level() -> None:
     assert math.fsum(name.level for name in family) == pytest.approx(FAMILY_LEVEL, rel=1e-12)
     assert TestName.CANARIES.level == FAMILY_LEVEL
     for judged in (TestName.SCORES, TestName.CANDIDATES):
-        together = (judged, TestName.NOISE_ALONG_RECORD, TestName.SECRET_ALONG_RECORD, *OF_OPENED)
+        together = (judged, TestName.NOISE_ALONG_RECORD, TestName.NOISE_TRIAL, *OF_OPENED)
         assert math.fsum(name.level for name in together) <= FAMILY_LEVEL
 
 
@@ -120,7 +127,7 @@ def test_an_honest_synthetic_federation_breaks_nothing() -> None:
         tests, missing = run_family(play(np.random.default_rng(100 + seed), NoiseSetting(trials=10)))
         assert not any(test.violated for test in tests)
         # It opens nothing, and learns of too few trials.
-        assert {name for name, _ in missing} <= {TestName.DISTINGUISHER, TestName.SECRET_COORDINATES, *OF_OPENED}
+        assert {name for name, _ in missing} <= {TestName.DISTINGUISHER, *OF_OPENED}
 
 
 def test_limits_of_detection_are_found_nine_times_in_ten() -> None:
@@ -187,8 +194,11 @@ def with_sample(measured: NoiseMeasurements, sample: NDArray[np.float64]) -> Noi
 def test_equal_noise_in_opposite_trials_cancels_and_is_found() -> None:
     honest = draw_measured(np.random.default_rng(8), 20, 30)
     balanced = with_sample(honest, honest.sample - honest.sample.mean(axis=0))
-    assert shared_over_trials(balanced).violated
-    assert not shared_over_rounds(balanced).violated
+    assert shared_over_trials(balanced, LEVEL).p_value < LEVEL
+    assert shared_over_rounds(balanced, LEVEL).p_value > LEVEL
+    found = repeated_noise(balanced)
+    assert found.violated
+    assert found.looks[0].question == "all-trials"
 
 
 def test_a_weak_moving_average_is_found_and_its_correlation_told() -> None:
@@ -197,10 +207,11 @@ def test_a_weak_moving_average_is_found_and_its_correlation_told() -> None:
     draws = honest.sample
     moved = (draws[:, 1:] + 0.06 * draws[:, :-1]) / math.sqrt(1.0036)
     seen = with_sample(honest, np.concatenate([draws[:, :1], moved], axis=1))
-    found = serial_correlation(seen)
+    found = correlated_noise(seen)
     assert found.violated
+    assert found.looks[0] == replace(serial_correlation(seen, LEVEL), limit=found.limit)
     assert found.measured == pytest.approx(0.06, abs=0.02)
-    assert not shared_over_rounds(seen).violated
+    assert shared_over_rounds(seen, LEVEL).p_value > LEVEL
 
 
 def test_noise_above_the_guarantee_is_brought_down_and_honest_noise_is_left_alone() -> None:
@@ -228,13 +239,6 @@ def test_only_the_true_side_is_left_when_secrets_are_opened() -> None:
         replace(draw_measured(np.random.default_rng(9), 4, 3), residuals=two)
 
 
-def test_low_bits_that_are_not_offered_say_so() -> None:
-    honest = draw_measured(np.random.default_rng(9), 10, 10)
-    assert honest.residuals is not None
-    missing = dict(run_family(replace(honest, residuals=honest.residuals.without_low_bits()))[1])
-    assert missing[TestName.LOW_BITS] is NotTestedReason.ROUNDING
-
-
 @pytest.mark.parametrize("step", [0.0, 1e-3, 0.05])
 def test_rounding_to_float32_raises_no_alarm_and_hides_what_is_finer(step: float) -> None:
     """Noise on a grid that rounding explains is honest; one on a grid of 40 steps of rounding is found."""
@@ -246,17 +250,7 @@ def test_rounding_to_float32_raises_no_alarm_and_hides_what_is_finer(step: float
         assert seen.residuals is not None
         seen = replace(seen, residuals=replace(seen.residuals, grain=np.full((20, 30), step)))
         tests = {test.name: test for test in run_family(seen)[0]}
-        found = [tests[name].violated for name in (TestName.GRID, TestName.EQUAL_VALUES) if name in tests]
-        assert any(found) == (broken and step == 1e-3)
-
-
-def test_the_tail_of_sums_of_products_is_never_too_small() -> None:
-    """200,000 sums of 40 products in a row: the share beyond 4 standard deviations, binomial at 1e-4."""
-    draws = np.random.default_rng(20).standard_normal((200_000, 41))
-    sums = np.sum(draws[:, 1:] * draws[:, :-1], axis=1) / math.sqrt(40)
-    for size in (3.0, 4.0):
-        assert stats.binom.sf(np.sum(sums > size) - 1, len(sums), math.exp(_product_log_tail(size, 40))) > 1e-4
-        assert np.mean(sums > size) > 0.2 * math.exp(_product_log_tail(size, 40))
+        assert tests[TestName.REPEATED_NOISE].violated == (broken and step == 1e-3)
 
 
 def test_the_noise_of_one_round_of_all_trials_is_looked_at() -> None:
@@ -292,10 +286,11 @@ def test_a_sensitivity_above_the_claim_is_found_and_rounding_is_not() -> None:
 def test_what_cannot_be_tested_says_why() -> None:
     rng = np.random.default_rng(11)
     missing = dict(run_family(draw_measured(rng, 1, 1, silent=0.0))[1])
-    assert missing[TestName.SHARED_OVER_TRIALS] is NotTestedReason.ONE_TRIAL
-    assert missing[TestName.SERIAL_CORRELATION] is NotTestedReason.ONE_ROUND
-    assert missing[TestName.SECRET_TOTAL] is NotTestedReason.ONE_SIDE
+    assert missing[TestName.SIGNAL_ROUND] is NotTestedReason.ONE_TRIAL
+    assert missing[TestName.SIGNAL_TRIAL] is NotTestedReason.ONE_ROUND
+    assert missing[TestName.DISTINGUISHER] is NotTestedReason.ONE_SIDE
     assert missing[TestName.REPEATED_NOISE] is NotTestedReason.TOO_FEW
+    assert missing[TestName.CORRELATED_NOISE] is NotTestedReason.TOO_FEW
     tests, nothing = run_family(replace(draw_measured(rng, 4, 4, silent=1.0), residuals=None))
     assert [test.name for test in tests] == [TestName.SENSITIVITY]
     alone = {TestName.SCORES, TestName.CANDIDATES, TestName.CANARIES}
@@ -310,12 +305,13 @@ def test_no_noise_at_all_is_violated_without_a_fault() -> None:
     arrays = ("total", "squares", "projections", "gradient", "strides", "sample")
     none = replace(seen, **{name: getattr(seen, name) * 0 for name in arrays})
     increments = np.where(honest.members, 0.5, -0.5)[:, None] * (honest.sensitivity / honest.sigma) ** 2
-    tests, missing = run_family(replace(honest, residuals=none, increments=increments))
-    scales = {TestName.NOISE_TOTAL, TestName.NOISE_ALONG_RECORD, TestName.NOISE_TENSOR, TestName.NOISE_PLACE,
-              TestName.NOISE_ROUND}  # fmt: skip
+    tests, _ = run_family(replace(honest, residuals=none, increments=increments))
+    scales = {TestName.NOISE_TOTAL, TestName.NOISE_ALONG_RECORD, TestName.NOISE_TENSOR, TestName.NOISE_ROUND}
     assert scales <= {test.name for test in tests if test.violated}
     assert all(0 <= test.p_value <= 1 for test in tests)
-    assert dict(missing)[TestName.SHARED_OVER_TRIALS] is NotTestedReason.NO_NOISE
+    for question in (shared_over_trials, shared_over_rounds):
+        with pytest.raises(TestNotApplicableError, match="no-noise"):
+            question(replace(honest, residuals=none), LEVEL)
 
 
 def test_the_table_of_residuals_is_read_as_it_was_written() -> None:
@@ -364,13 +360,6 @@ def test_more_noise_than_was_claimed_somewhere_violates_nothing(where: str) -> N
     assert [(test.name, test.p_value) for test in found if test.violated] == []
 
 
-def test_more_noise_in_some_trials_of_one_secret_is_still_found() -> None:
-    """Trials differ within a side, so they are compared one by one."""
-    members = _louder(np.s_[:0], 1.0).members
-    found = secret_total(_louder(~members & (np.arange(_SHAPE[0]) % 3 > 0), 1.3))
-    assert found.violated
-
-
 def _louder(where: Any, factor: float) -> NoiseMeasurements:
     """Play a made-up run with so many times the claimed noise somewhere."""
     scale = np.ones(_SHAPE)
@@ -393,7 +382,7 @@ def test_joint_correlations_of_few_rounds_have_the_tail_that_is_said(sets: int) 
         assert stats.binom.sf(np.sum(p_values < level) - 1, sets, level) > 1e-4
         assert stats.binom.cdf(np.sum(p_values < level), sets, level) > 1e-4
     with pytest.raises(TestNotApplicableError, match="too-few"):
-        joint_places(draw_measured(draw, 2, 10))
+        joint_places(draw_measured(draw, 2, 10), LEVEL)
 
 
 def test_what_was_not_measured_is_not_called_absent() -> None:
@@ -401,7 +390,7 @@ def test_what_was_not_measured_is_not_called_absent() -> None:
     honest = draw_measured(np.random.default_rng(52), 6, 8)
     assert honest.residuals is not None
     missing = dict(run_family(replace(honest, residuals=honest.residuals.without_hypothesis_fields()))[1])
-    for name in (TestName.NOISE_TOTAL, TestName.NOISE_ROUND, TestName.DRIFT_ALONG_GRADIENTS, TestName.SECRET_TOTAL):
+    for name in (TestName.NOISE_TOTAL, TestName.NOISE_ROUND, TestName.DRIFT_ALONG_GRADIENTS):
         assert missing[name] is NotTestedReason.NOT_MEASURED, name
 
 

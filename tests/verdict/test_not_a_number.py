@@ -10,8 +10,8 @@ from fl_audit.errors import InputError
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.privacy.guarantee import derive_guarantee
-from fl_audit.verdict.declared_tests import TestName, TestResult, bonferroni
-from fl_audit.verdict.judging import judge, judge_scores, run_family
+from fl_audit.verdict.declared_tests import NotTestedReason, TestName, TestResult, bonferroni
+from fl_audit.verdict.judging import FAMILY, judge, judge_scores, run_family
 from fl_audit.verdict.noise_scale import NoiseAlongTarget, SquareSum
 from fl_audit.verdict.run_measurements import NoiseMeasurements
 from fl_audit.verdict.verdict import Verdict
@@ -50,7 +50,7 @@ def test_a_number_that_is_none_is_refused_or_silences_tests_and_hides_no_breach(
     assert {*OF_RESIDUALS} <= {field.name for field in fields(honest.residuals)}
     halved = draw_measured(np.random.default_rng(2), 20, 30, noise=0.5)
     halved = replace(halved, scores=halved.innovations)
-    taken = {"scores", "projections", "gradient", "low_bits", "sample"} if np.isnan(value) else set()
+    taken = {"scores", "projections", "gradient", "low_bits", "sample", "strides"} if np.isnan(value) else set()
     if name not in taken:
         with pytest.raises(InputError, match=r"finite|positive|sum of squares .*is nan"):
             judge(spoiled(halved, name, value), GUARANTEE, 0.95)
@@ -67,6 +67,15 @@ def test_sums_that_rounding_leaves_below_zero_are_those_of_no_noise(honest: Nois
     none = replace(seen, total=np.full_like(seen.total, -1e-12), squares=np.full_like(seen.squares, -1e-12))
     broken = {test.name for test in run_family(replace(honest, residuals=none))[0] if test.violated}
     assert {TestName.NOISE_TOTAL, TestName.NOISE_TENSOR, TestName.NOISE_ROUND} <= broken
+
+
+def test_a_test_that_cannot_be_computed_is_named_and_the_others_are_made(
+    honest: NoiseMeasurements, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(FAMILY, TestName.SHAPE, lambda _: TestResult(TestName.SHAPE, 1.0, np.nan, 1.0, 1.0))
+    tests, missing = run_family(honest)
+    assert (TestName.SHAPE, NotTestedReason.NOT_COMPUTED) in missing
+    assert TestName.NOISE_TOTAL in {test.name for test in tests}
 
 
 def test_no_result_has_a_p_value_that_is_none() -> None:

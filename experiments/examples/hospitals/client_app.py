@@ -7,7 +7,7 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
-from fl_audit.clients.canary import canary_of_node
+from fl_audit.app_audits.live.canary import canary_of_node
 
 app = ClientApp(mods=[canary_of_node(directions=11, clipping_norm=1.0)])
 

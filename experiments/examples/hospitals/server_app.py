@@ -12,9 +12,9 @@ from flwr.app import Array, ArrayRecord, Context, MetricRecord
 from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, FedAvg
 
-from fl_audit.audits.canaries.observer_store import TrainingObserver
+from fl_audit.app_audits.live.observed_strategies import watched
+from fl_audit.app_audits.live.observer_store import TrainingObserver
 from fl_audit.privacy.stated_releases import StatedReleases
-from fl_audit.strategies.live.observed_strategies import watched
 
 app = ServerApp()
 

@@ -46,20 +46,7 @@ def canary_contribution(
     If the coin is heads, it sends the canary: its random direction at the clipping norm. If the coin is tails, it sends
     the opposite vector under the replacement relation, and zeros otherwise.
 
-    Parameters
-    ----------
-    federation
-        The federation with its data and canary clients.
-    canary
-        Number of the canary, from 0.
-    server_round
-        Number of the round, from 1.
-    trials
-        Numbers of the trials in the batch, of length n.
-    coins
-        Whether the canary is in, for each trial, shape (n,).
-    norms
-        Clipping norm for each trial, float64 (n,), if clipping is adaptive; otherwise None.
+    Shapes: `coins` (n,), `norms` (n,).
     """
     mechanism, size = federation.public.mechanism, federation.model.layout.size
     lengths = np.full(len(trials), mechanism.clipping_norm) if norms is None else norms.cpu().numpy()
@@ -78,15 +65,6 @@ def canary_records(federation: LoadedFederation, server_round: int, trials: tupl
     """Return the gradients of the canary records of a round, with norm 1, as one tensor for each trial.
 
     Each tensor is float32 and has shape (canaries, parameters).
-
-    Parameters
-    ----------
-    federation
-        The federation with its canary records.
-    server_round
-        Number of the round, from 1.
-    trials
-        Numbers of the trials for which gradients are returned.
     """
     seed, canaries, size = federation.public.data_seed, range(federation.public.canaries), federation.model.layout.size
     drawn = ([canary_direction(seed, server_round, one, size, trial) for one in canaries] for trial in trials)
@@ -97,15 +75,6 @@ def canary_scores(federation: LoadedFederation, seen: ObservedRound, trials: tup
     """Return the score of each canary and decoy in a round, shape (trials, directions).
 
     A score is the inner product of the release with the direction, divided by the norm of one canary in the release.
-
-    Parameters
-    ----------
-    federation
-        The federation with its data and canaries.
-    seen
-        The adversary's view of the round, with the releases of all trials.
-    trials
-        Numbers of the trials in the batch.
     """
     public, at_server = federation.public, federation.public.threat_model.adversary is Adversary.SERVER
     observed = seen.side.contribution if at_server else seen.sums(public.mechanism)
@@ -126,15 +95,6 @@ def expected_scores(public: Federation, steps: int, times: Floats) -> Floats:
 
     A score of 1 belongs to a canary that is added in full to one release. Under DP-SGD at the clients the score is
     times / sqrt(steps), because only some of the local steps sample a canary. Otherwise all scores are 1.
-
-    Parameters
-    ----------
-    public
-        The public facts of the federation.
-    steps
-        Number of local steps of the canaries' client in a round.
-    times
-        Number of local steps that sampled each canary, of any shape.
     """
     return times / sqrt(steps) if isinstance(public.mechanism.contribution, PrivateTraining) else np.ones_like(times)
 

@@ -6,7 +6,7 @@ from math import inf, isfinite, sqrt
 from fl_audit.adjacency import Relation
 from fl_audit.audits.canaries.canary_contributions import canary_facts, directions_read
 from fl_audit.audits.canaries.epsilon_from_scores import over_the_training
-from fl_audit.audits.canaries.live_checks import OtherClientsVariance, squared_spread
+from fl_audit.audits.canaries.other_clients_variance import OtherClientsVariance, squared_spread
 from fl_audit.federation.loaded_federation import LoadedFederation
 from fl_audit.mechanisms.contribution import PrivateTraining
 from fl_audit.privacy.claim import Claim
@@ -40,20 +40,8 @@ def canary_detection_limit(
 ) -> CanaryDetectionLimit:
     """Return the smallest breach of a claim that the canaries of a training would show, and the rounds that it takes.
 
-    Parameters
-    ----------
-    coins
-        Two numbers about the coins of all canaries and rounds. The first one is the square root of the sum of their
-        squared deviations from their mean, at least 0. The second one is their number. A decoy, a direction that nobody
-        sends, counts as a coin that is 0.
-    rounds
-        Number of rounds in which these coins were tossed, from 1.
-    hidden
-        Variance of the scores that other clients' updates cause.
-    claim
-        The claim that covers the canaries.
-    claimed_mu
-        Claimed mu of Gaussian DP of a canary in one round, above 0.
+    `coins`: The first one is the square root of the sum of their squared deviations from their mean, at least 0. The
+    second one is their number. A decoy, a direction that nobody sends, counts as a coin that is 0.
     """
     root, number = coins
     if root <= 0:
@@ -76,15 +64,6 @@ def planned_canaries(federation: LoadedFederation, guarantee: Guarantee, trials:
 
     The result is None if the run has no canaries. It is also None if clients train with DP-SGD: then the steps in which
     a canary takes part are drawn during training, so the limit cannot be planned.
-
-    Parameters
-    ----------
-    federation
-        The federation, with its mechanism and its canaries.
-    guarantee
-        Guarantee that the run tests.
-    trials
-        Number of trials, from 1.
     """
     public, facts = federation.public, canary_facts(federation)
     if facts is None or isinstance(public.mechanism.contribution, PrivateTraining):

@@ -14,8 +14,8 @@ from fl_audit.audits.canaries.canary_detection_limit import (
     canary_detection_limit,
 )
 from fl_audit.audits.canaries.epsilon_from_scores import CanaryEpsilonBounds, certify
-from fl_audit.audits.canaries.live_checks import other_clients_variance, squared_spread
 from fl_audit.audits.canaries.one_run_methods import OneRunMethod
+from fl_audit.audits.canaries.other_clients_variance import other_clients_variance, squared_spread
 from fl_audit.federation.findings import Findings, json_of
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.learning.private_training import opacus_epsilon
@@ -72,15 +72,7 @@ def measure_one_run(run: FinishedRun, _: Findings) -> CanaryBoundsFinding | None
 
 
 def certified_at(run: FinishedRun, confidence: float) -> CanaryEpsilonBounds:
-    """Return the lower bounds on privacy loss from the canaries of the first training, at the given confidence.
-
-    Parameters
-    ----------
-    run
-        A finished run with canaries.
-    confidence
-        Confidence of the lower bounds, above 0.5 and below 1.
-    """
+    """Return the lower bounds on privacy loss from the canaries of the first training, at the given confidence."""
     table, facts = run.tables.canaries, run.facts.find(PublicCanaryFacts)
     assert table is not None, "only a run with canaries certifies anything"
     assert facts is not None, "only a run with canaries certifies anything"

@@ -16,13 +16,6 @@ def require_clients(public: Federation, fewest: int) -> None:
 
     If noise is added inside the clients' training and a client attacks, the attacker and the victim do not count as
     colluders: at most `clients` - 2 clients can collude.
-
-    Parameters
-    ----------
-    public
-        The public facts of the federation.
-    fewest
-        Smallest number of clients that is accepted.
     """
     who = " (a victim and an insider; with insider = false in [audit], 1 is too)" if public.with_insider else ""
     require(public.clients >= fewest, f"clients is {public.clients}: accepted are {fewest} and more{who}")
@@ -38,11 +31,6 @@ def require_computable_llr(public: Federation) -> None:
 
     Without an insider, check that the noise is not scaled to the difference between D and D', which only an insider can
     measure.
-
-    Raises
-    ------
-    InputError
-        If the condition that applies does not hold.
     """
     if not public.with_insider:
         is_global = public.mechanism.scaling is SensitivityKind.GLOBAL
@@ -60,15 +48,7 @@ def require_computable_llr(public: Federation) -> None:
 
 
 def require_targets(public: Federation, kind: str) -> None:
-    """Raise `InputError` if a federation does not support an audit with many targets.
-
-    Parameters
-    ----------
-    public
-        The public facts of the federation.
-    kind
-        Name of the audit kind, which the error message shows.
-    """
+    """Raise `InputError` if a federation does not support an audit with many targets."""
     mechanism, setting = public.mechanism, f"kind = '{kind}'"
     accepted = " and ".join(one for one in Adjacency if one.relation is Relation.ADD_REMOVE)
     found = f"adjacency is '{mechanism.adjacency}' with {setting}, whose targets come or go"

@@ -39,13 +39,6 @@ def measure_levels(run: FinishedRun, findings: Findings) -> PrivacyUnitsFinding 
 
     The result is None if there is no guarantee, if the noise scale depends on the data, or if the sizes of users and
     clients are unknown.
-
-    Parameters
-    ----------
-    run
-        A finished run.
-    findings
-        Earlier findings of the run, which may include the finding on empirical epsilon.
     """
     facts, sizes = run.facts, run.facts.group_sizes
     guarantee = facts.guarantee

@@ -86,20 +86,9 @@ def measured_advantage(of_first: Floats, of_second: Floats, confidence: float) -
     The test names the first record if the log-odds are above 0. TPR and FPR are the shares of trials with the first and
     with the second record in which the test names the first record.
 
-    Parameters
-    ----------
-    of_first
-        Log-odds of the first record against the second in trials with the first record, shape (trials,), at least one.
-    of_second
-        The same in as many trials with the second record, shape (trials,).
-    confidence
-        Confidence of the interval, above 0 and below 1. The intervals of TPR and FPR each have half of the error
-        probability.
+    Shapes: `of_first` (trials,), `of_second` (trials,).
 
-    Raises
-    ------
-    InputError
-        If there is no trial, or the numbers of trials differ.
+    `confidence`: The intervals of TPR and FPR each have half of the error probability.
     """
     trials = len(of_first)
     alike = trials == len(of_second) and trials > 0
@@ -142,15 +131,7 @@ def _counted(claim: LocalRandomizerGuarantee) -> int:
 
 
 def measured_of_pair(run: FinishedRun, confidence: float) -> AdvantageInterval | None:
-    """Return the measured advantage of the optimal test between two records; None if the run did not measure it.
-
-    Parameters
-    ----------
-    run
-        A finished run whose records are randomised.
-    confidence
-        Confidence of the interval, above 0 and below 1.
-    """
+    """Return the measured advantage of the optimal test between two records; None if the run did not measure it."""
     table = run.tables.trials
     if not all(column in table for column in _COLUMNS):
         return None

@@ -17,6 +17,7 @@ from fl_audit.released_model.normal_fit_tests import FIT, rejected
 from fl_audit.released_model.star_methods import StarMethod
 
 _OF_USERS, _RIGHT_OF_USERS = "epsilon_star_user", "test_accuracy_user"  # columns of runs whose units are users
+_COUNTED, _LEAST = "epsilon_star_counted", "epsilon_star_least"
 FEW_NATS = 3.0  # if Epsilon* of untrained models is larger, Epsilon* of trained models is not informative
 
 
@@ -40,7 +41,8 @@ class EpsilonStarFinding:
     """Epsilon* of the final models, summarised over the trials.
 
     The estimator uses normal distributions, or empirical distributions if a test rejects in most trials that the losses
-    are normal.
+    are normal, or if no trial could be tested. With too few losses for a value, `mean` and `max` are those of lower
+    bounds that hold for any distributions.
     """
 
     mean: float  # mean over the trials, in nats; infinite or NaN if Epsilon* was not determined
@@ -53,6 +55,7 @@ class EpsilonStarFinding:
     fit_tested: int = 0  # number of trials in which normality of the losses was tested
     fit_rejected: int = 0  # number of trials in which normality was rejected
     by_normals: EpsilonStarSummary | None = None  # the estimate by normal distributions, if `method` is `empirical`
+    is_lower_bound: bool = False  # whether the losses are too few for a value, so that the numbers are lower bounds
 
     @property
     def is_meaningful(self) -> bool:
@@ -97,11 +100,21 @@ def measure_star(run: FinishedRun, _: Findings) -> EpsilonStarFinding | None:
     settings, trials = run.facts.star, run.tables.trials
     normal = _spread(run, "epsilon_star", settings.cut)
     tested, against = rejected(trials[FIT].to_numpy(dtype=np.float64)) if FIT in trials else (0, 0)
-    if 2 * against <= tested or trials["epsilon_star_counted"].isna().any():
-        return EpsilonStarFinding(delta=settings.delta, **vars(normal), fit_tested=tested, fit_rejected=against)
-    counted = _spread(run, "epsilon_star_counted", settings.counted_cut)
-    found = EpsilonStarFinding(delta=settings.delta, **vars(counted), fit_tested=tested, fit_rejected=against)
-    return replace(found, method=StarMethod.EMPIRICAL, by_normals=normal)
+    found = EpsilonStarFinding(delta=settings.delta, **vars(normal), fit_tested=tested, fit_rejected=against)
+    if not tested and _is_known(run, _LEAST):
+        few = _spread(run, _LEAST, settings.counted_cut)
+        return replace(found, **vars(few), method=StarMethod.EMPIRICAL, by_normals=normal, is_lower_bound=True)
+    # Tables of older versions do not tell few losses, whose counted value is large by chance, from equal ones.
+    is_rejected = 2 * against > tested if tested else _LEAST in trials
+    if not (is_rejected and _is_known(run, _COUNTED)):
+        return found
+    counted = _spread(run, _COUNTED, settings.counted_cut)
+    return replace(found, **vars(counted), method=StarMethod.EMPIRICAL, by_normals=normal)
+
+
+def _is_known(run: FinishedRun, column: str) -> bool:
+    """Return whether a column of the tables has a value for every trial."""
+    return column in run.tables.trials and not bool(run.tables.trials[column].isna().any())
 
 
 @dataclass(frozen=True)

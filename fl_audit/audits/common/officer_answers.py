@@ -2,7 +2,7 @@
 
 from fl_audit.plurals import plural
 from fl_audit.privacy.defaults import CANDIDATES
-from fl_audit.report.formatting import is_certainty
+from fl_audit.report.guarantee_warnings import is_weak_guarantee
 from fl_audit.report.report_elements import ReportContents
 from fl_audit.verdict.claim_standing import ClaimStanding, standing_of_claim
 from fl_audit.verdict.declared_tests import OF_OPENED, TestName
@@ -20,17 +20,10 @@ _INDIRECT = {
     TestName.CANDIDATES: "how often an attack names the right candidate",
 }
 """For each test that does not measure the noise itself, the values that it judges instead."""
-_OF_DIGITS = (TestName.LOW_BITS, TestName.GRID)
 
 
 def nist_answers(contents: ReportContents) -> tuple[Answer, ...]:
-    """Return an answer for each topic of NIST SP 800-226 (March 2025), the parts of a guarantee.
-
-    Parameters
-    ----------
-    contents
-        The findings and facts that the report shows.
-    """
+    """Return an answer for each topic of NIST SP 800-226 (March 2025), the parts of a guarantee."""
     claimed, has_claim = _claimed(contents), contents.facts.guarantee is not None
     rounds = "epsilon is for all rounds of this training together" if has_claim else _NOTHING_CLAIMED
     return (
@@ -51,20 +44,14 @@ def nist_answers(contents: ReportContents) -> tuple[Answer, ...]:
         ),
         ("Accuracy", ANSWERED, "on the first page: the share of new cases for which the model is right"),
         ("Bias against groups", UNKNOWN, "accuracy is that of all test records together"),
-        ("Side channels", UNKNOWN, _side_channels(_judgement(contents))),
+        ("Side channels", UNKNOWN, "neither the digits of the noise nor the time of a step were tested"),
         ("Security and access control", UNKNOWN, "that only released models leave the server was not looked at"),
         ("The collection of the data", UNKNOWN, "an audit begins with the records that it is given"),
     )
 
 
 def questions_of_anonymity(contents: ReportContents) -> tuple[Answer, ...]:
-    """Return answers to the three questions about anonymous data of Opinion 05/2014 and EDPB Opinion 28/2024.
-
-    Parameters
-    ----------
-    contents
-        The findings and facts that the report shows.
-    """
+    """Return answers to the three questions about anonymous data of Opinion 05/2014 and EDPB Opinion 28/2024."""
     guarantee, claimed = contents.facts.guarantee, _claimed(contents)
     by_bound = by_belief = limits = _NOTHING_CLAIMED
     if guarantee is not None:
@@ -98,7 +85,7 @@ def _claimed(contents: ReportContents) -> str:
     standing = standing_of_claim(contents)
     if standing is not ClaimStanding.HELD:
         return str(standing)
-    return _WEAK if is_certainty(contents.guarantee.belief_bound) else ANSWERED
+    return _WEAK if is_weak_guarantee(contents.guarantee) else ANSWERED
 
 
 def _judgement(contents: ReportContents) -> VerdictDetails | None:
@@ -128,15 +115,3 @@ def _mechanism(contents: ReportContents) -> tuple[str, str]:
     else:
         answer = ANSWERED if follows else _IN_PART
     return answer, "; ".join(told)
-
-
-def _side_channels(found: VerdictDetails | None) -> str:
-    made = set() if found is None else {test.name for test in found.tests}
-    told = []
-    if TestName.SECRET_LAST_BITS in made:
-        told.append("the last bits of the releases were tested for traces of the data")
-    if made & {*_OF_DIGITS}:
-        told.append("the noise was tested for too few digits")
-    if not told:
-        return "neither the digits of the noise nor the time of a step were tested"
-    return f"{'; '.join(told)}; the time of a step was not tested"

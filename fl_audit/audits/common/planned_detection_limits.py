@@ -8,15 +8,7 @@ from fl_audit.verdict.stored_measurements import claimed_length
 
 
 def limits_of_noise(planned: PlannedAuditRun, parameters: int | None) -> PlannedDetectionLimits | None:
-    """Return how much too small the noise must be for a planned run to detect it; None if the run has no insider.
-
-    Parameters
-    ----------
-    planned
-        The planned run with its claimed guarantee.
-    parameters
-        Number of parameters of the model; None if the noise can be measured in only some of them.
-    """
+    """Return how much too small the noise must be for a planned run to detect it; None if the run has no insider."""
     public = planned.public
     if not public.with_insider:
         return None
@@ -32,14 +24,6 @@ def limit_of_signal(planned: PlannedAuditRun, is_always_in: bool) -> SignalDetec
 
     The limit is a factor: the target's effect on the released sums, divided by the effect that the claim assumes. The
     result is None if the run has no insider, or if its mechanism has no exact log-likelihood ratio.
-
-    Parameters
-    ----------
-    planned
-        The planned run with its claimed guarantee.
-    is_always_in
-        True if a target is in the training set of every trial, as under replacement; false if it is in half of the
-        trials.
     """
     public, mechanism = planned.public, planned.public.mechanism
     if not public.with_insider or not mechanism.has_exact_llr:

@@ -18,13 +18,7 @@ NOT_MEANINGFUL = "not meaningful here"
 
 
 def cautions_for_reader(contents: ReportContents) -> list[str]:
-    """Return the cautions for the reader of a report, one text for each caution.
-
-    Parameters
-    ----------
-    contents
-        The findings and facts that the report shows.
-    """
+    """Return the cautions for the reader of a report, one text for each caution."""
     lines = list(contents.facts.look_at)
     model, star = contents.find(ModelAccuracyFinding), contents.find(EpsilonStarFinding)
     if model is not None and model.commonest is not None and model.test_accuracy <= model.commonest:
@@ -65,26 +59,14 @@ def _few_users_text(users: int, outside: int | None, star: EpsilonStarSummary) -
 
 
 def chance_text(untrained_mean: float) -> str | None:
-    """Return the Epsilon* that chance alone gives, as text; None if it was not measured.
-
-    Parameters
-    ----------
-    untrained_mean
-        Mean Epsilon* of untrained models, in nats: NaN without any, and 0 if all their losses are equal.
-    """
+    """Return the Epsilon* that chance alone gives, as text; None if it was not measured."""
     if math.isnan(untrained_mean) or untrained_mean == 0:
         return None
     return number_text(untrained_mean, 3) if math.isfinite(untrained_mean) else "infinity"
 
 
 def star_text(star: EpsilonStarFinding) -> str:
-    """Return a sentence that explains why Epsilon* of a run is not informative.
-
-    Parameters
-    ----------
-    star
-        Epsilon* of the final models and of the untrained models, in nats.
-    """
+    """Return a sentence that explains why Epsilon* of a run is not informative."""
     reached = number_text(star.untrained_mean, 3) if math.isfinite(star.untrained_mean) else "infinity"
     chance = f"untrained models, which cannot leak, score {reached} nats by chance alone"
     return f"Epsilon* is {NOT_MEANINGFUL}: {chance}; more records make it smaller"

@@ -55,13 +55,6 @@ def larger_unit_sentence(numbers: PrivacyUnitsFinding, claimed: Unit) -> str:
     """Return a sentence on the guarantee for the next unit larger than the claimed one; empty if none is known.
 
     The order of units is record, user, client.
-
-    Parameters
-    ----------
-    numbers
-        The guarantees for record, user and client.
-    claimed
-        The unit of the claimed guarantee.
     """
     order = list(Unit)
     larger = [one for one in numbers.levels if order.index(one.unit) > order.index(claimed) and one.epsilon is not None]

@@ -21,15 +21,7 @@ _SHOWN_OF_DIGEST = 12
 
 
 def provenance_line(provenance: Provenance | None, records: int) -> str:
-    """Return one line on the provenance of a run: date, versions, data and command.
-
-    Parameters
-    ----------
-    provenance
-        The recorded provenance of the run; None if there is none.
-    records
-        Number of training records.
-    """
+    """Return one line on the provenance of a run: date, versions, data and command."""
     if provenance is None:
         return NOT_NOTED
     first = provenance.sessions[0]

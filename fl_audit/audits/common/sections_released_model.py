@@ -99,10 +99,11 @@ def _star_sentence(star: evidence.EpsilonStarFinding, contents: ReportContents) 
         return "How much a released model gives away by its losses was not determined."
     if not star.is_meaningful:
         return f"{star_text(star)}.{_losses_text(contents)}"
+    at_least = "at least " if star.is_lower_bound else ""
     text = (
-        f"Judged by its losses alone, a released model scores {number_text(star.mean, 3)} on the leakage scale "
-        f"Epsilon* (at most {number_text(star.max, 3)}), where 0 means that it treats people in the training data "
-        f"like others ({cut_text(star.cut)} count). {_fit_text(star, contents)}"
+        f"Judged by its losses alone, a released model scores {at_least}{number_text(star.mean, 3)} on the leakage "
+        f"scale Epsilon* (at most {number_text(star.max, 3)}), where 0 means that it treats people in the training "
+        f"data like others ({cut_text(star.cut)} count). {_fit_text(star, contents)}"
     )
     if math.isfinite(star.untrained_mean):
         text += (
@@ -117,6 +118,11 @@ def _star_sentence(star: evidence.EpsilonStarFinding, contents: ReportContents) 
 
 def _fit_text(star: evidence.EpsilonStarFinding, contents: ReportContents) -> str:
     """Return a sentence on the normality test of the losses, and on the resulting estimator of Epsilon*."""
+    if star.is_lower_bound:
+        few = f"fewer than {FEWEST} losses of a set give no value, only a lower bound that holds for any distributions"
+        return f"It is at least this: {few}."
+    if star.fit_tested == 0 and star.by_normals is not None:
+        return "Losses are counted, for whether they are normal could not be tested."
     if star.fit_tested == 0:
         owned = _stay_with_owners(contents)
         reason = "the losses stay with their owners" if owned else f"a test takes {FEWEST} losses of each set"
@@ -146,6 +152,10 @@ def _start(contents: ReportContents) -> str:
 
 
 def _fit_note(star: evidence.EpsilonStarFinding) -> str:
+    if star.is_lower_bound:
+        return f"{cut_text(star.cut)}; a lower bound for any distributions, since losses are few"
+    if star.fit_tested == 0 and star.by_normals is not None:
+        return f"{cut_text(star.cut)}; losses are counted, since normals could not be tested"
     if star.fit_tested == 0:
         return f"{cut_text(star.cut)}; by normals, whose fit was not tested"
     tested = f"rejected in {star.fit_rejected:,} of {plural(star.fit_tested, 'trial')}"
@@ -176,10 +186,11 @@ def _losses_text(contents: ReportContents) -> str:
 def _star_rows(star: evidence.EpsilonStarFinding, contents: ReportContents) -> list[ReportNumber]:
     how = f"Negoescu et al. 2023{at_delta(star.delta)}, {cut_text(star.cut)}. {_fit_text(star, contents).rstrip('.')}"
     chance = "the same of release 0, which cannot leak: what chance reaches"
+    at_least = " at least" if star.is_lower_bound else ""
     doubt = "" if star.is_meaningful else f": {NOT_MEANINGFUL}"
     return [
         ReportNumber(
-            f"Epsilon*, mean over trials (nats){doubt}",
+            f"Epsilon*{at_least}, mean over trials (nats){doubt}",
             finite(star.mean),
             f"of the final release, {how}",
             on_page=True,
@@ -201,7 +212,7 @@ def _star_caption(star: evidence.EpsilonStarFinding, contents: ReportContents) -
     meaning = "Under the floor chance decides." if star.is_meaningful else f"It is {NOT_MEANINGFUL}: the floor is high."
     cut, how = star.cut, ""
     if star.by_normals is not None:
-        cut, how = star.by_normals.cut, " by normals, which do not fit: the numbers beside it count losses"
+        cut, how = star.by_normals.cut, " by normals, which are not known to fit: the numbers beside it count losses"
     text = f"Measured from losses alone at δ = {at}, {cut_text(cut)}{how}.{spread} {meaning}"
     if guarantee is None or guarantee_fits(contents):
         return text

@@ -12,13 +12,7 @@ def log_odds_of_targets(run: FinishedRun, is_exactly_one: bool) -> tuple[Floats,
 
     None if the run has no insiders, or if `is_exactly_one` is not the rule by which the run drew its targets.
 
-    Parameters
-    ----------
-    run
-        A finished run.
-    is_exactly_one
-        True for runs with exactly one target in each trial, as in the reconstruction audit. False for runs in which an
-        independent coin decides for each target.
+    `is_exactly_one`: False for runs in which an independent coin decides for each target.
     """
     table, scheme = run.tables.targets, run.facts.federation.membership_scheme
     if table is None or "log_odds" not in table or (scheme is MembershipScheme.EXACTLY_ONE) != is_exactly_one:

@@ -37,17 +37,7 @@ def epsilon_from_measured_advantage(advantage: float, delta: float) -> float:
 
     This is variant (iii) of section 5.3. The result is 0 for an advantage of at most 0.
 
-    Parameters
-    ----------
-    advantage
-        The measured membership advantage, from -1 to 1; the result is infinite for 1.
-    delta
-        The delta in Eq. (6), above 0 and below 1.
-
-    Raises
-    ------
-    InputError
-        If a number is out of its range.
+    `delta`: (6), above 0 and below 1.
     """
     require_number("advantage is", advantage, "numbers from -1 to 1")
     require_delta(delta)
@@ -65,18 +55,7 @@ def sensitivity_interval(signal: Floats, claim: Claim) -> EmpiricalEpsilonEstima
     claimed one, times the claimed sensitivity, divided by the root mean square of the observed sensitivity over the
     rounds.
 
-    Parameters
-    ----------
-    signal
-        mu_i = Delta_i / sigma_i, the local sensitivity over the standard deviation of the noise, shape (trials,
-        rounds), finite and at least 0; 0 in rounds in which the unit did not take part.
-    claim
-        The privacy claim of the run, with Gaussian noise.
-
-    Raises
-    ------
-    InputError
-        If a signal is negative or not finite, the array is empty, or the accountant does not support the claim.
+    Shapes: `signal` (trials, rounds).
     """
     require(signal.ndim == 2 and signal.size > 0, f"signal has shape {signal.shape}: accepted is (trials, rounds)")
     wrong = ~(np.isfinite(signal) & (signal >= 0))
@@ -112,20 +91,10 @@ def belief_interval(log_odds: Floats, confidence: float, mu: float | None = None
     confidence)/2 and at p = (1 + confidence)/2. Without `mu`, the upper end is infinite. The lower end is then a lower
     confidence bound on the median of the largest of n, from order statistics.
 
-    Parameters
-    ----------
-    log_odds
-        Log-odds of the data set that was used, without a prior, shape (trials,), finite.
-    confidence
-        Confidence of the interval, above 0 and below 1.
-    mu
-        Gaussian-DP parameter of a trial, if it is the same in every trial; otherwise None. It is the square root of the
-        sum over rounds of (Delta_i / sigma_i)^2, where Delta_i is the local sensitivity and sigma_i the noise.
+    Shapes: `log_odds` (trials,).
 
-    Raises
-    ------
-    InputError
-        If there is no trial or a number is out of its range.
+    `mu`: It is the square root of the sum over rounds of (Delta_i / sigma_i)^2, where Delta_i is the local sensitivity
+    and sigma_i the noise.
     """
     require(log_odds.size > 0, "number of trials is 0: accepted are whole numbers from 1")
     require(bool(np.all(np.isfinite(log_odds))), "log-odds contain NaN or infinity: accepted are finite numbers")
@@ -161,21 +130,7 @@ def advantage_interval(wins: int, trials: int, delta: float, confidence: float) 
 
     The interval is Eq. (6) at the ends of the Clopper-Pearson interval of the advantage.
 
-    Parameters
-    ----------
-    wins
-        Number of trials that the insider guessed right, from 0 to `trials`.
-    trials
-        Number of trials, at least 1.
-    delta
-        The delta in Eq. (6), above 0 and below 1.
-    confidence
-        Confidence of the interval, above 0 and below 1.
-
-    Raises
-    ------
-    InputError
-        If a number is out of its range.
+    `delta`: (6), above 0 and below 1.
 
     Examples
     --------

@@ -51,28 +51,16 @@ def calibration(
 ) -> Calibration:
     """Test whether the insider's beliefs in D are calibrated, and return the p-values and the reliability diagram.
 
-    Parameters
-    ----------
-    log_odds
-        Log-likelihood ratio of D against D' in each trial, i.e. log-odds without a prior, shape (trials,), at least one
-        trial.
-    members
-        True for trials with D, false for trials with D', shape (trials,).
-    confidence
-        Confidence of the intervals of the bins, above 0 and below 1.
-    prior
-        The insider's prior belief in D, above 0 and below 1. The insider guesses the data set with the larger posterior
-        belief.
-    coin
-        Probability with which the challenger uses D, above 0 and below 1. The tested beliefs are computed with this
-        prior instead of `prior`, since beliefs with any other prior are not calibrated.
-    bins
-        Largest number of bins, at least 1. Bins have equal numbers of trials, at least 10 if there are so many.
+    Shapes: `log_odds` (trials,), `members` (trials,).
 
-    Raises
-    ------
-    InputError
-        If shapes disagree or a number is out of its range.
+    `log_odds`: log-odds without a prior, shape (trials,), at least one trial.
+
+    `prior`: The insider guesses the data set with the larger posterior belief.
+
+    `coin`: The tested beliefs are computed with this prior instead of `prior`, since beliefs with any other prior are
+    not calibrated.
+
+    `bins`: Bins have equal numbers of trials, at least 10 if there are so many.
     """
     require(log_odds.ndim == 1 and log_odds.size > 0, f"log-odds have shape {log_odds.shape}: accepted is (trials,)")
     require(members.shape == log_odds.shape, f"bits have shape {members.shape}: accepted is {log_odds.shape}")

@@ -34,20 +34,11 @@ _FIRST_FORESEEN = 16  # number of trials before epsilon is guessed for the first
 def chance_of_being_right(log_odds: Floats, prior: float = 0.5, coin: float = 0.5) -> Floats:
     """Return the posterior probability that the insider's guess is right, for each trial, shape (trials,).
 
-    Parameters
-    ----------
-    log_odds
-        Log-likelihood ratio of D against D' in each trial, shape (trials,).
-    prior
-        The insider's prior belief in D, above 0 and below 1. The insider guesses D if its posterior odds favour D.
-    coin
-        Probability with which the challenger uses D, above 0 and below 1. If it is not the prior, the result can be
-        below 1/2.
+    Shapes: `log_odds` (trials,).
 
-    Raises
-    ------
-    InputError
-        If a probability is out of its range.
+    `prior`: The insider guesses D if its posterior odds favour D.
+
+    `coin`: If it is not the prior, the result can be below 1/2.
 
     Examples
     --------
@@ -66,22 +57,9 @@ def advantage_from_beliefs(log_odds: Floats, confidence: float, prior: float = 0
     The advantage is 2 p - 1, where p is the probability of a right guess. The estimate of p is the mean over trials of
     the insider's posterior probability that its guess is right.
 
-    Parameters
-    ----------
-    log_odds
-        Log-likelihood ratio of D against D' in each trial, shape (trials,), at least one trial.
-    prior
-        The insider's prior belief in D, above 0 and below 1. At prior 1/2 the advantage is the total variation distance
-        of the releases under D and D'.
-    coin
-        Probability with which the challenger uses D, above 0 and below 1.
-    confidence
-        Confidence of the interval, above 0 and below 1.
+    Shapes: `log_odds` (trials,).
 
-    Raises
-    ------
-    InputError
-        If there is no trial or a number is out of its range.
+    `prior`: At prior 1/2 the advantage is the total variation distance of the releases under D and D'.
     """
     smallest = 0.0 if prior == coin else -1.0  # whoever knows the coin has no negative advantage
     return mean_interval(2 * chance_of_being_right(log_odds, prior, coin) - 1, confidence, smallest)
@@ -100,21 +78,9 @@ def delta_from_beliefs(log_odds: Floats, members: Flags, epsilon: float, confide
 
     The result is the larger of two estimates: one for D against D', and one for D' against D.
 
-    Parameters
-    ----------
-    log_odds
-        Log-likelihood ratio of D against D' in each trial, shape (trials,).
-    members
-        True for trials with D, false for trials with D', shape (trials,); both must occur.
-    epsilon
-        The epsilon for which delta is estimated, at least 0 and finite.
-    confidence
-        Confidence of the interval, above 0 and below 1. Each of the two estimates has half of the error probability.
+    Shapes: `log_odds` (trials,), `members` (trials,).
 
-    Raises
-    ------
-    InputError
-        If there is no trial with D or none with D', or a number is out of its range.
+    `confidence`: Each of the two estimates has half of the error probability.
     """
     require_epsilon(epsilon)
     each = (1 + confidence) / 2
@@ -129,16 +95,7 @@ def counted_delta(log_odds: Floats, members: Flags, epsilon: float, confidence: 
     exchanged, whichever is larger (Neyman-Pearson). Each of the four probabilities has a Clopper-Pearson interval with
     a quarter of the error probability.
 
-    Parameters
-    ----------
-    log_odds
-        Log-likelihood ratio of D against D' in each trial, shape (trials,).
-    members
-        True for trials with D, false for trials with D', shape (trials,); both must occur.
-    epsilon
-        The epsilon for which delta is estimated, at least 0 and finite.
-    confidence
-        Confidence of the interval, above 0 and below 1.
+    Shapes: `log_odds` (trials,), `members` (trials,).
     """
     require_epsilon(epsilon)
     # If e^eps overflows, a single false alarm already makes the difference negative, so any large factor will do.
@@ -161,17 +118,10 @@ def epsilon_from_beliefs(log_odds: Floats, members: Flags, delta: float, confide
     of max(0, 1 - e^(epsilon - L)) over trials. Here L is the log-odds of the data set that a trial used. The mean falls
     with epsilon, so bisection finds the ends of the interval. Raises `InputError` as `delta_from_beliefs` does.
 
-    Parameters
-    ----------
-    log_odds
-        Log-likelihood ratio of D against D' in each trial, shape (trials,).
-    members
-        True for trials with D, false for trials with D', shape (trials,); both must occur.
-    confidence
-        Confidence of the interval, above 0 and below 1.
-    delta
-        The delta for which epsilon is estimated, above 0 and below 1. If delta is smaller than a few times 1 / (number
-        of trials), epsilon has no upper bound and `high` is infinite.
+    Shapes: `log_odds` (trials,), `members` (trials,).
+
+    `delta`: If delta is smaller than a few times 1 / (number of trials), epsilon has no upper bound and `high` is
+    infinite.
     """
     require_delta(delta)
     each = (1 + confidence) / 2

@@ -45,15 +45,7 @@ class EmpiricalEpsilonFinding:
 
 
 def measure_empirical(run: FinishedRun, findings: Findings) -> EmpiricalEpsilonFinding | None:
-    """Return the empirical epsilons and lower bounds of a run; None without a guarantee, verdict or insider.
-
-    Parameters
-    ----------
-    run
-        A finished run.
-    findings
-        Earlier findings of the run, which include the verdict.
-    """
+    """Return the empirical epsilons and lower bounds of a run; None without a guarantee, verdict or insider."""
     guarantee, verdict = run.facts.guarantee, findings.find(VerdictFinding)
     if guarantee is None or verdict is None or verdict.judgement is None or not run.has_insider:
         return None

@@ -62,13 +62,6 @@ def measure_pair(run: FinishedRun, findings: Findings) -> EstimatesFromBeliefsFi
     """Return the estimates for the audited pair D and D' from the insider's beliefs.
 
     None without a guarantee, an insider or an exact log-likelihood ratio.
-
-    Parameters
-    ----------
-    run
-        A finished run.
-    findings
-        Earlier findings of the run, which include the finding on the insider.
     """
     guarantee, insider = run.facts.guarantee, findings.find(InsiderFinding)
     # Only beliefs from the exact likelihood ratio give estimates for the pair.
@@ -88,15 +81,7 @@ def measure_pair(run: FinishedRun, findings: Findings) -> EstimatesFromBeliefsFi
 
 
 def advantage_of_beliefs(run: FinishedRun, confidence: float) -> tuple[float, float]:
-    """Return the ends of the confidence interval of the insider's advantage, from its beliefs.
-
-    Parameters
-    ----------
-    run
-        A finished run whose insider has exact log-likelihood ratios.
-    confidence
-        Confidence of the interval, above 0 and below 1.
-    """
+    """Return the ends of the confidence interval of the insider's advantage, from its beliefs."""
     found = estimates_from_beliefs.advantage_from_beliefs(run.log_odds, confidence, run.facts.prior)
     return found.low, found.high
 
@@ -104,13 +89,7 @@ def advantage_of_beliefs(run: FinishedRun, confidence: float) -> tuple[float, fl
 def epsilon_of_beliefs(run: FinishedRun, confidence: float) -> tuple[float, float]:
     """Return a confidence interval (low, high) for the epsilon of the pair D, D' at the claimed delta, from beliefs.
 
-    Parameters
-    ----------
-    run
-        A finished run with a guarantee and with trials of both D and D'. Its insider must have exact log-likelihood
-        ratios, which give its beliefs.
-    confidence
-        Confidence of the interval, above 0 and below 1.
+    `run`: Its insider must have exact log-likelihood ratios, which give its beliefs.
     """
     assert run.facts.guarantee is not None, "only a guarantee names a delta"
     found = estimates_from_beliefs.epsilon_from_beliefs(run.log_odds, run.bits, run.facts.guarantee.delta, confidence)

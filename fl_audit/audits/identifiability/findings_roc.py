@@ -104,29 +104,12 @@ def measure_tradeoff(run: FinishedRun, _: Findings) -> TprAtFprFinding | None:
 def curve_of(run: FinishedRun, fprs: Floats, confidence: float) -> TradeoffBand:
     """Return the insider's TPRs at the given FPRs, with a pointwise confidence band, each of shape (points,).
 
-    Parameters
-    ----------
-    run
-        A finished run with an insider.
-    fprs
-        False-positive rates, from 0 to 1, shape (points,).
-    confidence
-        Confidence of the band at each point, above 0 and below 1.
+    Shapes: `fprs` (points,).
     """
     return tradeoff_band(run.log_odds[run.bits], run.log_odds[~run.bits], fprs, confidence)
 
 
 def tpr_interval(run: FinishedRun, fpr: float, confidence: float) -> tuple[float, float]:
-    """Return the two ends of a confidence interval for the insider's TPR at one FPR.
-
-    Parameters
-    ----------
-    run
-        A finished run with an insider.
-    fpr
-        The false-positive rate, from 0 to 1.
-    confidence
-        Confidence of the interval, above 0 and below 1.
-    """
+    """Return the two ends of a confidence interval for the insider's TPR at one FPR."""
     band = curve_of(run, np.array([fpr]), confidence)
     return float(band.low[0]), float(band.high[0])

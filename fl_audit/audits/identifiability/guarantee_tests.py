@@ -51,15 +51,7 @@ class IdentifiabilityGuaranteeTests(GuaranteeTests):
 
 
 def pairs_covered(these: str, facts: RunDescription) -> str:
-    """Return a sentence on what a verdict about pairs of neighbouring training sets covers.
-
-    Parameters
-    ----------
-    these
-        Phrase for the audited pairs in the sentence, such as `this pair`.
-    facts
-        The facts of the run.
-    """
+    """Return a sentence on what a verdict about pairs of neighbouring training sets covers."""
     return (
         f"A verdict covers {these} of neighbouring training sets ({facts.neighbour}) and this seed (the "
         "challenger's secret) only; other neighbours, other data and other seeds were not tried."

@@ -73,14 +73,9 @@ class LlrIncrementTest:
 def check_scores(values: Floats, bits: NDArray[np.integer] | Flags) -> LlrIncrementTest:
     """Test whether innovations are independent and N(0, 1), separately for trials with D and with D'.
 
-    Parameters
-    ----------
-    values
-        Innovations, shape (trials, rounds): each round's increment of the log-likelihood ratio, centred and scaled so
-        that it is N(0, 1) under the claim. NaN in rounds without information. If the increments are not Gaussian,
-        normal scores of the noise instead.
-    bits
-        1 or True for trials with D, 0 or False for trials with D', shape (trials,).
+    Shapes: `values` (trials, rounds), `bits` (trials,).
+
+    `values`: NaN in rounds without information. If the increments are not Gaussian, normal scores of the noise instead.
     """
     member = bits.astype(bool)
     groups = _group(values[member]), _group(values[~member])
@@ -135,17 +130,6 @@ def belief_density(
     """Return the density of the final belief in the data set that was used, with the shape of `belief`.
 
     It is the density of l = logit(belief) times dl/dbelief = 1 / (belief (1 - belief)).
-
-    Parameters
-    ----------
-    belief
-        Beliefs at which the density is evaluated, strictly between 0 and 1.
-    distributions
-        Distribution of the final log-odds of D against D', keyed by the secret bit: 1 for trials with D, 0 for D'.
-    prior
-        Prior belief in D, above 0 and below 1.
-    share
-        Share of the trials that used D, from 0 to 1.
     """
     point, shift = np.asarray(belief, dtype=np.float64), float(logit(prior))
     with_d = _log_odds_density(logit(point) - shift, distributions[1])
@@ -157,19 +141,7 @@ def belief_density(
 def belief_grid(
     distributions: Mapping[int, LogOddsDistribution], prior: float = 0.5, points: int = 600, tail: float = 1e-6
 ) -> Floats:
-    """Return beliefs at which to plot their density, equally spaced in logit, shape (points,).
-
-    Parameters
-    ----------
-    distributions
-        Distribution of the final log-odds of D against D', keyed by the secret bit: 1 for trials with D, 0 for D'.
-    prior
-        Prior belief in D, above 0 and below 1.
-    points
-        Number of beliefs.
-    tail
-        Probability that a belief lies below the smallest returned one, and also that it lies above the largest one.
-    """
+    """Return beliefs at which to plot their density, equally spaced in logit, shape (points,)."""
     shift, tails = float(logit(prior)), [tail, 1 - tail]
     ends = np.concatenate([distributions[1].quantile(tails) + shift, -distributions[0].quantile(tails) - shift])
     beliefs = expit(np.linspace(ends.min(), ends.max(), points))
@@ -181,19 +153,6 @@ def belief_band(mu: float, rounds: int, bit: int, prior: float = 0.5, level: flo
     """Return lower end, median and upper end of a central interval of the belief in D after each round.
 
     Each array has shape (rounds + 1,), from round 0 (before the first release) to the last round.
-
-    Parameters
-    ----------
-    mu
-        The mu of Gaussian DP of all rounds together, at least 0; each round has mu / sqrt(rounds).
-    rounds
-        Number of rounds, at least 1.
-    bit
-        The secret bit: 1 if D was used, 0 if D' was used.
-    prior
-        Prior belief in D, above 0 and below 1.
-    level
-        Probability that the belief after a given round lies in the interval, above 0 and below 1.
     """
     variance = mu**2 * np.arange(rounds + 1) / rounds
     centre = (1 if bit == 1 else -1) * variance / 2 + logit(prior)

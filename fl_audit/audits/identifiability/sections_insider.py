@@ -47,15 +47,7 @@ def _sentence(numbers: evidence.InsiderFinding, contents: ReportContents) -> str
 
 
 def advantage_row(found: AdvantageFromWins, contents: ReportContents) -> ReportNumber:
-    """Return the table row of the insider's advantage, with its interval and the largest claimed advantage.
-
-    Parameters
-    ----------
-    found
-        The estimated advantage.
-    contents
-        The findings and facts that the report shows.
-    """
+    """Return the table row of the insider's advantage, with its interval and the largest claimed advantage."""
     basis = "twice the share of right guesses - 1, 0 is coin-flipping; Clopper-Pearson interval; trials are independent"
     return ReportNumber("Advantage of the insider", found.advantage, basis, found.low, found.high, found.confidence,
                contents.guarantee.advantage_bound_exact, largest=1.0, on_page=True, is_violated=contents.is_violated,

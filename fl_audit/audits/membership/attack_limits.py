@@ -36,18 +36,6 @@ def largest_tpr(profile: PrivacyProfile, fpr: ArrayLike) -> Floats:
     It is 1 - f(fpr), where f is the trade-off function. For Gaussian releases without sampling this is Phi(Phi^-1(fpr)
     + mu). Otherwise it is computed from the privacy loss distribution, and never too small.
 
-    Parameters
-    ----------
-    profile
-        Privacy profile of a claim over all rounds, with any accountant.
-    fpr
-        False-positive rates, from 0 to 1.
-
-    Raises
-    ------
-    InputError
-        If a rate is out of its range, or the noise is too small for the grid of the privacy loss distribution.
-
     Examples
     --------
     >>> from fl_audit.adjacency import Adjacency
@@ -68,11 +56,6 @@ def largest_auc(profile: PrivacyProfile) -> float:
 
     It is 1 minus the integral of the trade-off function. For Gaussian releases without sampling this is Phi(mu / sqrt
     2), where mu is the parameter of Gaussian DP. For other releases the result may be too large, but never too small.
-
-    Raises
-    ------
-    InputError
-        If the noise is too small for the grid of the privacy loss distribution.
 
     Examples
     --------
@@ -96,11 +79,6 @@ def largest_auc_within_training(profile: PrivacyProfile) -> float:
     exchange a nonmember for a member does both (group privacy, Dong, Roth & Su 2022, theorem 2.14). Therefore the limit
     at even odds is (1 + max_a (T'(T(a)) - a)) / 2. For Gaussian releases without sampling this is Phi(mu). For other
     releases, T is a curve that is never too low.
-
-    Raises
-    ------
-    InputError
-        If the noise is too small for the grid of the privacy loss distribution.
     """
     if (mu := profile.gaussian_mu) is not None:
         return float(ndtr(mu))

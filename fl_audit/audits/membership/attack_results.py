@@ -54,19 +54,9 @@ def one_target_scores(
 ) -> OneTargetPerTrialScores:
     """Draw one target of each trial at random, and return the scores of the drawn targets.
 
-    Parameters
-    ----------
-    scores
-        Scores without NaN, shape (trials, targets). No trial may have been a shadow trial for the scores of another.
-    membership
-        The membership of the targets in the trials of `scores`.
-    draw
-        Generator that draws the targets, independent of the scores.
+    Shapes: `scores` (trials, targets).
 
-    Raises
-    ------
-    InputError
-        If shapes do not fit.
+    `scores`: No trial may have been a shadow trial for the scores of another.
     """
     values = np.asarray(scores, dtype=np.float64)
     shape = (membership.trials, membership.targets)
@@ -84,23 +74,7 @@ def epsilon_of_one_target(
 
     None if all drawn targets were members, or all were nonmembers.
 
-    Parameters
-    ----------
-    scores
-        Scores of trials that are not shadows of other trials, no NaN, shape (trials, targets).
-    membership
-        The membership of the targets in the trials of `scores`.
-    draw
-        Generator that draws the targets, independent of the scores.
-    delta
-        The delta for which epsilon is bounded, at least 0 and below 1.
-    confidence
-        Confidence of the bound, above 0.5 and below 1.
-
-    Raises
-    ------
-    InputError
-        If shapes do not fit, a score is NaN, or a number is out of its range.
+    Shapes: `scores` (trials, targets).
     """
     drawn = one_target_scores(scores, membership, draw)
     if not (drawn.members.size and drawn.nonmembers.size):
@@ -141,11 +115,6 @@ class AttackScores:
         """Return the AUC and other rates of these scores, with confidence intervals.
 
         Bootstrap samples of the trials are the same in every call.
-
-        Parameters
-        ----------
-        confidence
-            Confidence with which all intervals hold jointly, above 0.5 and below 1.
         """
         has_shadows = self.apart is not self.values
         return membership_rates(
@@ -158,13 +127,6 @@ class AttackScores:
 
         Trials that serve as shadows are left out. None if no trial is left, or if the drawn targets are all members or
         all nonmembers.
-
-        Parameters
-        ----------
-        delta
-            The delta for which epsilon is bounded, at least 0 and below 1.
-        confidence
-            Confidence of the bound, above 0.5 and below 1.
         """
         if self.apart is None:
             return None
@@ -173,15 +135,7 @@ class AttackScores:
         return epsilon_of_one_target(self.apart[rows], members, delta, _draws(), confidence)
 
     def results(self, delta: float, confidence: float) -> AttackResults:
-        """Return the rates, the ROC curve and the lower bounds on epsilon of these scores.
-
-        Parameters
-        ----------
-        delta
-            The delta for which epsilon is bounded, at least 0 and below 1.
-        confidence
-            Confidence of each bound and of the rates' intervals, above 0.5 and below 1.
-        """
+        """Return the rates, the ROC curve and the lower bounds on epsilon of these scores."""
         one_run, by_tradeoff = None, None
         if not self.knows_coins:
             few = max(1, floor(_GUESSED * self.membership.targets))
@@ -205,24 +159,6 @@ def relative_tradeoff(auc_without: float, auc: float, accuracy_without: float, a
     in the paper, if no accuracy was lost. It is NaN if without DP the attack or the model was no better than guessing.
     Source: Bernau, Grassal, Robl & Kerschbaum 2019, Assessing differentially private deep learning with membership
     inference, section on the relative privacy-accuracy trade-off.
-
-    Parameters
-    ----------
-    auc_without
-        AUC of an attack on the model without DP, from 0 to 1; AUC_o.
-    auc
-        AUC of the same attack on the model with DP.
-    accuracy_without
-        Test accuracy without DP, from 0 to 1; ACC_o.
-    accuracy
-        Test accuracy with DP; ACC.
-    classes
-        Number of classes C, at least 2; 1 / C is the accuracy of guessing.
-
-    Raises
-    ------
-    InputError
-        If a number is out of its range.
     """
     for value, name in ((auc_without, "AUC"), (auc, "AUC"), (accuracy_without, "accuracy"), (accuracy, "accuracy")):
         require_number(f"{name} is", value, "numbers from 0 to 1")

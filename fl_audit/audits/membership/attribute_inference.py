@@ -62,17 +62,7 @@ def attribute_guesses(
     Source: Yeom et al. 2018, adversary 4 (known error distribution). Without the distribution the attack is the
     reduction to membership inference with many queries (adversary 6), where the oracle's answer is the loss itself.
 
-    Parameters
-    ----------
-    losses
-        Loss of each record with each possible value of the attribute, finite, shape (trials, targets, values).
-    truth
-        Index of the true value of each record, from 0, shape (targets,); used only to mark guesses as right.
-    prior
-        Probability of each value among people, at least 0, with a sum of 1; shape (values,), or (targets, values) if it
-        depends on the other attributes of the record.
-    distribution
-        Log density of a member's loss; None if the attacker does not know it.
+    Shapes: `losses` (trials, targets, values), `truth` (targets,), `prior` (values,).
     """
     values = np.asarray(losses, dtype=np.float64)
     require(values.ndim == 3 and values.size > 0, f"losses have shape {values.shape}: accepted is (trials, targets, k)")
@@ -99,16 +89,7 @@ def attribute_guesses_with_shadows(
     Trials of even number are attacked with the losses of members in odd trials, and vice versa. So the density does not
     depend on the secrets of the attacked trial.
 
-    Parameters
-    ----------
-    losses
-        Loss of each record with each possible value of the attribute, finite, shape (trials, targets, values).
-    truth
-        Index of the true value of each record, from 0, shape (targets,).
-    prior
-        Probability of each value among people, as in `attribute_guesses`.
-    membership
-        The membership of the targets in all trials.
+    Shapes: `losses` (trials, targets, values), `truth` (targets,).
     """
     values, true = np.asarray(losses, dtype=np.float64), np.asarray(truth)
     shape = (membership.trials, membership.targets)
@@ -128,11 +109,6 @@ def sampled_distribution(member_losses: ArrayLike) -> LossDistribution:
 
     The density is estimated on the scale of log(loss + a thousandth of the mean loss), where losses are spread evenly
     enough for one bandwidth (Silverman's rule). Its logarithm is finite for every loss.
-
-    Parameters
-    ----------
-    member_losses
-        Losses of members in shadow trials, at least 0, of any shape, with two different values or more.
     """
     sample = np.asarray(member_losses, dtype=np.float64).ravel()
     usable = sample.size >= _LEAST_SAMPLES and bool(np.isfinite(sample).all() and (sample >= 0).all())

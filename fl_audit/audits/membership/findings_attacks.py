@@ -74,15 +74,7 @@ def _json(found: AttackResults) -> dict[str, Any]:
 
 
 def scores_of(run: FinishedRun, name: str) -> AttackScores:
-    """Return the scores of an attack, or the log-odds of the insiders, in all trials of a run.
-
-    Parameters
-    ----------
-    run
-        A finished run of the membership audit.
-    name
-        Name of the attack, or `INSIDER` for the log-odds of the insiders.
-    """
+    """Return the scores of an attack, or the log-odds of the insiders, in all trials of a run."""
     table = run.tables.targets
     assert table is not None, "only the membership audit has targets"
     trials = table["trial"].nunique()
@@ -102,19 +94,7 @@ def scores_of(run: FinishedRun, name: str) -> AttackScores:
 
 
 def rate_ends(run: FinishedRun, name: str, rate: str, confidence: float) -> tuple[float, float]:
-    """Return the ends of the confidence interval of a single rate of an attack.
-
-    Parameters
-    ----------
-    run
-        A finished run of the membership audit.
-    name
-        Name of the attack, or `INSIDER` for the insiders.
-    rate
-        Name of the rate, which is a field of `RocSummary`.
-    confidence
-        Confidence of this interval alone, not of all rates jointly; above 1/2 and below 1.
-    """
+    """Return the ends of the confidence interval of a single rate of an attack."""
     # The four intervals share the error probability.
     found = getattr(scores_of(run, name).rates(1 - _RATES * (1 - confidence)), rate)
     return found.low, found.high
@@ -124,15 +104,6 @@ def bound_end(run: FinishedRun, name: str, confidence: float) -> tuple[float, fl
     """Return an attack's lower bound on epsilon at the given confidence, and infinity as the upper end.
 
     The lower bound is 0 if the attack has no usable scores.
-
-    Parameters
-    ----------
-    run
-        A finished run of the membership audit.
-    name
-        Name of the attack, or `INSIDER` for the insiders.
-    confidence
-        Confidence of the bound, above 1/2 and below 1.
     """
     found = scores_of(run, name).bound(float(run.facts.configuration["privacy"]["delta"]), confidence)
     return 0.0 if found is None else found.epsilon, math.inf

@@ -78,17 +78,7 @@ def _guesser(table: pd.DataFrame, name: str, confidence: float) -> AttributeGues
 
 
 def attribute_ends(run: FinishedRun, name: str, confidence: float) -> tuple[float, float]:
-    """Return the two ends of a confidence interval for an adversary's advantage at guessing an attribute.
-
-    Parameters
-    ----------
-    run
-        A finished run in which an attribute was guessed.
-    name
-        Name of the column with the adversary's guesses.
-    confidence
-        Confidence of the interval, above 0 and below 1.
-    """
+    """Return the two ends of a confidence interval for an adversary's advantage at guessing an attribute."""
     assert run.tables.targets is not None, "an attribute is guessed of targets"
     found = _guesser(run.tables.targets, name, confidence).advantage
     return found.low, found.high

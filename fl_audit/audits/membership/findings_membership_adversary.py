@@ -18,29 +18,13 @@ _COLUMNS, _SCORE = ["membership_advantage", "record_membership_guess"], "record_
 
 
 def membership_ends(run: FinishedRun, confidence: float) -> tuple[float, float]:
-    """Return the ends of the confidence interval of the membership adversary's mean advantage.
-
-    Parameters
-    ----------
-    run
-        A finished run in which the membership adversary was evaluated.
-    confidence
-        Confidence of the interval, above 0 and below 1.
-    """
+    """Return the ends of the confidence interval of the membership adversary's mean advantage."""
     found = mean_advantage(run.tables.trials[_COLUMNS[0]].to_numpy(dtype=np.float64), confidence)
     return found.low, found.high
 
 
 def record_bound_end(run: FinishedRun, confidence: float) -> tuple[float, float]:
-    """Return the lower bound on epsilon from the losses on the differing record, and infinity as the upper end.
-
-    Parameters
-    ----------
-    run
-        A finished run with a guarantee, and with trials of both D and D'.
-    confidence
-        Confidence of the bound, above 1/2 and below 1.
-    """
+    """Return the lower bound on epsilon from the losses on the differing record, and infinity as the upper end."""
     return _record_bound(run, confidence).epsilon, math.inf
 
 

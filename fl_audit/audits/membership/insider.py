@@ -60,16 +60,8 @@ def observe_targets(
 
     Source: Bernau et al. 2021, Lemma 1, with D' as D without the target.
 
-    Parameters
-    ----------
-    federation
-        The federation with its targets.
-    membership
-        The membership of the targets in the trials. Pass None in the reconstruction audit, where exactly one candidate
-        is in and the insider does not know which. The log-likelihood ratio then compares "this candidate is in" with
-        "no candidate is in".
-    seen
-        The insider's view of the round, with the participation of all units if rounds are sampled.
+    `membership`: Pass None in the reconstruction audit, where exactly one candidate is in and the insider does not know
+    which. The log-likelihood ratio then compares "this candidate is in" with "no candidate is in".
     """
     public, trials = federation.public, len(seen.start)
     membership = membership or TargetMembership(np.zeros((trials, federation.public.targets), dtype=np.bool_))
@@ -295,12 +287,7 @@ def ascent_contribution(federation: LoadedFederation, models: Tensor) -> Tensor:
 
     It is float32, shape (trials, parameters).
 
-    Parameters
-    ----------
-    federation
-        The federation with its targets.
-    models
-        The models at the start of the round, float32 (trials, parameters).
+    Shapes: `models` (trials, parameters).
     """
     asked, rate, norm = federation.differing, federation.public.ascent, federation.public.mechanism.clipping_norm
     return ascent(federation.model, models, asked.features, asked.labels, rate, None if math.isinf(norm) else norm)

@@ -22,14 +22,7 @@ def signal_to_noise(norms: ArrayLike, clipping_norm: float | None, sigma: ArrayL
     Given all earlier rounds, the log-odds of a target that takes part grow by N(mu^2/2, mu^2) if it is in, and by
     N(-mu^2/2, mu^2) if it is out.
 
-    Parameters
-    ----------
-    norms
-        Norms ||g|| of the targets' contributions, shape (trials, targets).
-    clipping_norm
-        Clipping norm C, positive; None for no clipping.
-    sigma
-        Standard deviation of the noise in each trial, positive, shape (trials,).
+    Shapes: `norms` (trials, targets), `sigma` (trials,).
     """
     return _clipped(_checked(norms, "norms"), clipping_norm) / _checked_sigma(sigma, len(np.asarray(norms)))
 
@@ -39,14 +32,7 @@ def noise_along_targets(products: ArrayLike, norms: ArrayLike, sigma: ArrayLike)
 
     Given all earlier rounds, the result is N(0, 1) if the noise n is as claimed. It is NaN where h is 0.
 
-    Parameters
-    ----------
-    products
-        Inner products <n, h>, shape (trials, targets).
-    norms
-        Norms ||h||, shape (trials, targets).
-    sigma
-        Standard deviation of the noise in each trial, positive, shape (trials,).
+    Shapes: `products` (trials, targets), `norms` (trials, targets), `sigma` (trials,).
     """
     along, lengths = _checked(products, "products"), _checked(norms, "norms")
     ratio = np.divide(along, lengths, out=np.full(along.shape, np.nan), where=lengths > 0)
@@ -73,27 +59,14 @@ def increments(
     Source: Bernau et al. 2021, Lemma 1, with D' as D without the target. The mixture log((1 - q) + q e^l) is that of
     `fl_audit.mechanisms.likelihood_ratio`.
 
-    Parameters
-    ----------
-    products
-        Inner products <n, h>, finite, shape (trials, targets). Here n is the noise of the trial's release, and h is the
-        target's gradient before clipping.
-    norms
-        Norms ||h|| of the targets' gradients before clipping, finite, shape (trials, targets).
-    clipping_norm
-        Clipping norm C, positive; None for no clipping.
-    sigma
-        Standard deviation of the noise in each trial, positive, shape (trials,).
-    is_in
-        Whether each target is in, bool, shape (trials, targets).
-    takes_part
-        Whether each target takes part in the round if it is in, bool, shape (trials, targets); None means that all take
-        part. If the insider sees participation, this includes the coins of targets that are out.
-    sampling_rate
-        Probability q with which each target takes part by a secret coin, above 0 and at most 1. If it is 1, the insider
-        knows of each target whether it takes part.
-    sees_participation
-        Whether the insider sees which targets take part in the round.
+    Shapes: `products` (trials, targets), `norms` (trials, targets), `sigma` (trials,), `is_in` (trials, targets),
+    `takes_part` (trials, targets).
+
+    `products`: Here n is the noise of the trial's release, and h is the target's gradient before clipping.
+
+    `takes_part`: If the insider sees participation, this includes the coins of targets that are out.
+
+    `sampling_rate`: If it is 1, the insider knows of each target whether it takes part.
     """
     shape = np.shape(products)
     require_sampling_rate(sampling_rate)

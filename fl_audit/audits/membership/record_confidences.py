@@ -14,11 +14,7 @@ from fl_audit.errors import require
 def log_probabilities(logits: ArrayLike) -> Floats:
     """Return the logarithms of the softmax of logits over the last axis, in the shape of `logits`.
 
-    Parameters
-    ----------
-    logits
-        Logits of the records, finite, shape (..., classes) with 2 classes or more. Log-probabilities are logits too,
-        and are returned unchanged.
+    `logits`: Log-probabilities are logits too, and are returned unchanged.
     """
     return np.asarray(log_softmax(_checked(logits), axis=-1), dtype=np.float64)
 
@@ -27,13 +23,6 @@ def label_log_probability(logits: ArrayLike, labels: ArrayLike) -> Floats:
     """Return the log-probability of each record's label, log p_y, at most 0, shape (...).
 
     It is the negative cross-entropy.
-
-    Parameters
-    ----------
-    logits
-        Logits of the records, finite, shape (..., classes) with 2 classes or more.
-    labels
-        Class y of each record, from 0, of a shape that broadcasts to that of the logits without its last axis.
     """
     values = log_probabilities(logits)
     return np.asarray(np.take_along_axis(values, _places(labels, values), axis=-1)[..., 0], dtype=np.float64)
@@ -45,12 +34,7 @@ def scaled_confidence(logits: ArrayLike, labels: ArrayLike) -> Floats:
     Source: Carlini et al. 2022, section VI-A. It is computed as z_y - log sum over k != y of e^(z_k) from the logits z,
     without softmax, because 1 - p_y would round to 0 for all records that are learned well.
 
-    Parameters
-    ----------
-    logits
-        Logits z of the records, finite, shape (..., classes) with 2 classes or more.
-    labels
-        Class y of each record, from 0. The shape must broadcast to the shape of `logits` without the last axis.
+    `labels`: The shape must broadcast to the shape of `logits` without the last axis.
     """
     values = _checked(logits)
     places, others = _places(labels, values), values.copy()

@@ -89,17 +89,7 @@ class RocSummary:
 def roc_curve(scores: ArrayLike, membership: TargetMembership) -> RocCurve:
     """Return the ROC curve of the scores of all trials together.
 
-    Parameters
-    ----------
-    scores
-        Scores, higher for a likelier member, no NaN, shape (trials, targets).
-    membership
-        The membership of the targets in all trials.
-
-    Raises
-    ------
-    InputError
-        If shapes do not fit, a score is NaN, or there are no members or no nonmembers.
+    Shapes: `scores` (trials, targets).
     """
     ranked = _RankedScores(_checked(scores, membership), membership, 0.0)
     hits, alarms = (found[0, ranked.last] for found in ranked.counts(np.ones((1, membership.trials))))
@@ -127,30 +117,12 @@ def membership_rates(
     2. Without a leak, the variance of the mean over trials is then at most twice the variance that resampled trials
     show, to first order (Cauchy-Schwarz). With a leak, the interval is wider than necessary.
 
-    Parameters
-    ----------
-    scores
-        Scores, higher for a likelier member, no NaN, shape (trials, targets), at least 2 trials.
-    membership
-        The membership of the targets in all trials.
-    generator
-        Generator that draws the trials of each bootstrap sample.
-    resamples
-        Number of bootstrap samples, at least 100.
-    confidence
-        Joint confidence of the four intervals, above 0.5 and below 1. Each interval has a quarter of the error
-        probability (Bonferroni).
-    shadows_of_each_other
-        Whether the score of a trial used other trials in `scores` as shadows.
-    of_insiders
-        Whether the scores are log-odds of insiders, each of whom knows all other coins of its trial. The interval of
-        the AUC then uses the jackknife over trials; it is 0 to 1 with fewer than three trials.
+    Shapes: `scores` (trials, targets).
 
-    Raises
-    ------
-    InputError
-        If shapes do not fit, a score is NaN, a number is out of its range, there are no members or no nonmembers, or no
-        trial has both.
+    `confidence`: Each interval has a quarter of the error probability (Bonferroni).
+
+    `of_insiders`: The interval of the AUC then uses the jackknife over trials; it is 0 to 1 with fewer than three
+    trials.
     """
     values = _checked(scores, membership)
     trials = membership.trials

@@ -72,20 +72,14 @@ def shadow_scores(
     Raises `InputError` if shapes do not fit, a value is not finite, or there are fewer than 2 members or fewer than 2
     nonmembers in all shadow trials together.
 
-    Parameters
-    ----------
-    log_probabilities
-        Log-probabilities that each trial's model gives all classes, finite, shape (trials, targets, classes).
-    labels
-        Class of each target, shape (targets,). A class is rare if it has fewer than 2 members or fewer than 2
-        nonmembers in the shadow trials.
-    membership
-        The membership of the targets in all trials. The attack on a trial uses only the rows of its shadow trials.
-    rule
-        Settings of the attack; `ShokriAttackSettings()` if None.
-    shadows
-        The shadow trials, bool (trials,), from which the attack models learn. All other trials are attacked; the shadow
-        trials get NaN as scores, because the attack models learnt their membership. None uses folds instead.
+    Shapes: `log_probabilities` (trials, targets, classes), `labels` (targets,), `shadows` (trials,).
+
+    `labels`: A class is rare if it has fewer than 2 members or fewer than 2 nonmembers in the shadow trials.
+
+    `membership`: The attack on a trial uses only the rows of its shadow trials.
+
+    `shadows`: All other trials are attacked; the shadow trials get NaN as scores, because the attack models learnt
+    their membership. None uses folds instead.
     """
     rule = rule or ShokriAttackSettings()
     values, classes = _checked(log_probabilities, labels, membership)
@@ -157,7 +151,7 @@ def _trained(rule: ShokriAttackSettings, examples: Floats, answers: Flags) -> An
     `examples` are confidence vectors, one a row. `answers` are True where the vector belongs to a member.
     """
     # Imported here, because the import takes a second and only this attack needs it.
-    from sklearn import ensemble, exceptions, linear_model, neural_network, pipeline, preprocessing
+    from sklearn import ensemble, exceptions, linear_model, neural_network, pipeline, preprocessing  # noqa: PLC0415
 
     match AttackClassifierKind(rule.model):
         case AttackClassifierKind.NETWORK:

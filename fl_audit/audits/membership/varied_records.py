@@ -33,12 +33,9 @@ class ShiftedImages:
 
         Smaller shifts come first. Pixels that move in are 0.
 
-        Parameters
-        ----------
-        features
-            Features of the images, shape (n, features) or (n, *shape). Each variant has the same shape.
-        number
-            Number of variants to yield, from 1 to 50.
+        Shapes: `features` (n, features).
+
+        `features`: Each variant has the same shape.
         """
         images, steps = features.reshape(len(features), *self.shape), range(-_REACH, _REACH + 1)
         ways = sorted(product(steps, steps), key=lambda way: (abs(way[0]) + abs(way[1]), way))
@@ -73,12 +70,9 @@ class ResampledColumns:
         For each further variant and each row, the replaced columns and another record, which gives the values, are
         drawn.
 
-        Parameters
-        ----------
-        features
-            Features of the rows, shape (n, features). Each variant has the same shape.
-        number
-            Number of variants to yield, at least 1.
+        Shapes: `features` (n, features).
+
+        `features`: Each variant has the same shape.
         """
         yield features
         few = max(1, round(_RESAMPLED * len(self.columns)))
@@ -101,16 +95,7 @@ def queries_for(source: LoadedDataset, public: Floats32, seed: int, number: int)
     Raises `InputError` if the records are neither images nor table rows, or if an image has fewer variants than
     `number`.
 
-    Parameters
-    ----------
-    source
-        The data set whose records are varied.
-    public
-        Features of public records, on which no model is trained, shape (m, features), at least one record.
-    seed
-        Public seed from which the replaced columns and their values are drawn.
-    number
-        Number of queries for each record, at least 1; at most 50 for images.
+    Shapes: `public` (m, features).
     """
     if (shape := source.image_shape) is not None:
         accepted = f"accepted are 1 to {_IMAGE_QUERIES}: images are moved by up to {_REACH} pixels and mirrored"

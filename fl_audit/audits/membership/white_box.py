@@ -110,17 +110,7 @@ _SCALARS_AT_ONCE = 2**23
 
 
 def known_halves(trials: int, targets: int, generator: np.random.Generator) -> Flags:
-    """Draw the half of the targets whose membership the attacker of each trial knows, as a mask (trials, targets).
-
-    Parameters
-    ----------
-    trials
-        Number of trials, at least 1.
-    targets
-        Number of targets in each trial, at least 2.
-    generator
-        Generator of the draws, which must not depend on the membership.
-    """
+    """Draw the half of the targets whose membership the attacker of each trial knows, as a mask (trials, targets)."""
     require_number("number of trials is", trials, "whole numbers from 1")
     require_number("number of targets is", targets, "whole numbers from 2")
     first = np.broadcast_to(np.arange(targets) < targets // 2, (trials, targets))
@@ -146,16 +136,7 @@ def white_box_scores(
     Scores are such fractions, and not log-odds, because a network that learned from more members gives higher log-odds
     to the other half. With fractions the expected AUC without a leak is exactly 1/2. No score depends on another trial.
 
-    Parameters
-    ----------
-    features
-        Features of each target under one released model or several.
-    rule
-        Settings of the networks; `WhiteBoxSettings()` if None.
-    membership
-        The membership of the targets in all trials.
-    known
-        Whether each target belongs to the known half of its trial, bool, shape (trials, targets); see `known_halves`.
+    Shapes: `known` (trials, targets).
     """
     rule = rule or WhiteBoxSettings()
     flags = _checked(features, membership, known)

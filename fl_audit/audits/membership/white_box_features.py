@@ -105,18 +105,10 @@ def white_box_features(model: StackedModel, models: Tensor, features: Tensor, la
     the layer's gradient of the first examples differs from the gradient by autograd. This happens if the weight is
     shared or the forward method was replaced.
 
-    Parameters
-    ----------
-    model
-        A stacked model of any module with a dense layer (`torch.nn.Linear`) that is called once, with one row for each
-        example. If there are several, the one that is called last is used. Operations after this layer, such as a
-        temperature, are allowed.
-    models
-        Parameters of the models of all trials, float32 (trials, parameters).
-    features
-        Features of the targets, float32 (n, *shape).
-    labels
-        Classes of the targets, int64 (n,).
+    Shapes: `models` (trials, parameters), `features` (n, *shape), `labels` (n,).
+
+    `model`: If there are several, the one that is called last is used. Operations after this layer, such as a
+    temperature, are allowed.
     """
     require(len(labels) > 0, "there are no targets: accepted is one or more")
     layer = _last_dense_layer(model, models[0], features[:1])

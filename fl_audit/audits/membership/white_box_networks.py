@@ -93,17 +93,7 @@ class AttackNetworks:
 
     @classmethod
     def initial(cls, rule: WhiteBoxSettings, examples: Shown, source: torch.Generator) -> "AttackNetworks":
-        """Return untrained networks, all equal, with zero biases and normal weights (He et al. 2015).
-
-        Parameters
-        ----------
-        rule
-            Sizes of the layers.
-        examples
-            Inputs whose shapes determine the layers.
-        source
-            Generator of the weights.
-        """
+        """Return untrained networks, all equal, with zero biases and normal weights (He et al. 2015)."""
         networks = len(next(iter(examples.values())))
         made = cls(rule, tuple(sorted(rule.parts)), {}, {})
 
@@ -128,15 +118,7 @@ class AttackNetworks:
         return made
 
     def log_odds(self, shown: Shown, source: torch.Generator | None = None) -> Tensor:
-        """Return the log-odds of membership of each example, shape (networks, examples).
-
-        Parameters
-        ----------
-        shown
-            The inputs of the networks.
-        source
-            Generator of the dropout on the branches' inputs; None means no dropout.
-        """
+        """Return the log-odds of membership of each example, shape (networks, examples)."""
         seen = []
         for branch in self.branches:
             inputs = self._filtered(shown) if branch == WhiteBoxFeatureGroup.GRADIENT else shown[branch]
@@ -151,16 +133,7 @@ class AttackNetworks:
     def train(self, examples: Shown, answers: Tensor, counted: Tensor, source: torch.Generator) -> None:
         """Train all networks on cross-entropy, in place.
 
-        Parameters
-        ----------
-        examples
-            The inputs of the training examples.
-        answers
-            1 for members and 0 for nonmembers, shape (networks, examples).
-        counted
-            Weight of each example, shape (networks, examples).
-        source
-            Generator that draws which inputs are dropped.
+        Shapes: `answers` (networks, examples), `counted` (networks, examples).
         """
         rule = self.rule
         slower = {name: min(1.0, _NARROW / values.shape[-2]) for name, values in self.weights.items()}

@@ -50,13 +50,6 @@ def membership_attack(member_losses: ArrayLike, population_losses: ArrayLike) ->
 
     Source: Yeom, Giacomelli, Fredrikson & Jha 2018, the adversary that knows the average training loss. As in Jayaraman
     & Evans 2019, a record whose loss equals the threshold is called a member.
-
-    Parameters
-    ----------
-    member_losses
-        Losses of each model on its n training records, finite, shape (..., n), n at least 1.
-    population_losses
-        Losses of each model on m other records, finite, shape (..., m), m at least 1.
     """
     members, population = _checked(member_losses, "member losses"), _checked(population_losses, "population losses")
     axes, accepted = members.shape[:-1], population.shape[:-1]
@@ -80,13 +73,6 @@ def chance_spread(members: int, others: int) -> float:
     The advantage then differs from 0 only because members are chosen at random. Its standard deviation is sqrt((1 /
     members + 1 / others) / 4). Similar models that are trained on the same records share this error, so averaging over
     models does not reduce it.
-
-    Parameters
-    ----------
-    members
-        Number of members for which the adversary guesses, at least 1.
-    others
-        Number of nonmembers for which the adversary guesses, at least 1.
     """
     require(min(members, others) >= 1, f"{members} members and {others} others: accepted are 1 or more")
     return math.sqrt((1 / members + 1 / others) / 4)
@@ -101,13 +87,6 @@ def record_membership_guess(record_loss: ArrayLike, common_losses: ArrayLike) ->
     same guesses.
 
     Source: the adversary of Yeom et al. 2018 in experiment 2 of Bernau et al. 2021.
-
-    Parameters
-    ----------
-    record_loss
-        Loss of each model on x, finite, shape (...).
-    common_losses
-        Losses of each model on the n records that are in both D and D', finite, shape (..., n), n at least 1.
     """
     common, own = _checked(common_losses, "common losses"), np.asarray(record_loss, dtype=np.float64)
     require(bool(np.isfinite(own).all()), "record losses contain NaN or infinity: accepted are finite numbers")
@@ -132,21 +111,10 @@ def ascent(
     Source: Nasr, Shokri & Houmansadr 2019, section II, active inference attacks: the attacker takes a step of gradient
     ascent on the targets' loss in its local model before it sends its update.
 
-    Parameters
-    ----------
-    model
-        The stacked model of all trials.
-    models
-        The model last released in each trial, float32 (trials, parameters).
-    features
-        Features of the targets, float32 (n, *shape).
-    labels
-        Classes of the targets, int64 (n,).
-    rate
-        Factor by which each target's gradient is multiplied, above 0. At 1 a member's own contribution of the round is
-        undone. Below 1 the losses of members still decrease, and only those of nonmembers increase.
-    clipping_norm
-        Norm to which the gradient of each target is clipped, positive; None for no clipping.
+    Shapes: `models` (trials, parameters), `features` (n, *shape), `labels` (n,).
+
+    `rate`: At 1 a member's own contribution of the round is undone. Below 1 the losses of members still decrease, and
+    only those of nonmembers increase.
     """
     require_positive(rate_of_the_ascent=rate)
     is_norm = clipping_norm is None or 0 < clipping_norm < np.inf

@@ -23,7 +23,7 @@ from fl_audit.audits.sections import page_rows
 from fl_audit.plurals import plural
 from fl_audit.privacy.guarantee_line import guarantee_line, guarantee_values
 from fl_audit.report.formatting import finding_text, is_certainty, number_text, one_in, percent
-from fl_audit.report.guarantee_warnings import delta_warning, weakness_warning
+from fl_audit.report.guarantee_warnings import delta_warning, is_weak_guarantee, weakness_warning
 from fl_audit.report.mechanism_messages import multiplied_text, not_private_label
 from fl_audit.report.report_elements import ReportContents
 from fl_audit.statistics.advantage import most_wins
@@ -59,7 +59,7 @@ def facts_of(contents: ReportContents) -> tuple[Fact, Fact, Fact]:
 
 def _broken(row: TestMessage) -> Fact:
     if row.test.name in OF_NOISE:
-        where = f" on the tensor '{row.test.place}'" if row.test.name is TestName.NOISE_TENSOR else ""
+        where = f" on {row.test.place}" if row.test.name is TestName.NOISE_TENSOR else ""
         return Fact("Noise really added", percent(row.test.statistic), f"of what was claimed{where}", " ")
     if row.test.name in (TestName.SCORES, TestName.CANARIES):
         shown = f"≥ {number_text(row.test.statistic, 3)}"
@@ -142,7 +142,8 @@ def next_step(contents: ReportContents) -> str:
     numbers = verdict_of(contents)
     match numbers.verdict:
         case Verdict.VIOLATED:
-            cause = broken_tests(numbers.judgement, contents.words)[0].words.remedy
+            told = broken_tests(numbers.judgement, contents.words)
+            cause = told[0].words.remedy if told else "Look for what the exact questions name."
             return f"Hand out none of these models. {cause} Then audit again."
         case Verdict.INCONCLUSIVE if numbers.contradicted_by:
             rare = f"chance does this to fewer than {one_in(FAMILY_LEVEL)} runs that keep their guarantee"
@@ -171,7 +172,7 @@ def next_step(contents: ReportContents) -> str:
 
 def _after_consistent(contents: ReportContents) -> str:
     numbers, spare = verdict_of(contents), contents.find(NoiseFinding)
-    if is_certainty(contents.guarantee.belief_bound):
+    if is_weak_guarantee(contents.guarantee):
         return "Choose a guarantee that assures something: set belief = 0.9 in [privacy], and audit again."
     if numbers.words.next_step is not None:
         return numbers.words.next_step

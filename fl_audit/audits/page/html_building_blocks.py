@@ -16,19 +16,7 @@ from fl_audit.report.formatting import MISSING, number_text, percent
 
 
 def html_figure(picture: bytes | str, alternative: str, caption: str, name: str = "") -> str:
-    """Return an HTML figure element with a picture and its caption.
-
-    Parameters
-    ----------
-    picture
-        A PNG as bytes, or an SVG element as text, in which `$label` is replaced by the alternative text.
-    alternative
-        Alternative text of the picture, as plain text.
-    caption
-        Caption of the figure, as escaped HTML.
-    name
-        HTML id of the figure, as plain text; empty for none.
-    """
+    """Return an HTML figure element with a picture and its caption."""
     label, identifier = escape(alternative), f' id="{escape(name)}"' if name else ""
     if isinstance(picture, bytes):
         shown = f'<img alt="{label}" src="data:image/png;base64,{base64.b64encode(picture).decode("ascii")}">'
@@ -45,24 +33,7 @@ def page_table(
     title: str = "",
     look: str = "numbers",
 ) -> str:
-    """Return an HTML table in a box that scrolls sideways if the table is too wide, also by keyboard.
-
-    Parameters
-    ----------
-    columns
-        Names of the columns, as plain text.
-    title
-        Title above the table, as plain text; empty for none.
-    look
-        CSS class of the table element.
-    rows
-        Cells of each row, one for each column: plain text, escaped HTML (`Markup`), numbers, or None for a missing
-        value.
-    numbers
-        Indices of the columns whose text cells hold numbers.
-    links
-        For each row, the address, relative to the page, to which its first cell links; empty text for no link.
-    """
+    """Return an HTML table in a box that scrolls sideways if the table is too wide, also by keyboard."""
     targets = list(links) or [""] * len(rows)
     cells = [[_cell(cell, place in (0, *numbers)) for place, cell in enumerate(row)] for row in rows]
     for row, target in zip(cells, targets, strict=True):
@@ -83,15 +54,6 @@ def value_html(value: Any, is_share: bool = False, digits: int = 4) -> str:
     """Return a rounded number as an HTML `data` element that keeps its full precision.
 
     For None, return the text that stands for a missing value.
-
-    Parameters
-    ----------
-    value
-        The number to show; None if it is missing.
-    is_share
-        Whether the number is shown in percent.
-    digits
-        Number of significant digits of a number that is not a share.
     """
     if value is None:
         return escape(MISSING)
@@ -157,25 +119,6 @@ def html_page(
     """Return a whole HTML page, with a content security policy that forbids scripts and external resources.
 
     Images are embedded as data. The footer names the version of the package and the date of writing.
-
-    Parameters
-    ----------
-    title
-        Title of the browser window, as plain text.
-    heading
-        Heading of the page, as plain text.
-    subtitle
-        One line below the heading that says what the page is about, as plain text.
-    footer
-        Text at the end of the page, after the version and the date, as plain text.
-    opening
-        First paragraph, as plain text; empty if the body has its own.
-    step
-        What to do next, as plain text below the first paragraph; empty for none.
-    body
-        Escaped HTML of the rest of the page.
-    banner
-        The verdict above the first paragraph; None if the body has its own.
     """
     plain = {"title": title, "heading": heading, "subtitle": subtitle, "footer": f"{_written_by()} {footer}".strip()}
     said = f'<p class="opening">{escape(opening, quote=False)}</p>' if opening else ""

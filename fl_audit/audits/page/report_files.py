@@ -22,7 +22,7 @@ def why_no_pdf() -> str:
     try:
         # WeasyPrint prints advice on missing libraries, which would hide the one line that we show instead.
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-            import weasyprint  # noqa: F401  # an extra, which an installation may lack, or libraries of its own
+            import weasyprint  # noqa: F401, PLC0415
     except ImportError:
         return "WeasyPrint is not installed (pip install 'fl-audit[pdf]')"
     except OSError as error:
@@ -31,19 +31,11 @@ def why_no_pdf() -> str:
 
 
 def write_pdf(page: str, path: Path) -> None:
-    """Write an HTML page as a PDF file, atomically; without WeasyPrint, delete an existing file at `path` instead.
-
-    Parameters
-    ----------
-    page
-        The page as HTML without external resources.
-    path
-        Path of the PDF file.
-    """
+    """Write an HTML page as a PDF file, atomically; without WeasyPrint, delete an existing file at `path` instead."""
     if why_no_pdf():
         path.unlink(missing_ok=True)
         return
-    import weasyprint  # an extra, see `hindrance`
+    import weasyprint  # an extra, see `hindrance`  # noqa: PLC0415
 
     # The page holds its data itself, so that no request is needed or allowed.
     document = weasyprint.HTML(string=page, url_fetcher=weasyprint.urls.URLFetcher(allowed_protocols=("data",)))
@@ -56,15 +48,6 @@ def write_report(contents: ReportContents, directory: Path, pdf_with_appendix: b
 
     The files are `figures/<name>.png`, `report.html` and `report.pdf`. If no PDF can be written (see `hindrance`), an
     earlier PDF is deleted.
-
-    Parameters
-    ----------
-    contents
-        The findings and facts that the report shows.
-    directory
-        Directory of the report, which is created if it is missing.
-    pdf_with_appendix
-        Whether the PDF contains the appendix in addition to the page.
     """
     pictures = draw_all(contents)
     page = render_html(contents, pictures)

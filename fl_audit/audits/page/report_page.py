@@ -163,20 +163,7 @@ MOST_FAILED = 4  # largest number of failed tests that the page names; the appen
 def render_html(
     contents: ReportContents, pictures: Sequence[DrawnPicture], on_paper: bool = False, with_appendix: bool = True
 ) -> str:
-    """Return the whole report as the text of one HTML page.
-
-    Parameters
-    ----------
-    contents
-        The findings and facts that the report shows.
-    pictures
-        The drawn figures, in the order of the report, from `draw_all`.
-    on_paper
-        Whether the page is for paper: figures are PNG instead of SVG, and the configuration and a place to sign are
-        added.
-    with_appendix
-        Whether the appendix is included.
-    """
+    """Return the whole report as the text of one HTML page."""
     federation = contents.facts.federation
     signer = contents.find(OperatorDeclarations)
     if on_paper and signer is not None:

@@ -26,17 +26,7 @@ def ranks_of_truth(log_likelihood: Floats, truth: Integers) -> Integers:
     The attacker guesses in the order of decreasing likelihood, and candidates with equal likelihood in ascending order
     of their numbers.
 
-    Parameters
-    ----------
-    log_likelihood
-        Log-likelihood of each candidate, up to a constant in each trial, shape (trials, candidates).
-    truth
-        Number of the true candidate, from 0, shape (trials,).
-
-    Raises
-    ------
-    InputError
-        If shapes do not fit or a number is NaN.
+    Shapes: `log_likelihood` (trials, candidates), `truth` (trials,).
 
     Examples
     --------
@@ -69,21 +59,8 @@ def judge_hits(
     The lower bound on epsilon is log((p - delta) / chance), where p is the lower confidence bound on the hit rate. It
     holds because under (epsilon, delta)-DP the hit rate is at most e^epsilon chance + delta.
 
-    Parameters
-    ----------
-    hits
-        Number of trials in which the first guess was right, from 0 to `trials`.
-    trials
-        Number of independent trials, at least 1.
-    chance
-        Prior probability of the likeliest candidate, positive: 1 / m for m equally likely candidates.
-    guarantee
-        The claimed guarantee, which covers all neighbours.
-    confidence
-        Confidence of the lower bound on epsilon, above 0.5 and below 1.
-    noise
-        The noise along the contribution of the true candidate in each trial; None if it cannot be computed. The limit
-        of detection is that of the tests of this noise, because the hit rate under less noise is unknown.
+    `noise`: The limit of detection is that of the tests of this noise, because the hit rate under less noise is
+    unknown.
     """
     bound = guarantee.reconstruction_bound(chance)
     assert bound is not None, "the reconstruction audit has global noise"
@@ -117,19 +94,6 @@ def epsilon_of_hits(hits: int, trials: int, chance: float, delta: float, confide
     """Return a lower confidence bound on epsilon from the number of trials whose first guess was right.
 
     Under (epsilon, delta)-DP the hit rate is at most e^epsilon chance + delta.
-
-    Parameters
-    ----------
-    hits
-        Number of trials in which the first guess was right, from 0 to `trials`.
-    trials
-        Number of trials, at least 1.
-    chance
-        Hit rate of the best guess without any release, positive: 1 / m for m equally likely candidates.
-    delta
-        The delta for which epsilon is bounded, at least 0 and below 1.
-    confidence
-        Confidence of the lower bound, above 0.5 and below 1.
     """
     low = clopper_pearson(hits, trials, 2 * confidence - 1)[0]
     return max(0.0, math.log(max(low - delta, 1e-300) / chance))

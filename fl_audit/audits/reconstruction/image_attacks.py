@@ -69,20 +69,7 @@ def images_by_descent(
     variation of the images. It uses Adam on the signs of the gradient, and clamps pixels to [0, 1]. The weight, the
     step size and its decay are those of the authors' code.
 
-    Parameters
-    ----------
-    shared
-        The function from an owner's images to its update.
-    seen
-        The observed update of each owner, float32 (owners, parameters).
-    labels
-        Labels of each owner's images, int64 (owners, images).
-    draw
-        Generator of the random images from which the searches start.
-    descent
-        Settings of the search.
-    on_step
-        Callback that receives the number of finished iterations over all starts.
+    Shapes: `seen` (owners, parameters), `labels` (owners, images).
     """
     started, found = time.monotonic(), None
 
@@ -143,14 +130,7 @@ class PopulationImages:
 def require_pictures(shape: tuple[int, ...], least: float, most: float) -> None:
     """Raise `InputError` unless records are images of at least 7x7 pixels, with values from 0 to 1.
 
-    Parameters
-    ----------
-    shape
-        Shape of one record; (height, width) or (channels, height, width) is accepted.
-    least
-        Smallest value of a pixel in the records.
-    most
-        Largest value of a pixel in the records.
+    Shapes: `shape` (height, width).
     """
     fits = len(shape) in (2, 3) and min(shape[-2:]) >= 7 and least >= 0 and most <= 1
     found = f"records have shape {shape} and numbers from {least:g} to {most:g}"
@@ -173,24 +153,7 @@ def drawn_pictures(
     With noise, images are estimated by regression on images of other people. Without noise, a single image is computed
     from the gradient of the first dense layer if the model permits it; otherwise gradient descent finds the images.
 
-    Parameters
-    ----------
-    shared
-        The function from an owner's images to its update.
-    seen
-        The observed, noisy update of each owner, float32 (owners, parameters).
-    count
-        Number of images of each owner, at least 1.
-    noise
-        Standard deviation of the noise in each coordinate of an update, at least 0.
-    others
-        Images of other people that the attacker knows, at least `count`.
-    draw
-        Generator of the images from which searches start, and of random sets of other people's images.
-    descent
-        Settings of the search by gradient descent.
-    on_step
-        Callback that receives the number of finished iterations over all starts.
+    Shapes: `seen` (owners, parameters).
     """
     if noise > 0:
         chosen = _random_sets(others.labels[:MOST_OTHERS], count, draw)
@@ -278,13 +241,6 @@ def require_last_bias(model: StackedModel, classes: int) -> None:
     """Raise `InputError` unless the last parameter of a model is a bias with one entry for each class.
 
     Labels are inferred from the gradient of this bias.
-
-    Parameters
-    ----------
-    model
-        The stacked model.
-    classes
-        Number of classes of the model.
     """
     name, shape = model.layout.names[-1], model.layout.shapes[-1]
     found = f"the last parameter of the model is {name} of shape {tuple(shape)}"

@@ -52,15 +52,6 @@ class NoiseLevelGuarantee:
         """Return the values of the guarantee at one level of Gaussian noise.
 
         The largest probability of identifying the true candidate is Phi(mu + Phi^-1(chance)).
-
-        Parameters
-        ----------
-        epsilon
-            Epsilon of the guarantee.
-        mu
-            The mu of Gaussian DP of all rounds together, above 0.
-        chance
-            Largest probability of identifying the true candidate without any release, above 0 and at most 1.
         """
         return cls(epsilon, mu, float(ndtr(mu + ndtri(chance))))
 
@@ -129,23 +120,6 @@ def reconstructions_by_noise(
 
     All rounds are computed at the same model parameters. So they carry the same signal, and their noise averages out.
     A server that sends the same parameters in every round is the strongest attacker that the guarantee covers.
-
-    Parameters
-    ----------
-    shared
-        The function from an owner's images to its update; it needs a clipping norm if a level has noise.
-    victims
-        The images to be reconstructed, with other candidates.
-    others
-        Images of other people that the attacker knows.
-    levels
-        The levels of noise, each with its mu over all rounds.
-    draws
-        Function from the index of a level to the generator of its noise and of the images from which searches start.
-    descent
-        Settings of the search by gradient descent.
-    on_step
-        Callback that receives the number of finished iterations over all starts.
     """
     updates, each = shared.of_many(victims.pictures, victims.labels), victims.pictures.shape[1]
     true, candidates = victims.pictures.cpu().numpy(), victims.candidates.cpu().numpy()
@@ -169,12 +143,7 @@ def in_order_of_true_images(true: Floats32, drawn: Floats32) -> Floats32:
     An update does not reveal the order of its images. So each reconstruction is assigned to one true image, with the
     smallest sum of squared errors.
 
-    Parameters
-    ----------
-    true
-        The owners' true images, shape (owners, images, *shape).
-    drawn
-        Reconstructions of the owners' images in any order, shape (owners, images, *shape).
+    Shapes: `true` (owners, images, *shape).
     """
     found = np.empty_like(drawn)
     for owner, (mine, theirs) in enumerate(zip(true, drawn, strict=True)):
@@ -186,19 +155,7 @@ def in_order_of_true_images(true: Floats32, drawn: Floats32) -> Floats32:
 def image_similarity(true: Floats32, drawn: Floats32, population: Floats32) -> ReconstructionQuality:
     """Return the similarity of reconstructed to true images: PSNR, SSIM, and identification among candidates.
 
-    Parameters
-    ----------
-    true
-        The true images with pixels from 0 to 1, (images, *shape), the last two axes height and width.
-    drawn
-        Reconstructions of the images, in the order and shape of `true`.
-    population
-        Other images, shape (others, *shape), which are the candidates besides the true image.
-
-    Raises
-    ------
-    InputError
-        If shapes differ.
+    Shapes: `true` (images, *shape), `population` (others, *shape).
     """
     shapes = {true.shape[1:], drawn.shape[1:], population.shape[1:]}
     alike, seen = true.shape == drawn.shape and len(shapes) == 1, f"{true.shape}, {drawn.shape} and {population.shape}"

@@ -132,16 +132,7 @@ def draw_pictures(
 
     A text below each row gives the epsilon, and the largest share of images that may be identified.
 
-    Parameters
-    ----------
-    figure
-        An empty figure to draw in.
-    true
-        The true images, shape (images, *shape), of which at most 8 are shown.
-    drawings
-        Reconstructions of the images, one entry for each level of noise.
-    own
-        Index in `drawings` of the run's own noise; None if there is none.
+    Shapes: `true` (images, *shape).
     """
     rows = [(true, "originals")]
     for number, one in enumerate(drawings):

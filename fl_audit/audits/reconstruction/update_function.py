@@ -49,12 +49,7 @@ class UpdateFunction:
 
         The computation is differentiable in the records and can be used with vmap.
 
-        Parameters
-        ----------
-        records
-            Features of the owner's records, float32 (records, *shape).
-        labels
-            Classes of the records, int64 (records,).
+        Shapes: `records` (records, *shape), `labels` (records,).
         """
         parameters = self.model.layout.of_one(self.start)
         with without_hints():
@@ -68,12 +63,7 @@ class UpdateFunction:
     def of_many(self, records: Tensor, labels: Tensor) -> Tensor:
         """Return the update of each of many owners, float32 (owners, parameters), detached from autograd.
 
-        Parameters
-        ----------
-        records
-            Features of each owner's records, float32 (owners, records, *shape).
-        labels
-            Classes of the records, int64 (owners, records).
+        Shapes: `records` (owners, records, *shape), `labels` (owners, records).
         """
         together = max(1, CACHE_BUDGET // (records.shape[1] * self.model.layout.size))
         return vmap(self.of, chunk_size=together)(records, labels).detach()

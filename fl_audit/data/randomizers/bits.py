@@ -54,13 +54,6 @@ class RandomisedBits:
         """Return randomised records, uint8, in the shape of `features`.
 
         Raises `InputError` if a feature is neither 0 nor 1.
-
-        Parameters
-        ----------
-        features
-            Features of the records, each 0 or 1, shape (records, features...).
-        generator
-            Generator that draws one number for each feature, record after record.
         """
         _require_bits(features)
         lies = draws_above(truth_probability(self.epsilon), features.size, generator)
@@ -74,15 +67,6 @@ class RandomisedBits:
         Each bit in which `first` and `second` differ adds epsilon if the observed bit agrees with `first`, and
         subtracts epsilon if it agrees with `second`. Raises `InputError` if the shapes do not fit, or if a feature is
         neither 0 nor 1.
-
-        Parameters
-        ----------
-        observed
-            Randomised records, shape (..., features...).
-        first
-            First record from which `observed` may come, shape (features...).
-        second
-            Second record from which `observed` may come, shape (features...).
         """
         require_pair(observed, first, second)
         for bits in (observed, first, second):
@@ -110,13 +94,6 @@ class RandomisedBits:
 
         There is one response for each feature in which the records differ. Raises `InputError` if the shapes differ, or
         if a feature is neither 0 nor 1.
-
-        Parameters
-        ----------
-        first
-            First record, shape (features...).
-        second
-            Second record, of the same shape.
         """
         require_pair(first, first, second)
         for bits in (first, second):

@@ -55,13 +55,9 @@ class RandomisedEdges:
 
         Each pair of nodes is randomised. A node that then has no edge is joined to another node.
 
-        Parameters
-        ----------
-        features
-            Packed graphs, shape (graphs, nodes, width). Raises `InputError` unless each is symmetric and has at least
-            two nodes.
-        generator
-            Generator that draws one number for each pair of nodes: (0, 1), (0, 2), ..., (1, 2), ...
+        Shapes: `generator` (0, 1).
+
+        `features`: Raises `InputError` unless each is symmetric and has at least two nodes.
         """
         told = np.empty_like(features)
         for number, packed in enumerate(features):
@@ -82,14 +78,7 @@ class RandomisedEdges:
         Raises `InputError` if a graph is not symmetric, if the graphs have different numbers of nodes, or if an
         observed node has no edge.
 
-        Parameters
-        ----------
-        observed
-            Packed randomised graphs, shape (graphs, nodes, width).
-        first
-            First packed graph from which they may come, shape (nodes, width).
-        second
-            Second packed graph from which they may come, with as many nodes.
+        Shapes: `observed` (graphs, nodes, width).
         """
         seen, one, other = np.stack([_graph(packed) for packed in observed]), _graph(first), _graph(second)
         require_pair(seen, one, other)
@@ -101,12 +90,7 @@ class RandomisedEdges:
     def differing(self, first: Floats32, second: Floats32) -> int | None:
         """Return how many pairs of nodes have an edge in only one of two graphs; None if the numbers of nodes differ.
 
-        Parameters
-        ----------
-        first
-            First packed graph, shape (nodes, width).
-        second
-            Second packed graph, shape (nodes, width).
+        Shapes: `first` (nodes, width), `second` (nodes, width).
         """
         one, other = _graph(first), _graph(second)
         return int(np.count_nonzero(np.triu(one != other, 1))) if one.shape == other.shape else None
@@ -134,12 +118,7 @@ class RandomisedEdges:
         is an upper bound, because edges that are added after randomization may hide responses. Raises `InputError` if
         the graphs have different numbers of nodes.
 
-        Parameters
-        ----------
-        first
-            First packed graph, shape (nodes, width).
-        second
-            Second packed graph, shape (nodes, width).
+        Shapes: `first` (nodes, width), `second` (nodes, width).
         """
         differing = self.differing(first, second)
         require(differing is not None, "graphs have different numbers of nodes: accepted are two of equally many")

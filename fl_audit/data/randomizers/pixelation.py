@@ -64,15 +64,7 @@ class LaplacePixelation:
         self.require_images(records.features)
 
     def perturb(self, features: NDArray[np.floating], generator: np.random.Generator) -> Floats32:
-        """Return pixelated images with Laplace noise, in the shape of `features`.
-
-        Parameters
-        ----------
-        features
-            Images that `require_images` accepts, shape (images, 1, height, width) or (images, height, width).
-        generator
-            Generator that draws one number for each block, image after image.
-        """
+        """Return pixelated images with Laplace noise, in the shape of `features`."""
         self.require_images(features)
         means = self._block_means(features)
         noisy = np.clip(means + generator.laplace(scale=self.scale, size=means.shape), 0.0, 1.0).astype(np.float32)
@@ -85,15 +77,6 @@ class LaplacePixelation:
         and m1 and m2 are the means of this block in `first` and `second`. It also holds if o was clipped to 0 or 1,
         where both probabilities are tails of Laplace distributions. Raises `InputError` if shapes do not fit, or if
         `require_images` refuses an image.
-
-        Parameters
-        ----------
-        observed
-            Pixelated images, shape (..., height, width).
-        first
-            First image from which they may come, shape (1, height, width) or (height, width).
-        second
-            Second image from which they may come, of the shape of `first`.
         """
         require_pair(observed, first, second)
         for images in (observed, first, second):
@@ -124,16 +107,10 @@ class LaplacePixelation:
     ) -> tuple[ReleaseEvent, ...]:
         """Return the releases that distinguish two given images: one for each block whose means differ.
 
-        Parameters
-        ----------
-        first
-            First image, pixels in [0, 1], shape (1, height, width) or (height, width).
-        second
-            Second image, of the same shape.
-        most
-            Largest number of different releases, at least 1. The differences of block means are rounded up to multiples
-            of the largest difference divided by this number. So the stated releases reveal a little more than the real
-            ones. None rounds up to millionths.
+        Shapes: `first` (1, height, width).
+
+        `most`: The differences of block means are rounded up to multiples of the largest difference divided by this
+        number. So the stated releases reveal a little more than the real ones. None rounds up to millionths.
         """
         require_pair(first, first, second)
         for images in (first, second):

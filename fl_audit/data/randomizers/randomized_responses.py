@@ -12,13 +12,8 @@ _DRAWS = 2**20  # numbers drawn at a time, so that memory does not grow with the
 
 
 def pure_epsilon(events: Iterable[ReleaseEvent]) -> float:
-    """Return the sum of the epsilons of Laplace releases and randomised responses (Bernau et al. 2019, Definition 5).
-
-    Raises
-    ------
-    InputError
-        If a release is of another kind.
-    """
+    """Return the sum of the epsilons of Laplace releases and randomised responses (Bernau et al. 2019,
+    Definition 5)."""
     total = 0.0
     for event in events:
         if not isinstance(event, LaplaceRelease | RandomizedResponse):
@@ -28,30 +23,12 @@ def pure_epsilon(events: Iterable[ReleaseEvent]) -> float:
 
 
 def responses(epsilon: float, count: int) -> tuple[ReleaseEvent, ...]:
-    """Return `count` randomised responses of one bit each as one event; none if `count` or `epsilon` is 0.
-
-    Parameters
-    ----------
-    epsilon
-        Epsilon of one response, at least 0.
-    count
-        Number of responses, from 0.
-    """
+    """Return `count` randomised responses of one bit each as one event; none if `count` or `epsilon` is 0."""
     return (RandomizedResponse(epsilon, count),) if epsilon > 0 and count > 0 else ()
 
 
 def draws_above(limit: float, count: int, generator: np.random.Generator) -> Flags:
-    """Draw uniform numbers from [0, 1) and return True for each that is at least `limit`, shape (count,).
-
-    Parameters
-    ----------
-    limit
-        Limit of the draws, from 0 to 1.
-    count
-        Number of draws, from 0.
-    generator
-        Generator of the draws.
-    """
+    """Draw uniform numbers from [0, 1) and return True for each that is at least `limit`, shape (count,)."""
     found = np.empty(count, dtype=np.bool_)
     for start in range(0, count, _DRAWS):
         part = found[start : start + _DRAWS]

@@ -15,7 +15,6 @@ from fl_audit.mechanisms.noises.mechanism_noise import (
     ServerNoiseDraws,
 )
 from fl_audit.plurals import plural
-from fl_audit.privacy import lazy_imports as late_privacy
 from fl_audit.privacy.accounting_enums import StrategyMatrixKind
 from fl_audit.privacy.events import GaussianRelease, ReleaseEvent
 from fl_audit.privacy.gaussian import require_positive
@@ -76,7 +75,9 @@ class CorrelatedGaussian(MechanismNoise):
     @property
     def _strategy(self) -> Floats:
         """Strategy matrix C, float64 (rounds, rounds)."""
-        return late_privacy.strategy_matrices.strategy_matrix(self.matrix, self.rounds, self.bands)
+        from fl_audit.privacy.strategy_matrices import strategy_matrix  # noqa: PLC0415
+
+        return strategy_matrix(self.matrix, self.rounds, self.bands)
 
     def server_draws(self) -> ServerNoiseDraws:
         """Return an object that draws the server's correlated noise of each round.
@@ -108,10 +109,12 @@ class CorrelatedGaussian(MechanismNoise):
         return self._event(self.multiplier, self.rounds, participation).sensitivity
 
     def _event(self, multiplier: float, rounds: int, participation: "Participation") -> GaussianRelease:
+
         often, apart = participation.participations(rounds), participation.separation
-        return late_privacy.strategy_matrices.correlated_event(
-            multiplier, self.matrix, rounds, self.bands, apart, often
-        )
+
+        from fl_audit.privacy.strategy_matrices import correlated_event  # noqa: PLC0415
+
+        return correlated_event(multiplier, self.matrix, rounds, self.bands, apart, often)
 
     @property
     def rounds_needed(self) -> int:

@@ -47,13 +47,6 @@ def root_of_unknown_shares(clients: int, threat_model: ThreatModel) -> float:
 
     An insider sees sums of all shares, of which it knows its own and those of its colluders. The server sees single
     contributions, so the result is 1. Raises `InputError` if the adversary knows all shares.
-
-    Parameters
-    ----------
-    clients
-        Number m of clients that add a share each.
-    threat_model
-        Position and knowledge of the adversary.
     """
     if threat_model.adversary is Adversary.SERVER:
         return 1.0

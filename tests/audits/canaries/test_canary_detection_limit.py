@@ -11,17 +11,17 @@ from small_audits import small_settings
 
 from fl_audit.audits.canaries.canary_detection_limit import CanaryDetectionLimit, canary_detection_limit
 from fl_audit.audits.canaries.epsilon_from_scores import certify
-from fl_audit.audits.canaries.live_checks import OtherClientsVariance
+from fl_audit.audits.canaries.other_clients_variance import OtherClientsVariance
 from fl_audit.audits.page.first_screen import facts_of
-from fl_audit.experiments.engine_names import Engine
-from fl_audit.experiments.runs.config import parse_config
-from fl_audit.experiments.runs.planned_run_check import check_json, check_plan
-from fl_audit.experiments.runs.resolved_audit import resolve
-from fl_audit.experiments.runs.run import run_audit
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.guarantee import derive_guarantee
 from fl_audit.privacy.stated_releases import StatedReleases
 from fl_audit.report.formatting import number_text
+from fl_audit.runs.config import parse_config
+from fl_audit.runs.engine_names import Engine
+from fl_audit.runs.planned_run_check import check_json, check_plan
+from fl_audit.runs.resolved_audit import resolve
+from fl_audit.runs.run import run_audit
 from fl_audit.verdict.declared_tests import DETECTION_POWER, FAMILY_LEVEL
 from fl_audit.verdict.findings_verdict import VerdictFinding
 from fl_audit.verdict.noise_estimate import breach_ratio

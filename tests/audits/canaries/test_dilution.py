@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import binom
 
 from fl_audit.array_types import Floats
-from fl_audit.audits.canaries.live_checks import OtherClientsVariance, other_clients_variance, squared_spread
+from fl_audit.audits.canaries.other_clients_variance import OtherClientsVariance, other_clients_variance, squared_spread
 from fl_audit.statistics.shift_bound import detectable_shift, gaussian_shift, root_sum_of_squared_deviations
 from fl_audit.verdict.declared_tests import FAMILY_LEVEL
 

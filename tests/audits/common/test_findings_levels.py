@@ -10,12 +10,12 @@ from hospital import write_hospital
 from fl_audit.adjacency import Relation, Unit
 from fl_audit.audits.common.findings_privacy_units import PrivacyUnitsFinding, _size
 from fl_audit.audits.common.sections_guarantee import person_text
-from fl_audit.experiments.runs.config import parse_config
-from fl_audit.experiments.runs.resolved_audit import resolve
 from fl_audit.experiments.studies.study_runs import results_of_run
 from fl_audit.federation.group_sizes import GroupSizes
 from fl_audit.privacy.gaussian import gdp_epsilon
 from fl_audit.report.report_elements import ReportContents
+from fl_audit.runs.config import parse_config
+from fl_audit.runs.resolved_audit import resolve
 
 SIZES = GroupSizes(records_of_client=40, records_of_user=9, users_of_client=12, clients_of_user=2)
 

@@ -11,13 +11,13 @@ from small_audits import small_settings
 from fl_audit.audits.membership.insider_increments import increments
 from fl_audit.audits.reconstruction.candidate_hits import judge_hits, ranks_of_truth
 from fl_audit.errors import InputError
-from fl_audit.experiments.runs.config import parse_config
-from fl_audit.experiments.runs.resolved_audit import resolve
-from fl_audit.experiments.runs.run import require_runnable
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import RandomizedResponse, gaussian_rounds
 from fl_audit.privacy.guarantee import Guarantee, derive_guarantee
 from fl_audit.privacy.reconstruction_bounds import reconstruction_bound, simplex_success
+from fl_audit.runs.config import parse_config
+from fl_audit.runs.resolved_audit import resolve
+from fl_audit.runs.run import require_runnable
 from fl_audit.verdict.declared_tests import TestName
 from fl_audit.verdict.noise_scale import NoiseAlongTarget
 from fl_audit.verdict.verdict import Verdict

@@ -8,8 +8,6 @@ import pandas as pd
 import pytest
 
 from fl_audit.adjacency import Unit
-from fl_audit.experiments.runs.config import parse_config
-from fl_audit.experiments.runs.resolved_audit import resolve
 from fl_audit.experiments.studies.client_privacy_cost import (
     WAYS,
     TrainingMethod,
@@ -20,6 +18,8 @@ from fl_audit.experiments.studies.client_privacy_cost import (
 )
 from fl_audit.mechanisms.noises.correlated import CorrelatedGaussian
 from fl_audit.report.figure_style import to_png
+from fl_audit.runs.config import parse_config
+from fl_audit.runs.resolved_audit import resolve
 
 
 @pytest.mark.long

@@ -14,8 +14,8 @@ from rich.console import Console
 from rich.progress import track
 
 from fl_audit.errors import InputError
-from fl_audit.experiments.cli.main import guarded
 from fl_audit.experiments.studies.study_commands import parser_of
+from fl_audit.runs.expected_errors import guarded
 from fl_audit.value_checks import require_number
 from tests.validation.choices import named
 from tests.validation.corpus.auditors import AUDITORS, Auditor

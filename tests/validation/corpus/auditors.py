@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import beta
 
-from fl_audit.audits.black_box.claim import StatedClaim
-from fl_audit.audits.black_box.claim_audit_procedure import audit_claim
-from fl_audit.audits.black_box.claim_audit_results import CHUNK, TrialBudget
-from fl_audit.audits.black_box.transcript import Transcripts
+from fl_audit.app_audits.claim_audit.claim import StatedClaim
+from fl_audit.app_audits.claim_audit.claim_audit_procedure import audit_claim
+from fl_audit.app_audits.claim_audit.claim_audit_results import CHUNK, TrialBudget
+from fl_audit.app_audits.claim_audit.transcript import Transcripts
+from fl_audit.app_audits.local_training.training_function_audit import TrainingAuditOptions, audit_training
 from fl_audit.errors import InputError
-from fl_audit.local_training.training_function_audit import TrainingAuditOptions, audit_training
 from fl_audit.verdict.verdict import Verdict
 from tests.validation.corpus.case import Case, Floats, played
 from tests.validation.corpus.federated import OWN

@@ -6,15 +6,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fl_audit.audits.black_box.claim import StatedClaim
-from fl_audit.audits.black_box.transcript import Transcript
-from fl_audit.local_training.replay_state import random_states, set_random_states
-from fl_audit.strategies.black_box.audited_system import AuditedSystem, seed_generators
-from fl_audit.strategies.black_box.black_box_trial import BlackBoxTrial
-from fl_audit.strategies.black_box.recorder import evidence_names
-from fl_audit.strategies.black_box.scenarios import BY_NAME
-from fl_audit.strategies.black_box.trial_models import template
-from fl_audit.strategies.black_box.trials_after_training import no_news_from_flower
+from fl_audit.app_audits.black_box.audited_system import AuditedSystem, seed_generators
+from fl_audit.app_audits.black_box.black_box_trial import BlackBoxTrial
+from fl_audit.app_audits.black_box.recorder import evidence_names
+from fl_audit.app_audits.black_box.scenarios import BY_NAME
+from fl_audit.app_audits.black_box.trial_models import template
+from fl_audit.app_audits.black_box.trials_after_training import no_news_from_flower
+from fl_audit.app_audits.claim_audit.claim import StatedClaim
+from fl_audit.app_audits.claim_audit.transcript import Transcript
+from fl_audit.app_audits.local_training.replay_state import random_states, set_random_states
 from tests.validation.corpus import truth
 from tests.validation.corpus.case import Case, Claim, Floats, Layout
 from tests.validation.corpus.truth import NONE, gaussian

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.linalg import circulant
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.audits.black_box.claim import StatedClaim
+from fl_audit.app_audits.claim_audit.claim import StatedClaim
 from fl_audit.report.formatting import capital
 from tests.validation.breach_kinds import BREACHES, Breach
 from tests.validation.corpus.case import Case, Floats, Layout

@@ -14,8 +14,8 @@ from opacus import PrivacyEngine
 from torch import Tensor, nn
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.local_training.edited_datasets import crafted_record, record_at, with_record, without_record
-from fl_audit.local_training.pitfalls import Pitfall
+from fl_audit.app_audits.local_training.edited_datasets import crafted_record, record_at, with_record, without_record
+from fl_audit.app_audits.local_training.pitfalls import Pitfall
 from tests.validation.corpus.case import Case, Claim, Floats, Layout, Training
 from tests.validation.corpus.truth import NONE, sampled
 from tests.validation.faulty_mechanisms.private_trainings import BATCH, EXAMPLES, HONEST, PLANTED, RECORDS

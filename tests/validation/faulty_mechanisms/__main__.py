@@ -15,8 +15,8 @@ from rich.status import Status
 from rich.table import Table
 
 from fl_audit.atomic_files import atomic_file
-from fl_audit.experiments.cli.main import guarded
 from fl_audit.experiments.studies.study_commands import exit_with, parser_of, table_of
+from fl_audit.runs.expected_errors import guarded
 from fl_audit.value_checks import require_number
 from tests.validation.choices import named
 from tests.validation.faulty_mechanisms.catalogue import FAULTY_MECHANISMS

@@ -6,10 +6,10 @@ from collections.abc import Callable
 import numpy as np
 from flwr.app import Array, ArrayRecord, Context, Message
 
+from fl_audit.app_audits.black_box.audited_system import Local, LocalReply, Mod
 from fl_audit.array_packing import pack, unpack
 from fl_audit.array_types import Flags, Floats
 from fl_audit.randomness import Purpose, generator
-from fl_audit.strategies.black_box.audited_system import Local, LocalReply, Mod
 from tests.validation.faulty_mechanisms.parts import RUNNING_MEAN, Arrays, on_grid, whole_update
 
 EXPECTED_RECORDS = 4

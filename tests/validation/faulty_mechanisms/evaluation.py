@@ -11,10 +11,10 @@ from dataclasses import asdict, dataclass, fields, replace
 from hashlib import sha256
 from pathlib import Path
 
+from fl_audit.app_audits.black_box import scenario, scenarios, system_audit, trial_models
+from fl_audit.app_audits.claim_audit import claim_audit_procedure, claim_audit_results, distinguishers, features
+from fl_audit.app_audits.claim_audit.claim_audit_results import QUICK, ClaimAudit, Tell, TrialBudget
 from fl_audit.atomic_files import atomic_file
-from fl_audit.audits.black_box import claim_audit_procedure, claim_audit_results, distinguishers, features
-from fl_audit.audits.black_box.claim_audit_results import QUICK, ClaimAudit, Tell, TrialBudget
-from fl_audit.strategies.black_box import scenario, scenarios, system_audit, trial_models
 from fl_audit.verdict.verdict import Verdict
 from tests.validation.faulty_mechanisms.honest_twins import FaultyMechanism, HonestMechanism
 

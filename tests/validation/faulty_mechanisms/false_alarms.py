@@ -21,11 +21,11 @@ import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
+from fl_audit.app_audits.black_box.system_audit import audit_system
+from fl_audit.app_audits.claim_audit.claim_audit_results import TrialBudget
 from fl_audit.atomic_files import atomic_file
-from fl_audit.audits.black_box.claim_audit_results import TrialBudget
-from fl_audit.experiments.cli.main import guarded
 from fl_audit.experiments.studies.study_commands import exit_with, parser_of, table_of
-from fl_audit.strategies.black_box.system_audit import audit_system
+from fl_audit.runs.expected_errors import guarded
 from fl_audit.value_checks import require_number
 from fl_audit.verdict.verdict import Verdict
 from tests.validation.choices import allowed, named

@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, FedAvg, Strategy
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.audits.black_box.claim import StatedClaim
+from fl_audit.app_audits.black_box.audited_system import AuditedSystem, Observer
+from fl_audit.app_audits.black_box.system_audit import kinds_of
+from fl_audit.app_audits.claim_audit.claim import StatedClaim
 from fl_audit.errors import require
 from fl_audit.privacy.accounting import PrivacyProfile
 from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.privacy.gaussian import combined_multiplier, gdp_epsilon
-from fl_audit.strategies.black_box.audited_system import AuditedSystem, Observer
-from fl_audit.strategies.black_box.system_audit import kinds_of
 from tests.validation.faulty_mechanisms import clients, parts
 from tests.validation.faulty_mechanisms.mechanism import Mechanism
 

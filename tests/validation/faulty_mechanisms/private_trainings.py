@@ -18,7 +18,7 @@ from opacus.utils.batch_memory_manager import BatchMemoryManager
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
-from fl_audit.local_training.pitfalls import Pitfall
+from fl_audit.app_audits.local_training.pitfalls import Pitfall
 
 RECORDS, BATCH, DELTA = 98, 20, 1e-3  # of 97, 98 and 99 records Opacus expects batches of 19
 

@@ -14,11 +14,11 @@ from typing import NamedTuple
 import torch
 from rich.console import Console
 
-from fl_audit.experiments.cli.main import guarded
+from fl_audit.app_audits.local_training.assessment import Assessment
+from fl_audit.app_audits.local_training.pitfalls import ABOUT, Pitfall, Severity
+from fl_audit.app_audits.local_training.training_function_audit import TrainingAuditOptions, audit_training
 from fl_audit.experiments.studies.study_commands import exit_with, parser_of, table_of
-from fl_audit.local_training.assessment import Assessment
-from fl_audit.local_training.pitfalls import ABOUT, Pitfall, Severity
-from fl_audit.local_training.training_function_audit import TrainingAuditOptions, audit_training
+from fl_audit.runs.expected_errors import guarded
 from fl_audit.verdict.verdict import Verdict
 from tests.validation.public_trainings.copies import Edit
 from tests.validation.public_trainings.edits import PLANTED, SITES

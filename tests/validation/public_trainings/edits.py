@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from fl_audit.local_training.pitfalls import Pitfall
+from fl_audit.app_audits.local_training.pitfalls import Pitfall
 from tests.validation.public_trainings.copies import Edit
 
 

@@ -21,7 +21,8 @@ from flwr.app import ArrayRecord, Context, Message, RecordDict, UserConfig
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
-from fl_audit.strategies.flower_grids import FIRST_NODE, RUN_ID, make_messages_for
+from fl_audit.strategies.flower_grids import make_messages_for
+from fl_audit.strategies.simulated_grid import FIRST_NODE, RUN_ID
 from tests.validation.faulty_mechanisms.private_trainings import Pictures
 from tests.validation.public_trainings.copies import Edit, among_modules, module_of, stand_in, without_pictures
 

@@ -1,0 +1,79 @@
+"""A figure that compares the adversaries of three papers on the same models at the same epsilon of central DP."""
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+from matplotlib.axes import Axes
+
+from fl_audit.experiments.papers.bernau2019 import settings
+from fl_audit.experiments.papers.bernau2019.claim_premises import CONFIDENCE
+from fl_audit.experiments.papers.bernau2019.runs import DataSetRuns
+from fl_audit.experiments.papers.bernau2019.settings import BLACK_BOX, WHITE_BOX
+from fl_audit.experiments.papers.bernau2019.tradeoffs import area_of, gain
+from fl_audit.experiments.papers.item_results import ItemResult, ItemRow, measured_row, table
+from fl_audit.experiments.papers.plot_style import CurveLook, draw_measured, legend_below
+from fl_audit.report.figure_style import MUTED, finish_axes, new_figure
+
+_ADVERSARY_LOOKS = {
+    settings.INSIDER: CurveLook("insider, every round, all records but one (2021)", "#12426e", "", "-", "o", ""),
+    WHITE_BOX: CurveLook("white-box, gradients of the final model (2019)", "#b35806", "", "--", "^", ""),
+    BLACK_BOX: CurveLook("black-box, shadow models (2019)", "#1b7837", "", "-.", "s", ""),
+    "loss": CurveLook("losses of the final model (2021, 2023)", "#5c5c5c", "", ":", "v", ""),
+}
+
+
+def adversaries_item(played: Sequence[DataSetRuns]) -> ItemResult:
+    """Return a figure and a table of the AUC of each adversary, and their differences, by epsilon of central DP.
+
+    All adversaries attack the same targets of the same trials.
+    """
+    figure = new_figure(2.4 + 2.4 * ((len(played) + 1) // 2))
+    panels = figure.subplots((len(played) + 1) // 2, 2, sharey=True, squeeze=False).ravel()
+    for number, (axes, one) in enumerate(zip(panels, played, strict=False)):
+        _draw_adversaries(axes, one)
+        finish_axes(
+            axes, f"({'abcdefgh'[number]}) {one.data.title}", "epsilon of central DP", "AUC" if number % 2 == 0 else ""
+        )
+    for axes in panels[len(played) :]:
+        axes.set_axis_off()
+    legend_below(figure, list(panels), columns=1)
+    return ItemResult(
+        table(row for one in played for row in _adversary_rows(one)),
+        figure,
+        "Area under the ROC of each adversary, mean over trials with 95 % intervals, on the same trials: every "
+        "adversary judges the same targets of the same models. Grey: guessing.",
+        (
+            "For every target there is an insider of its own, who knows all other records and who of the targets is "
+            "in, and sees the noised sum of every round; the others see the final model alone. What lies between the "
+            "curves is what knowing the rest and every round is worth.",
+            "Epsilon* of Negoescu et al. 2023 is a function of losses of members and others: it can tell no more than "
+            "the adversary of losses.",
+            "The accountant's epsilon is an upper bound at delta, so that no adversary need come near it.",
+        ),
+        data=tuple(one.data.title for one in played),
+    )
+
+
+def _draw_adversaries(axes: Axes, played: DataSetRuns) -> None:
+    central = [run for run in played.central if settings.INSIDER in run.areas_of_trials]
+    axes.axhline(0.5, color=MUTED, linewidth=4, alpha=0.35)
+    for attack, look in _ADVERSARY_LOOKS.items():
+        if not all(attack in run.areas_of_trials for run in central):
+            continue
+        found = [area_of(run, attack) for run in central]
+        draw_measured(axes, [run.epsilon for run in central], found, look, look.name)
+    axes.set_xscale("log")
+
+
+def _adversary_rows(played: DataSetRuns) -> Iterator[ItemRow]:
+    for run in played.central:
+        if settings.INSIDER not in run.areas_of_trials:
+            continue
+        setting = f"{run.setting.label}, epsilon {run.epsilon:.4g}"
+        there = [attack for attack in _ADVERSARY_LOOKS if attack in run.areas_of_trials]
+        for attack in there:
+            yield measured_row(setting, f"AUC, {_ADVERSARY_LOOKS[attack].name}", area_of(run, attack), run.trials)
+        note = f"interval at {CONFIDENCE:.1%}, trials as pairs"
+        for one, other in pairwise(there):
+            found = gain([run], one, other, CONFIDENCE)
+            yield measured_row(setting, f"AUC, {one} less {other}", found, run.trials, note)

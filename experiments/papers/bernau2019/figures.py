@@ -1,0 +1,312 @@
+"""Figures 3 to 7 of Bernau et al. 2019: test accuracy, AUC and phi over epsilon, ROC curves, and trade-offs.
+
+Phi is the relative loss of the attack's AUC divided by the relative loss of accuracy.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import astuple
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from fl_audit.experiments.papers.bernau2019 import settings
+from fl_audit.experiments.papers.bernau2019.published import PHI_AT_CHANCE, TABLE_3, MembershipDatasetName
+from fl_audit.experiments.papers.bernau2019.runs import BINS, DataSetRuns, MembershipSettingResults, most_epochs
+from fl_audit.experiments.papers.bernau2019.settings import ATTACK_NAMES, BLACK_BOX, WHITE_BOX, PrivacyMethod
+from fl_audit.experiments.papers.bernau2019.tradeoffs import area_of, mean_interval, phi
+from fl_audit.experiments.papers.item_results import ItemResult, ItemRow, measured_row, table
+from fl_audit.experiments.papers.plot_style import CurveLook, draw_measured, draw_published, empty_panel, legend_below
+from fl_audit.report.figure_style import MUTED, SMALL_TEXT_SIZE, finish_axes, new_figure
+from fl_audit.statistics.interval_estimates import IntervalEstimate
+
+SIDES = (PrivacyMethod.CENTRAL, PrivacyMethod.LOCAL)
+_LETTERS = {
+    "accuracy": ("a", "e"), BLACK_BOX: ("b", "f"), WHITE_BOX: ("c", "g"), "phi": ("d", "h"),
+    "roc": ("i", "j"), "trade-off": ("k", "k"),
+}  # fmt: skip
+_SHOWN_FORM = {
+    MembershipDatasetName.TEXAS: 300,
+    MembershipDatasetName.PURCHASES: 50,
+    MembershipDatasetName.LFW: 50,
+    MembershipDatasetName.SKEWED: 10,
+}
+"""The number of classes whose ROC curves and trade-off the paper shows."""
+_CLASS_LOOKS = (
+    CurveLook("", "#12426e", "#b9d0e6", "-", "o", ""),
+    CurveLook("", "#b35806", "#f8d9b0", "--", "^", "////"),
+    CurveLook("", "#1b7837", "#c7e5c9", "-.", "s", "...."),
+    CurveLook("", "#762a83", "#e3cce8", ":", "D", "xxxx"),
+)
+"""Forms of a data set with different numbers of classes, in the order in which they are drawn."""
+_METHOD_LOOKS = {
+    PrivacyMethod.CENTRAL: CurveLook("central DP", "#12426e", "#b9d0e6", "-", "o", ""),
+    PrivacyMethod.LOCAL: CurveLook("local DP", "#b35806", "#f8d9b0", "--", "^", "////"),
+}
+_LEVEL_LOOKS = (
+    ("#1a1a1a", "-"), ("#12426e", "--"), ("#b35806", "-."), ("#1b7837", ":"), ("#762a83", "-"), ("#7f7f7f", "--"),
+)  # fmt: skip
+"""Colours and lines: the original model, then falling epsilon."""
+_CALLED_LOOKS = (("called a member", "#12426e", "-", "////"), ("called none", "#b35806", "--", ""))
+_NO_WHITE_BOX = "these runs were not attacked with a view inside"
+
+
+def figure_of(study: MembershipDatasetName, played: Sequence[DataSetRuns]) -> ItemResult:
+    """Return the table and figure of one data set, with panels of central DP on the left and local DP on the right."""
+    rows = 8 if study is MembershipDatasetName.SKEWED else 7
+    figure = new_figure(2.86 * rows)
+    panels = figure.subplots(rows, 2)
+    shown = next((one for one in played if one.data.column == _SHOWN_FORM.get(study)), played[0])
+    for column, method in enumerate(SIDES):
+        _accuracies(panels[0, column], played, method)
+        for row, attack in ((1, BLACK_BOX), (2, WHITE_BOX)):
+            _areas(panels[row, column], played, method, attack)
+            _rocs(panels[row + 3, column], shown.side(method), method, attack)
+        _phis(panels[3, column], played, method)
+    for column, attack in enumerate((BLACK_BOX, WHITE_BOX)):
+        _tradeoff(panels[6, column], shown, attack)
+        if study is MembershipDatasetName.SKEWED:
+            _confidences(panels[7, column], shown.local, column)
+    legend_below(figure, [panels[0][0], panels[1][0]], columns=2 if len(played) < 3 else 3)
+    return ItemResult(
+        table(row for one in played for row in _rows_of(one)),
+        figure,
+        "Left central, right local DP, over the epsilon of a record: by the accountant, and counted over values. "
+        "Accuracy of the models (means over trials with 95 % intervals), AUC of the black-box attack (shadow models) "
+        "and of the white-box attack, phi of the white-box attack, where it is there. Grey: guessing; phi of 1. "
+        "Diamonds: training accuracy in Table 3, and an AUC of .5 where section 6 says so. ROC curves over all trials "
+        f"and the trade-off are those of {shown.data.title}.",
+        tuple(_remarks(study, played)),
+        shown_rows=90,
+        data=tuple(one.data.title for one in played),
+    )
+
+
+def _rows_of(played: DataSetRuns) -> Iterator[ItemRow]:
+    """Yield the table rows of one data set: accuracies, AUC of each attack, and phi of each run."""
+    for run in played.runs:
+        train, chosen = mean_interval(run.train_accuracy), run.chosen_epoch.mean()
+        # No interval in its columns: n, epochs and model are not the paper's, so nothing is tested here.
+        yield ItemRow(
+            run.setting.label, "training accuracy", _printed_accuracy(run.setting), measured=train.value,
+            repetitions=run.trials,
+            note=f"on members' true records, {train.low:.3f} to {train.high:.3f}; published: Table 3",
+        )  # fmt: skip
+        note = f"epsilon {run.epsilon:.4g}; training ended after {chosen:.1f} epochs on average"
+        yield _row(run, "test accuracy", mean_interval(run.test_accuracy), note)
+        for attack in run.areas_of_trials:
+            five = run.areas_of_trials[attack][: settings.REPETITIONS]
+            note = f"five trials, as the paper repeats: {five.mean():.3f}, {five.min():.3f} to {five.max():.3f}"
+            yield _row(run, ATTACK_NAMES[attack], area_of(run, attack), note)
+        if run.areas_against_test is not None:
+            yield _row(
+                run, "AUC of the loss, members against test records", mean_interval(run.areas_against_test),
+                note="as the paper asks; test records are of another distribution, which this AUC tells apart as well",
+            )  # fmt: skip
+        if run is not played.original:
+            yield from (
+                _row(run, f"phi, {ATTACK_NAMES[attack].removesuffix(' AUC')}", phi(played.original, run, attack))
+                for attack in (BLACK_BOX, WHITE_BOX)
+                if attack in run.areas_of_trials
+            )
+
+
+def _printed_accuracy(setting: settings.MembershipSetting) -> float:
+    column = TABLE_3.get((setting.data.study, setting.data.classes))
+    if column is None:
+        return np.nan
+    return (column.local if setting.method is PrivacyMethod.LOCAL else column.central)[setting.position]
+
+
+def _row(run: MembershipSettingResults, quantity: str, found: IntervalEstimate, note: str = "") -> ItemRow:
+    return measured_row(run.setting.label, quantity, found, run.trials, note)
+
+
+def _places(runs: Sequence[MembershipSettingResults], number: int = 0) -> list[float]:
+    """Return the horizontal position of each run: its epsilon or, without DP, 6 times the largest epsilon.
+
+    `number` is the number of the version of the data set, from 0. Positions are multiplied by 1.05 to the power of
+    `number`, so that versions do not overlap.
+    """
+    known = [run.epsilon for run in runs if np.isfinite(run.epsilon)]
+    beyond = 6 * max(known) if known else 1.0
+    return [1.05**number * (run.epsilon if np.isfinite(run.epsilon) else beyond) for run in runs]
+
+
+def _forms(
+    played: Sequence[DataSetRuns], method: PrivacyMethod
+) -> Iterator[tuple[tuple[MembershipSettingResults, ...], list[float], CurveLook, str]]:
+    """Yield what a figure draws for each version of a data set, such as each number of classes.
+
+    For each version these are its runs (first the run without DP), their horizontal positions, the style and the label.
+    """
+    for number, (one, look) in enumerate(zip(played, _CLASS_LOOKS, strict=False)):
+        runs, data = one.side(method), one.data
+        yield runs, _places(runs, number), look, f"{data.classes} classes" if "30" not in data.name else data.title
+
+
+def _accuracies(axes: Axes, played: Sequence[DataSetRuns], method: PrivacyMethod) -> None:
+    for runs, places, look, name in _forms(played, method):
+        draw_measured(axes, places, [mean_interval(run.test_accuracy) for run in runs], look, name)
+        axes.plot(
+            places, [run.train_accuracy.mean() for run in runs], look.marker, color=look.colour, markersize=4,
+            markerfacecolor="white", linestyle=(0, (1, 3)), linewidth=0.9,
+        )  # fmt: skip
+        printed = [_printed_accuracy(run.setting) for run in runs]
+        if np.isfinite(printed).all():
+            draw_published(axes, [1.12 * place for place in places], printed, look.colour)
+    axes.set_ylim(-0.03, 1.03)
+    _finish(axes, "accuracy", method, "Accuracy: test, training (open)", played)
+
+
+def _areas(axes: Axes, played: Sequence[DataSetRuns], method: PrivacyMethod, attack: str) -> None:
+    if not any(attack in run.areas_of_trials for one in played for run in one.side(method)):
+        empty_panel(axes, f"({_LETTERS[attack][SIDES.index(method)]}) {attack}, {method}", _NO_WHITE_BOX)
+        return
+    axes.axhline(0.5, color=MUTED, linewidth=4, alpha=0.35)
+    for runs, places, look, name in _forms(played, method):
+        draw_measured(axes, places, [area_of(run, attack) for run in runs], look, name)
+        said = [place for place, run in zip(places, runs, strict=True) if run.setting.is_at_chance]
+        draw_published(axes, said, [0.5] * len(said), look.colour)
+    low, high = axes.get_ylim()
+    axes.set_ylim(min(low, 0.46), max(high, 0.6))
+    _finish(axes, attack, method, f"{ATTACK_NAMES[attack].capitalize().replace('auc', 'AUC')}", played)
+
+
+def _phis(axes: Axes, played: Sequence[DataSetRuns], method: PrivacyMethod) -> None:
+    axes.axhline(1.0, color=MUTED, linewidth=4, alpha=0.35)
+    for (original, *private), places, look, name in _forms(played, method):
+        attack = WHITE_BOX if WHITE_BOX in original.areas_of_trials else BLACK_BOX
+        if private:
+            draw_measured(axes, places[1:], [phi(original, run, attack) for run in private], look, name)
+    printed = PHI_AT_CHANCE.get(played[0].data.study, (None, None))[method is PrivacyMethod.CENTRAL]
+    if printed is not None:
+        axes.axhline(printed, color=MUTED, linestyle="--", linewidth=1.2)
+        axes.annotate(
+            f"dashed: {printed:g}, in print where the AUC is .5", (0.02, 0.1), xycoords="axes fraction", va="bottom",
+            fontsize=SMALL_TEXT_SIZE - 2, color=MUTED,
+        )  # fmt: skip
+    axes.set_ylim(-0.05, 2.1)
+    _finish(axes, "phi", method, "phi", played)
+
+
+def _finish(axes: Axes, panel: str, method: PrivacyMethod, y_name: str, played: Sequence[DataSetRuns]) -> None:
+    """Set the title and the axis labels of a panel with epsilon on the horizontal axis, whose range covers all runs."""
+    places = [place for one in played for place in _places(one.side(method))]
+    axes.set_xscale("log")
+    axes.set_xlim(min(places) / 1.6, 1.6 * max(places))
+    letter = _LETTERS[panel][SIDES.index(method)]
+    end = "" if panel == "phi" else "; rightmost: no DP"
+    finish_axes(axes, f"({letter}) {y_name.partition(':')[0]}, {method}", f"epsilon of a record{end}", y_name)
+
+
+def _rocs(axes: Axes, runs: Sequence[MembershipSettingResults], method: PrivacyMethod, attack: str) -> None:
+    letter = _LETTERS["roc"][SIDES.index(method)]
+    if not any(attack in run.areas_of_trials for run in runs):
+        empty_panel(axes, f"({letter}) {attack}, {method}", _NO_WHITE_BOX)
+        return
+    axes.plot([0, 1], [0, 1], color=MUTED, linewidth=4, alpha=0.35)
+    for run in runs:
+        curve, (colour, line) = run.rocs[attack], _LEVEL_LOOKS[run.setting.position]
+        name = "no DP" if run.setting.method is PrivacyMethod.ORIGINAL else f"epsilon {run.epsilon:,.4g}"
+        axes.plot(curve.fpr, curve.tpr, line, color=colour, linewidth=1.4, label=name)
+    axes.legend(fontsize=SMALL_TEXT_SIZE - 2, loc="lower right", handlelength=3.0)
+    kind = ATTACK_NAMES[attack].removesuffix(" AUC")
+    finish_axes(axes, f"({letter}) ROC, {kind}, {method}", "False-positive rate", "True-positive rate")
+
+
+def _tradeoff(axes: Axes, played: DataSetRuns, attack: str) -> None:
+    kind = ATTACK_NAMES[attack].removesuffix(" AUC")
+    if not any(attack in run.areas_of_trials for run in played.runs):
+        empty_panel(axes, f"(k) {kind}", _NO_WHITE_BOX)
+        return
+    axes.axvline(0.5, color=MUTED, linewidth=4, alpha=0.35)
+    for method in SIDES:
+        own, look = played.side(method), _METHOD_LOOKS[method]
+        pairs = [(area_of(run, attack), mean_interval(run.test_accuracy)) for run in own]
+        x, y = (np.transpose([astuple(one) for one in found]) for found in zip(*pairs, strict=True))
+        axes.errorbar(
+            x[0], y[0], xerr=np.abs(x[1:] - x[0]), yerr=np.abs(y[1:] - y[0]), fmt=look.marker, linestyle=look.line,
+            color=look.colour, capsize=2, linewidth=1.2, markersize=6, label=look.name,
+        )  # fmt: skip
+    axes.legend(fontsize=SMALL_TEXT_SIZE - 2, loc="best")
+    axes.locator_params(axis="x", nbins=5)
+    finish_axes(axes, f"(k) {played.data.classes} classes, {kind}", f"{ATTACK_NAMES[attack]}", "Test accuracy")
+
+
+def _confidences(axes: Axes, local: Sequence[MembershipSettingResults], panel: int) -> None:
+    """Draw two histograms of the models' confidence: in targets that the black-box attack calls members, and in others.
+
+    Panel 0 shows epsilon_i = 1, and panel 1 epsilon_i = 0.1; a panel without such a run stays empty.
+    """
+    level, letter = ((1.0, "l"), (0.1, "m"))[panel]
+    title = f"({letter}) Confidence, epsilon_i {level:g}"
+    run = next((one for one in local if one.setting.level == level), None)
+    if run is None or run.called is None:
+        empty_panel(axes, title, "this level was not played")
+        return
+    found, targets = run.called, run.called.counts.sum()
+    for counts, mean, (name, colour, line, hatch) in zip(found.counts, found.means, _CALLED_LOOKS, strict=True):
+        if counts.any():
+            axes.stairs(
+                100 * counts / targets, BINS, color=colour, linestyle=line, hatch=hatch, linewidth=1.5,
+                label=f"{name}: {counts.sum() / targets:.0%}, mean {mean:.3f}",
+            )  # fmt: skip
+    axes.set_ylim(top=1.45 * axes.get_ylim()[1])  # room for the legend
+    axes.legend(fontsize=SMALL_TEXT_SIZE - 2, loc="upper left")
+    finish_axes(axes, title, "Largest confidence", "Targets, %")
+
+
+def _remarks(study: MembershipDatasetName, played: Sequence[DataSetRuns]) -> Iterator[str]:
+    for one in played:
+        size, trials = one.original.config, [run.trials for run in one.runs]
+        alike = min(trials) == max(trials)
+        played_trials = f"{min(trials)} trials" if alike else f"{min(trials)} to {max(trials)} trials a setting"
+        yield (
+            f"{one.data.title}: {size.data.records // 2:,} members on average of {size.data.records:,} targets, "
+            f"{played_trials}, {most_epochs(size):.0f} epochs at most."
+        )
+    yield from _REMARKS[study]
+
+
+_STAND_IN = (
+    "Location-30: it has 446 bits, 30 classes and 5,010 records, and comes from the same authors (Shokri et al. 2017). "
+    "Its numbers are no check of the paper's for this data set, only of what it says in general."
+)
+_REMARKS = {
+    MembershipDatasetName.TEXAS: (
+        _STAND_IN,
+        "The layers are those for Texas. The learning rate is .001 instead of .01: Texas has fourteen times as many "
+        "features.",
+    ),
+    MembershipDatasetName.PURCHASES: (
+        _STAND_IN,
+        "Layers, learning rates, batch and clipping norm are those for Purchases.",
+    ),
+    MembershipDatasetName.COLLAB: (
+        "Graphs keep their 64 nodes of highest degree, and training is much shorter than 300 epochs, at learning rate "
+        ".003 instead of .0001. Local DP counts a node's 64 possible edges, the paper 2,000.",
+        "The code of the network's authors turns its share of .9 into k, the nodes that sort pooling keeps, such that "
+        "90 % of the graphs have at most k. That is 130 for all of COLLAB, and with 64 nodes at most it is all 64.",
+        "The paper shows accuracy and white-box AUC only; the other panels are ours.",
+        "Members are so few that their classes tell something: whoever knew of each class how many of its targets are "
+        "members, and nothing else, would get an AUC of .53. Models learn that even from graphs of coins.",
+    ),
+    MembershipDatasetName.LFW: (
+        "The paper trains the last layer on VGG-16 with weights learned from faces, which cannot be had. Here a small "
+        "convolutional network is trained from random weights, at learning rate .003, on images of 64 x 64 instead of "
+        "250 x 250. The archive has the people with 20 images or more, 62 of them: 100 people cannot be played.",
+        "Pixels are perturbed as the paper says, b = 1 and m the square root of the number of pixels, 64 here. That is "
+        "the noise that is left when images of 250 x 250 with m = 250 are averaged to 64 x 64. Epsilon counts 4,096 "
+        "pixels, as the paper counts 62,500.",
+    ),
+    MembershipDatasetName.SKEWED: (
+        "Data, layers, learning rate, batch and clipping norm are the paper's. It does not state n. With a few hundred "
+        "members 100 classes, whose own bits are 6 of 600, are hardly learned, so that there is little to trade.",
+        "The paper's non-members are test records, whose noise bits have another distribution than those of the "
+        "training records. An attack then tells the two distributions apart as well, and gets an AUC away from .5 "
+        "without any leak. Here members and others have the same distribution; what the loss alone gets of members "
+        "against test records stands in rows of its own.",
+        "Panels l and m: with 10 classes, of all targets, how sure the models are, by what the black-box attack calls "
+        "them. The paper does not say which records it shows.",
+    ),
+}

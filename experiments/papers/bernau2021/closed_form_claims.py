@@ -1,0 +1,104 @@
+"""Claims of Bernau et al. 2021 that are tested by formulas alone, without runs.
+
+rho_beta is the claimed bound on the adversary's belief in the true data set. rho_alpha is the claimed bound on its
+advantage.
+"""
+
+from collections.abc import Iterator
+from math import inf, log, sqrt
+
+import numpy as np
+from scipy.special import logit, ndtr
+
+from fl_audit.experiments.papers.bernau2021 import settings
+from fl_audit.experiments.papers.bernau2021.closed_forms import calibrated, table_3
+from fl_audit.experiments.papers.bernau2021.noisy_query import DELTAS, EPSILONS, NoisyQuery
+from fl_audit.experiments.papers.bernau2021.published import TABLE_3
+from fl_audit.experiments.papers.bernau2021.settings import MAIN_BELIEF
+from fl_audit.experiments.papers.claims import PaperClaim, exact
+from fl_audit.privacy.identifiability_bounds import epsilon_from_belief, rho_alpha
+
+CLOSE = 0.03
+"""Largest difference of advantages that counts as none: the standard error of one over the paper's 1000 trials."""
+
+
+IS_RHO_ALPHA = "under local sensitivity the advantage is rho_alpha"
+
+
+NO_MORE_THAN_DELTA = "a belief exceeds rho_beta no more often than delta"
+
+
+NOISE_OF_THE_FIGURES = "noise of the figures, rho_beta .9"
+
+
+def closed_forms() -> Iterator[PaperClaim]:
+    """Yield the claims that are tested by formulas alone, without runs."""
+    frame = table_3().frame
+    printed = frame[frame["published"].notna() & (frame["quantity"] != "delta")]
+    agree = float(printed["note"].str.startswith("as printed").mean())
+    yield PaperClaim("6.2", "epsilon and rho_alpha of Table 3 follow from Eq. (5) and Theorem 3", "Table 3",
+                     "share of printed numbers that agree", exact(agree), 1.0)  # fmt: skip
+    columns = {(float(one.belief), float(one.delta)) for row in TABLE_3.values() for one in row}
+    ratios = {
+        (belief, delta): (calibrated(belief, delta).advantage_bound_exact or 0.0)
+        / rho_alpha(epsilon_from_belief(belief), delta)
+        for belief, delta in sorted(columns)
+    }
+    yield PaperClaim("4.3", "no adversary exceeds rho_alpha", "noise of the figures, every column of Table 3",
+                     "largest exact advantage over rho_alpha", exact(max(ratios.values())), highest=1.0)  # fmt: skip
+    yield PaperClaim("4.3", "rho_alpha is reached", "noise of the figures, rho_beta from .75",
+                     "smallest exact advantage over rho_alpha",
+                     exact(min(ratio for (belief, _), ratio in ratios.items() if belief >= 0.75)), 0.95)  # fmt: skip
+    yield from noise_of_the_figures()
+    queries = [NoisyQuery(epsilon, delta) for delta in DELTAS for epsilon in EPSILONS]
+    passed = max(one.exceeded / one.delta for one in queries)
+    yield PaperClaim("4.2", "a belief exceeds rho_beta with probability delta at most", "Figure 3, noise of Eq. (1)",
+                     "largest probability over delta", exact(passed), highest=1.0)  # fmt: skip
+    apart = min(rho_alpha(epsilon, DELTAS[0]) / rho_alpha(epsilon, DELTAS[-1]) for epsilon in EPSILONS)
+    yield PaperClaim("4.3", "rho_alpha depends strongly on delta, rho_beta does not", "Figure 3",
+                     "rho_alpha at delta 1e-2 over that at 1e-6, smallest over epsilon", exact(apart), 1.1)  # fmt: skip
+    yield PaperClaim("4.4", "Rényi composition guarantees more than sequential composition", "30 rounds, rho_beta .9",
+                     "epsilon by sequential composition over that by Rényi, smallest", exact(_sequential_over_renyi()),
+                     1.0)  # fmt: skip
+
+
+def noise_of_the_figures() -> Iterator[PaperClaim]:
+    """Yield the claims at rho_beta = 0.9 that follow from the noise in the paper's figures.
+
+    The claims do not depend on the data.
+    """
+    guarantees = [(delta, calibrated(MAIN_BELIEF, delta)) for delta in (0.01, 0.001)]
+    apart = [(guarantee.advantage_bound_exact or 0.0) - rho_alpha(epsilon_from_belief(MAIN_BELIEF), delta)
+             for delta, guarantee in guarantees]  # fmt: skip
+    yield PaperClaim("6", IS_RHO_ALPHA, NOISE_OF_THE_FIGURES, "exact advantage less rho_alpha, farthest from 0",
+                     exact(max(apart, key=abs)), -CLOSE, CLOSE)  # fmt: skip
+    over = [_largest_exceedance(sqrt(settings.ROUNDS) / (guarantee.noise_multiplier or inf), MAIN_BELIEF) / delta
+            for delta, guarantee in guarantees]  # fmt: skip
+    yield PaperClaim("6.2", NO_MORE_THAN_DELTA, NOISE_OF_THE_FIGURES,
+                     "largest probability that the noise allows, over delta", exact(max(over)),
+                     highest=1.0)  # fmt: skip
+
+
+def _sequential_over_renyi() -> float:
+    """Return the ratio of epsilon by sequential composition to epsilon by Rényi composition, for 30 rounds.
+
+    The result is the smaller one of the ratios at delta 0.01 and 0.001. Sequential composition adds the epsilons of 30
+    rounds, each by Eq. (1) at delta / 30.
+    """
+    ratios, rounds = [], settings.ROUNDS
+    for delta in (0.01, 0.001):
+        guarantee = calibrated(0.9, delta)
+        assert guarantee.noise_multiplier is not None
+        ratios.append(rounds * sqrt(2 * log(1.25 * rounds / delta)) / guarantee.noise_multiplier / guarantee.epsilon)
+    return min(ratios)
+
+
+def _largest_exceedance(mu: float, belief: float) -> float:
+    """Return the worst-case probability that the belief in the truth exceeds `belief`, which is above 0.5.
+
+    The belief may exceed it after any round. `mu` bounds the root of the sum of the squared mu_i of Gaussian DP of the
+    rounds, which may depend on earlier rounds. The log-odds are a Brownian motion with drift 1/2 that stops by time
+    mu^2, and the reflection principle gives the probability that its maximum exceeds a level.
+    """
+    passed = float(logit(belief))
+    return float(ndtr(mu / 2 - passed / mu) + np.exp(passed) * ndtr(-mu / 2 - passed / mu))

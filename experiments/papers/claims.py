@@ -1,0 +1,209 @@
+"""Claims of papers: each claim is a range for a number, whose confidence interval decides whether the claim holds."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, astuple, dataclass, replace
+from enum import StrEnum
+from math import ceil, hypot, inf, isfinite, nan
+from typing import Any
+
+from fl_audit.array_types import finite
+from fl_audit.statistics.interval_estimates import IntervalEstimate
+
+
+class ClaimVerdict(StrEnum):
+    """The verdict on a claim: it holds, fails, is undecided or cannot be tested."""
+
+    HOLDS = "holds on our data"
+    FAILS = "does not hold on our data"
+    OPEN = "not decided"
+    UNTESTED = "cannot be tested"
+
+
+class FailureCause(StrEnum):
+    """The kind of reason why a claim does not hold on our data."""
+
+    OURS = "our setting"
+    THEIRS = "their setting"
+    REAL = "a real difference"
+
+
+@dataclass(frozen=True)
+class FailureExplanation:
+    """An explanation of why a claim does not hold on our data, found by further experiments."""
+
+    statement: str  # statement of the claim
+    where: str  # beginning of the `where` of the claim; empty: any
+    cause: FailureCause  # why it does not hold
+    said: str  # a sentence on the cause, with numbers that show it
+
+
+_MOST_TRIALS = 10_000_000
+_USUAL_NARROWS = 0.5
+NOTHING = IntervalEstimate(nan, nan, nan)
+"""The number of a claim that cannot be tested."""
+
+
+@dataclass(frozen=True)
+class PaperClaim:
+    """A statement of a paper, expressed as a range in which a measured number must lie."""
+
+    section: str  # section of the paper
+    statement: str  # the statement, in our words
+    where: str  # data set or setting on which it was tested
+    quantity: str  # name of the measured number
+    found: IntervalEstimate  # the measured number with its interval, which has width 0 for a closed form
+    lowest: float = -inf  # smallest number that agrees with the claim
+    highest: float = inf  # largest number that agrees with the claim
+    trials: int = 0  # trials, models or samples of each run behind the number; 0 for a closed form
+    why: str = ""  # why it cannot be tested; empty if it can
+    # The width of the interval falls as (number of trials)^-narrows; it is 1 for a measured share of 0 or 1.
+    narrows: float = _USUAL_NARROWS
+    second_look: str = ""  # explanation of why it does not hold; empty if there is none
+    # Claims on which this one rests. If a premise fails, this claim cannot be tested; an undecided
+    # premise changes nothing.
+    premises: "tuple[PaperClaim, ...]" = ()
+
+    @property
+    def untestable(self) -> str:
+        """The reason why the claim cannot be tested; empty if it can."""
+        failed = [one for one in self.premises if one.verdict is ClaimVerdict.FAILS]
+        return self.why or "; ".join(
+            f"not so: {one.statement} ({one.quantity} {one.found.value:.3f}, {one.found.low:.3f} to "
+            f"{one.found.high:.3f}, where {one.range_text} would count)" for one in failed
+        )  # fmt: skip
+
+    @property
+    def verdict(self) -> ClaimVerdict:
+        """Whether the interval of the measured number lies in the range that the claim predicts.
+
+        HOLDS: it does. FAILS: it lies wholly outside. OPEN: it overlaps the range only in part, or is infinite.
+        UNTESTED: the claim cannot be tested.
+        """
+        low, high = self.found.low, self.found.high
+        if self.untestable:
+            return ClaimVerdict.UNTESTED
+        if not (isfinite(low) and isfinite(high)):
+            return ClaimVerdict.OPEN
+        if self.lowest <= low and high <= self.highest:
+            return ClaimVerdict.HOLDS
+        return ClaimVerdict.FAILS if high < self.lowest or low > self.highest else ClaimVerdict.OPEN
+
+    @property
+    def trials_to_decide(self) -> int | None:
+        """Number of trials per run that would decide an undecided claim if the estimate stays, or None.
+
+        It is None if the claim is decided or untested, if the interval is unknown, or if at most ten million trials
+        would not decide the claim.
+        """
+        value, low, high = self.found.value, self.found.low, self.found.high
+        if self.verdict is not ClaimVerdict.OPEN or not self.trials or not (isfinite(low) and isfinite(high)):
+            return None
+        if value < self.lowest:
+            gaps = [(high - value, self.lowest - value)]
+        elif value > self.highest:
+            gaps = [(value - low, value - self.highest)]
+        else:
+            gaps = [(value - low, value - self.lowest), (high - value, self.highest - value)]
+        if any(reach > 0 and gap <= 0 for reach, gap in gaps):
+            return None
+        factor = max(reach / gap for reach, gap in gaps if reach > 0)
+        trials = ceil(self.trials * factor ** (1 / self.narrows))
+        return trials if trials <= _MOST_TRIALS else None
+
+    @property
+    def range_text(self) -> str:
+        """The range of numbers that agree with the claim, as text such as "at least 0.5"."""
+        if self.why:
+            return "no range"
+        if self.lowest == -inf:
+            return f"at most {self.highest:g}"
+        return f"at least {self.lowest:g}" if self.highest == inf else f"{self.lowest:g} to {self.highest:g}"
+
+    @property
+    def note(self) -> str:
+        """One line on the claim: its verdict, its statement, and its range or the reason why it cannot be tested.
+
+        If the claim is undecided, the number of trials that would decide it follows, if known. The remark `second_look`
+        comes last, if there is one.
+        """
+        if why := self.untestable:
+            return f"{self.verdict}: {self.statement}; {why}"
+        more = self.trials_to_decide
+        decided = "" if more is None else f"; about {more:,} trials would decide"
+        look = f"; {self.second_look}" if self.second_look else ""
+        return f"{self.verdict}: {self.statement}; claimed: {self.range_text}{decided}{look}"
+
+    def to_json(self) -> Mapping[str, Any]:
+        """Return the claim as values for JSON, by name; infinite and missing numbers are None.
+
+        `narrows` is left out if it has its usual value.
+        """
+        texts = {name: value for name, value in asdict(self).items() if isinstance(value, str)}
+        ends = zip(("measured", "low", "high"), astuple(self.found), strict=True)
+        numbers = {name: finite(float(value)) for name, value in ends}
+        more = {"claimed": self.range_text, "verdict": str(self.verdict), "trials_to_decide": self.trials_to_decide}
+        unusual = {} if self.narrows == _USUAL_NARROWS else {"narrows": self.narrows}
+        return texts | {"why": self.untestable} | numbers | more | {"trials": self.trials} | unusual
+
+
+def untested(section: str, statement: str, why: str, where: str = "") -> PaperClaim:
+    """Return a claim that cannot be tested, with the reason."""
+    return PaperClaim(section, statement, where, "", NOTHING, why=why)
+
+
+def with_explanations(
+    claims: Sequence[PaperClaim], explanations: Sequence[FailureExplanation]
+) -> tuple[PaperClaim, ...]:
+    """Add explanations to claims that do not hold, and return all claims.
+
+    `explanations`: A failed claim gets the first explanation for its statement and data set, if there is one.
+    """
+
+    def look_at(claim: PaperClaim) -> str:
+        own = [one for one in explanations if one.statement == claim.statement and claim.where.startswith(one.where)]
+        return f"{own[0].cause}: {own[0].said}" if own and claim.verdict is ClaimVerdict.FAILS else ""
+
+    return tuple(replace(claim, second_look=look_at(claim)) for claim in claims)
+
+
+def exact(value: float) -> IntervalEstimate:
+    """Return an interval of width 0 for a number that is known exactly."""
+    return IntervalEstimate(value, value, value)
+
+
+def counted(claims: Sequence[PaperClaim]) -> Mapping[ClaimVerdict, int]:
+    """Return the number of claims with each verdict, keyed by the verdict."""
+    return {verdict: sum(claim.verdict is verdict for claim in claims) for verdict in ClaimVerdict}
+
+
+def difference(one: IntervalEstimate, other: IntervalEstimate) -> IntervalEstimate:
+    """Return the difference of two independent numbers with its square-and-add interval (Newcombe 1998, method 10)."""
+    value = one.value - other.value
+    low = value - hypot(one.value - one.low, other.high - other.value)
+    return IntervalEstimate(value, low, value + hypot(one.high - one.value, other.value - other.low))
+
+
+def said_of(verdict: ClaimVerdict, count: int) -> str:
+    """Return a verdict as the end of a sentence whose subject is a number of claims, such as "hold on our data"."""
+    several = {
+        ClaimVerdict.HOLDS: "hold on our data",
+        ClaimVerdict.FAILS: "do not hold on our data",
+        ClaimVerdict.OPEN: "are not decided",
+    }
+    one = "is not decided" if verdict is ClaimVerdict.OPEN else str(verdict)
+    return one if count == 1 else several.get(verdict, one)
+
+
+def verdicts_said(claims: Sequence[PaperClaim]) -> str:
+    """Return a sentence on how many claims hold, fail, are undecided, and cannot be tested."""
+    count = counted(claims)
+    tested, rest = len(claims) - count[ClaimVerdict.UNTESTED], count[ClaimVerdict.UNTESTED]
+    more = f"; {rest} more cannot be tested" if rest else ""
+
+    def told(verdict: ClaimVerdict) -> str:
+        return f"{count[verdict]} {said_of(verdict, count[verdict])}"
+
+    return (
+        f"Of {tested} claims of the text that can be tested, {told(ClaimVerdict.HOLDS)}, "
+        f"{told(ClaimVerdict.FAILS).removesuffix(' hold on our data')} and {told(ClaimVerdict.OPEN)}{more}."
+    )

@@ -1,0 +1,107 @@
+"""The table and figure of a paper's claims, with the verdict on each."""
+
+from collections.abc import Iterator, Sequence
+from math import isfinite
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from fl_audit.experiments.papers.claims import (
+    ClaimVerdict,
+    FailureExplanation,
+    PaperClaim,
+    counted,
+    said_of,
+    verdicts_said,
+    with_explanations,
+)
+from fl_audit.experiments.papers.item_results import ItemResult, measured_row, table
+from fl_audit.name_lists import phrase_list
+from fl_audit.report.figure_style import MUTED, SMALL_TEXT_SIZE, finish_axes, new_figure
+from fl_audit.report.formatting import capital
+
+
+def claims_table(
+    claims: Sequence[PaperClaim],
+    looks: Sequence[FailureExplanation],
+    remarks: Sequence[str] = (),
+    data: Sequence[str] = (),
+) -> ItemResult:
+    """Return a table and a figure of claims: measured number, interval and verdict of each claim."""
+    claims = with_explanations(claims, looks)
+    shown = [claim for claim in claims if isfinite(claim.found.value) and not claim.untestable]
+    figure = new_figure(2.6 + 0.27 * len(shown))
+    # Numbers of like size have a panel of their own, for their axes differ.
+    there = [(limit, own) for limit in _LIMITS if (own := [claim for claim in shown if _limit(claim) == limit])]
+    panels = np.atleast_1d(figure.subplots(len(there), 1, height_ratios=[len(own) + 1.5 for _, own in there]))
+    for axes, (limit, own) in zip(panels, there, strict=True):
+        _draw(axes, own, limit)
+    rows = (
+        measured_row(f"{one.where} (section {one.section})".strip(), one.quantity, one.found, one.trials, one.note)
+        for one in claims
+    )
+    return ItemResult(
+        table(rows),
+        figure,
+        "Each number with its interval (dot and line), and the range in which the claim has it (grey bar, cut at the "
+        "frame). Filled: holds on our data; crossed: does not hold; open: not decided. Claims that cannot be tested "
+        "have no line.",
+        (verdicts_said(claims), *_by_statement(claims), *remarks),
+        shown_rows=len(claims),
+        data=tuple(data),
+        claims=claims,
+    )
+
+
+def _by_statement(claims: Sequence[PaperClaim]) -> Iterator[str]:
+    for statement in dict.fromkeys(claim.statement for claim in claims):
+        own = [claim for claim in claims if claim.statement == statement]
+        found = {verdict: count for verdict, count in counted(own).items() if count}
+        said = phrase_list([f"{count} {said_of(verdict, count)}" for verdict, count in found.items()])
+        if len(found) == 1:
+            number = {1: "it", 2: "both"}.get(len(own), f"all {len(own)}")
+            said = f"{number} {said_of(own[0].verdict, len(own))}"
+        else:
+            said = f"of {len(own)}, {said}"
+        yield f"{capital(statement)}: {said}."
+
+
+_MARKS = {
+    ClaimVerdict.HOLDS: ("o", "#12426e", "#12426e"),
+    ClaimVerdict.FAILS: ("X", "#b35806", "#b35806"),
+    ClaimVerdict.OPEN: ("o", "#5c5c5c", "white"),
+}
+
+
+_LIMITS = (0.3, 1.0, 5.0, 100.0)
+"""The largest size of the numbers of a panel: differences of rates, rates, epsilons and ratios, counts."""
+
+
+def _limit(claim: PaperClaim) -> float:
+    sizes = [abs(number) for number in (claim.found.value, claim.found.low, claim.found.high) if isfinite(number)]
+    return next((limit for limit in _LIMITS if max(sizes) <= limit), _LIMITS[-1])
+
+
+def _draw(axes: Axes, claims: Sequence[PaperClaim], limit: float) -> None:
+    numbers = [end for claim in claims for end in (claim.found.value, claim.found.low, claim.found.high)]
+    left, right = min(-0.05 * limit, *filter(isfinite, numbers)), max(limit, *filter(isfinite, numbers))
+    for place, claim in enumerate(claims):
+        low, high = max(claim.lowest, left), min(claim.highest, right)
+        axes.barh(place, max(high - low, 0.004 * (right - left)), left=low, height=0.62, color=MUTED, alpha=0.22,
+                  linewidth=0)  # fmt: skip
+        marker, colour, fill = _MARKS[claim.verdict]
+        ends = np.nan_to_num([claim.found.low, claim.found.high], nan=claim.found.value, posinf=right, neginf=left)
+        axes.plot(ends, [place, place], color=colour, linewidth=1.6)
+        axes.plot(claim.found.value, place, marker, color=colour, markerfacecolor=fill, markersize=6)
+    axes.set_yticks(range(len(claims)), [f"{claim.where}: {_short(claim.quantity)}" for claim in claims])
+    axes.set_ylim(len(claims) - 0.4, -0.6)
+    axes.set_xlim(left, right)
+    finish_axes(axes, "", f"Numbers up to {limit:g}" if limit < _LIMITS[-1] else "Larger numbers", "")
+    axes.tick_params(axis="y", labelsize=SMALL_TEXT_SIZE - 3.5)
+
+
+_LONGEST = 62
+
+
+def _short(quantity: str) -> str:
+    return quantity if len(quantity) <= _LONGEST else f"{quantity[: _LONGEST - 1].rstrip()}…"

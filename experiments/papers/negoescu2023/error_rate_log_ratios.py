@@ -1,0 +1,160 @@
+"""Figure 3 of Negoescu et al. 2023: log ratios of error rates and their noise, as functions of the loss threshold.
+
+Epsilon*, a privacy metric of models, is the largest of these log ratios.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib.axes import Axes
+from scipy.special import ndtr, ndtri
+
+from fl_audit.array_types import Floats
+from fl_audit.experiments.papers.claims import PaperClaim
+from fl_audit.experiments.papers.claims import exact as known
+from fl_audit.experiments.papers.item_results import ItemResult, ItemRow, measured_row, table
+from fl_audit.experiments.papers.papers import ComputeExtent, ReproductionOptions
+from fl_audit.experiments.papers.plot_style import legend_below
+from fl_audit.experiments.papers.statistics import reproducible_generator, t_interval
+from fl_audit.released_model.empirical_star import largest_ratio, threshold_counts
+from fl_audit.report.figure_style import finish_axes, new_figure
+from fl_audit.report.formatting import number_text
+
+POPULATION_MEAN = 3.0  # mean of the non-training losses, which are N(3, 1); the training losses are N(0, 1)
+DELTA = 1e-5
+CUT = 1e-4
+MIDDLE = 0.01  # a threshold is in the middle of the curves if both of its error rates are at least this
+LOSSES = {ComputeExtent.FULL: 10_000, ComputeExtent.QUICK: 1000}
+SAMPLES = {ComputeExtent.FULL: 200, ComputeExtent.QUICK: 50}
+NAMES = ("log (1 - delta - FPR) / FNR", "log (1 - delta - FNR) / FPR")
+_STYLES = (("-", "#12426e", "first quantity"), ("--", "#b35806", "second quantity"))
+
+
+@dataclass(frozen=True)
+class ErrorRateLogRatios:
+    """The log ratios ln(TNR / FNR) and ln(TPR / FPR) of threshold tests, as in definition 2 of Negoescu et al. 2023."""
+
+    fpr: Floats  # false-positive rates, shape (..., thresholds)
+    fnr: Floats  # false-negative rates, shape (..., thresholds)
+    # Log ratios of TNR to FNR and of TPR to FPR, shape (2, ..., thresholds), in nats; NaN where a rate is below the
+    # cut.
+    values: Floats
+
+
+def _curves(fpr: Floats, tnr: Floats, fnr: Floats, tpr: Floats, cut: float) -> ErrorRateLogRatios:
+    kept = (fpr >= cut) & (fnr >= cut)
+    with np.errstate(divide="ignore"):
+        both = np.log([largest_ratio([pair], DELTA) for pair in ((tnr, fnr), (tpr, fpr))])
+    return ErrorRateLogRatios(fpr, fnr, np.where(kept, both, np.nan))
+
+
+def _exact_curves(thresholds: Floats, cut: float = CUT) -> ErrorRateLogRatios:
+    """Return the log ratios of error rates at thresholds, computed from the exact distributions of the losses.
+
+    A log ratio is NaN where an error rate is below `cut`.
+    """
+    from_population = thresholds - POPULATION_MEAN
+    return _curves(ndtr(from_population), ndtr(-from_population), ndtr(-thresholds), ndtr(thresholds), cut)
+
+
+def _sampled_curves(losses: int, samples: int, random: np.random.Generator) -> tuple[Floats, ErrorRateLogRatios]:
+    """Draw normal losses of members and population `samples` times; return thresholds and log ratios of error rates.
+
+    `losses` is the number of losses in each set. The thresholds have the shape (samples, thresholds).
+    """
+    members = random.standard_normal((samples, losses))
+    population = POPULATION_MEAN + random.standard_normal((samples, losses))
+    counts = threshold_counts(members, population)
+    found = _curves(counts.fpr, 1 - counts.fpr, counts.fnr, counts.members / counts.member_total, CUT)
+    return counts.thresholds, found
+
+
+def figure_3(context: ReproductionOptions) -> ItemResult:
+    """Return Figure 3: two log ratios over the FPR, exact and from samples.
+
+    They are log (1 - delta - FPR) / FNR and log (1 - delta - FNR) / FPR. Epsilon* is the largest of four such ratios.
+    """
+    losses, samples = LOSSES[context.extent], SAMPLES[context.extent]
+    exact = _exact_curves(np.linspace(POPULATION_MEAN + ndtri(CUT), -ndtri(CUT), 2001), cut=0.0)
+    thresholds, sampled = _sampled_curves(losses, samples, reproducible_generator("negoescu2023-fig3"))
+    distances = np.abs(sampled.values - _exact_curves(thresholds, cut=0.0).values)
+    errors = np.max(np.where(np.isfinite(sampled.values), distances, 0.0), axis=0)
+    figure = new_figure(4.1)
+    panels = figure.subplots(1, 2, sharey=True)
+    _draw(panels[0], exact)
+    _draw(panels[1], ErrorRateLogRatios(sampled.fpr[0], sampled.fnr[0], sampled.values[:, 0]))
+    finish_axes(panels[0], "(a) Exact distributions", "FPR (probability)", "Log ratio (nats)")
+    finish_axes(panels[1], f"(b) Samples of {losses:,}", "FPR (probability)", "")
+    legend_below(figure, list(panels))
+    middle = np.minimum(sampled.fpr, sampled.fnr) >= MIDDLE
+    at_ends, in_middle = (np.max(np.where(inside, errors, 0.0), axis=-1) for inside in (~middle, middle))
+    rates = [float(min(exact.fpr[top], exact.fnr[top])) for top in np.nanargmax(exact.values, axis=-1)]
+    rows = [*_rows_of_largest(exact, sampled, losses), *_rows_of_errors(in_middle, at_ends, losses)]
+    return ItemResult(
+        table(rows),
+        figure,
+        f"Training losses N(0, 1), non-training losses N({POPULATION_MEAN:g}, 1), delta {DELTA:g}. First quantity: "
+        f"{NAMES[0]}; second: {NAMES[1]}. Rates below {CUT:g} are left out. Panel b: one sample of each distribution.",
+        _remarks(rows, rates),
+        played=f"{samples} samples of {losses:,} losses from each of two normals, the first one drawn; no training.",
+        finding="The largest ratio of a sample lies above that of the distributions, which is what the figure shows",
+        claims=(
+            PaperClaim("8", "most noise lies at the ends of the curves", _setting(losses),
+                       f"largest error where a rate is below {MIDDLE:g} less that elsewhere (nats)",
+                       t_interval(at_ends - in_middle), 0.0, trials=samples),
+            PaperClaim("8", "most signal lies at the ends of the curves", "N(0, 1) and N(3, 1), exact",
+                       "smaller rate at which both quantities are largest", known(max(rates)),
+                       highest=MIDDLE),
+        ),
+    )  # fmt: skip
+
+
+def _draw(axes: Axes, curves: ErrorRateLogRatios) -> None:
+    for values, (line, colour, name) in zip(curves.values, _STYLES, strict=True):
+        shown = np.isfinite(values)
+        axes.plot(curves.fpr[shown], values[shown], line, color=colour, linewidth=1.6, label=name)
+    axes.set_xscale("log")
+
+
+def _rows_of_largest(exact: ErrorRateLogRatios, sampled: ErrorRateLogRatios, losses: int) -> Iterator[ItemRow]:
+    for index, name in enumerate(NAMES):
+        top, largest = int(np.nanargmax(exact.values[index])), np.nanmax(sampled.values[index], axis=-1)
+        yield measured_row(
+            _setting(losses), f"largest {name}", t_interval(largest), len(largest),
+            theory=float(exact.values[index, top]),
+            note=f"nats; mean over samples, standard deviation {number_text(float(largest.std(ddof=1)))}; by the "
+            "distributions "
+            f"it stands at FPR {number_text(float(exact.fpr[top]))}, FNR {number_text(float(exact.fnr[top]))}",
+        )  # fmt: skip
+
+
+def _rows_of_errors(in_middle: Floats, at_ends: Floats, losses: int) -> Iterator[ItemRow]:
+    places = {f"both rates at least {MIDDLE:g}": in_middle, f"one rate below {MIDDLE:g}": at_ends}
+    note = "nats; distance from the distributions at the same threshold, mean over samples"
+    for place, largest in places.items():
+        quantity = f"largest error of the two quantities, {place}"
+        yield measured_row(_setting(losses), quantity, t_interval(largest), len(largest), note, theory=0.0)
+
+
+def _setting(losses: int) -> str:
+    return f"N(0, 1) and N({POPULATION_MEAN:g}, 1), {losses:,} losses each"
+
+
+def _remarks(rows: list[ItemRow], rates: Sequence[float]) -> tuple[str, ...]:
+    """Return remarks on the error rates at which the log ratios vary most by chance, and at which they are largest.
+
+    `rates` has one number for each log ratio: the smaller of FPR and FNR at its maximum.
+    """
+    middle, ends = rows[-2].measured, rows[-1].measured
+    noise = "So it is" if ends > 2 * middle else "This does not show"
+    excess = [row.measured - row.theory for row in rows[:2]]
+    return (
+        "The paper's text has lost the cut, delta and the size of the samples; those here are ours.",
+        f"The paper finds most noise at the ends of the curves. {noise} here: the largest error is {ends:.2g} nats "
+        f"where a rate is below {MIDDLE:g}, and {middle:.2g} where both are above, {ends / middle:.1f} times less.",
+        f"It finds most signal there too. By the distributions both quantities are largest where the smaller rate is "
+        f"{rates[0]:.2g} and {rates[1]:.2g}; the cut is {CUT:g}.",
+        "A supremum picks the noise up: the largest values of samples differ from those of the distributions on "
+        f"average by {excess[0]:+.2g} and {excess[1]:+.2g} nats.",
+    )

@@ -1,0 +1,246 @@
+"""Figures 4 and 5 of Negoescu et al. 2023: the error of estimators of Epsilon*, by number of losses.
+
+Epsilon* is a privacy metric of one model, estimated from its losses on members and on the population.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+
+from fl_audit.array_types import Floats
+from fl_audit.experiments.papers.claims import PaperClaim
+from fl_audit.experiments.papers.item_results import ItemResult, ItemRow, measured_row, table
+from fl_audit.experiments.papers.negoescu2023.estimator_remarks import (
+    errors_of_size,
+    loss_pair_name,
+    remarks_of_figure_4,
+    remarks_of_figure_5,
+)
+from fl_audit.experiments.papers.negoescu2023.simulation import (
+    EMPIRICAL,
+    PARAMETRIC,
+    Cell,
+    PaperAndLongSimulation,
+    SimulationSettings,
+    grouped_estimates,
+    simulate,
+    summary,
+)
+from fl_audit.experiments.papers.papers import ComputeExtent, ReproductionOptions
+from fl_audit.experiments.papers.plot_style import THEORY, legend_below
+from fl_audit.experiments.papers.statistics import t_interval, welch_interval
+from fl_audit.report.figure_style import INK, finish_axes, new_figure
+
+SETTINGS = {
+    ComputeExtent.FULL: SimulationSettings(),
+    ComputeExtent.QUICK: SimulationSettings(sizes=(100, 1000), repetitions=10),
+}
+"""Settings with the paper's ten repetitions. The sizes are ours, since its text has lost them."""
+MANY = {
+    ComputeExtent.FULL: SimulationSettings(sizes=(100, 1000, 10_000), repetitions=200),
+    ComputeExtent.QUICK: SimulationSettings(sizes=(100, 1000), repetitions=40),
+}
+"""Settings with more repetitions than in the paper, on other samples, for the bias and the spread."""
+_SEED, _SEED_OF_MANY = 0, 1
+_LOOKS = {PARAMETRIC: ("--", "#12426e", "o"), EMPIRICAL: (":", "#b35806", "v")}
+_LOST = (
+    "Lost parameters: the Gamma distributions, the numbers of losses, delta and the cut of the parametric form are "
+    "lost from the paper's text; those here are ours, so no number can be compared.",
+    "Thresholds: the paper evaluates distribution functions at two million quantiles; ours finds the supremum over all "
+    "thresholds.",
+)
+
+
+def _simulated(extent: ComputeExtent, separations: int | None = None) -> PaperAndLongSimulation:
+    """Return two simulations, one with the paper's ten repetitions and one with more.
+
+    They cover the first `separations` separations between members' and population losses, or all of them.
+    """
+    both = SETTINGS[extent], MANY[extent]
+    ten, many = (replace(one, separations=one.separations[:separations]) for one in both)
+    return PaperAndLongSimulation(ten, many, simulate(ten, _SEED), simulate(many, _SEED_OF_MANY))
+
+
+_BIASED = (
+    "The estimators are biased, which is what the figure shows: of few losses each is off the truth by more than chance"
+)
+
+
+def figure_4(context: ReproductionOptions) -> ItemResult:
+    """Return Figure 4: mean and standard deviation of estimated Epsilon* by number of losses, without any leak.
+
+    Members and population have equal loss distributions, so the true value of Epsilon* is 0.
+    """
+    found = _simulated(context.extent, 1)
+    figure = new_figure()
+    axes = figure.subplots()
+    axes.axhline(0, color=INK, linewidth=1.4, label=THEORY)
+    _draw(axes, found.ten, "size")
+    axes.set_xscale("log")
+    finish_axes(axes, "Identical distributions", "Losses in each set (count)", "Epsilon* (nats)")
+    legend_below(figure, [axes], columns=3)
+    return ItemResult(
+        table([*_rows_of_ten(found), *_rows_of_many(found)]),
+        figure,
+        f"Mean and standard deviation of {found.settings.repetitions} repetitions. Both distributions are the same, "
+        "so the true Epsilon* is 0.",
+        (*_LOST, *remarks_of_figure_4(found)),
+        played=found.description,
+        finding=_BIASED,
+        claims=tuple(_claims_of_figure_4(found)),
+    )
+
+
+def figure_5(context: ReproductionOptions) -> ItemResult:
+    """Return Figure 5: estimates of Epsilon* (mean and standard deviation) and its true value on simulated losses.
+
+    The horizontal axis is the separation a: the losses of members are drawn from Gamma(shape, 1), and those of the
+    population from Gamma(shape + a, 1).
+    """
+    found = _simulated(context.extent)
+    sizes = found.settings.sizes
+    figure = new_figure(3.0 + 2.2 * ((len(sizes) + 1) // 2))
+    panels = figure.subplots((len(sizes) + 1) // 2, 2, sharex=True, sharey=True, squeeze=False).ravel()
+    for letter, axes, size in zip("abcdefgh", panels, sizes, strict=False):
+        own = found.ten[found.ten["size"] == size]
+        for column, line, name in (("truth", "-", THEORY), ("narrow_truth", "-.", f"{THEORY}, cut of empirical form")):
+            truth = own.groupby("separation")[column].first()
+            axes.plot(truth.index, truth, line, color=INK, linewidth=1.4, label=name)
+        _draw(axes, own, "separation")
+        finish_axes(axes, f"({letter}) {size:,} losses", "Separation a (shape)", "Epsilon* (nats)")
+        axes.label_outer()
+    for axes in panels[len(sizes) :]:
+        axes.set_axis_off()
+    legend_below(figure, list(panels))
+    rows = _rows_of_ten(found)
+    return ItemResult(
+        table([*rows, *_rows_of_sizes(found), *_rows_of_many(found)]),
+        figure,
+        f"Mean and standard deviation of {found.settings.repetitions} repetitions. Losses of members: "
+        f"Gamma({found.settings.shape:g}, 1), of the population: Gamma({found.settings.shape:g} + a, 1).",
+        (*_LOST, *remarks_of_figure_5(found)),
+        shown_rows=len(rows) // 2,
+        played=found.description,
+        finding=_BIASED,
+        claims=tuple(_claims_of_figure_5(found)),
+    )
+
+
+def _claims_of_figure_4(found: PaperAndLongSimulation) -> Iterator[PaperClaim]:
+    """Yield the claims that section 8.1 makes about a model whose members and population have equal loss distributions.
+
+    Such a model leaks nothing, so its Epsilon* is 0. The claims are tested on the simulation with many repetitions.
+    """
+    of = {key[1:]: cell for key, cell in _columns(found.more).items() if key[0] == 0.0}
+    sizes = sorted({size for size, _ in of})
+    claim = partial(PaperClaim, "8.1", trials=found.many.repetitions)
+    for size in sizes:
+        nearer = t_interval(abs(of[size, EMPIRICAL]) - abs(of[size, PARAMETRIC]))
+        yield claim("where nothing leaks the parametric form is nearer to 0", f"{size:,} losses",
+                    "Epsilon*, empirical less parametric form", nearer, 0.0)  # fmt: skip
+    for name in _LOOKS:
+        for fewer, more in pairwise(sizes):
+            yield claim("more losses bring both forms nearer to 0", f"{name} form",
+                        f"Epsilon* of {fewer:,} losses less that of {more:,}",
+                        welch_interval(of[fewer, name], of[more, name]), 0.0)  # fmt: skip
+
+
+def _claims_of_figure_5(found: PaperAndLongSimulation) -> Iterator[PaperClaim]:
+    """Yield the claims of section 8.1 on distributions of losses that differ between members and nonmembers.
+
+    The errors of each repetition are averaged over all separations, the distances between the two distributions.
+    """
+    of, claim = _columns(found.more), partial(PaperClaim, "8.1", trials=found.many.repetitions)
+    apart = [one for one in found.many.separations if one > 0]
+    below: dict[tuple[int, str], Floats] = {}
+    for size in found.many.sizes:
+        errors = {name: np.stack([of[one, size, name] for one in apart]) for name in _LOOKS}
+        below |= {(size, name): -values.mean(axis=0) for name, values in errors.items()}
+        where = f"{size:,} losses, all separations"
+        yield claim("where distributions are apart the empirical form is too small", where, "truth less empirical form",
+                    t_interval(below[size, EMPIRICAL]), 0.0)  # fmt: skip
+        yield claim("it undershoots more than the parametric form", where, "parametric less empirical form",
+                    t_interval(below[size, EMPIRICAL] - below[size, PARAMETRIC]), 0.0)  # fmt: skip
+        squares = {name: (values**2).mean(axis=0) for name, values in errors.items()}
+        yield claim("the parametric form is the more accurate one", where,
+                    "mean squared error, empirical less parametric form",
+                    t_interval(squares[EMPIRICAL] - squares[PARAMETRIC]), 0.0)  # fmt: skip
+    for fewer, more in pairwise(found.many.sizes):
+        yield claim("more losses fix it", "all separations",
+                    f"truth less empirical form, of {fewer:,} losses less that of {more:,}",
+                    welch_interval(below[fewer, EMPIRICAL], below[more, EMPIRICAL]), 0.0)  # fmt: skip
+
+
+def _columns(estimates: pd.DataFrame) -> dict[Cell, Floats]:
+    """Return estimate minus truth in each repetition, (repetitions,), by separation, size and estimator."""
+    return {
+        key: (cell["estimate"] - cell["truth"]).to_numpy(dtype=np.float64)
+        for key, cell in grouped_estimates(estimates).items()
+    }
+
+
+def _draw(axes: Axes, estimates: pd.DataFrame, over: str) -> None:
+    for name, (line, colour, marker) in _LOOKS.items():
+        groups = estimates[estimates["estimator"] == name].groupby(over)["estimate"]
+        mean = groups.mean()
+        axes.errorbar(
+            mean.index, mean, yerr=groups.std(), linestyle=line, color=colour, marker=marker, markersize=5,
+            label=f"{name} form", capsize=3,
+        )  # fmt: skip
+
+
+def _rows_of_ten(found: PaperAndLongSimulation) -> list[ItemRow]:
+    """Return table rows of the estimates over the paper's ten repetitions: first means, then standard deviations."""
+    means, spreads = [], []
+    for (separation, size, name), cell in grouped_estimates(found.ten).items():
+        if name not in _LOOKS:
+            continue
+        estimates = cell["estimate"].to_numpy(dtype="float64")
+        setting, spread = f"{loss_pair_name(separation)}, {size:,} losses", float(estimates.std(ddof=1))
+        cut = f"; theory within its own cut {cell['narrow_truth'].iloc[0]:.3f}" if name == EMPIRICAL else ""
+        means.append(
+            measured_row(setting, f"mean Epsilon*, {name} form", t_interval(estimates), estimates.size,
+                         f"nats; t interval; standard deviation {spread:.3f}{cut}",
+                         theory=float(cell["truth"].iloc[0]))
+        )  # fmt: skip
+        spreads.append(
+            ItemRow(setting, f"standard deviation of Epsilon*, {name} form", measured=spread,
+                repetitions=estimates.size, note="nats; over repetitions")
+        )  # fmt: skip
+    return [*means, *spreads]
+
+
+def _rows_of_many(found: PaperAndLongSimulation) -> list[ItemRow]:
+    """Return table rows of each estimator's bias, standard deviation and RMSE, over many repetitions."""
+    rows, errors = [], summary(found.more)
+    for (separation, size, name), apart in _columns(found.more).items():
+        if name not in _LOOKS:
+            continue
+        setting, count = f"{loss_pair_name(separation)}, {size:,} losses, {len(apart)} repetitions", len(apart)
+        error, form = errors[separation, size, name], f"of Epsilon*, {name} form"
+        rows += [
+            measured_row(setting, f"bias {form}", t_interval(apart), count,
+                         "nats; mean less truth; more repetitions than the paper's", theory=0.0),
+            ItemRow(setting, f"standard deviation {form}", measured=error.std, repetitions=count, note="nats"),
+            ItemRow(setting, f"root mean squared error {form}", measured=error.rmse, repetitions=count,
+                note="nats"),
+        ]  # fmt: skip
+    return rows
+
+
+def _rows_of_sizes(found: PaperAndLongSimulation) -> list[ItemRow]:
+    """Return table rows with each estimator's RMSE at each number of losses.
+
+    The errors are pooled over all separations, the distances between the loss distributions of members and population.
+    """
+    return [
+        ItemRow(f"all separations, {size:,} losses", f"root mean squared error of Epsilon*, {name} form", measured=rmse,
+            repetitions=found.settings.repetitions * len(found.settings.separations), note="nats")
+        for size in found.settings.sizes
+        for name, rmse in errors_of_size(found, size).items()
+    ]  # fmt: skip

@@ -1,0 +1,201 @@
+"""Figure 6 of Negoescu et al. 2023: fits of normal mixtures to the transformed training losses of models on Adult.
+
+From such fits Epsilon*, a privacy metric of models, is computed.
+"""
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from matplotlib.axes import Axes
+from safetensors.torch import load_file
+
+from fl_audit.array_types import Floats
+from fl_audit.experiments.papers.claims import PaperClaim
+from fl_audit.experiments.papers.item_results import ItemResult, ItemRow, table
+from fl_audit.experiments.papers.negoescu2023.privacy_utility import available_study
+from fl_audit.experiments.papers.negoescu2023.studies import EpsilonStarTask, EpsilonStarTaskSettings
+from fl_audit.experiments.papers.papers import ComputeExtent, ReproductionOptions
+from fl_audit.experiments.papers.plot_style import legend_below
+from fl_audit.experiments.papers.run_scheduling import spent_on
+from fl_audit.experiments.papers.statistics import mean_of_shares, t_interval
+from fl_audit.federation.loaded_federation import load_federation
+from fl_audit.plurals import plural
+from fl_audit.released_model.normal_mixture import ks_check
+from fl_audit.released_model.parametric_star import scores_of_pair
+from fl_audit.report.figure_style import INK, finish_axes, new_figure
+from fl_audit.runs.ray_engine import RayOptions
+from fl_audit.runs.run_directory import read_public
+from fl_audit.runs.sweeps.grid import Point
+from fl_audit.runs.sweeps.sweep import RUNS, run_sweep
+
+LEVEL = 0.05  # the paper asks whether p-values exceed this level
+COMPONENTS = {ComputeExtent.FULL: (1, 2, 3, 5, 10, 20), ComputeExtent.QUICK: (1, 3, 10)}
+SIZES = {ComputeExtent.FULL: (100, 300, 1000), ComputeExtent.QUICK: (100, 1000)}
+_FITTED = 10_000
+"""Number of randomly drawn scores that a mixture is fitted to; the paper fits all outside its evaluation set."""
+_LOOKS = {100: ("-", "o", "#12426e"), 300: ("--", "s", "#5c5c5c"), 1000: (":", "v", "#b35806")}
+
+
+def _chosen_points(study: EpsilonStarTaskSettings, data_dir: Path | None) -> tuple[Point, ...]:
+    """Return the four examined settings: fewest and most epochs without DP, least and largest epsilon with DP."""
+    baselines = study.baselines(data_dir)
+    wanted = {"privacy.clipping-norm": study.clipping_norms[0], "training.expected-batch": study.batches[-1]}
+    alike = [one for one in study.private(data_dir) if wanted.items() <= dict(one.settings).items()]
+    return baselines[0], baselines[-1], alike[0], alike[-1]
+
+
+def figure_6(context: ReproductionOptions) -> ItemResult:
+    """Return Figure 6: p-values of two-sample Kolmogorov-Smirnov tests, by number of mixture components."""
+    study = available_study(EpsilonStarTask.ADULT, context)
+    points = _chosen_points(study, context.data_dir)
+    directory = context.runs / study.key
+    # The models are points of figure 2, so figures 2 and 6 use the same runs, whichever is made first.
+    known = tuple(one for one in study.points(context.data_dir) if (directory / RUNS / one.name).is_dir())
+    wanted = {one.name: one for one in (*known, *points)}
+    run_sweep(tuple(wanted.values()), directory, RayOptions(context.ray_address), progress=context.progress)
+    checks = pd.concat([_checks(one, directory / RUNS / one.name, context.extent) for one in points])
+    figure = new_figure(6.0)
+    panels = figure.subplots(2, 2, sharex=True, sharey=True).ravel()
+    for letter, axes, one in zip("abcd", panels, points, strict=True):
+        _draw(axes, checks[checks["point"] == one.name])
+        finish_axes(axes, f"({letter}) {label_of(one)}", "Components (count)", "p-value (probability)")
+        axes.label_outer()
+    legend_below(figure, list(panels), columns=2)
+    return ItemResult(
+        table(_rows(checks, points)),
+        figure,
+        f"Median p-value over {study.repetitions} models, and their range. Above the line at {LEVEL:g} the test finds "
+        "no difference between the fit and the losses.",
+        (
+            f"Mixtures are fitted to at most {_FITTED:,} scores drawn at random; a component is no narrower than a "
+            "thousandth of their spread.",
+            *_findings(checks),
+        ),
+        data=(study.title,),
+        claims=tuple(_claims(checks)),
+        spent=spent_on({directory / RUNS / one.name: study.repetitions for one in points}),
+        played=f"Models of figure 2: {'; '.join(label_of(one) for one in points)}.",
+    )
+
+
+def label_of(one: Point) -> str:
+    """Return a short name of a setting: its epsilon or, for a training without privacy, its number of epochs."""
+    given = dict(one.settings)
+    return (
+        f"epsilon = {given['privacy.epsilon']:g}"
+        if one.config.privacy.private
+        else f"no privacy, {plural(int(given['training.epochs']), 'epoch')}"
+    )
+
+
+def _checks(one: Point, run: Path, extent: ComputeExtent) -> pd.DataFrame:
+    """Fit mixtures to the scores of one setting, and return the p-values of their Kolmogorov-Smirnov tests.
+
+    There is one row for each model, number of scores and number of components.
+    """
+    rows = []
+    for trial, scores in enumerate(_training_scores(run)):
+        random = np.random.default_rng([trial, *one.name.encode()])
+        for size in SIZES[extent]:
+            used = random.permutation(scores)[: _FITTED + size]
+            for components in COMPONENTS[extent]:
+                p_value = ks_check(used, components, size, random)
+                rows.append((one.name, one.config.privacy.private, trial, components, size, p_value))
+    return pd.DataFrame(rows, columns=["point", "private", "trial", "components", "size", "p_value"])
+
+
+def _training_scores(run: Path) -> list[Floats]:
+    """Return the scores (transformed losses) that each trial's final model gives to the records of D.
+
+    Models that were trained on D' are included.
+    """
+    public, _ = read_public(run)
+    federation = load_federation(public)
+    models = torch.cat([load_file(path)["models"] for path in sorted((run / "public").glob("models-*.safetensors"))])
+    training, population = (
+        federation.losses(models, federation.training),
+        federation.losses(models, federation.population),
+    )
+    return [scores_of_pair(*pair)[0] for pair in zip(training, population, strict=True)]
+
+
+def _draw(axes: Axes, checks: pd.DataFrame) -> None:
+    for size, own in checks.groupby("size"):
+        line, marker, colour = _LOOKS[int(str(size))]
+        groups = own.groupby("components")["p_value"]
+        middle = groups.median()
+        spread = np.stack([middle - groups.min(), groups.max() - middle])
+        axes.errorbar(middle.index, middle, yerr=spread, linestyle=line, marker=marker, color=colour, markersize=4.5,
+                      capsize=2, label=f"{size} scores kept back")  # fmt: skip
+    axes.axhline(LEVEL, color=INK, linestyle="-.", linewidth=1.1, label=f"p = {LEVEL:g}")
+    axes.set(xscale="log", ylim=(-0.03, 1.03))
+    axes.set_xticks(sorted(checks["components"].unique()), [str(n) for n in sorted(checks["components"].unique())])
+    axes.minorticks_off()
+
+
+def _rows(checks: pd.DataFrame, points: Sequence[Point]) -> list[ItemRow]:
+    return [
+        ItemRow(label_of(one), f"p-value, {components} components, {size} scores", measured=values.median(),
+                low=values.min(), high=values.max(), repetitions=len(values), note="median, smallest, largest")
+        for one in points
+        for (size, components), values in checks[checks["point"] == one.name].groupby(["size", "components"])["p_value"]
+    ]  # fmt: skip
+
+
+def _claims(checks: pd.DataFrame) -> Iterator[PaperClaim]:
+    """Yield the claims of section 8.2. Their intervals are over trials; only that of the last claim is over models."""
+    claim = partial(PaperClaim, section="8.2", where="Adult")
+    over = partial(claim, trials=checks["trial"].nunique())
+    one, most = checks["components"] == 1, checks["components"] == checks["components"].max()
+    private = checks["private"]
+    yield over(statement=f"most p-values are above {LEVEL:g}", quantity="share above it",
+                found=mean_of_shares(_by_trial(checks)), lowest=0.5)  # fmt: skip
+    yield over(statement="more so with more components", quantity="share with the most components less that with one",
+                found=t_interval(_by_trial(checks[most]) - _by_trial(checks[one])), lowest=0.0)  # fmt: skip
+    yield over(statement="more so with privacy", quantity="share of private models less that of others",
+                found=t_interval(_by_trial(checks[private]) - _by_trial(checks[~private])), lowest=0.0)  # fmt: skip
+    yield claim(statement="one component suffices for private models at most sizes",
+                **of_one_component(_by_model(checks[private & one])))  # fmt: skip
+
+
+ONE_SUFFICES = "share of private models with one component"
+
+
+def of_one_component(shares: Floats) -> dict[str, Any]:
+    """Return fields of a `PaperClaim`, by name, for the claim that one mixture component suffices for models with DP.
+
+    `shares`, shape (models,), has one value for each model with DP: the share of its tests that do not reject a fit
+    with one component. The claim holds if the mean share is at least 0.5.
+    """
+    return {"quantity": ONE_SUFFICES, "found": mean_of_shares(shares), "lowest": 0.5, "trials": shares.size}
+
+
+def _by_model(checks: pd.DataFrame) -> Floats:
+    """Return, for each model, the share of its p-values that are above the significance level, (models,).
+
+    `checks` has one row for each tested fit of a mixture.
+    """
+    above = (checks["p_value"] > LEVEL).groupby([checks["point"], checks["trial"]])
+    return np.asarray(above.mean().sort_index(), dtype=np.float64)
+
+
+def _by_trial(checks: pd.DataFrame) -> Floats:
+    """Return the share of each trial's p-values above the significance level, over all settings, (trials,)."""
+    above = (checks["p_value"] > LEVEL).groupby(checks["trial"])
+    return np.asarray(above.mean().sort_index(), dtype=np.float64)
+
+
+def _findings(checks: pd.DataFrame) -> tuple[str, ...]:
+    one = checks[checks["components"] == 1]
+    parts = {"all": checks, "private": one[one["private"]], "without privacy": one[~one["private"]]}
+    shares = {name: float((part["p_value"] > LEVEL).mean()) for name, part in parts.items()}
+    return (
+        f"The paper finds most p-values above {LEVEL:g}, and more so with more components and with privacy. Here "
+        f"{shares['all']:.0%} of all p-values are above it. Of those for a single normal it is {shares['private']:.0%} "
+        f"for private models and {shares['without privacy']:.0%} for others.",
+    )

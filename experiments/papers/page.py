@@ -1,0 +1,155 @@
+"""A self-contained HTML page with all tables and figures of a reproduction."""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any
+
+import pandas as pd
+
+from fl_audit.audits.page.html_building_blocks import html_figure, html_page, page_table
+from fl_audit.experiments.papers.item_results import COLUMNS, ItemResult
+from fl_audit.experiments.papers.papers import ComputeExtent, Paper, PaperItem, PaperResults
+from fl_audit.plurals import plural
+from fl_audit.report.banner import Banner, VerdictLook
+from fl_audit.report.formatting import number_text
+from fl_audit.report.mechanism_messages import SIMULATION_NOTICE
+
+_MOST_LISTED = 10
+_WORDS = ("setting", "quantity", "note")
+
+
+def render_page(
+    name: str, extent: ComputeExtent, paper: Paper[Any], made: PaperResults, pictures: Mapping[str, bytes]
+) -> str:
+    """Return the HTML page of a reproduction, which contains its pictures and needs no other file."""
+    results = [result for _, result in made.results]
+    labels = [f'<p class="label">⚠ {escape(line)}</p>' for line in made.warnings]
+    labels += [f'<p class="notice">{escape(line)}</p>' for line in (*made.remarks, *made.left_out)]
+    contents = [f'<li><a href="#{escape(item.key)}">{escape(item.title)}</a></li>' for item, _ in made.results]
+    items = [_item(item, result, pictures[item.key]) for item, result in made.results]
+    body = (
+        "\n".join(labels), "<h2>Contents</h2>\n<ul>", *contents, "</ul>\n<h2>What was played</h2>", made.played, *items,
+        f"<h2>Paper</h2>\n<p>{escape(paper.reference)}</p>",
+    )  # fmt: skip
+    form = "quick form" if extent is ComputeExtent.QUICK else "full form"
+    return html_page(
+        title=f"Reproduction: {name}",
+        heading=f"Reproduction of {paper.heading}",
+        subtitle=" · ".join((name, form, *made.basis)),
+        opening=made.opening or _opening(results),
+        body="\n".join(body),
+        footer=SIMULATION_NOTICE,
+        banner=_banner(results),
+        step="Read of each item where ours differs, and why; its CSV file beside this page has every row.",
+    )
+
+
+def _banner(made: Sequence[ItemResult]) -> Banner:
+    """Return the banner: the number of results, and how many printed numbers lie inside our intervals."""
+    compared, outside = _compared_counts(made, "published")
+    items = plural(len(made), "item")
+    if not compared:
+        return Banner(
+            f"{items} made again", "Nothing here is held against a printed number by an interval.", VerdictLook.NONE
+        )
+    line = f"{compared - outside:,} of {plural(compared, 'printed number')} lie inside our 95 % intervals."
+    return Banner(f"{items} made again", line, VerdictLook.GOOD if not outside else VerdictLook.OPEN)
+
+
+def _opening(made: Sequence[ItemResult]) -> str:
+    """Return the opening paragraph of the page, which counts agreements with printed numbers and with theory."""
+    compared, outside = _compared_counts(made, "published")
+    theory, missed = _compared_counts([one for one in made if not one.finding], "theory")
+    computed = [one.computed for one in made]
+    printed, differing = sum(count for count, _ in computed), sum(len(lines) for _, lines in computed)
+    parts = [one.finding.rstrip(".") for one in made if one.finding]
+    if compared:
+        parts.append(
+            f"{compared - outside:,} of {plural(compared, 'printed number')} lie inside our intervals of about 95 %. "
+            "The printed numbers have errors of their own, which our intervals do not include"
+        )
+    if printed:
+        alike = f"{printed - differing:,} of {plural(printed, 'printed number')}"
+        parts.append(f"{alike} follow from theory in all printed digits")
+    if theory:
+        parts.append(
+            f"{theory - missed:,} of {plural(theory, 'number')} by theory lie inside our intervals; of so many about "
+            f"{number_text(round(theory / 20))} miss by chance"
+        )
+    if not parts:
+        return "Nothing here is held against a printed number or theory: the figures show what our own runs give."
+    return f"{'. '.join(parts)}. Each item below says where numbers differ, and what the reason may be."
+
+
+def _compared_counts(made: Sequence[ItemResult], column: str) -> tuple[int, int]:
+    """Return how many numbers in `column` ("published" or "theory") have a measured interval beside them.
+
+    The second result is how many of these numbers lie outside the interval.
+    """
+    return sum(one.comparable_rows(column) for one in made), sum(len(one.outside_sentences(column)) for one in made)
+
+
+def _item(item: PaperItem, result: ItemResult, png: bytes) -> str:
+    figure = html_figure(png, f"{item.title}: {result.caption}", escape(result.caption))
+    return (
+        f'<h2 id="{escape(item.key)}">{escape(item.title)}</h2>\n'
+        f"{figure}\n{differences_html(result)}\n"
+        f"{rows_html(result.frame.head(result.shown_rows), len(result.frame), f'{item.key}.csv')}"
+    )
+
+
+def differences_html(result: ItemResult) -> str:
+    """Return HTML that lists printed and theoretical numbers outside our intervals, and the remarks on the result."""
+    parts = ["<h3>Where ours differs, and why</h3>"]
+    if compared := result.comparable_rows("published"):
+        outside = result.outside_sentences("published")
+        parts.append(_listed(_outside(outside, compared, "published numbers"), outside))
+    computed, differing = result.computed
+    if computed:
+        alike = f"{computed - len(differing)} of {plural(computed, 'printed number')}"
+        # If most numbers differ, all of them are in the table, and the remarks say why.
+        listed = differing if len(differing) <= _MOST_LISTED else ()
+        parts.append(_listed(f"{alike} follow from theory in all printed digits", listed))
+    if held := result.comparable_rows("theory"):
+        missed = result.outside_sentences("theory")
+        parts.append(_listed(_outside(missed, held, "numbers by theory"), missed))
+    reasons = "".join(f"<li>{with_code(escape(remark))}</li>" for remark in result.remarks)
+    return "\n".join([*parts, f"<ul>{reasons}</ul>"])
+
+
+def with_code(text: str) -> str:
+    """Return an HTML text in which the parts between backticks have become `<code>` elements.
+
+    The given text is escaped already. HTML lists need this, because Markdown inside them is not rendered.
+    """
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", text)
+
+
+def _outside(outside: Sequence[str], compared: int, what: str) -> str:
+    return f"{len(outside)} of {compared} {what} {'lies' if len(outside) == 1 else 'lie'} outside our interval"
+
+
+def _listed(said: str, lines: Sequence[str]) -> str:
+    if not lines:
+        return f"<p>{escape(said)}.</p>"
+    return f"<p>{escape(said)}:</p><ul>" + "".join(f"<li>{escape(line)}</li>" for line in lines) + "</ul>"
+
+
+def rows_html(shown: pd.DataFrame, rows: int, file: str, look: str = "numbers") -> str:
+    """Return rows of a table or figure as HTML, followed by the number of further rows in its CSV file."""
+    cells = {column: [_cell(column, value) for value in shown[column]] for column in COLUMNS}
+    told = [column for column in COLUMNS if any(cells[column])]  # a column without a number tells nothing
+    lines = list(zip(*(cells[column] for column in told), strict=True))
+    numbers = [place for place, column in enumerate(told) if column not in _WORDS]
+    rest = f"<p>{rows - len(shown):,} more rows in {escape(file)}.</p>" if rows > len(shown) else ""
+    return page_table(tuple(column.capitalize() for column in told), lines, numbers, look=look) + rest
+
+
+def _cell(column: str, value: Any) -> str:
+    if column in _WORDS:
+        return "" if value != value else str(value)  # a file has no empty words
+    if column == "repetitions":
+        return f"{int(value):,}" if value else ""
+    return "" if math.isnan(value) else number_text(float(value))

@@ -1,0 +1,172 @@
+"""Command that writes documentation pages from finished reproductions: tables and figures with printed and our numbers.
+
+    python -m fl_audit.experiments.papers.publish RUNS
+
+RUNS is a directory with the output of `fl-audit reproduce PAPER --out RUNS/...` for one or several papers.
+"""
+
+import argparse
+import csv
+import io
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from fl_audit.atomic_files import write_bytes
+from fl_audit.errors import InputError, require
+from fl_audit.experiments.papers.papers import ComputeExtent, Paper
+from fl_audit.experiments.papers.published_page_sections import CSV_DIGITS, LEFT_OUT, Record, compact_svg, section_of
+from fl_audit.experiments.papers.reproduce import PAPERS, SCHEMA
+from fl_audit.experiments.papers.shared_notes import with_shared_notes
+
+DOCS = Path("docs") / "papers"
+MADE = "published.json"
+CLAIMS = "claims.csv"
+CLAIM_COLUMNS = ("paper", "item", "claim", "verdict", "measured", "low", "high", "trials")
+MOST_BYTES = 3_000_000  # of all files together
+DIGITS = CSV_DIGITS
+_QUICK = (
+    "**Quick form.** These numbers come from few trials and short training: they show that everything works, and prove "
+    "little. The full form takes hours."
+)
+
+
+def publish(runs: Path, docs: Path = DOCS) -> tuple[str, ...]:
+    """Write a page for every paper with at least one finished table or figure, and the table of all papers' claims.
+
+    Pages and claims of all other papers stay as they are. If a table or figure was made in a full and in a quick run,
+    the full run is used.
+    """
+    found = _records(runs)
+    require(bool(found), f"{runs} holds no finished reproduction: accepted is what 'fl-audit reproduce' wrote")
+    old = [f"{path.name}: {why}" for path, record in found.items() if (why := _stale(record))]
+    require(not old, f"reproduce again, of another version are {'; '.join(old)}")
+    made, files = _made(docs), dict[Path, bytes]()
+    best = {paper: own for paper in PAPERS if (own := _best(paper, found))}
+    for paper, own in best.items():
+        made[paper.key] = [{key: one for key, one in record.items() if key not in LEFT_OUT} for _, record in own]
+        files |= _page(paper, own, docs)
+    _write(made, files, docs)
+    return tuple(paper.key for paper in best)
+
+
+def _write(made: Mapping[str, Sequence[Record]], files: dict[Path, bytes], docs: Path) -> None:
+    """Write `files`, and one JSON file of all records and one CSV file of all claims into the directory `docs`.
+
+    `made` holds the records of each paper. If all published files together are too large, `InputError` is raised before
+    anything is written.
+    """
+    files[docs / MADE] = (json.dumps(made, indent=1, ensure_ascii=False) + "\n").encode()
+    files[docs / CLAIMS] = _claims_csv(record for records in made.values() for record in records).encode()
+    size = sum(map(len, files.values())) + sum(path.stat().st_size for path in _files(docs) if path not in files)
+    require(size <= MOST_BYTES, f"the pages take {size:,} bytes: accepted are at most {MOST_BYTES:,}")
+    for path, content in files.items():
+        write_bytes(path, content)
+
+
+def stale_pages(docs: Path = DOCS) -> list[str]:
+    """Return a sentence on each published table or figure that was made with another version's schema or settings."""
+    return [
+        f"{key}-{record['item']}: {why}" for key, records in _made(docs).items() for record in records
+        if (why := _stale(record))
+    ]  # fmt: skip
+
+
+def _stale(record: Record) -> str:
+    """Return why a published record does not fit this version; empty if it fits."""
+    if record["schema"] != SCHEMA:
+        return f"schema {record['schema']}, here it is {SCHEMA}"
+    paper = next((one for one in PAPERS if one.key == record["paper"]), None)
+    if paper is None or record["item"] not in {item.key for item in paper.items}:
+        return "there is no such item"
+    return "" if record["settings"] == paper.digest(ComputeExtent(record["extent"])) else "its settings are others"
+
+
+def _records(runs: Path) -> dict[Path, Record]:
+    """Return the records of all finished results below a directory, by the path of their JSON file."""
+    paths = [path.with_suffix(".json") for path in sorted(runs.glob("**/*.svg"))]
+    return {path: json.loads(path.read_text(encoding="utf-8")) for path in paths if path.exists()}
+
+
+def _best(paper: Paper[Any], found: Mapping[Path, Record]) -> list[tuple[Path, Record]]:
+    """Return one record, with its path, of each table or figure of a paper, in the order of the paper.
+
+    If there are several records, one of a full reproduction is preferred to one of a quick form.
+    """
+    own = [(path, record) for path, record in found.items() if record["paper"] == paper.key]
+    order = [item.key for item in paper.items]
+    own.sort(key=lambda one: (order.index(one[1]["item"]), one[1]["extent"] != ComputeExtent.FULL))
+    return [next(one for one in own if one[1]["item"] == key) for key in dict.fromkeys(one[1]["item"] for one in own)]
+
+
+def _made(docs: Path) -> dict[str, list[Record]]:
+    path = docs / MADE
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+
+
+def _files(docs: Path) -> list[Path]:
+    of_papers = (path for paper in PAPERS for path in (docs / f"{paper.key}.md", *(docs / paper.key).glob("*")))
+    return [path for path in (docs / MADE, docs / CLAIMS, *of_papers) if path.is_file()]
+
+
+def _page(paper: Paper[Any], own: Sequence[tuple[Path, Record]], docs: Path) -> dict[Path, bytes]:
+    """Return the published files of a paper, as contents keyed by path: page, images and CSV files.
+
+    `own` has the records of the paper's tables and figures, each with the path of its file.
+    """
+    files: dict[Path, bytes] = {}
+    parts = [f"# {paper.heading}, again", paper.reference]
+    if any(record["extent"] == ComputeExtent.QUICK for _, record in own):
+        parts.append(f'!!! warning "Quick runs"\n    {_QUICK}')
+    said = dict.fromkeys(line for _, record in own for line in record["said"])
+    parts.append("\n".join(f"* {escape(line, quote=False)}" for line in said))
+    missing = [item.title for item in paper.items if item.key not in {record["item"] for _, record in own}]
+    if missing:
+        parts.append(f"Not made: {'; '.join(missing)}.")
+    parts += with_shared_notes([section_of(record) for _, record in own])
+    for path, record in own:
+        frame = pd.read_csv(path.with_suffix(".csv"))
+        place = docs / paper.key / record["item"]
+        files[place.with_suffix(".csv")] = frame.to_csv(index=False, float_format=f"%.{DIGITS}g").encode()
+        files[place.with_suffix(".svg")] = compact_svg(path.with_suffix(".svg").read_text(encoding="utf-8")).encode()
+    files[docs / f"{paper.key}.md"] = ("\n\n".join(part for part in parts if part) + "\n").encode()
+    return files
+
+
+def _claims_csv(records: Iterable[Record]) -> str:
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(CLAIM_COLUMNS)
+    known: set[tuple[str, str]] = set()  # the item of all claims repeats those of the figures
+    for record in records:
+        for claim in record["claims"]:
+            said = f"{claim['statement']} [{'; '.join(filter(None, (claim['where'], claim['quantity'])))}]"
+            if (record["paper"], said) in known:
+                continue
+            known.add((record["paper"], said))
+            numbers = (claim[name] for name in ("measured", "low", "high"))
+            cells = ("" if number is None else f"{number:.{DIGITS}g}" for number in numbers)
+            writer.writerow((record["paper"], record["item"], said, claim["verdict"], *cells, claim["trials"]))
+    return file.getvalue()
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Write the documentation pages from finished runs, as the command line asks."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("runs", type=Path, help="where finished reproductions lie")
+    parser.add_argument("--docs", type=Path, default=DOCS, help="where the pages are written")
+    options = parser.parse_args(arguments)
+    try:
+        written = publish(options.runs, options.docs)
+    except InputError as error:
+        sys.exit(str(error))
+    sys.stdout.write(f"pages of {', '.join(written)} in {options.docs}\n")
+
+
+if __name__ == "__main__":
+    main()

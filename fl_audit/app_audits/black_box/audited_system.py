@@ -1,0 +1,212 @@
+"""The system under audit: a Flower strategy with its arguments, and the mods and local training of its clients."""
+
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from copy import deepcopy
+from dataclasses import dataclass, field
+from inspect import signature
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from flwr.app import Message
+from flwr.server.strategy import Strategy as OldStrategy
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Result, Strategy
+from numpy.typing import NDArray
+
+from fl_audit.app_audits.black_box.legacy_adapter import adapted_strategy, initial_model
+from fl_audit.app_audits.black_box.message_tags import Observer as Observer
+from fl_audit.array_types import Floats
+from fl_audit.errors import InputError, require
+from fl_audit.user_modules import import_function
+from fl_audit.value_checks import choice, require_number, require_switch
+
+Mod = Callable[..., Message]  # a mod of a Flower ClientApp: a function of a message, a context and `call_next`
+
+
+def with_mods(mods: Sequence[Mod], train: Mod) -> Mod:
+    """Return a client's training function wrapped in Flower mods, as Flower itself wraps it."""
+    if not mods:
+        return train
+    # By position, as Flower does, because mods may name the third argument differently.
+    return lambda message, context: mods[0](message, context, with_mods(mods[1:], train))
+
+
+@dataclass(frozen=True)
+class LocalReply:
+    """Reply of one client in one round: its update, number of examples and metrics."""
+
+    update: Floats  # the client's model minus the received model, shape (parameters,)
+    examples: int  # number of examples that the client reports
+    metrics: Mapping[str, float] = field(default_factory=dict)  # other metrics that the client reports, by name
+
+
+Local = Callable[[Floats, int, np.random.Generator], LocalReply]
+"""Local training of a client: a function of its records' gradients (records, parameters), the round and a generator."""
+
+
+def clipped_sum(norm: float) -> Local:
+    """Return a function for local training that sums per-record gradients, each clipped to `norm`."""
+
+    def local(gradients: Floats, _round: int, _random: np.random.Generator) -> LocalReply:
+        lengths = np.linalg.norm(gradients, axis=1, keepdims=True)
+        factors = np.minimum(1.0, norm / np.maximum(lengths, 1e-300))
+        return LocalReply(np.asarray((gradients * factors).sum(axis=0)), len(gradients))
+
+    return local
+
+
+@dataclass(frozen=True)
+class AuditedSystem:
+    """A Flower strategy under audit, with the mods and local training of its clients and the adversary's position.
+
+    Raises
+    ------
+    InputError
+        If a number is out of its range, or a string is given where a tuple or a bool is expected.
+    """
+
+    # Factory that returns a new strategy of either Flower interface; it is called once per trial. If it has a
+    # parameter, this is the number of clients, and trials with few and with many clients are run too.
+    strategy: Callable[..., Strategy | OldStrategy]
+    mods: tuple[Mod, ...] = ()  # mods of the client app that belong to the mechanism, the outermost first
+    local: Local | None = None  # local training of clients, used for claims about records; None sums clipped gradients
+    clients: int = 4  # number of clients, at least 2
+    norm: float = 1.0  # clipping norm (L2) that the claim refers to, above 0
+    # Whether strategy or mods clip updates. If not, clients are trusted to clip, and no trial sends longer updates.
+    is_clipped: bool = True
+    observer: Observer = Observer.CLIENT  # the adversary: another client or the server
+    # The initial tensors of an app's own model, by name; None runs trials only on small built-in models.
+    model: Mapping[str, NDArray[np.generic]] | None = None
+    weight: str = "num-examples"  # name of the metric in which clients report their number of examples
+    # Other metrics that the strategy looks up; clients report their loss under these names too.
+    metrics: tuple[str, ...] = ()
+
+    @property
+    def takes_client_count(self) -> bool:
+        """Whether the strategy's factory takes the number of clients; if False, the factory takes no argument."""
+        return bool(signature(self.strategy).parameters)
+
+    def new_strategy(self, clients: int) -> Strategy:
+        """Return a new strategy in Flower's new interface, for the given number of clients if the factory takes one."""
+        return adapted_strategy(self.strategy(clients) if self.takes_client_count else self.strategy())
+
+    def __post_init__(self) -> None:
+        require_number("clients are", self.clients, "whole numbers from 2")
+        require_number("norm is", self.norm, "numbers above 0 and below 1000000")
+        require_switch("is_clipped", self.is_clipped)
+        for name, held in (("metrics", self.metrics), ("mods", self.mods)):
+            require(isinstance(held, (tuple, list)), f"{name} is {held!r}: accepted are tuples, such as ({held!r},)")
+        # Accepts the string "server" for Observer.SERVER.
+        object.__setattr__(self, "observer", choice(Observer, "observer", self.observer))
+
+
+def system_of(
+    factory: str, mods: Sequence[str], clients: int, norm: float | None, is_clipped: bool, observer: str
+) -> AuditedSystem:
+    """Call a strategy's factory by name, and return the system to audit.
+
+    If the factory returns an `AuditedSystem`, it is returned as it is, and the other arguments are not used.
+
+    `factory`: If the function has a parameter, it is called with the number of clients.
+    """
+    make = import_function(factory, "factory")
+    made = make(clients) if signature(make).parameters else make()
+    if isinstance(made, AuditedSystem):
+        return made
+    try:
+        adapted_strategy(made)
+    except InputError as error:
+        raise InputError(f"factory {factory!r} returned {type(made).__name__}: {error}, or an AuditedSystem") from error
+    own = getattr(made, "clipping_norm", 1.0)
+    chosen = norm if norm is not None else float(own) if isinstance(own, (int, float)) else 1.0
+    looks, modifiers = choice(Observer, "--observer", observer), tuple(import_function(mod, "modifier") for mod in mods)
+    return AuditedSystem(make, modifiers, None, clients, chosen, is_clipped, looks, initial_model(made))
+
+
+@dataclass(frozen=True)
+class StrategyStartCall:
+    """A call of a strategy's `start`: the strategy and the arguments that the app passes."""
+
+    strategy: Strategy  # the app's strategy
+    arguments: dict[str, Any]  # arguments of `start`, keyed by parameter name
+
+    def copied(self) -> "StrategyStartCall":
+        """Return a deep copy of the strategy and its arguments, without the arguments `grid` and `evaluate_fn`."""
+        # Server-side evaluation is post-processing of the releases, and may have side effects.
+        rest = {name: value for name, value in self.arguments.items() if name not in ("grid", "evaluate_fn")}
+        return StrategyStartCall(*deepcopy((self.strategy, rest)))
+
+    def copy_for_trial(
+        self, rounds: int, draws: np.random.Generator, moved: Callable[[str], str] = str
+    ) -> "StrategyStartCall":
+        """Return a deep copy for a trial of the same app, with new states of all random generators that it holds."""
+        copies: dict[int, Any] = {}
+        strategy, rest = deepcopy((self.strategy, self.arguments), copies)
+        for found in list(copies.values()):
+            _renew(found, draws)
+            _move(found, moved)
+        return StrategyStartCall(strategy, rest | {"num_rounds": rounds})
+
+    def call_start(self, grid: Grid) -> Result:
+        """Call the strategy's `start` on a grid; return its result."""
+        return self.strategy.start(**(self.arguments | {"grid": grid}))
+
+
+def start_of(strategy: Strategy, args: tuple[Any, ...], kwargs: dict[str, Any]) -> StrategyStartCall:
+    """Return a strategy together with all arguments of a call of its `start`, keyed by parameter name.
+
+    Raises `TypeError` if the arguments do not fit `start`.
+    """
+    found = dict(signature(strategy.start).bind(*args, **kwargs).arguments)
+    # Arguments that `start` collects in `**kwargs`.
+    found |= found.pop("kwargs", {})
+    return StrategyStartCall(strategy, found)
+
+
+def _renew(found: object, draws: np.random.Generator) -> None:
+    """Give a random generator of numpy, Python or torch a new state drawn from `draws`; ignore other objects."""
+    match found:
+        case np.random.Generator():
+            found.bit_generator.state = type(found.bit_generator)(int(draws.integers(2**32))).state
+        case np.random.RandomState() | random.Random():
+            found.seed(int(draws.integers(2**32)))
+        case torch.Generator():
+            found.manual_seed(int(draws.integers(2**32)))
+        case _:
+            pass
+
+
+def _move(found: object, moved: Callable[[str], str]) -> None:
+    """Replace every path `p` among an object's attributes, or a dictionary's values, by `moved(p)`, in place."""
+    holder = found if isinstance(found, dict) else getattr(found, "__dict__", None)
+    if not isinstance(holder, dict):
+        return
+    for name, value in list(holder.items()):
+        if isinstance(value, (str, Path)) and moved(str(value)) != str(value):
+            holder[name] = type(value)(moved(str(value)))
+
+
+@contextmanager
+def spared_generators() -> Iterator[None]:
+    """Save the states of the global random generators, and restore them after a `with` block.
+
+    These are the generators of Python, numpy and torch.
+    """
+    # Apps and Flower's own wrappers draw from numpy's legacy global generator.
+    states = random.getstate(), np.random.get_state(), torch.get_rng_state()  # noqa: NPY002
+    try:
+        yield
+    finally:
+        random.setstate(states[0])
+        np.random.set_state(states[1])  # noqa: NPY002
+        torch.set_rng_state(states[2])
+
+
+def seed_generators(draws: np.random.Generator) -> None:
+    """Seed the global random generators of Python, numpy and torch with integers drawn from `draws`."""
+    for seeded in (random.seed, np.random.seed, torch.manual_seed):
+        seeded(int(draws.integers(2**32)))

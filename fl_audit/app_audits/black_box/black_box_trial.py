@@ -1,0 +1,215 @@
+"""`BlackBoxTrial`: one trial of a Flower strategy, run with simulated clients in this process."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import lru_cache
+from typing import NoReturn
+
+import numpy as np
+from flwr.app import Context, Message, RecordDict, UserConfig
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Result
+
+from fl_audit.adjacency import Relation, Unit
+from fl_audit.app_audits.black_box.audited_system import AuditedSystem, Local, Observer, clipped_sum, with_mods
+from fl_audit.app_audits.black_box.message_tensors import record_of, records_of, shapes_of, with_names
+from fl_audit.app_audits.black_box.metric_lookups import LookupRecordingMetricRecord, numbers_over_rounds
+from fl_audit.app_audits.black_box.recorder import TrialRecorder, TrialRecorderSettings, recorded_trial
+from fl_audit.app_audits.black_box.scenario import (
+    RECORDS_OF_OTHERS,
+    ClientContribution,
+    ModelKind,
+    OtherContributions,
+    ReplyFault,
+    Scenario,
+    UpdateSignSchedule,
+)
+from fl_audit.app_audits.black_box.trial_models import (
+    ModelWithDirections,
+    others_of,
+    reply_tensors,
+    template,
+    template_of,
+    update_of,
+)
+from fl_audit.app_audits.claim_audit.claim import StatedClaim
+from fl_audit.app_audits.claim_audit.transcript import LinearSketch, Transcript, linear_sketch_of
+from fl_audit.array_types import Floats
+from fl_audit.strategies.simulated_grid import FIRST_NODE, RUN_ID, InProcessGrid
+
+_TARGET, _WATCHER = FIRST_NODE, FIRST_NODE + 1
+"""Node IDs of the target's client, whose contribution differs, and of the observing client."""
+LOSS = "loss"  # the metric that clients report in trials besides those that a strategy looks up
+_LONG = 1000  # models with more parameters are sketched
+
+
+def model_of(system: AuditedSystem, kind: Scenario) -> ModelWithDirections:
+    """Return the model that a trial trains: the app's own model, or a small one.
+
+    It is the app's own model if the scenario asks for this and the app has a model.
+    """
+    if kind.model is ModelKind.OWN and system.model is not None:
+        return template_of(system.model)
+    return template(kind.model)
+
+
+def sketch_of(model: ModelWithDirections) -> LinearSketch | None:
+    """Return a linear map that shortens a model's parameter vector for storage; None for at most 1000 parameters."""
+    return _sketched(tuple(shapes_of(model.arrays).items())) if model.size > _LONG else None
+
+
+@lru_cache(maxsize=8)
+def _sketched(shapes: tuple[tuple[str, tuple[int, ...]], ...]) -> LinearSketch:
+    return linear_sketch_of(dict(shapes))
+
+
+@lru_cache(maxsize=8)
+def _all_others(others: OtherContributions, model: ModelKind, count: int) -> Floats:
+    return others_of(others, template(model), count)
+
+
+class BlackBoxTrial:
+    """One trial of a Flower strategy: a short training in this process, whose clients send what a scenario says.
+
+    If `present` is True, the target takes part (D); otherwise it is absent or replaced (D'). Local training draws from
+    `random`.
+    """
+
+    def __init__(
+        self, system: AuditedSystem, claim: StatedClaim, kind: Scenario, present: bool, random: np.random.Generator
+    ) -> None:
+        self._system, self._claim, self._kind, self._random = system, claim, kind, random
+        self._model, self._part = model_of(system, kind), kind.present if present else kind.absent
+        self._clients = kind.stage.clients or system.clients
+        self._contexts = [_context(client, self._clients) for client in range(self._clients)]
+        self._calls = [0] * self._clients
+        self._contributed = np.zeros(self._model.size)
+        self.blamed = ""  # description of the client mod whose exception ended the trial; empty if none did
+
+    def play(self) -> Transcript:
+        """Run the trial to its end, or until the strategy raises an exception; return the recorded results."""
+        system, rounds, arrays = self._system, self._claim.rounds, self._model.arrays
+
+        def start(grid: Grid) -> Result:
+            return system.new_strategy(self._clients).start(grid, record_of(arrays), num_rounds=rounds)
+
+        return self._seen(start)
+
+    def refused(self, said: str) -> Transcript:
+        """Return the transcript of this trial as if the strategy had refused to complete it, for the reason `said`."""
+
+        def start(_: Grid) -> NoReturn:
+            raise OSError(said)
+
+        return replace(self._seen(start), refusal=said)
+
+    def _seen(self, start: Callable[[Grid], Result]) -> Transcript:
+        system, rounds, arrays = self._system, self._claim.rounds, self._model.arrays
+        is_of_client = system.observer is Observer.CLIENT
+        scene = TrialRecorderSettings(
+            model=arrays,
+            rounds=rounds,
+            target=_TARGET,
+            watcher=_WATCHER,
+            observer=system.observer,
+            difference=lambda place, _: self._difference(place + 1),
+            sketch=sketch_of(self._model),
+            # Needed because mods may add noise to the observing client's reply.
+            own=(lambda: self._contributed) if is_of_client and system.mods else None,
+            released_numbers=_all_numbers if is_of_client else lambda _: {},
+        )
+
+        return recorded_trial(start, InProcessGrid(self._clients, self._reply), TrialRecorder(scene))
+
+    def _reply(self, message: Message) -> Message | None:
+        """Return a client's reply to a message, after the client's mods; None if the client stays silent."""
+        node = message.metadata.dst_node_id
+        client = node - FIRST_NODE
+        is_train = message.metadata.message_type.startswith("train")
+        self._calls[client] += is_train
+        part = self._part if node == _TARGET else self._kind.others
+        if part.form is ReplyFault.MISSING:
+            return None
+        loss = part.loss if is_train else part.evaluation
+        update, numbers = self._contribution(node, part, self._calls[client], loss)
+        if node == _WATCHER:
+            self._contributed = update
+        records = records_of(message)
+        received = with_names(records, set(self._model.arrays)) or next(iter(records.values()), {})
+        key = next((name for name, arrays in records.items() if arrays is received), "arrays")
+
+        def answer(inner: Message, _context: Context) -> Message:
+            named = LookupRecordingMetricRecord()
+            for name, number in numbers.items():
+                named[name] = int(number) if float(number).is_integer() else float(number)
+            content = RecordDict({"metrics": named})
+            arrays = reply_tensors(received, update, self._model, part.form) if is_train else None
+            if arrays is not None:
+                content[key] = record_of(arrays)
+            return Message(content, reply_to=inner)
+
+        if not self._system.mods:
+            return answer(message, self._contexts[client])
+        try:
+            return with_mods(self._system.mods, answer)(message, self._contexts[client])
+        except Exception as error:
+            self.blamed = "; ".join(getattr(error, "__notes__", ("raised in a modifier of the clients",)))
+            raise
+
+    def _contribution(
+        self, node: int, part: ClientContribution, round: int, loss: float
+    ) -> tuple[Floats, dict[str, float]]:
+        """Return the update of client `node` in a round, (parameters,), and the metrics that it reports.
+
+        `part` says how the target's client or record contributes. If the claim is about clients, all metrics have the
+        value `loss`. If it is about records, the metrics are those of the local training.
+        """
+        is_target = node == _TARGET
+        if self._claim.neighbours.unit is Unit.CLIENT:
+            update = self._vector(part, round, is_target) if is_target else self._other(node, round)
+            named = dict.fromkeys((LOSS, *self._system.metrics), loss)
+            return update, named | {self._system.weight: part.examples}
+        rest = [self._vector(self._kind.others, round, is_target=False) / RECORDS_OF_OTHERS] * RECORDS_OF_OTHERS
+        # The differing record is present, except under D' of the add-remove relation.
+        is_there = part is self._kind.present or self._claim.neighbours.relation is Relation.REPLACE
+        own = [self._vector(part, round, is_target=True)] if is_target and is_there else []
+        local: Local = self._system.local or clipped_sum(self._system.norm)
+        reply = local(np.stack([*own, *rest]), round, self._random)
+        return reply.update, {self._system.weight: reply.examples, **reply.metrics}
+
+    def _other(self, node: int, round: int) -> Floats:
+        """Return the update of a client other than the target's, (parameters,), equal under D and D'."""
+        stage = self._kind.stage
+        if stage.others is OtherContributions.IDENTICAL:
+            return self._vector(self._kind.others, round, is_target=False)
+        count, place = self._clients - 1, node - _WATCHER
+        if self._kind.model is ModelKind.OWN:
+            return self._system.norm * others_of(stage.others, self._model, count)[place]
+        return np.asarray(self._system.norm * _all_others(stage.others, self._kind.model, count)[place])
+
+    def _vector(self, part: ClientContribution, round: int, is_target: bool) -> Floats:
+        schedule = self._kind.schedule if is_target else UpdateSignSchedule.STEADY
+        return update_of(part, self._model, self._system.norm, round, schedule)
+
+    def _difference(self, round: int) -> Floats:
+        """Return the target's update under D minus that under D' in a round, (parameters,).
+
+        If both updates are equal, the update of the other clients is returned. The target can then only change how much
+        weight the others have.
+        """
+        difference = self._vector(self._kind.present, round, is_target=True)
+        if self._kind.absent.form is ReplyFault.PLAIN:
+            difference = difference - self._vector(self._kind.absent, round, is_target=True)
+        # If the updates are equal, the target can only change the weight of the others, so their direction is used.
+        return difference if np.any(difference) else self._vector(self._kind.others, round, is_target=False)
+
+
+def _all_numbers(result: Result) -> dict[str, list[float]]:
+    return numbers_over_rounds("metrics", result.train_metrics_clientapp, mean="") | numbers_over_rounds(
+        "evaluation", result.evaluate_metrics_clientapp, mean=""
+    )
+
+
+def _context(client: int, clients: int) -> Context:
+    node, place = client + FIRST_NODE, UserConfig({"partition-id": client, "num-partitions": clients})
+    return Context(run_id=RUN_ID, node_id=node, node_config=place, state=RecordDict(), run_config=UserConfig())

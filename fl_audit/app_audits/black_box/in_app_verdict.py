@@ -1,0 +1,178 @@
+"""The report of an audit inside a Flower app: text for the console, and the files `verdict.json` and `verdict.txt`."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fl_audit.adjacency import Relation
+from fl_audit.app_audits.black_box.audit_config import AuditConfig, TargetUpdateKind
+from fl_audit.app_audits.black_box.message_tags import AbsentTargetMetrics, Observer
+from fl_audit.app_audits.black_box.recorder import ERROR, FAILED, evidence_names
+from fl_audit.app_audits.black_box.trial_store import ResultColumns, StoredTrials
+from fl_audit.app_audits.black_box.working_copy import outside_words
+from fl_audit.app_audits.claim_audit.claim_audit_messages import opening_sentences, refusal_words
+from fl_audit.app_audits.claim_audit.claim_audit_results import ClaimAudit, TrialErrorShares
+from fl_audit.app_audits.claim_audit.findings import DistinguisherFinding, findings, result_json
+from fl_audit.app_audits.claim_audit.online_guessing import audit_online, fewest_trials
+from fl_audit.app_audits.claim_audit.transcript import Transcript, stacked
+from fl_audit.atomic_files import write_json, write_text
+from fl_audit.errors import InputError
+
+_WORDS = {
+    "removed": "one client's contribution against almost none",
+    "replaced": "one client's contribution against the opposite",
+    "removed record": "one client with and without its first record",
+    "replaced record": "one client with its first record and with another one",
+}
+_FIX = (
+    "Check that contributions are clipped before they are summed, that all arrays of a client are clipped together, "
+    "that noise is scaled to the norm over the number of clients that the mean divides by, and every array gets it."
+)
+_CRAFTED = (
+    "The trials sent a crafted update, longer than any clipping norm. Where the clients' own training code clips "
+    "inside "
+    'of the insider, no such update can come, and contribution="own" sends what the client has learned.'
+)
+_MOST_ERRORS = 5  # most errors of clients that are shown, the most frequent first
+_CLIENTS, _ZERO = "replies of clients", "an update of exactly zero"
+
+
+def _refusals(
+    kind: str, seen: Sequence[Transcript], present: NDArray[np.bool_], probe: str | None
+) -> Iterator[TrialErrorShares]:
+    """Yield each kind of failure, with the share of trials with D and of trials with D' in which it occurred.
+
+    There are three kinds: refusals of the app, which are reported under the name `kind`; errors of clients; and the
+    error `probe`, which the app raised on an update of zero.
+    """
+
+    def refusal(what: str, said: str, refused: Iterable[bool]) -> TrialErrorShares:
+        where = np.array(list(refused))
+        shares = (float(np.mean(where[present])), float(np.mean(where[~present])))
+        return TrialErrorShares(what, said, *shares, is_allowed=False)
+
+    said = next((one.refusal for one in seen if one.refusal is not None), None)
+    if said is not None:
+        yield refusal(kind, said, (one.refusal is not None for one in seen))
+    for error in _errors(seen)[:_MOST_ERRORS]:
+        yield refusal(_CLIENTS, error.removeprefix(ERROR), (error in one.numbers for one in seen))
+    if probe:
+        yield TrialErrorShares(_ZERO, probe, 0.0, 1.0, is_allowed=False)
+
+
+def _errors(seen: Sequence[Transcript]) -> list[str]:
+    """Return the names of clients' errors in trials, the most frequent first, then by name."""
+    found = Counter(name for one in seen for name in one.numbers if name.startswith(ERROR))
+    return sorted(found, key=lambda name: (-found[name], name))
+
+
+def _hindrance(seen: Sequence[Transcript], present: NDArray[np.bool_], is_about_records: bool) -> str:
+    """Return a sentence on how often the target's client gave no valid reply under D and D'; empty if it always did.
+
+    For claims about records, the sentence adds that the audit's own change of the records may be the cause.
+    """
+    failed = np.array([FAILED in one.numbers for one in seen])
+    if not np.any(failed):
+        return ""
+    errors = _errors([one for one, is_failed in zip(seen, failed, strict=True) if is_failed])
+    what = f"replied with an error or not at all ({errors[0].removeprefix(ERROR)})" if errors else "did not reply"
+    shares = f"in {failed[present].mean():.0%} of trials with D and {failed[~present].mean():.0%} with D'"
+    changed = (
+        " The audit changes its records in trials, and the change itself may be the cause." if is_about_records else ""
+    )
+    return f"The target's client {what} {shares}.{changed} No such trial counts as evidence."
+
+
+def _refused(refusal: TrialErrorShares) -> str:
+    if refusal.kind == _CLIENTS:
+        shares = f"in {refusal.share_present:.0%} of trials with D and {refusal.share_absent:.0%} with D'"
+        return f"{_CLIENTS}: an error {shares} ({refusal.said})."
+    if refusal.kind != _ZERO:
+        return refusal_words([refusal])[0]
+    return (
+        f"An update of exactly zero, as of a client that has learned nothing, is not borne: {refusal.said}. Trials "
+        "have the smallest change of one value in its place."
+    )
+
+
+def _report_text(result: ClaimAudit, found: Sequence[DistinguisherFinding], notes: Sequence[str]) -> str:
+    lines = [opening_sentences(result)]
+    if result.knowing is not None:
+        lines.append("  knows_others=True has the claim cover such an observer, and judges the same trials anew.")
+    for finding in found:
+        if finding.attempt.is_broken:
+            lines.append(f"  {finding.cause}")
+        lines.append(f"  {finding.sentence}")
+        if finding.attempt.is_broken:
+            lines += [f"    {line}" for line in (*finding.attempt.lines, finding.fix)]
+        if finding.noise is not None:
+            lines.append(f"    {finding.noise.words}")
+    lines += [f"  {_refused(refusal)}" for refusal in result.refusals]
+    return "\n".join([*lines, *(f"  {note}" for note in notes)])
+
+
+def finished_result(audit: AuditConfig) -> ClaimAudit:
+    """Return the result of an audit from its stored trials; raise `InputError` if some have not been run yet."""
+    campaign = StoredTrials.finished(audit)
+    if campaign is None:
+        raise InputError(f"{audit.directory} holds no finished audit: run the app until all trials are played")
+    return _result(campaign)
+
+
+def finish(campaign: StoredTrials, columns: ResultColumns, outside: Sequence[str]) -> str:
+    """Return the text of the audit's report, and write it as `verdict.json` and `verdict.txt`.
+
+    If trials are still missing, nothing is written, and the text says how many have been run.
+    """
+    if left := len(campaign.missing):
+        trials = campaign.audit.trials
+        played = f"{trials - left} of {trials} trials are played, kept in {campaign.directory}"
+        return f"{played}: run the app again for the others"
+    campaign.keep_columns(columns)
+    result = _result(campaign)
+    provisos = dict.fromkeys(_WORDS, _CRAFTED) if campaign.chosen_update == TargetUpdateKind.CRAFTED else {}
+    found, notes = findings(result, _WORDS, dict.fromkeys(_WORDS, _FIX), provisos), _notes(campaign, outside)
+    text = _report_text(result, found, notes)
+    write_json(campaign.directory / "verdict.json", result_json(result, found) | {"notes": list(notes)})
+    write_text(campaign.directory / "verdict.txt", f"{text}\n")
+    return f"{text}\nWritten to {campaign.directory}/verdict.json."
+
+
+def _result(campaign: StoredTrials) -> ClaimAudit:
+    audit, numbers = campaign.audit, campaign.evaluated_trials
+    seen = [campaign.trial(number) for number in numbers]
+    present = np.array([campaign.is_present(number) for number in numbers])
+    kind = "removed" if audit.claim.neighbours.relation is Relation.ADD_REMOVE else "replaced"
+    kind += " record" if audit.is_about_records else ""
+    trials, failed = stacked(seen, campaign.columns, evidence_names(seen)), [FAILED in one.numbers for one in seen]
+    knows = audit.knows_others or campaign.is_of_server
+    result = audit_online(audit.claim, kind, trials, present, audit.confidence, knows, np.array(failed))
+    refusals = tuple(_refusals(kind, seen, present, campaign.zero_update_error))
+    hindrance = _hindrance(seen, present, audit.is_about_records)
+    return replace(
+        result, not_covered=campaign.not_covered or result.not_covered, refusals=refusals, hindrance=hindrance
+    )
+
+
+def _notes(campaign: StoredTrials, outside: Sequence[str]) -> tuple[str, ...]:
+    """Return sentences for the end of the report: on files that trials wrote elsewhere, trial numbers, and limits."""
+    audit, found = campaign.audit, [outside_words(outside)] if outside else []
+    needed = fewest_trials(audit.claim, audit.confidence) + audit.trials - len(campaign.evaluated_trials)
+    if needed > audit.trials:
+        found.append(f"A claim as weak as this one takes {needed} trials at least; {audit.trials} were played.")
+    if len(campaign.contributions) > 1:
+        tried = f"The first trials tried the contributions {' and '.join(campaign.contributions)}"
+        found.append(f"{tried}; all others played {campaign.chosen_update}, which told more.")
+    if audit.numbers is AbsentTargetMetrics.KEPT and not audit.is_about_records:
+        kept = "The numbers that clients report were left as they are: nothing is said of them."
+        found.append(f'{kept} numbers="withheld" has a claim cover them.')
+    if audit.observer is Observer.CLIENT:
+        knows = "knows" if audit.knows_others or campaign.is_of_server else "does not know"
+        found.append(f"The observer is a client that {knows} what all others sent, and sees every release.")
+    if campaign.not_covered is None:
+        same = "Everybody else replied the same in every trial"
+        found.append(f"{same}: the noise of the server alone has to keep the claim.")
+    return tuple(found)

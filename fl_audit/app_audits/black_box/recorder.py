@@ -1,0 +1,334 @@
+"""Recorders of the messages between server and clients; a transcript holds the recorded results of one trial."""
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from itertools import pairwise
+
+import numpy as np
+from flwr.app import Message
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Result
+
+from fl_audit.app_audits.black_box.message_tags import (
+    ClientAnswer,
+    Observer,
+    TargetAction,
+    TrialTag,
+    UpdateFormat,
+    read_note,
+    taken_answer,
+)
+from fl_audit.app_audits.black_box.message_tensors import (
+    Arrays,
+    arrays_of,
+    base_of,
+    flat,
+    records_of,
+    shapes_of,
+    with_names,
+)
+from fl_audit.app_audits.black_box.metric_lookups import plain_numbers
+from fl_audit.app_audits.claim_audit.transcript import LinearSketch, Transcript
+from fl_audit.array_types import Floats
+from fl_audit.errors import in_a_line
+from fl_audit.strategies.flower_grids import RecordedGrid
+
+ERROR = "a client replied with an error: "  # prefix of the names of numbers that count error replies, by error message
+FAILED = "the target's client gave no answer"
+"""Name of the number that marks a trial in which the target's client gave no valid reply.
+
+An audit inside an app's code changes the input of this client. An error that the change causes is no leak, so no guess
+in such a trial counts as right.
+"""
+_WEIGHT = "num-examples"  # name of the metric by which Flower's strategies weight replies by default
+
+
+@dataclass(frozen=True)
+class TrialRecorderSettings:
+    """Settings of a trial that its recorder needs: the model, the clients, the adversary and the tag for messages."""
+
+    model: Arrays  # tensors of the initial model, keyed by name
+    rounds: int  # number of rounds of a trial
+    target: int  # node ID of the target's client, whose contribution differs between D and D'
+    watcher: int | None  # node ID of the client that observes; None if there is none
+    observer: Observer  # the adversary: a client or the server
+    # Function of the round, from 0, and of the learned update of the target's client, None if unknown. Returns the
+    # client's contribution under D minus that under D', shape (parameters,), as far as the observer knows it. It must
+    # not depend on whether the trial is under D or D'.
+    difference: Callable[[int, Floats | None], Floats]
+    sketch: LinearSketch | None = None  # sketch of the model's parameters, sorted by name; None stores all parameters
+    note: TrialTag | None = None  # tag on messages to clients; None for no tag
+    # Crafted actions of other clients, keyed by node ID, in trials in which clients repeat earlier replies. A client
+    # without an entry repeats its reply unchanged.
+    pulls: Mapping[int, TargetAction] = field(default_factory=dict)
+    knows_others: bool = False  # whether the mean contribution of all clients except the target's is recorded
+    # Function that returns the observing client's last contribution before its mods, shape (parameters,). None if the
+    # noise that these mods add is not recorded.
+    own: Callable[[], Floats] | None = None
+    # Function from the strategy's result to the metrics that the claim covers: for each name, its values over rounds.
+    released_numbers: Callable[[Result], Mapping[str, list[float]]] = lambda _: {}
+
+
+@dataclass
+class _RecordedRound:
+    """Recorded data of one round of a trial; each vector has the shape (parameters,)."""
+
+    sent: Arrays  # the model that clients received
+    asked: set[int] = field(default_factory=set)  # node IDs of clients that were asked to train
+    answered: set[int] = field(default_factory=set)  # node IDs of clients that replied without an error
+    difference: Floats | None = None  # the update that the target's client learned, before the audit replaced it
+    reply: Floats | None = None  # the update in the reply of the target's client
+    own: Floats | None = None  # the update in the observing client's reply minus its contribution before mods
+    has_arrived: bool = False  # whether a reply of the target's client with arrays arrived
+    # Weight and update of the reply of each other client.
+    others: list[tuple[float, Floats]] = field(default_factory=list)
+
+
+@dataclass
+class AppTrainingRecorder:
+    """Recorder of the app's own training that stores each client's partition, first update, record count and code."""
+
+    model: Arrays  # tensors of the app's initial model, keyed by name
+    replies: UpdateFormat  # whether clients reply with models or with updates
+    # The next four are keyed by the client's node ID.
+    partitions: dict[int, int | None] = field(init=False, default_factory=dict)  # partition ID; None if there is none
+    updates: dict[int, Floats] = field(init=False, default_factory=dict)  # the client's first update, (parameters,)
+    records: dict[int, int] = field(init=False, default_factory=dict)  # number of records passed to `held`
+    faults: dict[int, str] = field(init=False, default_factory=dict)  # reason why `held` was passed no data set
+    codes: set[str] = field(init=False, default_factory=set)  # digests of the code of all clients
+    _sent: dict[int, Arrays] = field(init=False, default_factory=dict)  # last model sent to each client, by node ID
+
+    def record_sent(self, message: Message) -> None:
+        """Store the model in a message to a client, and mark the message as part of the app's own training."""
+        sent = with_names(records_of(message), set(self.model))
+        if sent is not None:
+            self._sent[message.metadata.dst_node_id] = sent
+        message.metadata.group_id = TrialTag(0, group=message.metadata.group_id).written()
+
+    def record_received(self, reply: Message) -> None:
+        """Remove a client's answer to the audit from its reply, and store the answer and the client's first update."""
+        read_note(reply)
+        answer, node = taken_answer(reply), reply.metadata.src_node_id
+        if answer is None:
+            return
+        self.partitions[node] = answer.partition
+        self.codes.add(answer.code)
+        if answer.records is not None:
+            self.records[node] = answer.records
+        if answer.fault:
+            self.faults[node] = answer.fault
+        own = with_names(records_of(reply), set(self.model))
+        if own is not None and node in self._sent and node not in self.updates:
+            base = base_of(own, self._sent[node], self.replies)
+            if shapes_of(base) == shapes_of(own):
+                self.updates[node] = flat(own) - flat(base)
+
+
+class TrialRecorder:
+    """Recorder of all messages of one trial, from which the trial's transcript is made."""
+
+    def __init__(self, scene: TrialRecorderSettings) -> None:
+        self._scene, self._rounds, self._numbers = scene, list[_RecordedRound](), defaultdict[str, list[float]](list)
+        self.errors, self.outside = list[str](), set[str]()
+        # Digest of the reply in the first round, keyed by the client's node ID; only of clients that repeat replies.
+        self.arrived: dict[int, str] = {}
+
+    def record_sent(self, message: Message) -> None:
+        """Record the model in a message to a client as a release, and tag the message with its trial."""
+        node, note = message.metadata.dst_node_id, self._scene.note
+        if message.metadata.message_type.startswith("train"):
+            self._asked(node, message)
+        if note is not None:
+            action = note.action if node == self._scene.target else None  # only the target's client may know it
+            group, number = message.metadata.group_id, max(0, len(self._rounds) - 1)
+            told = replace(note, group=group, action=action, round=number, pull=self._scene.pulls.get(node))
+            message.metadata.group_id = told.written()
+
+    def record_received(self, reply: Message) -> None:
+        """Record a client's reply, and remove the audit's own data from it."""
+        read_note(reply)
+        if reply.has_error():
+            self.errors.append(" ".join((reply.error.reason or "no reason").split()))
+            return
+        answer = taken_answer(reply)
+        self.outside |= set(answer.outside if answer else ())
+        if reply.metadata.message_type.startswith("train") and self._rounds:
+            self._answered(reply, answer)
+
+    def _asked(self, node: int, message: Message) -> None:
+        scene = self._scene
+        # A second message to the same node begins the next round, because strategies need not number their rounds.
+        if not self._rounds or node in self._rounds[-1].asked:
+            received = records_of(message)
+            model = with_names(received, set(scene.model)) or next(iter(received.values()), None)
+            if model is None:
+                return
+            self._rounds.append(_RecordedRound(model))
+        self._rounds[-1].asked.add(node)
+        if node == scene.watcher and scene.observer is Observer.CLIENT:
+            for name, record in message.content.config_records.items():
+                self._note(name, record)
+
+    def _answered(self, reply: Message, answer: ClientAnswer | None) -> None:
+        scene, heard, node = self._scene, self._rounds[-1], reply.metadata.src_node_id
+        heard.answered.add(node)
+        if node == scene.target:
+            heard.has_arrived = bool(reply.content.array_records)
+            heard.difference = None if answer is None else answer.update
+        elif scene.note is not None and scene.note.is_still and len(self._rounds) == 1:
+            self.arrived[node] = _digest(reply)
+        is_own = node == scene.watcher and scene.own is not None
+        is_seen = node == scene.target and scene.observer is Observer.SERVER
+        if not (is_own or is_seen or scene.knows_others):
+            return
+        arrays = with_names(records_of(reply), set(scene.model))
+        if arrays is None:
+            return
+        is_model = scene.note is None or scene.note.replies is UpdateFormat.MODELS
+        update = flat(arrays, scene.model) - (flat(heard.sent, scene.model) if is_model else 0.0)
+        if node == scene.target:
+            heard.reply = update
+        elif np.all(np.isfinite(update)):
+            heard.others.append((_weight(reply), update))
+        if is_own and scene.own is not None:
+            heard.own = np.nan_to_num(update - scene.own())
+        if is_seen:
+            for record in reply.content.metric_records.values():
+                self._note("reply", record)
+
+    def _note(self, what: str, numbers: Mapping[str, object]) -> None:
+        """Record each given value as plain numbers (see `plain_numbers`), under names that begin with `what`."""
+        for name, value in numbers.items():
+            for label, number in () if name == "server-round" else plain_numbers(name, value):
+                self._numbers[f"{what}: {label}"].append(number)
+
+    def _seen(self, result: Result | None, refusal: str | None) -> Transcript:
+        """Return the trial's transcript. If the strategy raised, `result` is None and `refusal` is the reason."""
+        scene, rounds = self._scene, self._scene.rounds
+        is_of_server = scene.observer is Observer.SERVER
+        size = sum(value.size for value in scene.model.values())
+        heard = self._rounds[:rounds]
+        models = [one.sent for one in heard]
+        if result is not None and len(heard) == rounds and result.arrays:
+            models.append(arrays_of(result.arrays))
+        for released in () if is_of_server else models[1:]:
+            self._note_form(released)
+        if result is not None:
+            for name, numbers in scene.released_numbers(result).items():
+                self._numbers[name] += numbers
+        sent = _stacked([flat(model, scene.model) for model in models], rounds + 1, size, np.nan)
+        values, steps = sent[1:], sent[1:] - sent[:-1]
+        if is_of_server:
+            steps = _stacked([one.reply for one in heard], rounds, size, np.nan)
+            values = steps + sent[:-1]
+        told = [*(one.difference for one in heard), *[None] * (rounds - len(heard))]
+        difference = np.stack([scene.difference(place, one) for place, one in enumerate(told)])
+        others = _stacked([_mean(one.others) for one in heard], rounds, size, 0.0)
+        own = _stacked([one.own for one in heard], rounds, size, 0.0)
+        # A reply that does not change the model contributes nothing.
+        contributed = any(one.has_arrived and np.any(difference[place]) for place, one in enumerate(heard))
+        arrived = (one.has_arrived for one in heard)
+        has_release = any(arrived if is_of_server else (not _is_same(*pair) for pair in pairwise(models)))
+        sketch, direction = scene.sketch, difference
+        if sketch is not None:  # otherwise all parameters are stored
+            for there in (step[np.isfinite(step)] for step in steps):  # two numbers that a sketch does not contain
+                self._numbers["length of what was released"].append(float(np.linalg.norm(there)))
+                share = float(np.mean(there == 0)) if there.size else 1.0
+                self._numbers["share of values that were left as they were"].append(share)
+            values, direction = values[:, sketch.shown], sketch.of_difference(difference)
+            steps, others, own = (sketch.of_vectors(one, difference) for one in (steps, others, own))
+        beside = _summarised(self._numbers, self.errors, refusal)
+        if scene.note is not None and any(scene.target in one.asked - one.answered for one in heard):
+            beside[FAILED] = 1.0
+        return Transcript(steps, values, direction, others, own, contributed, has_release, beside, refusal)
+
+    def _note_form(self, released: Arrays) -> None:
+        """Record names, types, shapes and total bytes of a released model's tensors.
+
+        Of tensors that the initial model lacks, the values are recorded as well.
+        """
+        beside = {name: array.ravel() for name, array in released.items() if name not in self._scene.model}
+        self._note("array", {f"{name}[{n}]": float(x) for name, one in beside.items() for n, x in enumerate(one)})
+        forms = "; ".join(f"{name} {array.dtype} {array.shape}" for name, array in sorted(released.items()))
+        self._note("form", {forms: 1.0, "bytes": float(sum(array.nbytes for array in released.values()))})
+
+
+def errors_in(seen: Transcript) -> list[str]:
+    """Return the distinct error messages of clients in a transcript."""
+    return [name.removeprefix(ERROR) for name in seen.numbers if name.startswith(ERROR)]
+
+
+def evidence_names(seen: Sequence[Transcript]) -> tuple[str, ...]:
+    """Return the sorted names of all numbers in transcripts that may serve as evidence for D or D'.
+
+    Numbers that count errors or missing replies of clients are left out.
+    """
+    names = {name for one in seen for name in one.numbers}
+    return tuple(sorted(name for name in names if name != FAILED and not name.startswith(ERROR)))
+
+
+def recorded_trial(start: Callable[[Grid], Result], grid: Grid, recorder: TrialRecorder) -> Transcript:
+    """Run a strategy while a recorder reads its messages, and return the transcript of the trial.
+
+    If the strategy raises an exception, the trial does not fail: the exception is recorded as a refusal.
+    """
+    result, refusal = None, None
+    try:
+        result = start(RecordedGrid(grid, recorder))
+    # An exception of a strategy is a result of the trial, and must not end the audit.
+    except (Exception, SystemExit) as error:
+        refusal = in_a_line(error)
+    return recorder._seen(result, refusal)
+
+
+def _is_same(before: Arrays, after: Arrays) -> bool:
+    """Return True if two models have the same tensor names and values; NaN equals NaN."""
+    same = (np.array_equal(before[name], one, equal_nan=one.dtype.kind == "f") for name, one in after.items())
+    return set(before) == set(after) and all(same)
+
+
+def _weight(reply: Message) -> float:
+    """Return a reply's example count, its weight in a mean; 1 without a valid count."""
+    named = (record.get(_WEIGHT) for record in reply.content.metric_records.values())
+    return next((float(value) for value in named if isinstance(value, (int, float)) and value >= 0), 1.0)
+
+
+def _digest(reply: Message) -> str:
+    found = sha256()
+    for name, record in sorted(reply.content.array_records.items()):
+        for key, array in record.items():
+            found.update(f"{name} {key} {array.dtype} {array.shape}".encode() + array.data)
+    return found.hexdigest()
+
+
+def _mean(weighted: list[tuple[float, Floats]]) -> Floats | None:
+    total = sum(weight for weight, _ in weighted)
+    return sum((weight / total * update for weight, update in weighted), np.zeros(())) if total > 0 else None
+
+
+def _stacked(vectors: list[Floats | None] | list[Floats], rounds: int, size: int, missing: float) -> Floats:
+    found = np.full((rounds, size), missing)
+    for place, vector in enumerate(vectors):
+        if vector is not None:
+            found[place] = vector
+    return found
+
+
+def _summarised(numbers: Mapping[str, list[float]], errors: list[str], refusal: str | None) -> dict[str, float]:
+    """Summarise numbers by name: a single value as it is, several by their first, last and mean.
+
+    The result also contains the count of each error message of clients, and a mark if the strategy refused.
+    """
+    found = dict[str, float]()
+    for name, values in numbers.items():
+        if len(values) == 1:
+            found[name] = values[0]
+        elif values:
+            found |= {f"{name}, first": values[0], f"{name}, last": values[-1], f"{name}, mean": float(np.mean(values))}
+    for said in errors:
+        found[ERROR + said] = found.get(ERROR + said, 0.0) + 1.0
+    if refusal is not None:
+        found["the mechanism refused to go on"] = 1.0
+    return found

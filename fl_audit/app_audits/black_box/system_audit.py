@@ -1,0 +1,249 @@
+"""Black-box audit of a strategy: it tests a privacy claim by thousands of short trials in several processes.
+
+A scenario is the conditions of trials. A distinguisher is a rule that tells trials with the target (D) from those
+without it (D').
+"""
+
+import math
+import os
+import shutil
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from fl_audit.adjacency import Unit
+from fl_audit.app_audits.black_box.audited_system import AuditedSystem, seed_generators
+from fl_audit.app_audits.black_box.black_box_trial import BlackBoxTrial, model_of, sketch_of
+from fl_audit.app_audits.black_box.recorder import errors_in, evidence_names
+from fl_audit.app_audits.black_box.scenario import ModelKind, OtherContributions, Scenario
+from fl_audit.app_audits.black_box.scenarios import BY_NAME, FEW, MANY
+from fl_audit.app_audits.black_box.trials_after_training import no_news_from_flower, say
+from fl_audit.app_audits.black_box.worker_pool import WorkerPool
+from fl_audit.app_audits.black_box.working_copy import WorkingCopy, in_working_copy, outside_words
+from fl_audit.app_audits.claim_audit.claim import StatedClaim
+from fl_audit.app_audits.claim_audit.claim_audit_procedure import audit_claim
+from fl_audit.app_audits.claim_audit.claim_audit_results import (
+    CHUNK,
+    FEWEST_OF_EACH,
+    ClaimAudit,
+    OutOfTimeError,
+    ScenarioTrialsSummary,
+    Tell,
+    TrialBudget,
+)
+from fl_audit.app_audits.claim_audit.transcript import Transcript, Transcripts, stacked
+from fl_audit.app_audits.temporary_directories import new_temporary_directory
+from fl_audit.errors import require
+from fl_audit.randomness import Purpose, generator
+
+_OWN_MODEL = (
+    "Trials of a strategy have small models of their own: one that loads what is released into its app's model refuses "
+    "these. Let the factory return AuditedSystem(make_strategy, model=initial_arrays), with the tensors of that model "
+    "by name; if it belongs to a Flower app with a pyproject.toml, fl-audit review plays it on that model."
+)
+"""Remedy that the report shows if the strategy refused every ordinary trial."""
+_NUMBERS = {name: number for number, name in enumerate(BY_NAME)}
+_Chunk = tuple[list[Transcript], NDArray[np.bool_], list[str]]
+"""Transcripts of trials, whether each used D, and the paths outside of the working copy to which they wrote."""
+
+
+def audit_system(
+    system: AuditedSystem,
+    claim: StatedClaim,
+    *,
+    budget: TrialBudget | None = None,
+    confidence: float = 0.95,
+    seed: int = 0,
+    processes: int = 1,
+    exclude: Sequence[str] = (),
+    include: Sequence[str] | None = None,
+    seconds: float = math.inf,
+    tell: Tell = lambda _: None,
+    keep: Callable[[ClaimAudit], None] = lambda _: None,
+) -> ClaimAudit:
+    """Test the privacy claim of a strategy by thousands of short trials with the target (D) and without it (D').
+
+    A trial that ends its worker process counts as refused by the strategy. Raises `InputError` if a number is out of
+    range.
+
+    Parameters
+    ----------
+    system
+        Strategy under audit, with the mods and settings of its clients.
+    claim
+        Privacy claim of the strategy.
+    budget
+        Number of trials in each stage of the audit; None for the default numbers.
+    confidence
+        Probability that a true claim is not reported as violated, above 0.5 and below 1.
+    seed
+        Seed of the trials, also of the global generators of Python, numpy and torch, from which an app draws its noise.
+    processes
+        Number of processes that run trials at the same time, at least 1.
+    exclude
+        Names of scenarios that are left out because the claim does not cover them.
+    include
+        Names of the only scenarios to run; None for all that are relevant to the claim.
+    seconds
+        Time limit for the trials in seconds, above 0. At most half of it is spent on the search for distinguishers.
+    tell
+        Function that is called with messages on progress.
+    keep
+        Function that is called with the result so far after each tested distinguisher.
+    """
+    kinds = [kind for kind in kinds_of(system, claim) if not {kind.name, kind.plain_name} & set(exclude)]
+    kinds = [kind for kind in kinds if include is None or kind.name in include]
+    require(len(kinds) > 0, "no scenario is left that says something about this claim")
+    names, malformed = [kind.name for kind in kinds], frozenset(kind.name for kind in kinds if kind.is_malformed)
+    log, began = _TrialLog(), time.monotonic()
+    player = _TrialExecutor(system, claim, seed)
+    with no_news_from_flower(), player, WorkerPool(player.play, player.lost, processes, say) as players:
+
+        def play(name: str, first: int, count: int) -> tuple[Transcripts, NDArray[np.bool_]]:
+            # Trials from number 0 on search for distinguishers; trials that test them have larger numbers.
+            until = began + (seconds if first else seconds / 2)
+            if time.monotonic() > until:
+                raise OutOfTimeError
+            came = players.done([(name, chunk) for chunk in range(first // CHUNK, (first + count) // CHUNK)], until)
+            seen = [one for trials, _, _ in came.values() for one in trials]
+            present = np.concatenate([np.zeros(0, dtype=bool), *(bits for _, bits, _ in came.values())])
+            # The time limit, and not the content of trials, decides which are missing, so the rest is unbiased.
+            if len(seen) < count and min(np.sum(present), np.sum(~present)) < FEWEST_OF_EACH:
+                raise OutOfTimeError
+            log.outside.update(path for _, _, paths in came.values() for path in paths)
+            numbers = log.add(name, first, seen)
+            model = model_of(system, BY_NAME[name])
+            reduced = sketch_of(model)
+            return stacked(seen, model.tensors if reduced is None else reduced.columns, numbers), present
+
+        result = audit_claim(claim, names, play, malformed, log.last_words.__getitem__, budget, confidence, tell, keep)
+    if log.outside:
+        say(outside_words(sorted(log.outside)))
+    # Of malformed inputs nothing is known by this: a strategy may refuse them.
+    is_unplayed = bool(result.refused) and not result.attempts and system.model is None
+    return replace(result, asked=log.asked, hindrance=_OWN_MODEL if is_unplayed else _hindrance(log.failed))
+
+
+@dataclass
+class _TrialLog:
+    """Facts about all trials of an audit so far, besides their transcripts."""
+
+    asked: dict[str, ScenarioTrialsSummary] = field(default_factory=dict)  # number of trials and names, by scenario
+    failed: Counter[str] = field(default_factory=Counter)  # number of trials with each error message of clients
+    outside: set[str] = field(default_factory=set)  # paths outside of the working copies to which trials wrote
+    last_words: dict[str, str] = field(default_factory=dict)  # the strategy's last refusal, by scenario
+
+    def add(self, name: str, first: int, seen: Sequence[Transcript]) -> tuple[str, ...]:
+        """Add the transcripts `seen` of a scenario's trials, whose numbers begin with `first`.
+
+        Returns the names of recorded numbers from which D and D' could be told apart.
+        """
+        known, numbers = self.asked.get(name, ScenarioTrialsSummary()), evidence_names(seen)
+        trials = max(known.trials, first + len(seen))
+        self.asked[name] = ScenarioTrialsSummary(trials, tuple(dict.fromkeys((*known.names, *numbers))))
+        self.failed.update(error for one in seen for error in errors_in(one)[:1])
+        self.last_words.update((name, one.refusal) for one in seen if one.refusal is not None)
+        return numbers
+
+
+def _hindrance(failed: Counter[str]) -> str:
+    """Return a sentence with the most frequent error of clients; empty without errors."""
+    if not failed:
+        return ""
+    return (
+        f"Clients replied with errors, which are no evidence; the most frequent one was: {failed.most_common(1)[0][0]}."
+    )
+
+
+def kinds_of(system: AuditedSystem, claim: StatedClaim) -> tuple[Scenario, ...]:
+    """Return the scenarios that can test a claim about a system, in the order of `BY_NAME`.
+
+    Parameters
+    ----------
+    system
+        Strategy under audit with its clients; its settings exclude some scenarios.
+    claim
+        Privacy claim; its unit, relation and number of rounds exclude some scenarios.
+    """
+    # The system's own number of clients, and few and many if the strategy can be made for them.
+    sizes = {None, *({FEW, MANY} - {system.clients} if system.takes_client_count else ())}
+    neighbours = claim.neighbours
+    return tuple(
+        kind
+        for kind in BY_NAME.values()
+        if kind.relation in (None, neighbours.relation)
+        and neighbours.unit in kind.units
+        and claim.rounds >= kind.least_rounds
+        and (system.is_clipped or not kind.is_beyond)
+        and kind.stage.clients in sizes
+        and (system.model is not None or kind.model is not ModelKind.OWN)
+        # Environments that vary other clients' updates are only for claims about clients.
+        and (neighbours.unit is Unit.CLIENT or kind.stage.others is OtherContributions.IDENTICAL)
+    )
+
+
+class _TrialExecutor:
+    """Executor of trials in chunks, in this process or in a fork. A scenario's name and a number identify a chunk."""
+
+    def __init__(self, system: AuditedSystem, claim: StatedClaim, seed: int) -> None:
+        self._system, self._claim, self._seed = system, claim, seed
+        self._owner, self._room, self._copies = (
+            os.getpid(),
+            new_temporary_directory(os.getpid()),
+            dict[int, WorkingCopy](),
+        )
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *_: object) -> None:
+        shutil.rmtree(self._room, ignore_errors=True)
+
+    def play(self, wanted: tuple[str, int], until: float) -> _Chunk:
+        """Run the trials of the chunk `wanted` one after the other, and end after the trial that is running at `until`.
+
+        `until` is a time of the monotonic clock in seconds. Return the transcripts, whether each trial used D, and the
+        paths outside the working copy to which trials wrote.
+        """
+        copy = self._copy_here()
+        draws, present = self._drawn(wanted)
+        seed_generators(draws)
+        trials = list[Transcript]()
+        with in_working_copy(copy):
+            for bit in present:
+                trials.append(self._trial(wanted, bit, draws).play())
+                copy.restore(thoroughly=False)
+                if time.monotonic() > until:
+                    break
+        return trials, present[: len(trials)], copy.outside
+
+    def lost(self, wanted: tuple[str, int], how: str) -> _Chunk:
+        """Return the results of a chunk of trials during which the worker process ended.
+
+        Every trial of the chunk counts as one that the strategy refused. `how` says how the process ended.
+        """
+        draws, present = self._drawn(wanted)
+        said = f"it ended its process {how}"
+        return [self._trial(wanted, bit, draws).refused(said) for bit in present], present, []
+
+    def _drawn(self, wanted: tuple[str, int]) -> tuple[np.random.Generator, NDArray[np.bool_]]:
+        name, chunk = wanted
+        draws = generator(self._seed, Purpose.BLACK_BOX, trial=chunk, client=_NUMBERS[name])
+        return draws, draws.random(CHUNK) < 0.5
+
+    def _trial(self, wanted: tuple[str, int], bit: np.bool_, draws: np.random.Generator) -> BlackBoxTrial:
+        return BlackBoxTrial(self._system, self._claim, BY_NAME[wanted[0]], bool(bit), draws)
+
+    def _copy_here(self) -> WorkingCopy:
+        """Return this process's own copy of the working directory; it is made at the first call."""
+        here = os.getpid()
+        if here not in self._copies:
+            if here != self._owner:
+                torch.set_num_threads(1)
+            self._copies[here] = WorkingCopy(Path.cwd(), room=self._room)
+        return self._copies[here]

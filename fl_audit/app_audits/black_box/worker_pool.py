@@ -1,0 +1,257 @@
+"""Pool of forked worker processes that executes tasks, and does not wait for workers that die or stall.
+
+Workers are forks, because the strategies under audit can seldom be pickled. A fork lacks the threads of this process,
+so code that waits for such a thread stalls. If the workers return no result and use no CPU time for a while, this
+process executes the remaining tasks itself.
+"""
+
+import ctypes
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from typing import Any, Generic, NoReturn, Self, TypeVar
+
+import psutil
+
+from fl_audit.errors import in_a_line
+
+Task = TypeVar("Task")
+Done = TypeVar("Done")
+
+SILENCE = 20.0  # seconds without a result or CPU use, after which this process executes the tasks itself
+_QUIET = 0.005  # CPU seconds per second below which a worker counts as stalled
+_LOOK = 1.0  # seconds between two checks of workers that return nothing
+_GRACE = 1.0  # seconds that a running task gets to finish after the time limit
+_LONGEST = 1e7  # largest number of seconds that a timer is set to
+_PR_SET_PDEATHSIG = 1
+_stalled = list[int]()
+"""IDs of processes whose workers have stalled; such a process starts no new workers, which would stall again."""
+
+
+class _TimeIsOver(BaseException):  # not an `Exception`, so that the interrupted code does not catch it
+    """Raised inside a task that is still running about a second after its time limit."""
+
+
+@contextmanager
+def _alarm(until: float) -> Iterator[None]:
+    """Raise `_TimeIsOver` in a block that still runs about a second after `until` (monotonic clock).
+
+    It needs the main thread and an unused SIGALRM. Compiled code is interrupted only when it returns to Python.
+    """
+    is_main = threading.current_thread() is threading.main_thread() and hasattr(signal, "SIGALRM")
+    left = until + _GRACE - time.monotonic()
+    if not is_main or left > _LONGEST or left <= 0 or signal.getsignal(signal.SIGALRM) is not signal.SIG_DFL:
+        yield
+        return
+
+    def ring(*_: object) -> NoReturn:
+        raise _TimeIsOver
+
+    signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, left)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+
+
+class _Worker:
+    """A forked worker process; `place` is the position of its current task, None while it is idle."""
+
+    def __init__(self, work: Callable[[Any, float], Any]) -> None:
+        context = multiprocessing.get_context("fork")
+        self.connection, theirs = context.Pipe()
+        self.place: int | None = None
+        self.process: BaseProcess = context.Process(target=_serve, args=(work, theirs, os.getpid()), daemon=True)
+        self.process.start()
+        theirs.close()
+
+    def begin(self, place: int, task: object, until: float) -> None:
+        self.place = place
+        with suppress(OSError):  # a dead worker is noticed when its result is read
+            self.connection.send((task, until))
+
+    def end(self) -> str:
+        """Kill the process; return "with status N" or "by signal N", which says how it ended."""
+        self.process.kill()
+        self.process.join()
+        self.connection.close()
+        code = self.process.exitcode or 0
+        return f"with status {code}" if code >= 0 else f"by signal {-code}"
+
+
+class WorkerPool(Generic[Task, Done]):
+    """Pool that starts tasks in order, in several forked processes or one after another in this process.
+
+    The end of a `with` block kills the processes.
+
+    Parameters
+    ----------
+    work
+        Function that executes one task; its second argument is the monotonic time, in seconds, at which it should stop.
+    lost
+        Function that returns the result of a task whose execution ended its worker process twice. It is called with the
+        task and with words such as "by signal 9".
+    processes
+        Number of worker processes; with 1, tasks are executed in this process.
+    say
+        Function that is called with a message if the workers stall.
+    """
+
+    def __init__(
+        self,
+        work: Callable[[Task, float], Done],
+        lost: Callable[[Task, str], Done],
+        processes: int,
+        say: Callable[[str], None],
+    ) -> None:
+        self._work, self._lost, self._say = work, lost, say
+        can_copy = "fork" in multiprocessing.get_all_start_methods() and os.getpid() not in _stalled
+        self._count = processes if can_copy else 1
+        self._workers = list[_Worker]()
+
+    def done(self, tasks: Sequence[Task], until: float) -> dict[int, Done]:
+        """Return the results of all tasks that finish in time, keyed by the task's position from 0.
+
+        If a task raises an exception, this method raises it again.
+        """
+        found = dict[int, Done]()
+        if self._count > 1:
+            self._together(tasks, until, found)
+        if self._count == 1:
+            with suppress(_TimeIsOver), _alarm(until):
+                for place, task in enumerate(tasks):
+                    if time.monotonic() > until:
+                        break
+                    if place not in found:
+                        found[place] = self._work(task, until)
+        return dict(sorted(found.items()))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Kill all worker processes."""
+        for worker in self._workers:
+            worker.end()
+        self._workers.clear()
+
+    def _together(self, tasks: Sequence[Task], until: float, found: dict[int, Done]) -> None:
+        left, deaths = list(range(len(tasks)))[::-1], dict[int, int]()
+        quiet_since, used = time.monotonic(), 0.0
+        while len(found) < len(tasks):
+            if time.monotonic() > until:
+                left.clear()
+            self._hand_out(tasks, left, until)
+            busy = {worker.connection: worker for worker in self._workers if worker.place is not None}
+            if not busy or time.monotonic() > until + _GRACE:
+                break
+            ready = wait(list(busy), timeout=min(_LOOK, max(0.0, until + _GRACE - time.monotonic())))
+            for connection in ready:
+                self._receive_result(busy[connection], tasks, left, deaths, found)  # type: ignore[index]
+            now, spent = time.monotonic(), sum(map(_seconds_of, self._workers))
+            if ready or spent - used > _QUIET * (now - quiet_since):
+                quiet_since, used = now, spent
+            elif now - quiet_since > SILENCE:
+                self._count = 1
+                _stalled.append(os.getpid())
+                self._say(f"the processes that play trials did nothing for {SILENCE:g} s: this one goes on alone")
+                break
+        # Unfinished tasks are not waited for, because they may never end.
+        for worker in [one for one in self._workers if one.place is not None or self._count == 1]:
+            self._workers.remove(worker)
+            worker.end()
+
+    def _hand_out(self, tasks: Sequence[Task], left: list[int], until: float) -> None:
+        idle = sum(worker.place is None for worker in self._workers)
+        for _ in range(min(self._count - len(self._workers), len(left) - idle)):
+            self._workers.append(_Worker(self._work))
+        for worker in self._workers:
+            if worker.place is None and left:
+                place = left.pop()
+                worker.begin(place, tasks[place], until)
+
+    def _receive_result(
+        self, worker: _Worker, tasks: Sequence[Task], left: list[int], deaths: dict[int, int], found: dict[int, Done]
+    ) -> None:
+        """Store a worker's result in `found`, or return the task of a dead worker to `left` to be tried again.
+
+        If a second worker dies on the same task, the task is stored as lost.
+        """
+        place, worker.place = worker.place, None
+        assert place is not None
+        try:
+            is_done, result = worker.connection.recv()
+        except (EOFError, OSError):
+            self._workers.remove(worker)
+            how = worker.end()
+            deaths[place] = deaths.get(place, 0) + 1
+            if deaths[place] > 1:
+                found[place] = self._lost(tasks[place], how)
+            else:
+                left.append(place)
+            return
+        if not is_done:
+            raise result
+        found[place] = result
+
+
+def _seconds_of(worker: _Worker) -> float:
+    """Return the CPU seconds of a worker process and its children; 0 if the worker has ended."""
+    try:
+        times = psutil.Process(worker.process.pid).cpu_times()
+    except psutil.Error:
+        return 0.0
+    return float(times.user + times.system + times.children_user + times.children_system)
+
+
+def _serve(work: Callable[[Any, float], Any], connection: Connection, parent: int) -> None:
+    """Main loop of a worker process: execute tasks from a connection; send back (True, result) or (False, exception).
+
+    The process ends when the connection is closed, or together with its parent process.
+    """
+    end_with_parent(parent)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles interrupts, and ends this process
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    while True:
+        try:
+            task, until = connection.recv()
+        except (EOFError, OSError):
+            return
+        try:
+            answer = True, work(task, until)
+        except Exception as error:  # the parent raises it
+            answer = False, error
+        except BaseException:  # such as `SystemExit`: this process ends, and the parent starts another one
+            os._exit(1)
+        try:
+            connection.send(answer)
+        except (TypeError, AttributeError, ValueError) as error:  # values that cannot be sent are reported
+            connection.send((False, RuntimeError(in_a_line(error))))
+
+
+def end_with_parent(parent: int) -> None:
+    """Make this process end as soon as its parent process, with ID `parent`, ends for whatever reason.
+
+    On Linux the kernel kills this process. On every system a thread also checks once a second.
+    """
+    if sys.platform == "linux":
+        with suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+    threading.Thread(target=_look_at_parent, args=(parent,), daemon=True).start()
+
+
+def _look_at_parent(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(_LOOK)
+    os._exit(1)

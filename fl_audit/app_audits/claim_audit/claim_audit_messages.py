@@ -1,0 +1,225 @@
+"""Describe the result of a black-box audit in sentences: the verdict, untested scenarios, and trials with errors."""
+
+import math
+from collections.abc import Sequence
+from typing import assert_never
+
+from fl_audit.app_audits.claim_audit.claim_audit_results import (
+    ClaimAudit,
+    DistinguisherTest,
+    OthersNoiseShareReason,
+    TrialErrorShares,
+)
+from fl_audit.app_audits.claim_audit.distinguishers import least_shift
+from fl_audit.app_audits.claim_audit.gaussian_mu_estimate import broken_estimates, estimate_gaussian_mu
+from fl_audit.verdict.verdict import Verdict
+
+TOO_FEW = "too few trials to refute the claim"  # a reason why a scenario has no result, a key of `not_tried`
+_LONGEST = 160  # largest number of characters of an error message that are shown
+_MOST_KINDS = 3  # largest number of scenarios that are named for one error message; the others are only counted
+
+
+def opening_sentences(result: ClaimAudit) -> str:
+    """Return the sentences that begin a report: on the verdict, on untested scenarios, and on a floating-point leak."""
+    verdict = result.verdict if result.verdict in (Verdict.VIOLATED, Verdict.CONSISTENT) else Verdict.INCONCLUSIVE
+    said = f"{str(verdict).capitalize()}: {claim_words(result)}"
+    return " ".join(part for part in (said, untried_words(result), floating_words(result)) if part)
+
+
+def not_tried(result: ClaimAudit) -> dict[str, tuple[str, ...]]:
+    """Return the names of the scenarios without a result, keyed by the reason as a phrase.
+
+    Reasons without a scenario are left out.
+    """
+    tried = {attempt.distinguisher.kind for attempt in result.attempts}
+    weak = [one.distinguisher.kind for one in result.attempts if one.ceiling <= one.distinguisher.limit.epsilon]
+    found = {
+        "the time ran out before any of their trials": result.unplayed,
+        "the time ran out before fresh trials": result.untried,
+        "they seemed to tell more than the claim allows, and the budget had no fresh trials for them": tuple(
+            kind for kind in result.passed_over if kind not in result.passed_over_within
+        ),
+        "their few trials were within the claim, and the budget had no fresh trials for them": (
+            result.passed_over_within
+        ),
+        "no model was released, or what differs never arrived": result.silent,
+        "every trial was refused": result.refused,
+    }
+    left = dict[str, tuple[str, ...]]()
+    for why, kinds in found.items():
+        left[why] = tuple(kind for kind in kinds if kind not in tried)
+        tried |= {*kinds}  # only the first of several reasons is named
+    left[TOO_FEW] = tuple(weak) if result.verdict is Verdict.CONSISTENT else ()
+    return {why: kinds for why, kinds in left.items() if kinds}
+
+
+def untried_words(result: ClaimAudit, most: int = 3) -> str:
+    """Return a sentence that names the scenarios without a result and the reasons; empty if all have results."""
+    said = []
+    for why, kinds in not_tried(result).items():
+        more = f" and {len(kinds) - most} more" if len(kinds) > most else ""
+        said.append(", ".join(f"'{kind}'" for kind in kinds[:most]) + f"{more} ({why})")
+    return f"Not tried: {'; '.join(said)}." if said else ""
+
+
+def floating_words(result: ClaimAudit) -> str:
+    """Return sentences on a leak of floating-point arithmetic; empty if there is none.
+
+    A leak is found if the low bits of the release refute the claim, and nothing else in the same scenario refutes it.
+    """
+    attempt = result.floating
+    if attempt is None or not attempt.is_broken:
+        return ""
+    # Rounding fixes nothing if other values reveal the secret in the same scenario.
+    if any(one.is_broken and one.distinguisher.kind == attempt.distinguisher.kind for one in result.attempts):
+        return ""
+    return (
+        "Floating-point leak: the low bits of the release tell more than the claim allows "
+        f"({attempt.distinguisher.kind}: "
+        f"{attempt.right} of {attempt.trials} trials guessed right, where {result.claim.success:.1%} are allowed). A "
+        "claim about real numbers does not cover this, so it does not count in the verdict; rounding the release to a "
+        "fixed grid, of a thousandth of the noise, fixes it."
+    )
+
+
+def trials_words(attempt: DistinguisherTest) -> str:
+    """Return a clause that says which share of a test's trials could give evidence; empty if all trials could."""
+    share = attempt.share_of_trials
+    if share == 1:
+        return ""
+    # The share is the smaller one of trials with D and with D': where it is 0, one of the two cases never came about.
+    if share == 0:
+        return (
+            f"in one of the two cases, with the target or without it, none of the {attempt.trials} trials released a "
+            "model after what differs had arrived."
+        )
+    return (
+        f"a model was released, and what differs had arrived, in no more than {share:.0%} of {attempt.trials} trials, "
+        "and the others say nothing of the claim."
+    )
+
+
+def limit_of_detection(result: ClaimAudit) -> float:
+    """Return the limit of detection: the smallest shortage of Gaussian noise that nine of ten audits find, as a factor.
+
+    The factor is claimed noise over real noise. It is at least 1; for example, 2 means that half of the claimed noise
+    is missing. The result is infinite if no shortage would be found with these numbers of trials.
+    """
+    reaches = [
+        least_shift(attempt.distinguisher.limit, int(attempt.share_of_trials * attempt.trials), 1 - attempt.confidence)
+        for attempt in result.attempts
+    ]
+    return max(1.0, min(reaches, default=math.inf) / max(result.claim.allowed_mu, 1e-300))
+
+
+_NOT_COVERED = {
+    OthersNoiseShareReason.SHARES: (
+        "the others reply something else each time to the same model, which may be such shares"
+    ),
+    OthersNoiseShareReason.SHARES_OUTSIDE: "modifiers of the others add something else each time to what is held still",
+}
+
+
+def claim_words(result: ClaimAudit) -> str:
+    """Return the text that follows the verdict: the claim, what the trials showed, and the strongest evidence."""
+    return " ".join(part for part in (_claim_words(result), evidence_words(result)) if part)
+
+
+def evidence_words(result: ClaimAudit) -> str:
+    """Return a sentence on the strongest evidence of an inconclusive audit; empty if there is none.
+
+    It is also empty if the verdict is `violated` or `consistent`, or if an adversary who knows the other clients'
+    replies refutes the claim.
+    """
+    if result.verdict in (Verdict.VIOLATED, Verdict.CONSISTENT) or result.knowing is not None or not result.attempts:
+        return ""
+    readings = [(one, estimate_gaussian_mu(result.claim, one)) for one in result.attempts]
+    # The proven lack of Gaussian noise comes first, then the share of right guesses.
+    attempt, noise = max(readings, key=lambda one: (one[1].mu_low if one[1] else 0.0, one[0].right / one[0].trials))
+    said = (
+        f"The strongest evidence: {attempt.right} of {attempt.trials} trials of the kind "
+        f"'{attempt.distinguisher.kind}' were "
+        f"guessed right, where the claim allows {result.claim.success:.1%}"
+    )
+    if noise is None:
+        return f"{said}."
+    return f"{said}; if the noise is Gaussian, mu is {noise.mu:.3g}, and the claim allows {noise.claimed_mu:.3g}."
+
+
+def _claim_words(result: ClaimAudit) -> str:
+    broken = sum(attempt.is_broken for attempt in result.attempts)
+    match result.verdict:
+        case Verdict.VIOLATED:
+            ways = "one scenario" if broken == 1 else f"{broken} scenarios"
+            return f"{ways} told more than the claim allows ({result.claim.words})."
+        case Verdict.CONSISTENT:
+            so_far, ratio = "as far as tried, " if not_tried(result) else "", limit_of_detection(result)
+            reach = "These numbers of trials could find mechanisms without noise at best."
+            if math.isfinite(ratio):
+                often = f"Nine of ten such audits find noise that is {ratio:.2g} times too small, where they look"
+                reach = f"{often}; a smaller lack may pass."
+            return (
+                f"{so_far}no trial told more than the claim allows ({result.claim.words}). This is no proof: it covers "
+                f"the trials that were played, at their numbers. {reach}"
+            )
+        case Verdict.INCONCLUSIVE if disagreeing := broken_estimates(result.claim, result.attempts):
+            return (
+                f"two readings disagree: no trial was guessed better than the claim allows ({result.claim.words}), and "
+                f"the noise of {len(disagreeing)} of {len(result.attempts)} distinguishers is too small for it, if "
+                "it is Gaussian. More trials decide it: leave out --quick, or give it more time."
+            )
+        case Verdict.INCONCLUSIVE if (result.untried or result.unplayed) and not result.attempts:
+            return f"there was no time for the trials that try the distinguishers ({result.claim.words})."
+        case Verdict.INCONCLUSIVE if result.untried or result.unplayed:
+            return f"the time was over before enough trials were played ({result.claim.words})."
+        case Verdict.INCONCLUSIVE if result.silent and not result.attempts:
+            never = "no model was released, or what differs never arrived"
+            return f"{never}, in any scenario: nothing was audited ({result.claim.words}). {result.hindrance}".strip()
+        case Verdict.INCONCLUSIVE if result.knowing is not None:
+            return (
+                f"an observer who knows what all others sent guesses more trials than the claim allows "
+                f"({result.claim.words}): {result.knowing.right} of {result.knowing.trials}. Nobody else did. This "
+                "refutes the claim where the server alone adds noise, and not where clients add shares of it: "
+                f"{_NOT_COVERED[result.not_covered]}."
+            )
+        case Verdict.INCONCLUSIVE if any(attempt.share_of_trials < 1 for attempt in result.attempts):
+            least = min(result.attempts, key=lambda attempt: attempt.share_of_trials)
+            said = f"too few trials count ({result.claim.words}): {trials_words(least)}"
+            return f"{said} {result.hindrance}".strip()
+        case Verdict.INCONCLUSIVE if not result.attempts:
+            return f"no scenario could be played to its end ({result.claim.words}). {result.hindrance}".strip()
+        case Verdict.INCONCLUSIVE | Verdict.NOT_AUDITED | Verdict.NO_GUARANTEE:
+            return (
+                f"even trials without a single error could not have refuted so weak a claim "
+                f"({result.claim.words}) with these numbers of trials."
+            )
+        case _:
+            assert_never(result.verdict)
+
+
+def refusal_words(refusals: Sequence[TrialErrorShares]) -> tuple[str, ...]:
+    """Return sentences on trials in which the mechanism raised an error, one sentence for each error message."""
+    alike = dict[tuple[str, bool], list[TrialErrorShares]]()
+    for refusal in refusals:
+        alike.setdefault((_beginning(refusal.said), refusal.is_allowed), []).append(refusal)
+    return tuple(_refused_alike(some) for some in alike.values())
+
+
+def _refused_alike(refusals: Sequence[TrialErrorShares]) -> str:
+    kinds, first = [one.kind for one in refusals], refusals[0]
+    with_it, without = (
+        _share_words([getattr(one, name) for one in refusals]) for name in ("share_present", "share_absent")
+    )
+    shares = f"refused in {with_it} of trials with D and {without} with D'"
+    told = f"{shares}, as it may" if first.is_allowed else f"an ordinary input was {shares}"
+    more = f" and {len(kinds) - _MOST_KINDS} more" if len(kinds) > _MOST_KINDS else ""
+    return f"{', '.join(kinds[:_MOST_KINDS])}{more}: {told} ({_beginning(first.said)})."
+
+
+def _beginning(said: str) -> str:
+    return said if len(said) <= _LONGEST else f"{said[:_LONGEST].rstrip()} ..."
+
+
+def _share_words(shares: Sequence[float]) -> str:
+    low, high = f"{min(shares):.0%}", f"{max(shares):.0%}"
+    return low if low == high else f"{low} to {high}"

@@ -1,0 +1,328 @@
+"""Audit a privacy claim by black-box trials: search trials select distinguishers, and fresh trials test the best ones.
+
+A distinguisher is a trained rule that separates trials with D from trials with D'. Search trials of every scenario (the
+surroundings of a trial) rank the distinguishers. The best ones are tested on fresh trials, in stages of growing size.
+The significance level is divided among distinguishers and stages, so the audit calls a true claim violated with at most
+this probability. Nothing is assumed about the mechanism.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from fl_audit.app_audits.claim_audit.claim import StatedClaim
+from fl_audit.app_audits.claim_audit.claim_audit_results import (
+    FEWEST_OF_EACH,
+    ClaimAudit,
+    DistinguisherTest,
+    OutOfTimeError,
+    Tell,
+    TrialBudget,
+    TrialErrorShares,
+    attempt_of,
+    verdict_of,
+)
+from fl_audit.app_audits.claim_audit.distinguishers import Distinguisher, every_second, find_distinguishers, margin_of
+from fl_audit.app_audits.claim_audit.features import LOW_BITS, feature_groups
+from fl_audit.app_audits.claim_audit.gaussian_mu_estimate import broken_estimates
+from fl_audit.app_audits.claim_audit.transcript import Transcripts
+from fl_audit.array_types import Flags
+from fl_audit.statistics.lower_bounds import bound_limit, epsilon_lower_bound
+from fl_audit.verdict.verdict import Verdict, without_contradiction
+
+Play = Callable[[str, int, int], tuple[Transcripts, Flags]]
+"""A function that plays trials: it takes a scenario's name, the number of the first trial, and the number of trials.
+
+It returns their transcripts and a mask that is true for trials with D. It returns fewer trials if the time runs out.
+"""
+
+
+def audit_claim(
+    claim: StatedClaim,
+    kinds: Sequence[str],
+    play: Play,
+    malformed: frozenset[str],
+    said: Callable[[str], str],
+    budget: TrialBudget | None = None,
+    confidence: float = 0.95,
+    tell: Tell = lambda _: None,
+    keep: Callable[[ClaimAudit], None] = lambda _: None,
+) -> ClaimAudit:
+    """Audit a privacy claim by playing black-box trials, and return the tests, the skipped scenarios and the verdict.
+
+    If the time runs out before any distinguisher is tested on fresh trials, one half of the search trials selects
+    distinguishers and the other half tests them.
+
+    Parameters
+    ----------
+    claim
+        The privacy claim to be audited.
+    kinds
+        Names of the scenarios in which trials are played, from plain to special.
+    play
+        Function that plays trials; it raises `OutOfTimeError` if there is no time for any.
+    malformed
+        Names of the scenarios with malformed input, in which the mechanism may end with an error.
+    said
+        Function from the name of a scenario to the mechanism's last error message in it.
+    budget
+        The number of trials in each stage; None for the defaults.
+    confidence
+        Probability with which a true claim is not called violated; above 0.5 and below 1.
+    tell
+        Callback that receives progress messages.
+    keep
+        Callback that receives the result so far after the search and after each test.
+    """
+    budget = budget or TrialBudget()
+    search = _DistinguisherSearch(claim, play, malformed, said, budget, tell)
+    search.scout(kinds)
+    choice = search.choice()
+    level = (1 - confidence) / max(1, len(choice.tried) + (choice.finest is not None))
+    keep(search.result(choice, ()))
+    attempts = _tested_in_stages(
+        choice.tried, play, budget, level, tell, lambda so_far: keep(search.result(choice, so_far))
+    )
+    if not attempts and choice.tried:
+        attempts = _tried_by_halves(search, budget.tried, confidence)
+    floating = list[DistinguisherTest]()
+    if choice.finest is not None and not (budget.until_broken and verdict_of(attempts) is Verdict.VIOLATED):
+        floating = _tested_in_stages([choice.finest], play, budget, level, tell)
+    return search.result(choice, attempts, floating)
+
+
+@dataclass(frozen=True)
+class _SelectedDistinguishers:
+    """The distinguishers that the search has selected for tests on fresh trials."""
+
+    tried: list[Distinguisher]  # distinguishers for the verdict, the one with the largest margin first
+    finest: Distinguisher | None  # the best distinguisher by low bits alone; None if none seems to refute the claim
+    passed_over: tuple[str, ...]  # names of scenarios that may refute the claim but get no fresh trials
+    passed_over_within: tuple[str, ...]  # those of them whose search trials were within the claim
+
+
+@dataclass
+class _DistinguisherSearch:
+    """The search for distinguishers (rules that tell D from D'): its inputs, and the results so far."""
+
+    claim: StatedClaim
+    play: Play
+    malformed: frozenset[str]
+    said: Callable[[str], str]
+    budget: TrialBudget
+    tell: Tell
+    ranked: dict[str, list[Distinguisher]] = field(default_factory=dict)  # distinguishers of each scenario, by name
+    looked: dict[str, tuple[Transcripts, Flags]] = field(default_factory=dict)  # search trials of each scenario
+    refusals: list[TrialErrorShares] = field(default_factory=list)
+    entirely: set[str] = field(default_factory=set)  # scenarios whose trials all ended with an error
+    silent: list[str] = field(default_factory=list)  # scenarios without a valid trial
+    unplayed: tuple[str, ...] = ()  # scenarios without any trial, because the time ran out
+    pilots: int = 0  # number of search trials so far
+
+    def look(self, kind: str, trials: Transcripts, present: Flags, fresh: int) -> list[Distinguisher]:
+        """Return the distinguishers of the scenario `kind`, in the order in which they are worth a test.
+
+        `fresh` is the number of new trials on which they would be tested. The margin of a distinguisher is the lower
+        bound on epsilon that is expected from the new trials, minus the claimed epsilon. If no trial of the scenario
+        was valid, only distinguishers with a positive margin are returned.
+        """
+        found = find_distinguishers(kind, trials, present, self.claim.limits, fresh)
+        # If no trial was valid, numbers besides the model may still tell D from D'; other groups are not worth a test.
+        return [one for one in found if one.margin > 0] if kind in self.silent else found
+
+    def scout(self, kinds: Sequence[str]) -> None:
+        """Run a few trials of each kind of scenario, and store the distinguishers that they suggest.
+
+        Kinds for which no time is left are stored in `unplayed`.
+        """
+        for place, kind in enumerate(kinds):
+            self.tell(f"looking for distinguishers: {kind} ({place + 1} of {len(kinds)})")
+            try:
+                trials, present = self.play(kind, 0, min(self.budget.scout, self.budget.pilot))
+            except OutOfTimeError:
+                self.unplayed = tuple(kinds[place:])
+                break
+            self.pilots += len(present)
+            if self._is_refused(kind, trials, present):
+                continue
+            if trials.share_of_trials(present) == 0:
+                self.silent.append(kind)
+            self._keep(kind, trials, present)
+
+    def _is_refused(self, kind: str, trials: Transcripts, present: Flags) -> bool:
+        """Record the trials that ended with an error, and return whether the search skips this scenario.
+
+        The scenario is skipped if all its trials ended with an error. A scenario with malformed input is skipped if any
+        trial ended with an error.
+        """
+        if not np.any(trials.refused):
+            return False
+        one, zero = (float(np.mean(trials.refused[which])) for which in (present, ~present))
+        self.refusals.append(TrialErrorShares(kind, self.said(kind), one, zero, is_allowed=kind in self.malformed))
+        if np.all(trials.refused):
+            self.entirely.add(kind)
+        return kind in self.malformed or kind in self.entirely
+
+    def _keep(self, kind: str, trials: Transcripts, present: Flags) -> None:
+        self.ranked[kind] = self.look(kind, trials, present, self.budget.stages[-1])
+        self.looked[kind] = trials, present
+
+    def choice(self) -> _SelectedDistinguishers:
+        """Run more trials of the best scenarios, and return the distinguishers to be tested on fresh trials."""
+        left = self._look_closely() if self.budget.scout < self.budget.pilot else []
+        found, low_bits = _by_bits(self.ranked)
+        # Scenarios are ordered from plain to special, and the sort is stable.
+        found.sort(key=lambda one: -round(one.margin, 1 if self.budget.plainest else 9))
+        count = min(self.budget.most, max(self.budget.tried, sum(one.margin > 0 for one in found)))
+        finest = max((one for one in low_bits if one.margin > 0), key=lambda one: one.margin, default=None)
+        passed_over = [one for one in (*found[count:], *left) if one.margin > 0]
+        within = tuple(one.kind for one in passed_over if not one.seems_to_refute)
+        return _SelectedDistinguishers(found[:count], finest, tuple(one.kind for one in passed_over), within)
+
+    def _look_closely(self) -> list[Distinguisher]:
+        """Play more trials of the best scenarios, rank their distinguishers again, and drop all other scenarios.
+
+        Returns the dropped distinguishers that may refute the claim and do not use only the low bits of releases.
+        """
+        closely = _selected_scenarios(self.ranked, self.budget.kept)
+        for kind in closely:
+            self.tell(f"looking closely: {kind}")
+            with suppress(OutOfTimeError):
+                trials, present = self.play(kind, 0, self.budget.pilot)
+                if (more := len(present) - len(self.looked[kind][1])) > 0:
+                    self.pilots += more
+                    self._keep(kind, trials, present)
+        left = [one for one in _by_bits(self.ranked)[0] if one.kind not in closely and one.margin > 0]
+        self.ranked = {kind: self.ranked[kind] for kind in closely}
+        return left
+
+    def result(
+        self,
+        choice: _SelectedDistinguishers,
+        attempts: Sequence[DistinguisherTest],
+        floating: Sequence[DistinguisherTest] = (),
+    ) -> ClaimAudit:
+        """Return the result of the audit from the tests so far.
+
+        `choice` says which distinguishers were to be tested, and `attempts` holds their tests. `floating` holds the
+        test of the distinguisher that uses only the low bits of releases, if there was one.
+        """
+        done = {attempt.distinguisher.kind for attempt in attempts}
+        untried = tuple(one.kind for one in choice.tried if one.kind not in done)
+        ranked = sorted(attempts, key=lambda attempt: attempt.distinguisher.limit.epsilon - attempt.bound)
+        readings = [estimate.reading.reading for estimate in broken_estimates(self.claim, ranked)]
+        return ClaimAudit(
+            claim=self.claim,
+            verdict=without_contradiction(verdict_of(ranked), readings),
+            attempts=tuple(ranked),
+            refusals=tuple(self.refusals),
+            pilots=self.pilots,
+            floating=next(iter(floating), None),
+            unplayed=self.unplayed,
+            untried=() if self.budget.until_broken else untried,
+            passed_over=choice.passed_over,
+            passed_over_within=choice.passed_over_within,
+            silent=tuple(self.silent),
+            refused=tuple(one.kind for one in self.refusals if not one.is_allowed and one.kind in self.entirely),
+        )
+
+
+def _by_bits(scouted: Mapping[str, list[Distinguisher]]) -> tuple[list[Distinguisher], list[Distinguisher]]:
+    """Return the distinguishers of all scenarios in two lists.
+
+    The second list holds those that use only the low bits of released numbers, the first list holds all others.
+    """
+    every = [distinguisher for ranked in scouted.values() for distinguisher in ranked]
+    low = [distinguisher for distinguisher in every if distinguisher.group in LOW_BITS]
+    return [distinguisher for distinguisher in every if distinguisher not in low], low
+
+
+def _selected_scenarios(scouted: Mapping[str, list[Distinguisher]], count: int) -> list[str]:
+    """Return the scenarios in which the best distinguishers were found, in their order in `scouted`.
+
+    The best are the `count` distinguishers with the largest margins. The one with the largest margin among those that
+    use only the low bits of released numbers is added. The margin is the expected bound on epsilon minus the claimed
+    epsilon.
+    """
+    found, low = (sorted(some, key=lambda distinguisher: -distinguisher.margin) for some in _by_bits(scouted))
+    best = {distinguisher.kind for distinguisher in (*found[:count], *low[:1])}
+    return [kind for kind in scouted if kind in best]
+
+
+def _tried_by_halves(search: _DistinguisherSearch, most: int, confidence: float) -> list[DistinguisherTest]:
+    """Train distinguishers on one half of the search trials, and test at most `most` of them on the other half."""
+    found = list[tuple[Distinguisher, Transcripts, Flags]]()
+    for kind, (trials, present) in search.looked.items():
+        learns = every_second(present)
+        if min(np.sum(present[~learns]), np.sum(~present[~learns])) >= FEWEST_OF_EACH // 2:
+            ranked = _by_bits(
+                {kind: search.look(kind, trials.select_trials(learns), present[learns], int(np.sum(~learns)))}
+            )[0]
+            found += [(distinguisher, trials.select_trials(~learns), present[~learns]) for distinguisher in ranked]
+    # The half that tests a distinguisher did not train or select it.
+    found.sort(key=lambda one: -one[0].margin)
+    level = (1 - confidence) / max(1, len(found[:most]))
+    return [_attempt(*one, 1 - level) for one in found[:most]]
+
+
+def _tested_in_stages(
+    chosen: Sequence[Distinguisher],
+    play: Play,
+    budget: TrialBudget,
+    level: float,
+    tell: Tell,
+    keep: Callable[[list[DistinguisherTest]], None] = lambda _: None,
+) -> list[DistinguisherTest]:
+    """Test distinguishers on fresh trials in stages, and return the result of each distinguisher's last test.
+
+    Only the distinguishers with the largest expected margins reach the next stage. `level` is the significance level of
+    one distinguisher over all stages together.
+    """
+    # Earlier trials select distinguishers, and each stage of a distinguisher has its own share of the level.
+    first, last = budget.pilot, dict[str, DistinguisherTest]()
+    going, next_stage = list(chosen), budget.deep
+    for stage, share in zip(budget.stages, budget.shares, strict=True):
+        for distinguisher in going:
+            tell(f"trying {distinguisher.group!r} in {distinguisher.kind}: {stage} fresh trials")
+            try:
+                last[distinguisher.kind] = _attempt(
+                    distinguisher, *play(distinguisher.kind, first, stage), 1 - share * level
+                )
+            except OutOfTimeError:
+                return list(last.values())
+            keep(list(last.values()))
+            if budget.until_broken and last[distinguisher.kind].is_broken:
+                return list(last.values())
+        going = [distinguisher for distinguisher in going if not last[distinguisher.kind].is_broken]
+        # The expected margin of each distinguisher on fresh trials, from its last trials.
+        fresh, tried = budget.stages[-1] // 2, [last[distinguisher.kind] for distinguisher in going]
+        margins = {
+            one.distinguisher.kind: margin_of(one.scores, one.present, (one.distinguisher.limit,), fresh)[0]
+            for one in tried
+        }
+        going = sorted(going, key=lambda distinguisher: -margins[distinguisher.kind])[:next_stage]
+        first, next_stage = first + stage, max(1, next_stage // 2)
+    return list(last.values())
+
+
+def _attempt(distinguisher: Distinguisher, trials: Transcripts, present: Flags, confidence: float) -> DistinguisherTest:
+    # A number that did not occur in any of these trials is marked as missing in all of them.
+    missing = np.tile([0.0, 1.0], (len(trials), 1))
+    scores = distinguisher.rule(feature_groups(trials).get(distinguisher.group, missing))
+    one, zero, share = scores[present], scores[~present], trials.share_of_trials(present)
+    bound = epsilon_lower_bound(one, zero, distinguisher.limit.delta, confidence, distinguisher.method).epsilon
+    ceiling = bound_limit(
+        distinguisher.method, int(share * one.size), int(share * zero.size), distinguisher.limit.delta, confidence
+    )
+    return attempt_of(
+        distinguisher,
+        bound,
+        ceiling,
+        confidence,
+        (scores > distinguisher.threshold) == present,
+        scores,
+        trials,
+        present,
+    )

@@ -1,0 +1,176 @@
+"""Findings of a black-box audit, one for each tested distinguisher, and the result as JSON values.
+
+A finding includes an estimate of the noise scale if the noise looks Gaussian.
+"""
+
+from collections.abc import Mapping
+from dataclasses import astuple, dataclass
+from typing import Any
+
+from fl_audit.app_audits.claim_audit.claim_audit_messages import (
+    floating_words,
+    limit_of_detection,
+    not_tried,
+    trials_words,
+)
+from fl_audit.app_audits.claim_audit.claim_audit_results import ClaimAudit, DistinguisherTest
+from fl_audit.app_audits.claim_audit.gaussian_mu_estimate import GaussianMuEstimate, estimate_gaussian_mu
+from fl_audit.array_types import finite
+from fl_audit.report.formatting import capital
+
+
+@dataclass(frozen=True)
+class DistinguisherFinding:
+    """The result of testing one distinguisher on fresh trials of its scenario, with texts for the report."""
+
+    attempt: DistinguisherTest  # the test
+    words: str  # description of the scenario
+    usual_fix: str  # the usual fix for a leak in this scenario, used if the cause is unknown
+    noise: GaussianMuEstimate | None  # the estimated noise; None if the noise does not look Gaussian
+    claimed_success: float  # the largest probability of a right guess that the claim allows, from 0.5 to 1
+    proviso: str = ""  # a sentence on when the update of this scenario can occur; empty if every client can send it
+
+    @property
+    def sentence(self) -> str:
+        """The result of the test in one or two sentences, with the number of right guesses and the proven bound."""
+        attempt, said = self.attempt, trials_words(self.attempt)
+        told = (
+            f"{attempt.distinguisher.kind} ({self.words}): looking at {attempt.distinguisher.group}, {attempt.right} "
+            "of "
+            f"{attempt.trials} trials were guessed right ({attempt.right / attempt.trials:.1%}; the claim allows "
+            f"{self.claimed_success:.1%}). {capital(said)}"
+        ).strip()
+        if not attempt.is_broken:
+            return f"{told} {capital(self.shown)}: no contradiction."
+        return f"{told} With {attempt.confidence:.1%} confidence {self.shown}; {self.allowed}."
+
+    @property
+    def shown(self) -> str:
+        """A clause that says what the trials prove about the guarantee.
+
+        The trials test the inequality of (epsilon, delta)-DP at one point. If this point has epsilon > 0, the clause
+        gives a lower bound on epsilon at its delta. If it has epsilon = 0, the clause says whether D and D' can be told
+        apart in more trials than the claim allows.
+        """
+        limit = self.attempt.distinguisher.limit
+        if limit.epsilon > 0:
+            return f"epsilon is at least {self.attempt.bound:.2f} at delta {limit.delta:.3g}"
+        if self.attempt.bound > 0:
+            return f"more than {self.claimed_success:.1%} of trials can be told"
+        return f"no more than {self.claimed_success:.1%} of trials were told for certain"
+
+    @property
+    def allowed(self) -> str:
+        """A clause with the value that the claim allows for epsilon or for the share of right guesses."""
+        epsilon = self.attempt.distinguisher.limit.epsilon
+        return f"the claim allows {epsilon:.2f} there" if epsilon > 0 else "the claim allows no more than that"
+
+    @property
+    def cause(self) -> str:
+        """Sentences on the probable cause of a difference between trials with D and with D'."""
+        said, noise = [self.attempt.cause.words], self.noise
+        if noise is not None and self._is_short:
+            what = "an update far beyond the clipping norm changes" if self.proviso else "one of them can change"
+            short = f"There is {noise.ratio:.1f} times too little noise for what {what}"
+            said.append(f"{short} (mu {noise.mu:.2f}, claimed {noise.claimed_mu:.2f}).")
+        if not any(said):
+            said.append(f"What told is {self.attempt.distinguisher.group}.")
+        if self._is_short or not self.attempt.cause.words:
+            said.append(self.proviso)
+        return " ".join(filter(None, said))
+
+    @property
+    def fix(self) -> str:
+        """Sentences on how to fix the likely cause of the breach.
+
+        If the noise is too weak, the usual fix for the scenario is added. If no fix of the cause is known, only the
+        usual fix is given.
+        """
+        known = self.attempt.cause.fix
+        return " ".join(filter(None, (known, self.usual_fix if self._is_short or not known else "")))
+
+    @property
+    def _is_short(self) -> bool:
+        """Whether there is significantly less noise than claimed, by a confidence bound that assumes Gaussian noise."""
+        return self.noise is not None and self.noise.ratio > 1 and self.noise.mu_low > self.noise.claimed_mu
+
+
+def findings(
+    result: ClaimAudit, words: Mapping[str, str], fixes: Mapping[str, str], provisos: Mapping[str, str] | None = None
+) -> tuple[DistinguisherFinding, ...]:
+    """Return one finding for each tested distinguisher.
+
+    Findings that refute the claim come first, ordered by scenario from plain to special. The others follow in the order
+    of the result.
+
+    `provisos`: None if every client can send every update.
+    """
+    claim, order = result.claim, list(words)
+    ranked = sorted(
+        result.attempts, key=lambda one: (not one.is_broken, order.index(one.distinguisher.kind) * one.is_broken)
+    )
+    kinds = [(one, words[one.distinguisher.kind], fixes[one.distinguisher.kind]) for one in ranked]
+    given = provisos or {}
+    return tuple(
+        DistinguisherFinding(
+            one, said, fix, estimate_gaussian_mu(claim, one), claim.success, given.get(one.distinguisher.kind, "")
+        )
+        for one, said, fix in kinds
+    )
+
+
+def result_json(result: ClaimAudit, found: tuple[DistinguisherFinding, ...]) -> dict[str, Any]:
+    """Return the result of an audit as a dict of JSON values, as the file `verdict.json` stores it.
+
+    The entry `lower_bound` is taken from the test with the strongest evidence.
+    """
+    worst, claim = result.worst, result.claim
+    claimed = {
+        "words": claim.words, "adjacency": str(claim.adjacency), "unit": str(claim.neighbours.unit),
+        "rounds": claim.rounds, "limits": [limit._asdict() for limit in claim.limits],
+        # A claim by noise multiplier is exactly Gaussian. A claim by one epsilon and delta has no mu.
+        "gdp_mu": claim.mu, "gdp_regret": None if claim.mu is None else 0.0,
+    }  # fmt: skip
+    return {
+        "verdict": str(result.verdict),
+        "lower_bound": None if worst is None else finite(worst.bound),
+        "claim": claimed,
+        "trial": None if worst is None else worst.distinguisher.kind,
+        "findings": [_finding_json(finding) for finding in found],
+        "could_find_times_too_little_noise": finite(limit_of_detection(result)),
+        "floating_point": floating_words(result) or None,
+        **{name: list(getattr(result, name)) for name in ("unplayed", "untried", "passed_over", "silent")},
+        "not_tried": {why: list(kinds) for why, kinds in not_tried(result).items()},
+        "lower_bound_knowing_others": None if result.knowing is None else finite(result.knowing.bound),
+        "knowing_others_refutes_nothing": None if result.knowing is None else str(result.not_covered),
+        "refusals": [
+            dict(zip(("trial", "said", "share_present", "share_absent", "allowed"), astuple(one), strict=True))
+            for one in result.refusals
+        ],
+    }
+
+
+def _finding_json(finding: DistinguisherFinding) -> dict[str, Any]:
+    attempt, reading = finding.attempt, finding.noise
+    gaussian = None
+    if reading is not None:
+        numbers = {name: getattr(reading, name) for name in ("mu", "mu_low", "claimed_mu", "shift", "spread")}
+        gaussian = numbers | {"p_value_normal": reading.p_value}
+    return {
+        "trial": attempt.distinguisher.kind,
+        "words": finding.words,
+        "told_by": attempt.distinguisher.group,
+        "cause": finding.cause if attempt.is_broken else None,
+        "broken": attempt.is_broken,
+        "lower_bound": finite(attempt.bound),
+        "claimed_epsilon": attempt.distinguisher.limit.epsilon,
+        "delta": attempt.distinguisher.limit.delta,
+        "confidence": attempt.confidence,
+        "method": str(attempt.distinguisher.method),
+        "ceiling": finite(attempt.ceiling),
+        **{name: getattr(attempt, name) for name in ("trials", "share_of_trials", "right")},
+        "claimed_success": finding.claimed_success,
+        "transcript": list(attempt.lines),
+        "if_gaussian": gaussian,
+        "usual_fix": finding.fix,
+    }

@@ -1,0 +1,218 @@
+"""Find the likely cause of a leak: why the recorded trials with D differ from those with D'.
+
+A transcript has all values that a recorder observed in one trial.
+"""
+
+import itertools
+from typing import NamedTuple
+
+import numpy as np
+
+from fl_audit.app_audits.claim_audit.features import COARSE, LOW_BITS, projections
+from fl_audit.app_audits.claim_audit.transcript import Transcripts
+from fl_audit.array_types import Flags, Floats
+
+_CLEAR = 5.0  # number of standard errors beyond which a difference counts as clear; it does not affect the verdict
+_REPEATED = 0.5  # correlation of the noise of two rounds above which the noise counts as repeated
+_LINES = 4  # largest number of lines that `telling_lines` returns
+
+
+class LeakCause(NamedTuple):
+    """A likely cause why trials with D and with D' can be distinguished, and a fix for it."""
+
+    words: str = ""  # the cause, as a sentence; empty if no known cause was found
+    fix: str = ""  # the fix, as a sentence; empty if no known cause was found
+
+
+NO_CAUSE = LeakCause()
+_NO_MORE = "Release no number beside the model that was not clipped, noised and accounted for."
+_BEAR = "Bear every reply that an ordinary client may send, an update of nothing among them, without an error."
+_ADD = "Add noise to what is released, from a generator that the operating system seeds anew in every run."
+_EVERYWHERE = "Add noise to every array that is released, or leave the array out of the release."
+_ON_A_GRID = "Add noise in double precision, and round the sum to a fixed grid of about a thousandth of the noise."
+_NEW_NOISE = "Draw new noise in every round, and compose the rounds."
+_AFTER = "Add momentum and other memory to what has its noise already, or count every round in which an update stays."
+_STEADY = "Account for the noise of every round as it is, or keep it as it was in the first round."
+_CONSTANT = "Let the size of the noise follow from constants that are known beforehand, and not from replies."
+_ONE_VECTOR = "Clip all tensors of a client together, and give each of them noise for the same norm."
+
+
+def cause_of(trials: Transcripts, present: Flags, group: str) -> LeakCause:
+    """Return a probable cause by which trials with D and with D' can be distinguished.
+
+    If no cause is found, the texts of the result are empty.
+
+    Shapes: `present` (trials,).
+    """
+    refused = trials.refused[present].mean() - trials.refused[~present].mean()
+    if abs(refused) > 0.5:
+        return LeakCause("Whether the mechanism goes on or ends with an error tells who took part.", _BEAR)
+    if group in trials.names:
+        return LeakCause(f"A number beside the model follows from what the client sent: {group}.", _NO_MORE)
+    tensors = _without_noise(trials, present)
+    if len(tensors) == len(trials.tensors):
+        same = "The release is the same in every trial: there is no noise, or it comes from a fixed seed."
+        return LeakCause(same, _ADD)
+    if tensors:
+        bare = f"What is released of {', '.join(tensors)} is the same in every trial: no noise is added there."
+        return LeakCause(bare, _EVERYWHERE)
+    if group in LOW_BITS or group == COARSE:
+        rounded = "The noise is rounded before or after it is added: the last bits of the release tell what it covers."
+        return LeakCause(rounded, _ON_A_GRID)
+    # Each function looks for a cause that the earlier ones do not explain.
+    found = (look(trials, present) for look in (_over_rounds, _by_size, _where))
+    return next((cause for cause in found if cause.words), LeakCause())
+
+
+def _without_noise(trials: Transcripts, present: Flags) -> list[str]:
+    """Return the names of the tensors with a value that differs between D and D' and hardly varies under either."""
+    found = []
+    for name, part in trials.tensors:
+        steps = np.nan_to_num(trials.steps[:, :, part]).reshape(len(trials), -1)
+        gap = np.abs(steps[present].mean(axis=0) - steps[~present].mean(axis=0))
+        spread = np.maximum(steps[present].std(axis=0), steps[~present].std(axis=0))
+        # One value without noise is enough.
+        if np.any((gap > 1e-9) & (spread < 1e-6 * gap)):
+            found.append(name)
+    return found
+
+
+def _over_rounds(trials: Transcripts, present: Flags) -> LeakCause:
+    """Return the cause of a leak that shows only in a comparison of rounds; an empty cause if none is found.
+
+    Possible causes are noise that is repeated, a contribution that stays in later releases, and noise that shrinks.
+    """
+    along = projections(trials)
+    if along.shape[1] < 2:
+        return LeakCause()
+    one, zero = along[present], along[~present]
+    shifts = one.mean(axis=0) - zero.mean(axis=0)
+    noise = np.concatenate([one - one.mean(axis=0), zero - zero.mean(axis=0)])
+    spreads = noise.std(axis=0)
+    errors = spreads * np.sqrt(1 / max(len(one), 1) + 1 / max(len(zero), 1))
+    correlation = np.corrcoef(noise[:, 0], noise[:, 1])[0, 1] if np.all(spreads > 0) else 0.0
+    if correlation > _REPEATED:
+        repeated = "The same noise is used in several rounds: the difference of two releases has little of it."
+        return LeakCause(repeated, _NEW_NOISE)
+    if shifts[-1] - shifts[0] > _CLEAR * np.hypot(errors[0], errors[-1]):
+        return LeakCause(
+            "What one client adds stays in the sum for several rounds, as with momentum before the noise: each round "
+            "shows it again, and the noise is for once.",
+            _AFTER,
+        )
+    if not (spreads[-1] < 0.9 * spreads[0] and _is_clear(spreads[0], spreads[-1], len(noise))):
+        return LeakCause()
+    ratio = spreads[0] / max(spreads[-1], 1e-300)
+    said = f"The noise becomes smaller from round to round: in the first it is {ratio:.1f} times that of the last."
+    return LeakCause(said, _STEADY)
+
+
+def _by_size(trials: Transcripts, present: Flags) -> LeakCause:
+    """Return a cause if the scale of the noise differs between D and D'; its texts are empty if it does not."""
+    parts = [trials.steps[which] for which in (present, ~present)]
+    noises = (np.nan_to_num(part - np.nan_to_num(part).mean(axis=0)) for part in parts)
+    one, zero = (float(np.sqrt(np.mean(noise**2))) for noise in noises)
+    if not _is_clear(one, zero, parts[0].size):
+        return LeakCause()
+    ratio = max(one, zero) / min(one, zero)
+    said = f"The size of the noise follows from who took part: one way it is {ratio:.2f} times the other."
+    return LeakCause(said, _CONSTANT)
+
+
+def _where(trials: Transcripts, present: Flags) -> LeakCause:
+    """Return a cause that names one tensor, if this tensor distinguishes D from D' far better than all others do.
+
+    Otherwise the cause is empty.
+    """
+    steps, found = np.nan_to_num(trials.steps), list[tuple[float, str]]()
+    for name, part in trials.tensors:
+        rest = np.ones(steps.shape[2], dtype=bool)
+        rest[part] = False
+        inside, outside = (_strength(steps, trials.direction, where, present) for where in (part, rest))
+        if inside is None or outside is None:
+            continue
+        # A longer part of the difference shows more under the same noise, so shifts are compared per length.
+        error = _CLEAR / np.sqrt(len(trials))
+        least, most = (inside[0] - error) / inside[1], (outside[0] + error) / outside[1]
+        if least > 3 * most:
+            found.append((least, name))
+    if not found:
+        return LeakCause()
+    said = f"It shows in {max(found)[1]} above all: what is there is not covered as the rest is."
+    return LeakCause(said, _ONE_VECTOR)
+
+
+def _strength(steps: Floats, direction: Floats, where: slice | Flags, present: Flags) -> tuple[float, float] | None:
+    """Return how clearly D and D' differ in the coordinates `where`: a shift, and the norm of the contribution there.
+
+    Model changes are projected on `direction`, the contribution under D minus that under D'. The shift is the
+    difference of the mean projections with D and with D', in standard deviations. None if the projections do not vary,
+    or if the contribution is 0 in these coordinates.
+    """
+    along = np.sum(steps[:, :, where] * direction[:, :, where], axis=(1, 2))
+    one, zero = along[present], along[~present]
+    spread, length = (
+        np.sqrt((one.var() + zero.var()) / 2),
+        np.sqrt(np.mean(np.sum(direction[:, :, where] ** 2, axis=2))),
+    )
+    if not (spread > 0 and length > 0):
+        return None
+    return float(abs(one.mean() - zero.mean()) / spread), float(length)
+
+
+def _is_clear(one: float, zero: float, count: int) -> bool:
+    """Return whether two standard deviations, each of `count` normal values, differ significantly."""
+    return min(one, zero) > 0 and bool(abs(np.log(one / zero)) > _CLEAR / np.sqrt(max(count, 1)))
+
+
+def telling_lines(trials: Transcripts, present: Flags, group: str) -> tuple[str, ...]:
+    """Return up to four lines of text, one for each of the values that differ most between D and D'.
+
+    A line gives the mean and the standard deviation of the value under D and under D'.
+
+    Shapes: `present` (trials,).
+    """
+    columns = [*_released(trials), *((name, trials.numbers[:, place]) for place, name in enumerate(trials.names))]
+    ranked = sorted(columns, key=lambda column: (column[0] != group, -_distance(column[1], present)))
+    told = [column for column in ranked if _distance(column[1], present) > 0]
+    return tuple(
+        f"{name}: {_distribution(values[present])} under D, {_distribution(values[~present])} under D'"
+        for name, values in told[:_LINES]
+    )
+
+
+def _released(trials: Transcripts) -> list[tuple[str, Floats]]:
+    """Return pairs of a name and values: the released change of one parameter in one round, in each trial."""
+    names = [f"{name}[{place}]" for name, part in trials.tensors for place in range(part.stop - part.start)]
+    places = itertools.product(range(trials.steps.shape[1]), enumerate(names))
+    return [(f"round {at + 1}, step of {name}", trials.steps[:, at, column]) for at, (column, name) in places]
+
+
+def _distance(values: Floats, present: Flags) -> float:
+    """Return the difference of a value's means under D and D', in standard deviations; missing values are left out.
+
+    The result is infinite if the share of missing values differs by more than 1/2 between D and D'. Otherwise, it is 0
+    if all values under D, or all values under D', are missing.
+    """
+    there = np.isfinite(values)
+    shares = there[present].mean() - there[~present].mean()
+    if abs(shares) > 0.5:
+        return float("inf")
+    one, zero = values[present & there], values[~present & there]
+    if not (one.size and zero.size):
+        return 0.0
+    gap = abs(float(one.mean() - zero.mean()))
+    spread = float(np.sqrt((one.var() + zero.var()) / 2))
+    # Means of equal values differ by rounding if their numbers differ.
+    is_rounding = gap <= 1e-12 * float(np.max(np.abs(one)))
+    return 0.0 if is_rounding else gap / max(spread, 1e-9 * gap)
+
+
+def _distribution(values: Floats) -> str:
+    there = values[np.isfinite(values)]
+    if not there.size:
+        return "no value"
+    share = "" if there.size == values.size else f" in {there.size / values.size:.0%} of trials"
+    spread = float(there.std())
+    around = f"{there.mean():.4g}" if spread == 0 else f"{there.mean():.4g} ± {spread:.2g}"
+    return around + share

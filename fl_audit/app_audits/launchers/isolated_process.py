@@ -1,0 +1,178 @@
+"""Execution of other people's code in a subprocess, which leaves no processes and temporary files behind.
+
+However the calling process ends, even by a signal, a guard process ends the subprocess with all its children and
+removes the temporary directory (`runs.process_guard`). If the guard was killed too, the next guard removes
+the remains. Request and answers go through pipes that no name reaches (`answer_channel`).
+"""
+
+import codecs
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
+
+from fl_audit.app_audits.launchers.answer_channel import AnswerReader, AnswerWriter, send_request
+from fl_audit.app_audits.temporary_directories import new_temporary_directory
+from fl_audit.errors import InputError, in_a_line
+from fl_audit.runs.process_guard import nothing_outlives
+from fl_audit.runs.verbosity import plain
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+_LAST_WORDS = 2.0  # seconds in which what a process has said is passed on when it is over
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_ENDED_BY = "the code that is tried ended its process by raising"
+_LATE = 20.0
+"""Seconds in which a process that has sent something may end by itself when its time is over."""
+
+
+class ProcessResult(NamedTuple):
+    """The last message of a subprocess, and how the subprocess ended."""
+
+    values: dict[str, Any] | None  # its last message; None for none
+    ended: str  # how it ended, in words; empty if it ended well
+    is_late: bool = False  # whether it was ended because its time was over
+
+
+@contextmanager
+def temporary_directory() -> Iterator[Path]:
+    """Yield a new temporary directory; at the end of the block, subprocesses are ended and the directory is removed."""
+    room = new_temporary_directory(os.getpid())
+    try:
+        with nothing_outlives(room):
+            yield room
+    finally:
+        shutil.rmtree(room, ignore_errors=True)
+
+
+def run_command_isolated(
+    module: str, wishes: "DataclassInstance", out: Path | None, seconds: float, is_quiet: bool
+) -> ProcessResult:
+    """Run a module as a subprocess with a command's options, and return its last message and how it ended."""
+    asked = {"wishes": asdict(wishes), "out": out and str(out.absolute())}
+    with temporary_directory() as room, ExitStack() as stack:
+        log = stack.enter_context((room / "log").open("wb")) if is_quiet else None
+        told = run_isolated(module, asked, room, seconds, log=log)
+    if told.values is not None and "error" in told.values:
+        raise InputError(told.values["error"])
+    return told
+
+
+def run_isolated(
+    module: str,
+    asked: Mapping[str, Any],
+    room: Path,
+    seconds: float,
+    directory: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    log: IO[bytes] | None = None,
+) -> ProcessResult:
+    """Run a module as a subprocess, and return its last message and how it ended."""
+    answers = AnswerReader()
+    variables = os.environ | dict(environment or {})
+    variables |= {"PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry), "PYTHONSAFEPATH": "1"}
+    variables |= {"TMPDIR": str(room)}
+    child = subprocess.Popen(
+        [sys.executable, "-m", module],
+        cwd=directory,
+        env=variables,
+        stdin=subprocess.PIPE,
+        stdout=log or subprocess.PIPE,
+        stderr=log or subprocess.STDOUT,
+        start_new_session=True,
+        pass_fds=(answers.descriptor,),
+    )
+    request = answers.request_for(asked)
+    answers.begin()
+    passing = None if child.stdout is None else threading.Thread(target=_pass_on, args=(child.stdout,), daemon=True)
+    if passing is not None:
+        passing.start()
+    try:
+        send_request(child.stdin, request)
+        status = _waited(child, seconds, answers)
+    finally:
+        # Its children end with it.
+        with suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
+        if passing is not None:
+            passing.join(_LAST_WORDS)
+    found = answers.last()
+    is_done = found is not None and found.pop("is_done")
+    if status is None:
+        return ProcessResult(found, f"was not over within {seconds / 60:.3g} minutes", is_late=True)
+    # A program that ends by itself before it has said that it is done did not end well, whatever its status is.
+    if is_done:
+        return ProcessResult(found, "")
+    return ProcessResult(found, f"ended with status {status}" if status >= 0 else f"was ended by signal {-status}")
+
+
+def _pass_on(output: IO[bytes]) -> None:
+    """Copy a subprocess's output to standard error, without colours and with control characters escaped."""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    with output:
+        for line in output:
+            if sys.stderr is not None:
+                sys.stderr.write(plain(_COLOUR.sub("", decoder.decode(line).replace("\r\n", "\n"))))
+                sys.stderr.flush()
+
+
+def _waited(child: "subprocess.Popen[bytes]", seconds: float, answers: AnswerReader) -> int | None:
+    """Return the exit status of a subprocess, or None if it still runs after `seconds` seconds.
+
+    A subprocess that has sent a preliminary answer gets 20 seconds more.
+    """
+    until = time.monotonic() + seconds
+    while True:
+        late = _LATE if answers.has_answer else 0.0
+        left = until + late - time.monotonic()
+        if left <= 0:
+            return None
+        with suppress(subprocess.TimeoutExpired):
+            return child.wait(min(left, 1.0 if time.monotonic() > until else seconds))
+
+
+def answer(found: Callable[[dict[str, Any], Callable[[dict[str, Any]], None]], dict[str, Any]]) -> None:
+    """Read a request from standard input, and send the answer through the pipe that the request names.
+
+    Programs that `run_isolated` starts call this function.
+
+    `found`: Its arguments are the request, and a function that sends a preliminary answer. Request and answers are JSON
+    values, keyed by name. If `found` fails, the last preliminary answer counts. The answer has the single key `error`
+    in three cases: the input is wrong, a file cannot be written, or other people's code raises an exception such as
+    `SystemExit` before a preliminary answer was sent.
+    """
+    # Read before other people's code is imported.
+    writer = AnswerWriter()
+
+    def tell(values: dict[str, Any], is_done: bool = False) -> None:
+        writer.send(values | {"is_done": is_done})
+
+    try:
+        values = found(writer.asked, tell)
+    except InputError as error:
+        values = {"error": str(error)}
+    except OSError as error:
+        # A file that the user named, or a full disk; an error without a file name is ours.
+        if error.filename is None:
+            raise
+        values = {"error": f"{error.filename}: {error.strerror}"}
+    except Exception:
+        raise
+    except BaseException as error:  # nothing of ours raises one, and an interrupt reaches the process that waits
+        if writer.count:
+            print(f"{_ENDED_BY} {in_a_line(error)}", file=sys.stderr)
+            raise SystemExit(1) from None
+        accepted = "accepted is code that raises an exception, such as ValueError, where it cannot go on"
+        values = {"error": f"{_ENDED_BY} {in_a_line(error)}: {accepted}"}
+    tell(values, is_done=True)

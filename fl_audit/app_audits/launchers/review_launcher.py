@@ -1,0 +1,111 @@
+"""Review of an app's directory in a subprocess, on a copy of the directory, without network and with a time limit.
+
+The subprocess runs `review_program`.
+"""
+
+import shutil
+import site
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from fl_audit.app_audits.launchers.isolated_process import run_isolated, temporary_directory
+from fl_audit.app_audits.review.options import ReviewOptions
+from fl_audit.app_audits.temporary_directories import DIRECTORY_PREFIX
+from fl_audit.errors import InputError
+from fl_audit.report.formatting import capital
+
+_PROGRAM = "fl_audit.app_audits.launchers.review_program"
+_START_PROGRAM = "fl_audit.app_audits.launchers.fresh_start_program"
+_OF_START = 0.15  # share of the time limit in which a fresh start of the app must end
+_LEFT_OUT = shutil.ignore_patterns(".git", ".venv", "venv", "node_modules", "__pycache__", "wandb", "mlruns")
+_LARGEST = 20_000_000  # bytes of a file that is copied: what is larger is data
+_SWITCHES = {
+    "WANDB_MODE": "disabled", "COMET_MODE": "disabled", "NEPTUNE_MODE": "debug", "CLEARML_OFFLINE_MODE": "1",
+    "HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "FLWR_TELEMETRY_ENABLED": "0",
+    "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1",
+}  # fmt: skip
+"""Environment variables that keep known trackers and hubs quiet, and the trials on their processors."""
+
+
+def reviewed(app: Path, wishes: ReviewOptions, out: Path | None = None) -> dict[str, Any]:
+    """Review a Flower app in a subprocess, and return the review as JSON values, keyed by name."""
+    if not app.is_dir():
+        raise InputError(f"{app} is no directory: accepted is the directory of a Flower app")
+    began = time.monotonic()
+    with temporary_directory() as place:
+        environment = _environment(place)
+        starts = _fresh_starts(app, wishes, place, environment)
+        # The copy keeps the name of the directory, because this may be the name of the app.
+        copy = _copied(app, place / "copy")
+        left = replace(wishes, seconds=wishes.seconds - (time.monotonic() - began))
+        asked = {"out": out and str(out.absolute()), "wishes": asdict(left), **starts}
+        with (place / "log").open("wb") as log:
+            found, ended, is_late = run_isolated(_PROGRAM, asked, place, left.seconds, copy, environment, log)
+        last = _last_line(place)
+    if found is None and is_late:
+        raise InputError(
+            f"{app} was not reviewed within {wishes.seconds / 60:.3g} minutes: no trial was played until then, and the "
+            f"last thing said was {last!r}; accepted is more --minutes"
+        )
+    if found is None:
+        raise InputError(f"the process that reviewed {app} {ended}: {last}")
+    if "error" in found:
+        raise InputError(found["error"].replace(str(copy), str(app)))
+    if ended:
+        early = f"the review {ended}: this is what was judged until then, and no page was written"
+        found["remarks"].append(early)
+        found["screen"].append(["Stopped early", f"{capital(early)}."])
+    return found
+
+
+def _fresh_starts(app: Path, wishes: ReviewOptions, place: Path, environment: Mapping[str, str]) -> dict[str, Any]:
+    """Return what the app releases when it is started in another fresh process, or what its clients send in two."""
+    limit = _OF_START * wishes.seconds
+
+    def start(name: str, of_clients: bool) -> dict[str, Any] | None:
+        copy = _copied(app, place / name)
+        asked = {"wishes": asdict(wishes), "of_clients": of_clients}
+        with (place / f"log of {name}").open("wb") as log:
+            values, ended, _ = run_isolated(_START_PROGRAM, asked, place, limit, copy, environment, log)
+        shutil.rmtree(place / name, ignore_errors=True)
+        failure = f"the process of a start {ended}" if values is None else str(values.get("error", ""))
+        trace: dict[str, Any] | None = {"failure": failure} if failure or values is None else values["trace"]
+        return trace
+
+    server = start("start", of_clients=False)
+    clients = []
+    if server is not None and server.get("awaits_clients"):
+        clients = [start(f"clients {number}", of_clients=True) for number in (1, 2)]
+    return {"start": server, "client_starts": clients}
+
+
+def _copied(app: Path, place: Path) -> Path:
+    copy = place / (app.resolve().name or "app")
+    shutil.copytree(app, copy, symlinks=True, ignore=_ignored)
+    return copy
+
+
+def _environment(place: Path) -> dict[str, str]:
+    home = place / "home"
+    home.mkdir()
+    # Writes to the home directory go to another one; packages of the user stay in place.
+    environment = _SWITCHES | {"HOME": str(home), "PYTHONUSERBASE": site.getuserbase() or ""}
+    return environment | {"MLFLOW_TRACKING_URI": f"file:{place / 'mlflow'}", "WANDB_DIR": str(home)}
+
+
+def _ignored(directory: str, names: list[str]) -> set[str]:
+    paths = {name: Path(directory, name) for name in names}
+    large = {name for name, path in paths.items() if path.is_file() and path.stat().st_size > _LARGEST}
+    # Pipes, sockets and devices cannot be copied, and an app has them for its time alone.
+    odd = {name for name, path in paths.items() if path.exists() and not (path.is_file() or path.is_dir())}
+    # If temporary files are kept in the app's directory, the copy is not copied into itself.
+    rooms = {name for name in names if name.startswith(DIRECTORY_PREFIX)}
+    return large | odd | rooms | set(_LEFT_OUT(directory, names))
+
+
+def _last_line(place: Path) -> str:
+    lines = (place / "log").read_text(encoding="utf-8", errors="replace").split("\n")
+    return next((line.strip() for line in reversed(lines) if line.strip()), "it said nothing")

@@ -1,0 +1,71 @@
+"""Audit of a strategy for `fl-audit strategy`: a subprocess makes the strategy and carries out trials.
+
+The calling process reports the results. The subprocess runs `strategy_audit_program`.
+"""
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fl_audit.adjacency import Adjacency
+from fl_audit.app_audits.claim_audit.claim import StatedClaim
+from fl_audit.app_audits.launchers.isolated_process import run_command_isolated
+from fl_audit.errors import InputError
+from fl_audit.privacy.accounting_enums import MultiplierReference
+from fl_audit.value_checks import choice
+
+_PROGRAM = "fl_audit.app_audits.launchers.strategy_audit_program"
+_START = 60.0  # seconds beyond the time for the trials in which a process may start and end, at most
+
+
+@dataclass(frozen=True)
+class StrategyOptions:
+    """Options of the audit of a strategy, as given on the command line."""
+
+    factory: str  # makes the strategy or system, as `package.module:name`
+    adjacency: str  # between which neighbours the claim holds
+    epsilon: float | None = None  # the claimed epsilon
+    delta: float = 1e-5  # delta of the claimed epsilon
+    noise_multiplier: float | None = None  # the claimed noise, in its place
+    noise_over: str = "sensitivity"  # quantity that the claimed noise multiplies
+    rounds: int = 1  # rounds that the claim is for
+    clients: int = 4  # clients in a trial
+    norm: float | None = None  # norm that the claim refers to; None for the strategy's
+    is_clipped: bool = True  # whether anything but the clients' own code clips
+    mods: tuple[str, ...] = ()  # modifiers of the client app, as `package.module:name`
+    observer: str = "client"  # position of the adversary
+    exclude: tuple[str, ...] = ()  # scenarios that are left out
+    include: tuple[str, ...] | None = None  # scenarios that are played; None for all
+    confidence: float = 0.95  # as of `audit_system`
+    is_quick: bool = False  # whether fewer trials are played
+    processes: int = 2  # as of `audit_system`
+    seconds: float | None = None  # time for the trials; None for as long as they take
+    seed: int = 0  # as of `audit_system`
+
+    def claim(self) -> StatedClaim:
+        """Return the claim that the options state; raise `InputError` if they state no valid claim."""
+        between = choice(Adjacency, "--adjacency", self.adjacency)
+        over = choice(MultiplierReference, "--noise-over", self.noise_over)
+        return StatedClaim(between, self.epsilon, self.delta, self.noise_multiplier, self.rounds, over)
+
+
+def audit_in_subprocess(wishes: StrategyOptions, out: Path | None = None) -> dict[str, Any]:
+    """Audit a strategy in a subprocess, and return the result.
+
+    Its keys are "result" (JSON values), "lines" (list of lines for the console) and "report" (path of the page, or
+    None).
+    """
+    seconds = math.inf if wishes.seconds is None else 2 * wishes.seconds + _START
+    found, ended, _ = run_command_isolated(_PROGRAM, wishes, out, seconds, is_quiet=False)
+    if found is None:
+        raise InputError(
+            f"the process that plays trials against {wishes.factory} {ended}, before any trial was judged: accepted is "
+            "a strategy that raises an exception where it cannot go on, and whose trials end"
+        )
+    if ended:
+        page = "" if out is None else ", and no page was written"
+        early = f"the process that plays trials {ended}: this is what it had judged until then{page}"
+        found["result"]["stopped_early"] = early
+        found["lines"].append(f"* Stopped early: {early}.")
+    return found

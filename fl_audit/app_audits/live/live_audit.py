@@ -1,0 +1,297 @@
+"""Audit a running or finished training by its canaries, with a verdict that is valid after repeated evaluations.
+
+The bounds use all complete rounds (those in which every canary answered). They hold for a single analysis at a time
+chosen beforehand. The verdict must hold for repeated analyses, which would otherwise find a false violation sooner or
+later. It is therefore based on interim analyses that are declared beforehand: after 5, 10, 20, 40, ... complete rounds
+and after the last round. The family-wise error rate, and the error probability of the bounds, are divided equally among
+the interim analyses (Bonferroni). A violation in one of them is final. Rounds after the last claimed round are used in
+the bounds but in no interim analysis, since no share of the error rate is left for them.
+"""
+
+from dataclasses import dataclass, replace
+from math import inf, isfinite
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fl_audit.adjacency import Relation
+from fl_audit.app_audits.live.live_checks import Inconsistencies, Inconsistency, doubts_about
+from fl_audit.app_audits.live.observer_store import StoredGuarantee, stored_guarantee
+from fl_audit.app_audits.live.stored_rounds import (
+    MismatchedCanary,
+    StoredRound,
+    earlier_rounds_of_same_training,
+    fitting_rounds,
+    misnumbered,
+    scores_and_coins,
+    whole_rounds,
+)
+from fl_audit.array_types import Floats
+from fl_audit.audits.canaries.canary_draws import DECOYS
+from fl_audit.audits.canaries.epsilon_from_scores import CanaryEpsilonBounds, certify, over_the_training
+from fl_audit.audits.canaries.other_clients_variance import OtherClientsVariance, other_clients_variance, squared_spread
+from fl_audit.federation.findings import json_of
+from fl_audit.privacy.claim import Claim
+from fl_audit.privacy.guarantee import Guarantee, derive_guarantee
+from fl_audit.privacy.guarantee_line import guarantee_values
+from fl_audit.root_finding import smallest_number
+from fl_audit.statistics.shift_bound import detectable_shift, root_sum_of_squared_deviations
+from fl_audit.verdict.declared_tests import DETECTION_POWER, FAMILY_LEVEL
+from fl_audit.verdict.noise_estimate import breach_ratio
+from fl_audit.verdict.verdict import Verdict, verdict_on
+
+FIRST_LOOK = 5
+"""Number of complete rounds before the first interim analysis; each later one follows after twice as many rounds."""
+
+_MOST_ROUNDS = 2**24  # largest number of rounds that is tried for `LiveFinding.rounds_needed`
+
+
+@dataclass(frozen=True)
+class InterimAnalysis:
+    """The result of one interim analysis: bounds from the first complete rounds, and whether they refute the claim."""
+
+    rounds: int  # number of complete rounds that were analysed
+    # Lower bounds from these rounds. The bounds of all declared analyses hold together with the requested confidence.
+    finding: CanaryEpsilonBounds
+    is_violated: bool  # whether these rounds refute the guarantee at this analysis's share of the significance level
+
+
+@dataclass(frozen=True)
+class LiveFinding:
+    """The current result of a live audit, which audits a training by its canaries while the training runs."""
+
+    guarantee: Guarantee  # the claimed guarantee
+    canaries: int  # number of canaries
+    finding: CanaryEpsilonBounds  # bounds from all complete rounds, valid for one analysis at a time chosen beforehand
+    # Largest belief in D that an insider may reach with noise as small as `finding` certifies; compare it with
+    # `guarantee.belief_bound`.
+    belief_lower: float
+    looks: tuple[InterimAnalysis, ...]  # the declared interim analyses that have taken place, in order
+    last: int  # number of the last stored round, complete or not
+    released: int  # number of stored rounds, including earlier ones of a training that was continued
+    carried_on: int  # number of these earlier rounds, which were moved to another directory when it was continued
+    misnamed: tuple[int, ...]  # numbers of canaries that two clients sent in one round, or that are not configured
+    misfits: tuple[MismatchedCanary, ...]  # canaries whose rounds are excluded, and why
+    doubts: Inconsistencies  # inconsistencies, each of which rules out the verdict `consistent`
+    # The smallest epsilon that the last interim analysis would have called violated in 9 of 10 trainings. It is
+    # infinite before the first analysis, and if the updates of other clients could hide any lack of noise.
+    limit: float
+    # Whether the last interim analysis would have detected a breach in 9 of 10 trainings. A breach is 1.5 times the
+    # guaranteed epsilon or, if that is 0, noise that is 1.5 times too small.
+    is_conclusive: bool
+    dilution: OtherClientsVariance  # variance of the other clients' updates, which can hide missing noise
+    knows_others: bool  # whether the number of other clients that answered was stored for every complete round
+    knows_weights: bool  # whether the weights of the canaries' replies were stored for every complete round
+    weights: tuple[float, ...]  # smallest weight of each canary over rounds, relative to the heaviest client; 0 to 1
+    level: float  # share of the significance level that each interim analysis has
+    # Number of complete rounds that detects such a breach in 9 of 10 trainings; None if no number is enough.
+    rounds_needed: int | None
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict from the interim analyses so far; also `violated` if more rounds were released than claimed.
+
+        In two cases the analyses cannot give `violated`. In the first, rounds start from models that the previous
+        rounds did not release. In the second, under an add-remove adjacency, canaries seem to send something in rounds
+        in which they are left out.
+        """
+        is_replaced = self.guarantee.claim.adjacency.relation is Relation.REPLACE
+        is_deaf = Inconsistency.GAPS in self.doubts.kinds or (
+            Inconsistency.OUT in self.doubts.kinds and not is_replaced
+        )
+        is_broken = self.is_overrun or (not is_deaf and any(one.is_violated for one in self.looks))
+        return verdict_on(is_broken, self.is_conclusive and not self.doubts.kinds)
+
+    @property
+    def is_overrun(self) -> bool:
+        """Whether the training released more rounds than the guarantee claims."""
+        return self.released > self.guarantee.rounds
+
+    @property
+    def covers_enough_rounds(self) -> bool:
+        """Whether the claim covers enough rounds, at least `rounds_needed`, to detect 1.5 times the claimed epsilon."""
+        return self.rounds_needed is not None and self.rounds_needed <= self.guarantee.rounds
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the last claimed round, or a later one, has been stored."""
+        return self.last >= self.guarantee.rounds
+
+    def to_json(self) -> dict[str, Any]:
+        """Return this result as a dict of JSON values, as printed by `fl-audit live --json`."""
+        found, guarantee, doubts = self.finding, self.guarantee, self.doubts
+        misfits = [{"canary": one.number, "node": one.node, "what": one.what} for one in self.misfits]
+        looks = [
+            {"rounds": one.rounds, "mu_lower": one.finding.mu_lower, "violated": one.is_violated} for one in self.looks
+        ]
+        claimed = guarantee_values(guarantee.epsilon, guarantee.claims)
+        del claimed["epsilon"]  # here its name is `epsilon_claimed`
+        told: dict[str, Any] = json_of(claimed | {
+            "verdict": self.verdict, "whole_rounds": found.rounds, "last_round": self.last,
+            "released_rounds": self.released, "carried_on_rounds": self.carried_on, "misnamed_canaries": self.misnamed,
+            "misfits": misfits, "doubts": sorted(doubts.kinds), "faint_canaries": doubts.faint,
+            "uneven_rounds": doubts.uneven, "canaries_are_known": doubts.knows_canaries,
+            "claimed_rounds": guarantee.rounds, "canaries": self.canaries, "mu": found.mu, "mu_lower": found.mu_lower,
+            "mu_claimed": found.mu_claimed, "epsilon_round": found.epsilon_round, "epsilon_lower": found.epsilon_lower,
+            "epsilon_claimed": guarantee.epsilon, "belief_lower": self.belief_lower,
+            "belief_claimed": guarantee.belief_bound, "confidence": found.confidence,
+            "rounds_needed": self.rounds_needed, "limit_of_detection": self.limit,
+            "others_are_known": self.knows_others, "weights_are_known": self.knows_weights,
+            "canary_weights": self.weights, "spread_of_others": self.dilution.spread,
+            "canaries_stand_out_too_little": self.dilution.is_seen,
+            "level": FAMILY_LEVEL, "looks": looks, "method": found.method, "assumption": found.method.assumption,
+        })  # fmt: skip
+        return told
+
+
+def measure_live(directory: Path, coins: int, confidence: float = 0.95, is_over: bool = False) -> LiveFinding:
+    """Return the current result of the live audit, computed from all rounds in a directory.
+
+    Parameters
+    ----------
+    directory
+        Directory of the stored rounds and of the guarantee.
+    coins
+        Secret seed of the canaries' coins, from 0 to 2**64 - 1, which the clients use too.
+    confidence
+        Confidence of the bounds, above 0.5 and below 1.
+    is_over
+        Whether no further round will follow, although the last claimed round is missing. The last planned analysis then
+        takes place now.
+
+    Raises
+    ------
+    InputError
+        If no complete round is stored, or a number is out of its range.
+    """
+    kept = stored_guarantee(directory)
+    claim = kept.terms.claim(kept.delta)
+    whole_ones, every = whole_rounds(directory, kept.canaries)
+    rounds, wrong = fitting_rounds(whole_ones, kept.terms, coins)
+    last, before = every[-1].number, earlier_rounds_of_same_training(directory, every)
+    released, seen = len(every) + before, scores_and_coins(rounds, coins, kept.canaries)
+    whole = sum(one.number <= claim.rounds for one in rounds)
+    looks = _interim_analyses(seen, whole, claim, confidence, is_over or last >= claim.rounds)
+    level = FAMILY_LEVEL / len(declared_looks(claim.rounds))
+    played = replace(kept.terms, rounds=max(claim.rounds, released)).claim(kept.delta)
+    finding, guarantee = _certified(seen, len(rounds), played, confidence), derive_guarantee(claim)
+    judged, number = (looks[-1].finding, looks[-1].rounds) if looks else (finding, len(rounds))
+    weights = _weights(rounds)
+    # The bounds are on a canary's effect, so they also hold for clients of larger weight. The limit of detection is
+    # that of the heaviest client, of whose effect a canary shows the share `part`.
+    part = float(weights.min())
+    hidden = _dilution(rounds[:number], seen, kept, judged, part)
+    shown, sought = (
+        _shift(number, kept, claim, level),
+        part * hidden.measured_mu(finding.mu_claimed / breach_ratio(guarantee)),
+    )
+    found = hidden.true_mu(shown / part) if looks and part and isfinite(shown) else inf
+    scores, tossed, decoys = (one[:number] for one in seen)
+    return LiveFinding(
+        guarantee=guarantee,
+        canaries=kept.canaries,
+        finding=finding,
+        belief_lower=_largest_belief(played, finding),
+        looks=looks,
+        last=last,
+        released=released,
+        carried_on=before,
+        misnamed=misnumbered(every, kept.canaries),
+        misfits=wrong,
+        doubts=doubts_about(every, rounds, (scores, tossed, decoys), kept, hidden, weights),
+        limit=over_the_training(claim, found * kept.terms.noise_multiplier) if isfinite(found) else inf,
+        is_conclusive=bool(looks) and shown <= sought,
+        dilution=hidden,
+        knows_others=all(one.others is not None for one in rounds),
+        knows_weights=all(note.weight is not None for one in rounds for note in one.present),
+        weights=tuple(map(float, weights)),
+        level=level,
+        rounds_needed=smallest_number(lambda one: _shift(one, kept, claim, level) <= sought, _MOST_ROUNDS),
+    )
+
+
+def declared_looks(rounds: int) -> tuple[int, ...]:
+    """Return the numbers of complete rounds after which there is an interim analysis.
+
+    `rounds` is the number of rounds of the training, after which the last analysis takes place.
+
+    Examples
+    --------
+    >>> declared_looks(50)
+    (5, 10, 20, 40, 50)
+    """
+    return (*(FIRST_LOOK * 2**n for n in range(rounds.bit_length()) if FIRST_LOOK * 2**n < rounds), rounds)
+
+
+_Opened = tuple[Floats, Floats, Floats]
+
+
+def _largest_belief(claim: Claim, finding: CanaryEpsilonBounds) -> float:
+    """Return the largest belief in D that an insider can reach if the noise is as small as the canaries prove.
+
+    The mu of a round is then the lower bound in `finding`.
+    """
+    if finding.mu_lower == 0:
+        return claim.prior
+    return derive_guarantee(claim.with_noise(finding.mu_claimed / finding.mu_lower)).belief_bound
+
+
+def _interim_analyses(
+    seen: _Opened, whole: int, claim: Claim, confidence: float, is_over: bool
+) -> tuple[InterimAnalysis, ...]:
+    """Return the declared analyses that are due after `whole` complete rounds.
+
+    The last analysis is made when training is over.
+    """
+    declared = declared_looks(claim.rounds)
+    passed = [one for one in declared[:-1] if one <= whole] + ([whole] if is_over and whole > 0 else [])
+    shared, at_level = (1 - error / len(declared) for error in (1 - confidence, FAMILY_LEVEL))
+    return tuple(
+        InterimAnalysis(one, _certified(seen, one, claim, shared), _certified(seen, one, claim, at_level).is_violated)
+        for one in dict.fromkeys(passed)
+    )
+
+
+def _certified(rounds: _Opened, number: int, claim: Claim, confidence: float) -> CanaryEpsilonBounds:
+    """Return the lower bounds on the privacy loss that the first `number` complete rounds prove.
+
+    `rounds` holds the scores, coins and decoys of all complete rounds.
+    """
+    scores, coins, decoys = (one[:number] for one in rounds)
+    is_out_sent = claim.adjacency.relation is Relation.REPLACE
+    return certify(scores, coins == 1, claim, confidence, decoys=() if is_out_sent else decoys)
+
+
+def _shift(rounds: int, kept: StoredGuarantee, claim: Claim, level: float) -> float:
+    """Return the smallest mu of one round that an analysis after `rounds` rounds detects with probability 0.9."""
+    decoys = 0 if claim.adjacency.relation is Relation.REPLACE else DECOYS
+    is_in = rounds * kept.canaries // 2
+    out = rounds * (kept.canaries + decoys) - is_in
+    return detectable_shift(is_in, out, 1 / kept.terms.noise_multiplier, level, DETECTION_POWER)
+
+
+def _weights(rounds: list[StoredRound]) -> Floats:
+    """Return each canary's smallest weight over the rounds, relative to the heaviest client.
+
+    A weight that is not known counts as 1.
+    """
+    seen = [[1.0 if note.weight is None else note.weight for note in one.present] for one in rounds]
+    return np.asarray(np.min(seen, axis=0))
+
+
+def _dilution(
+    rounds: list[StoredRound], opened_rounds: _Opened, kept: StoredGuarantee, finding: CanaryEpsilonBounds, part: float
+) -> OtherClientsVariance:
+    """Return the variance that the updates of other clients add to the scores of canaries.
+
+    Its unit is the square of the sensitivity to the client with the largest weight. `part` is a canary's weight divided
+    by this largest weight. An unknown number of other clients is taken as 0.
+    """
+    is_replaced = kept.terms.adjacency.relation is Relation.REPLACE
+    bounds = [squared_spread(one.others or 0, kept.canaries, one.size, is_replaced) for one in rounds if one.size]
+    held, decoys = opened_rounds[1][: len(rounds)].ravel(), 0 if is_replaced else DECOYS * len(rounds)
+    held = np.append(held, np.zeros(decoys))
+    sizes, squared = (part * root_sum_of_squared_deviations(held), held.size - 2), sum(bounds) / max(1, len(bounds))
+    found, low = (finding.mu / part, finding.mu_lower / part) if part else (0.0, 0.0)
+    return other_clients_variance(squared, finding.mu_claimed, found, low, sizes)

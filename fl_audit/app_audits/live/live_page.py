@@ -1,0 +1,227 @@
+"""Show the result of a live audit as lines for a terminal, and as an HTML page of one screen."""
+
+import math
+from pathlib import Path
+from typing import assert_never
+
+from fl_audit.app_audits.live.live_audit import LiveFinding
+from fl_audit.app_audits.live.live_checks import Inconsistency
+from fl_audit.app_audits.live.stored_rounds import mismatches_text
+from fl_audit.atomic_files import write_text
+from fl_audit.audits.canaries.canary_detection_limit import HIDDEN_BY_OTHERS
+from fl_audit.audits.page.first_screen import Fact, fact_html
+from fl_audit.audits.page.html_building_blocks import html_page, page_table
+from fl_audit.plurals import plural
+from fl_audit.privacy.guarantee_line import guarantee_line, guarantee_values
+from fl_audit.report.formatting import capital, number_text, one_in, percent
+from fl_audit.statistics.claim_comparisons import ClaimStatus, compare_with_claim
+from fl_audit.verdict.banner import verdict_banner
+from fl_audit.verdict.declared_tests import FAMILY_LEVEL
+from fl_audit.verdict.noise_estimate import BREACH
+from fl_audit.verdict.verdict import Verdict
+
+_MOST_NUMBERED = 5  # largest number of rounds or canaries that are listed
+
+
+def live_lines(numbers: LiveFinding) -> list[str]:
+    """Return the result of a live audit as lines of text: verdict, claim, lower bounds and next step."""
+    facts = [f"* {fact.name}: {fact.value} ({fact.note})" for fact in _facts(numbers)]
+    claimed = f"* Claimed: {guarantee_line(guarantee_values(numbers.guarantee.epsilon, numbers.guarantee.claims))}"
+    opening = f"{numbers.verdict}: {_progress(numbers)}. {_opening(numbers)}"
+    return [opening, claimed, *facts, f"* Next: {_next(numbers)}"]
+
+
+def write_live_page(numbers: LiveFinding, path: Path) -> Path:
+    """Write the HTML page of a live audit to a file, and return the path of the file."""
+    facts = "\n".join(map(fact_html, _facts(numbers)))
+    body = f'<dl class="facts">\n{facts}\n</dl>\n{_table(numbers)}<p>{_assumption(numbers)}</p>'
+    page = html_page(
+        title=f"Live audit: {numbers.verdict}",
+        heading="One training as its own audit",
+        subtitle=str(numbers.guarantee.claim),
+        opening=_opening(numbers),
+        body=body,
+        banner=verdict_banner(numbers.verdict, _progress(numbers)),
+        step=_next(numbers),
+    )
+    write_text(path, page)
+    return path
+
+
+def _assumption(numbers: LiveFinding) -> str:
+    unseen = ""
+    if not numbers.knows_others:
+        unseen += " How many other clients answered was not seen:"
+        unseen += " it is taken that their updates do not lie over the noise."
+    if not numbers.doubts.knows_canaries:
+        unseen += " What canaries send where they are out, and with which coins, was not noted: it is taken to be as"
+        unseen += " the guarantee and the coins have it, as far as the scores do not speak against it."
+    if not numbers.knows_weights:
+        unseen += " What replies weigh was not seen: none is taken to outweigh a canary."
+    return f"{numbers.finding.method.assumption}{unseen}{_light(numbers)}"
+
+
+def _light(numbers: LiveFinding) -> str:
+    """Return a sentence on the canary with the smallest weight; empty if it weighs as much as the heaviest client."""
+    least = min(numbers.weights)
+    if least == 1:
+        return ""
+    more = f"{number_text(1 / least, 3)} times the mu of" if least else "more than"
+    return (
+        f" Canary {numbers.weights.index(least)} weighs {number_text(least, 3)} of the heaviest client of a round, by "
+        f"number of examples: where the average counts these, it tells of that client up to {more} this canary."
+    )
+
+
+def _progress(numbers: LiveFinding) -> str:
+    whole, claimed = numbers.finding.rounds, numbers.guarantee.rounds
+    left_out = numbers.released - numbers.carried_on - whole
+    wrong = ", ".join(map(str, numbers.misnamed))
+    twice = f", or clients named canaries twice or beside those that are watched ({wrong})" if wrong else ""
+    unfit = f", or {mismatches_text(numbers.misfits)}" if numbers.misfits else ""
+    without = f", {plural(left_out, 'round')} left out: a canary did not answer{twice}{unfit}" if left_out else ""
+    more = f", after {plural(numbers.carried_on, 'round')} of the same training that were set aside"
+    return f"{whole:,} whole rounds of {claimed:,} claimed{without}{more if numbers.carried_on else ''}"
+
+
+def _opening(numbers: LiveFinding) -> str:
+    found, guarantee = numbers.finding, numbers.guarantee
+    lower, at = number_text(found.epsilon_lower, 3), f"at delta {number_text(guarantee.delta, 3)}"
+    return (
+        f"With noise as weak as the canaries certify, the training tells an epsilon of at least {lower} {at} "
+        f"({percent(found.confidence)} confidence in one look that was chosen beforehand, and less for whoever looks "
+        f"again); {number_text(guarantee.epsilon, 3)} is claimed."
+    )
+
+
+def _reading(numbers: LiveFinding) -> ClaimStatus:
+    """Return how the lower bound on mu compares with the claimed mu.
+
+    The page may be opened at any time, so the claim is "broken" only if the verdict from declared analyses is
+    `violated`.
+    """
+    found, is_violated = numbers.finding, numbers.verdict is Verdict.VIOLATED
+    wide = max((one.finding.mu_lower for one in numbers.looks), default=0.0) if is_violated else 0.0, math.inf
+    return compare_with_claim(
+        (found.mu_lower, math.inf), found.mu_claimed, wide=lambda _: wide, level=numbers.level, sides=1
+    ).reading
+
+
+def _facts(numbers: LiveFinding) -> tuple[Fact, ...]:
+    found, guarantee, said = numbers.finding, numbers.guarantee, _reading(numbers)
+    rarely = f"except with a chance of at most {one_in(guarantee.delta)}"
+    surer = f"claimed: at most {percent(guarantee.belief_bound)}, {rarely}; {said}"
+    needed = "none" if numbers.rounds_needed is None else f"{numbers.rounds_needed:,}"
+    return (
+        Fact("Epsilon of the training, at least", number_text(found.epsilon_lower, 3),
+             f"claimed: {number_text(guarantee.epsilon, 3)} by {guarantee.accountant}; {said}"),
+        Fact("An insider may become as sure as", percent(numbers.belief_lower), surer),
+        Fact("Epsilon of a round, at least", number_text(found.epsilon_round, 3),
+             f"mu {number_text(found.mu_lower, 3)} or more, estimated {number_text(found.mu, 3)}; claimed "
+             f"{number_text(found.mu_claimed, 3)}; {said}"),
+        Fact(f"Rounds that find {BREACH:g} times the guarantee", needed,
+             f"in 9 of 10 trainings with {plural(numbers.canaries, 'canary', 'canaries')}"),
+    )  # fmt: skip
+
+
+def _next(numbers: LiveFinding) -> str:
+    match numbers.verdict:
+        case Verdict.VIOLATED if numbers.is_overrun:
+            where = f"{plural(numbers.released, 'round')} were released where {numbers.guarantee.rounds:,} are claimed"
+            return f"Stop the training: {where}, and every further one spends more."
+        case Verdict.VIOLATED:
+            return (
+                "Stop the training and hand out none of its models. Compare the standard deviation that is really "
+                "added with noise multiplier times clipping norm, and the number of answers with the one that the sum "
+                "is divided by."
+            )
+        case Verdict.CONSISTENT:
+            return "Nothing so far contradicts the guarantee." + ("" if numbers.is_over else " Look again at the end.")
+        case Verdict.INCONCLUSIVE if numbers.misnamed:
+            return "Give every node that sends canaries a number of its own, from 0: no other rounds count."
+        case Verdict.INCONCLUSIVE if numbers.misfits:
+            return f"Fix what does not fit: no other rounds count. {capital(mismatches_text(numbers.misfits))}."
+        case Verdict.INCONCLUSIVE if numbers.doubts.kinds:
+            return _doubt(next(one for one in Inconsistency if one in numbers.doubts.kinds), numbers)
+        case Verdict.INCONCLUSIVE if numbers.rounds_needed is None and min(numbers.weights) < 1:
+            return f"Have the heaviest clients send the canaries, or weigh all alike.{_light(numbers)}"
+        case Verdict.INCONCLUSIVE if numbers.rounds_needed is None:
+            return f"Audit the strategy by itself, with `fl-audit strategy`: {HIDDEN_BY_OTHERS}."
+        case Verdict.INCONCLUSIVE:
+            if numbers.covers_enough_rounds:
+                return f"Look again after {numbers.rounds_needed:,} whole rounds: these could not have told."
+            few = "with so few, not even all of its rounds can tell"
+            return f"Send more canaries in the next training: {few} {BREACH:g} times the guarantee.{_light(numbers)}"
+        case Verdict.NOT_AUDITED | Verdict.NO_GUARANTEE:
+            raise AssertionError("a watched training has a guarantee and is audited")
+        case _:
+            assert_never(numbers.verdict)
+
+
+def _doubt(doubt: Inconsistency, numbers: LiveFinding) -> str:
+    doubts = numbers.doubts
+    match doubt:
+        case Inconsistency.OVERRUN:
+            return (
+                f"Find out how many rounds there were: round {numbers.last:,} was kept, and "
+                f"{numbers.guarantee.rounds:,} "
+                f"are claimed. Only {numbers.released:,} were kept, so that it cannot be said from here."
+            )
+        case Inconsistency.GAPS:
+            return (
+                "Watch what is released: rounds started from other models than those before them were seen to release. "
+                "`watched` goes around the whole strategy, with the wrapper that adds the noise inside of it."
+            )
+        case Inconsistency.OUT:
+            return (
+                "Find out what the canaries send where they are out, which was not noted: it does not look like what "
+                "the guarantee compares with. Their `is_replaced` is to be True where a client is replaced, and False "
+                "where it comes or goes."
+            )
+        case Inconsistency.FAINT:
+            alone = f" (each by itself: {_numbered(doubts.faint)})" if doubts.faint else ""
+            return (
+                f"Find out what hides the canaries{alone}: they stand out less than the claimed noise lets them. "
+                "Updates of other clients do so, canaries that took no part, coins that are not those of all canaries, "
+                "and more noise than was claimed. Noise that is missing could hide behind the first three."
+            )
+        case Inconsistency.UNEVEN:
+            rounds = _numbered(doubts.uneven, "round", "rounds")
+            return (
+                f"Find out why far less noise than in the others lies in {rounds}: it was left out there, the average "
+                "was over far more clients, or in the others updates of clients lie over the noise. Rounds on one "
+                "scale alone can be judged."
+            )
+        case Inconsistency.ATTENDANCE:
+            rate = percent(numbers.guarantee.claim.sampling_rate)
+            return (
+                f"Find out who is asked to take part: {rate} of the rounds are claimed of each client, and canaries "
+                "took part in more, or nobody saw in how many. Without the sampling, the training tells more than is "
+                "claimed."
+            )
+        case _:
+            assert_never(doubt)
+
+
+def _numbered(found: tuple[int, ...], one: str = "canary", many: str = "canaries") -> str:
+    """Return at most five of the numbers as a phrase, such as "canaries 1, 4".
+
+    `one` is the noun for a single number, `many` the noun for several.
+    """
+    more = ", ..." if len(found) > _MOST_NUMBERED else ""
+    return f"{one if len(found) == 1 else many} {', '.join(map(str, found[:_MOST_NUMBERED]))}{more}"
+
+
+def _table(numbers: LiveFinding) -> str:
+    if not numbers.looks:
+        return "<p>No verdict yet: the first is passed after five whole rounds.</p>"
+    rows = [
+        (plural(one.rounds, "whole round"), number_text(one.finding.mu_lower, 3),
+         number_text(one.finding.epsilon_lower, 3), "yes" if one.is_violated else "no")
+        for one in numbers.looks
+    ]  # fmt: skip
+    columns = ("look after", "mu of a round, at least", "epsilon of the training, at least", "breaks the guarantee")
+    together = f"their bounds hold together with {percent(numbers.finding.confidence)} confidence"
+    at_most = f"{together}, and a kept guarantee fails any of them in at most {one_in(FAMILY_LEVEL)} trainings"
+    title = f"Looks that were declared beforehand: {at_most}"
+    return page_table(columns, rows, numbers=(1, 2), title=title)

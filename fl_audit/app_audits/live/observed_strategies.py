@@ -1,0 +1,166 @@
+"""Wrappers for Flower strategies of either interface that pass each release to an observer, and change nothing else.
+
+The observer scores releases for canaries, artificial contributions that an audit's canary clients send::
+
+    strategy = watched(strategy, TrainingObserver(Path("canaries"), directions=11, canaries=3))
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.common import Parameters, parameters_to_ndarrays
+from flwr.server.strategy import Strategy as OldStrategy
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Strategy
+from numpy.typing import NDArray
+
+from fl_audit.app_audits.black_box.legacy_adapter import layers_of
+from fl_audit.app_audits.live.observer_store import TrainingObserver
+from fl_audit.app_audits.live.reported_canary_properties import NOTE, ReportedCanaryProperties, read_note
+from fl_audit.errors import InputError
+
+_OTHERWISE = {"FedMedian": 1.0, "FedTrimmedAvg": 1.0, "Bulyan": 1.0, "QFedAvg": None}
+"""Weight of each reply relative to the largest, for Flower strategies that ignore example counts; None if unknown."""
+_Said = Mapping[int, ReportedCanaryProperties | None]
+"""Notes of canary clients, keyed by index of the reply; None for an unreadable note."""
+
+
+def watched(strategy: object, watch: TrainingObserver) -> Any:
+    """Return a strategy that works exactly as the given one, and passes its releases to an observer."""
+    if isinstance(strategy, Strategy):
+        return ObservedStrategy(strategy, watch)
+    if isinstance(strategy, OldStrategy):
+        return ObservedLegacyStrategy(strategy, watch)
+    raise InputError(f"strategy is a {type(strategy).__name__}: accepted are Flower's strategies, of either interface")
+
+
+class _ObservedStrategyBase:
+    """Base class of strategies that delegate to another strategy, and pass its releases to an observer."""
+
+    def __init__(self, strategy: Any, watch: TrainingObserver) -> None:
+        self.strategy, self.watch = strategy, watch
+        self._before: Any = None
+
+    def _aggregated(
+        self,
+        number: int,
+        said: _Said,
+        replies: Sequence[Any],
+        made: Callable[[], Any],
+        run: int | None,
+        valid_replies: int,
+    ) -> Any:
+        """Return the wrapped strategy's result (`made()`), and pass the models before and after it to the observer.
+
+        `said` has the canaries' notes by index in `replies`; a note is None if it could not be read. `valid_replies`
+        is the number of valid replies, including those of canaries.
+        """
+        # Read before aggregation, in which Flower's adaptive wrappers change their clipping norm.
+        named = getattr(self.strategy, "clipping_norm", None)
+        norm = float(named) if isinstance(named, int | float) and 0 < named < float("inf") else None
+        released, metrics = made()
+        if released is not None and self._before is not None:
+            # A canary whose note cannot be read counts as one of the other clients.
+            others = valid_replies - sum(note is not None for note in said.values())
+            before, after, present = _arrays(self._before), _arrays(released), _weighed(self.strategy, said, replies)
+            self.watch.store_scores(number, before, after, present, others, norm, run)
+        return released, metrics
+
+
+class ObservedStrategy(_ObservedStrategyBase, Strategy):
+    """A wrapper around a strategy of Flower's new interface that passes releases to an observer."""
+
+    # Delegated unchanged.
+    summary = property(lambda self: self.strategy.summary)
+    configure_evaluate = property(lambda self: self.strategy.configure_evaluate)
+    aggregate_evaluate = property(lambda self: self.strategy.aggregate_evaluate)
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        self._before = dict(arrays)
+        return self.strategy.configure_train(server_round, arrays, config, grid)
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """Remove canary clients' notes from the replies, and return the wrapped strategy's result on the replies."""
+        answered = list(replies)
+        said = {
+            place: read_note(one.content.config_records.pop(NOTE).get(NOTE), str(one.metadata.src_node_id))
+            for place, one in enumerate(answered)
+            if one.has_content() and NOTE in one.content.config_records
+        }
+        run, others = next((one.metadata.run_id for one in answered), None), sum(one.has_content() for one in answered)
+        made = partial(self.strategy.aggregate_train, server_round, answered)
+        return self._aggregated(server_round, said, answered, made, run, others)
+
+
+class ObservedLegacyStrategy(_ObservedStrategyBase, OldStrategy):
+    """A wrapper around a strategy of Flower's old interface that passes releases to an observer."""
+
+    initialize_parameters = property(lambda self: self.strategy.initialize_parameters)
+    configure_evaluate = property(lambda self: self.strategy.configure_evaluate)
+    aggregate_evaluate = property(lambda self: self.strategy.aggregate_evaluate)
+    evaluate = property(lambda self: self.strategy.evaluate)
+
+    def configure_fit(self, server_round: int, parameters: Parameters, client_manager: Any) -> Any:
+        self._before = parameters
+        return self.strategy.configure_fit(server_round, parameters, client_manager)
+
+    def aggregate_fit(self, server_round: int, results: Any, failures: Any) -> Any:
+        """Remove canary clients' notes from the replies, and return the wrapped strategy's result on the replies."""
+        said = {
+            place: read_note(found.metrics.pop(NOTE), one.cid)
+            for place, (one, found) in enumerate(results)
+            if NOTE in found.metrics
+        }
+        run = next((getattr(one, "run_id", None) for one, _ in results), None)
+        made = partial(self.strategy.aggregate_fit, server_round, results, failures)
+        return self._aggregated(server_round, said, results, made, run, len(results))
+
+
+def _arrays(model: Mapping[str, Array] | Parameters) -> Iterator[NDArray[Any]]:
+    """Yield the tensors of a model.
+
+    Each tensor is decoded only when it is needed. So an error of decoding occurs in the observer, which handles it.
+    """
+    if isinstance(model, Parameters):
+        yield from parameters_to_ndarrays(model)
+    else:
+        yield from (array.numpy() for array in model.values())
+
+
+def _weighed(strategy: object, said: _Said, replies: Sequence[Any]) -> Iterator[ReportedCanaryProperties]:
+    """Yield what each canary client reports about its canary, with the weight of its reply in the average.
+
+    Unreadable reports are left out. Weights are relative to the largest one. The function must be called after the
+    averaging, because wrappers of the strategy may change weights before the averaging.
+    """
+    layers = [*layers_of(strategy)]
+    key = next((one.weighted_by_key for one in reversed(layers) if hasattr(one, "weighted_by_key")), "num-examples")
+    weights = [_weight(one, key) for one in replies]
+    heaviest = max(weights, default=0.0)
+    way = getattr(layers[-1], "aggregate_train", None) or getattr(layers[-1], "aggregate_fit", None)
+    where, what = getattr(way, "__module__", ""), getattr(way, "__qualname__", "")
+    known = _OTHERWISE if where.startswith("flwr.") else {}
+    for place, note in said.items():
+        share = weights[place] / heaviest if heaviest > 0 else None
+        if note is not None:
+            yield replace(note, weight=known.get(what.partition(".")[0], share))
+
+
+def _weight(reply: Any, key: str) -> float:
+    """Return the weight of a client in the average, as its reply of either Flower interface states it.
+
+    The result is 0 if the reply states no finite weight of at least 0.
+    """
+    if isinstance(reply, Message):
+        records = reply.content.metric_records.values() if reply.has_content() else ()
+        named = next((one.get(key) for one in records), None)
+    else:
+        named = reply[1].num_examples
+    return float(named) if isinstance(named, int | float) and 0 <= named < float("inf") else 0.0

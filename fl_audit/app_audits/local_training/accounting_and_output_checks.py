@@ -1,0 +1,256 @@
+"""Check recorded evidence for pitfalls; each check describes one pitfall if the evidence shows it, or returns "".
+
+Checks of sampling and of noise have their own modules. This module contains the checks of accounting and of outputs.
+"""
+
+from collections.abc import Callable
+
+from fl_audit.app_audits.local_training.noise_checks import NOISE_CHECKS
+from fl_audit.app_audits.local_training.pitfalls import FoundPitfall, Pitfall
+from fl_audit.app_audits.local_training.recorded_trainings import RecordedTrainings
+from fl_audit.app_audits.local_training.sampling_checks import SAMPLING_CHECKS
+from fl_audit.app_audits.local_training.training_facts import BatchSamplingKind, RecordedTraining
+
+Check = Callable[[RecordedTrainings], str]
+"""A function that describes one pitfall in the evidence; empty if it is not there."""
+_COUNT_RELEASED = (
+    " with the count behind the adaptive norm, which AdaClipDPOptimizer of Opacus releases as well: "
+    "it counts as if a record moved that by one half, and not at all before Opacus 1.6; divided by the size of the "
+    "sample, it moves by up to one"
+)
+_COUNTS = ("num-examples", "num_examples", "num-samples", "num_samples")
+
+
+def found_pitfalls(evidence: RecordedTrainings) -> tuple[FoundPitfall, ...]:
+    """Return the pitfalls that the evidence shows, in the order of `CHECKS`; () if Opacus was not used."""
+    found = (FoundPitfall(pitfall, seen) for pitfall, check in CHECKS.items() if (seen := check(evidence)))
+    return tuple(found) if evidence.is_private else ()
+
+
+def _claimed_epsilon(evidence: RecordedTrainings) -> str:
+    found = evidence.excess
+    # Steps whose sampling was not seen may give less than those that are composed here without amplification.
+    if found is None or evidence.unseen_sampling:
+        return ""
+    over = "1 round" if found.rounds == 1 else f"{found.rounds} rounds"
+    return (
+        f"epsilon {evidence.claimed:.3g} is claimed, and the steps of {over} give {found.epsilon:.3g} "
+        f"at delta {found.delta:g}"
+    )
+
+
+def _early_epsilon(evidence: RecordedTrainings) -> str:
+    for training in evidence.private_trainings:
+        if training.answers and training.answers[-1].after < len(training.noised):
+            left = len(training.noised) - training.answers[-1].after
+            return f"{left} of {len(training.noised)} steps were taken after epsilon was asked for"
+    return ""
+
+
+def _large_delta(evidence: RecordedTrainings) -> str:
+    for training in evidence.private_trainings:
+        deltas = [one.delta for one in training.answers] + [one.target[1] for one in training.engines if one.target]
+        records = max((one.records for one in training.engines), default=0)
+        if records and deltas and max(deltas) >= 1 / records:
+            return f"delta is {max(deltas):g}, and a client has {records} records"
+    return ""
+
+
+def _uncounted(evidence: RecordedTrainings) -> str:
+    for training in evidence.private_trainings:
+        is_fresh = len(training.engines) > 1 and bool(evidence.fresh_accountant)  # said there
+        if training.is_accountant_seen and training.counted < len(training.noised) and not is_fresh:
+            return f"{len(training.noised)} steps were taken, and the accountant counted {training.counted}"
+    return ""
+
+
+def _untaken(evidence: RecordedTrainings) -> str:
+    for training in evidence.private_trainings:
+        taken = sum(step.is_applied for step in training.noised)
+        if training.counted > taken and training.counted != evidence.rounds * taken:
+            return f"the accountant counted {training.counted} steps, and {taken} were taken"
+    return ""
+
+
+def _wrong_rate(evidence: RecordedTrainings) -> str:
+    for training in evidence.private_trainings:
+        fed = [batch for step in training.noised for batch in training.batches_of(step)]
+        rates = [one.rate for one in fed if one.sampling is BatchSamplingKind.POISSON and one.rate is not None]
+        counted = [rate for _, rate, _ in training.counted_here]
+        if rates and counted and min(counted) < min(rates) * (1 - 1e-6):
+            return f"steps are counted with a sampling rate of {min(counted):.4g}, and drawn with {min(rates):.4g}"
+    return ""
+
+
+def _wrong_noise(evidence: RecordedTrainings) -> str:
+    for training in evidence.private_trainings:
+        noise = [step.noise_multiplier for step in training.noised]
+        counted = [one for one, _, _ in training.counted_here]
+        if noise and counted and max(counted) > max(noise) * (1 + 1e-6):
+            said = f"steps are counted with noise multiplier {max(counted):.4g}, and taken with {max(noise):.4g}"
+            is_adaptive = any(step.count_multiplier is not None for step in training.noised)
+            return f"{said}{_COUNT_RELEASED if is_adaptive else ''}"
+    return ""
+
+
+def _trained_before(evidence: RecordedTrainings) -> str:
+    for training in evidence.private_trainings:
+        before = [one for one in training.outside if one.is_before and one.tensors]
+        if before:
+            return f"{before[0].optimizer} took {len(before)} steps on the model before an engine was made"
+    return ""
+
+
+def _unwrapped(evidence: RecordedTrainings) -> str:
+    for training in evidence.private_trainings:
+        found = [one for one in training.outside if not one.is_before and one.is_wrapped]
+        if found:
+            return f"{found[0].optimizer} took {len(found)} steps that the engine did not make private"
+    return ""
+
+
+def _outside_optimizer(evidence: RecordedTrainings) -> str:
+    for training in evidence.private_trainings:
+        found = [one for one in training.outside if not one.is_before and not one.is_wrapped and one.tensors]
+        if found:
+            return f"{found[0].optimizer} took {len(found)} steps on {found[0].tensors} tensors of the private model"
+    return ""
+
+
+def _moved(is_parameter: bool, is_frozen: bool) -> Check:
+    def check(evidence: RecordedTrainings) -> str:
+        if _is_traced(evidence):
+            return ""
+        if any(
+            one.tensors and not one.is_before for training in evidence.private_trainings for one in training.outside
+        ):
+            return ""  # said already, with the optimizer that did it
+        for training in evidence.private_trainings:
+            found = [
+                one.name
+                for one in training.moved
+                if (one.is_parameter, one.is_frozen) == (is_parameter, is_frozen)
+                and not (one.is_at_end and training.left.earlier)
+            ]
+            if found:
+                names = ", ".join(dict.fromkeys(found[:3]))
+                return f"{names} changed while the engine took no step"
+        return ""
+
+    return check
+
+
+def _is_traced(evidence: RecordedTrainings) -> bool:
+    """Return True if all arrays that leave follow from private steps: then it does not matter how they were made."""
+    return evidence.trace is not None and not evidence.trace.arrays and not evidence.trace.unstable
+
+
+def _bare_output(evidence: RecordedTrainings) -> str:
+    names = evidence.trace.arrays if evidence.trace is not None else ()
+    if not names or _private_schedule(evidence) or _private_rate(evidence):
+        return ""  # with other steps everything is different
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return f"{', '.join(names[:3])}{more} follow the records although all private steps release the same"
+
+
+def _unknown_tensors(evidence: RecordedTrainings) -> str:
+    if _is_traced(evidence):
+        return ""
+    names = [name for training in evidence.private_trainings for name in training.left.unknown]
+    return f"{', '.join(dict.fromkeys(names[:3]))} left, and the private model has no such tensor" if names else ""
+
+
+def _chosen(evidence: RecordedTrainings) -> str:
+    if _is_traced(evidence):
+        return ""  # by public data, or by the number of the step
+    for training in evidence.private_trainings:
+        if training.left.earlier is not None:
+            last = len(training.noised)
+            return f"the weights that left are those after step {training.left.earlier} of {last}"
+    return ""
+
+
+def _private_schedule(evidence: RecordedTrainings) -> str:
+    counts = [len(training.noised) for training in evidence.trace.runs] if evidence.trace else []
+    other = next((count for count in counts if count != counts[0]), None)
+    return "" if other is None else f"{counts[0]} steps were taken, and {other} with other records"
+
+
+def _private_rate(evidence: RecordedTrainings) -> str:
+    runs = evidence.trace.runs if evidence.trace else ()
+    for training in runs[1:]:
+        if training.measures != runs[0].measures:
+            return "ReduceLROnPlateau is given a measure that follows the records"
+        one, other = ([step.learning_rate for step in each.noised] for each in (runs[0], training))
+        differ = [place for place, (left, right) in enumerate(zip(one, other, strict=False)) if left != right]
+        if differ:
+            rates = f"{one[differ[0]]:.3g}, and {other[differ[0]]:.3g} with other records"
+            return f"the learning rate of step {differ[0] + 1} is {rates}"
+    return ""
+
+
+def _sizes(training: RecordedTraining) -> set[int]:
+    """Return the sizes of the data sets from which a training drew records."""
+    return {one.records for one in training.engines} | {one.records for one in training.batches}
+
+
+def _exact_count(evidence: RecordedTrainings) -> str:
+    for training in evidence.private_trainings:
+        records = _sizes(training)
+        # Replies to training and to evaluation may use the same names.
+        for name, value in (*training.left.numbers.items(), *training.left.evaluation.items()):
+            if value in records and (value > 1 or name in _COUNTS):
+                follows = [one for one in training.answers if one.epsilon in training.left.numbers.values()]
+                more = "; epsilon, which follows from it, leaves too" if follows else ""
+                return f"{name} is {value:g}, which is the number of records{more}"
+    return ""
+
+
+def _clear(evidence: RecordedTrainings, is_evaluation: bool) -> str:
+    if evidence.trace is not None and not is_evaluation:
+        names = evidence.trace.numbers
+        if not names or _private_schedule(evidence) or _private_rate(evidence):
+            return ""
+        return f"{', '.join(names[:5])} follow the records although all private steps release the same"
+    seen: dict[str, set[float]] = {}
+    for training in evidence.private_trainings:
+        records = {float(count) for count in _sizes(training)}
+        public = records | {one.epsilon for one in training.answers} | {one.delta for one in training.answers}
+        for engine in training.engines:
+            public |= {engine.noise_multiplier, *engine.norms, engine.rate, *(engine.target or ())}
+        public |= {step.learning_rate for step in training.steps}
+        left = training.left.evaluation if is_evaluation else training.left.numbers
+        for name, value in left.items():
+            if not any(abs(value - one) <= 1e-6 * max(1.0, abs(one)) for one in public):
+                seen.setdefault(name, set()).add(value)
+    sent = [name for name, values in seen.items() if len(values) > 1 and name not in _COUNTS]
+    return f"{', '.join(sent)} follow the records of a client" if sent else ""
+
+
+CHECKS: dict[Pitfall, Check] = {
+    **SAMPLING_CHECKS,
+    **NOISE_CHECKS,
+    Pitfall.UNCOUNTED_STEPS: _uncounted,
+    Pitfall.UNTAKEN_STEPS: _untaken,
+    Pitfall.WRONG_RATE: _wrong_rate,
+    Pitfall.WRONG_NOISE_COUNTED: _wrong_noise,
+    Pitfall.TRAINED_BEFORE: _trained_before,
+    Pitfall.UNWRAPPED: _unwrapped,
+    Pitfall.OUTSIDE_OPTIMIZER: _outside_optimizer,
+    Pitfall.MOVED_OUTSIDE: _moved(is_parameter=True, is_frozen=False),
+    Pitfall.FROZEN_MOVED: _moved(is_parameter=True, is_frozen=True),
+    Pitfall.BUFFERS: _moved(is_parameter=False, is_frozen=False),
+    Pitfall.UNKNOWN_TENSORS: _unknown_tensors,
+    Pitfall.BARE_OUTPUT: _bare_output,
+    Pitfall.CHOSEN_EPOCH: _chosen,
+    Pitfall.PRIVATE_SCHEDULE: _private_schedule,
+    Pitfall.PRIVATE_RATE: _private_rate,
+    Pitfall.FRESH_ACCOUNTANT: lambda evidence: evidence.fresh_accountant,
+    Pitfall.EARLY_EPSILON: _early_epsilon,
+    Pitfall.LARGE_DELTA: _large_delta,
+    Pitfall.CLAIMED_EPSILON: _claimed_epsilon,
+    Pitfall.EXACT_COUNT: _exact_count,
+    Pitfall.CLEAR_METRICS: lambda evidence: _clear(evidence, is_evaluation=False),
+    Pitfall.CLEAR_EVALUATION: lambda evidence: _clear(evidence, is_evaluation=True),
+}
+"""The check of every pitfall, in the order of the report."""

@@ -1,0 +1,234 @@
+"""Assess a recorded DP-SGD training against its claim: verdict, facts, and pitfalls (known mistakes) with fixes."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, assert_never
+
+from fl_audit.app_audits.local_training.accounting_and_output_checks import CHECKS, found_pitfalls
+from fl_audit.app_audits.local_training.composition import ComposedPrivacy
+from fl_audit.app_audits.local_training.pitfalls import FoundPitfall, Severity
+from fl_audit.app_audits.local_training.recorded_trainings import RecordedTrainings
+from fl_audit.app_audits.local_training.training_facts import RecordedTraining, ReportedEpsilon
+from fl_audit.array_types import finite
+from fl_audit.plurals import plural
+from fl_audit.privacy.guarantee_line import GUARANTEE_NAMES, guarantee_line, guarantee_values
+from fl_audit.report.formatting import capital
+from fl_audit.verdict.verdict import Verdict
+
+_ALWAYS_UNSEEN = (
+    "other configurations and data than those that were run; weights that were trained elsewhere; what the data were "
+    "chosen and preprocessed by before the training began; side channels of time and memory"
+)
+
+
+@dataclass(frozen=True)
+class Assessment:
+    """Result of the audit of some clients' DP-SGD training, or of a training function."""
+
+    name: str  # name of the audited app or training function
+    verdict: Verdict
+    evidence: RecordedTrainings
+    found: tuple[FoundPitfall, ...]  # the pitfalls, those that break the claim first
+    composed: ComposedPrivacy | None  # the privacy loss of the steps over all rounds; None without private steps
+    # Privacy loss of the steps over all rounds with users as units; None if every user has one record.
+    of_users: ComposedPrivacy | None
+    unseen: tuple[str, ...]  # parts of this training that could not be observed, with the reasons
+
+
+def assess(name: str, evidence: RecordedTrainings, unseen: Sequence[str] = ()) -> Assessment:
+    """Check recorded trainings for pitfalls, compose their privacy loss, and return the assessment with a verdict."""
+    order = list(Severity)
+    found = sorted(found_pitfalls(evidence), key=lambda one: order.index(one.weight))
+    composed = evidence.composed_of()
+    of_users = evidence.composed_of(of_user=True) if evidence.records_per_user > 1 else None
+    unseen = (*unseen, *evidence.unseen)
+    verdict = _verdict(evidence, found, unseen)
+    if evidence.is_private and not evidence.replays:
+        unseen = (*unseen, "replays without a record: the clipping of records by themselves was not compared")
+    return Assessment(name, verdict, evidence, tuple(found), composed, of_users, unseen)
+
+
+def _verdict(evidence: RecordedTrainings, found: Sequence[FoundPitfall], unseen: Sequence[str]) -> Verdict:
+    weights = {one.weight for one in found}
+    if Severity.BREAKS in weights:
+        return Verdict.VIOLATED
+    if not evidence.is_private:
+        return Verdict.NOT_AUDITED
+    if Severity.DOUBT in weights or unseen or not evidence.replays or not any(one.noised for one in evidence.trainings):
+        return Verdict.INCONCLUSIVE
+    return Verdict.CONSISTENT
+
+
+def headline(assessment: Assessment) -> str:
+    """Return the main result of an assessment as text of one or two sentences."""
+    names = [str(one.pitfall) for one in assessment.found if one.weight is Severity.BREAKS]
+    beside = [str(one.pitfall) for one in assessment.found if one.weight is Severity.BESIDE]
+    doubts = [str(one.pitfall) for one in assessment.found if one.weight is Severity.DOUBT]
+    more = f" Beside the model: {', '.join(beside)}." if beside else ""
+    match assessment.verdict:
+        case Verdict.VIOLATED:
+            return f"Violated: the private training breaks its claim by {', '.join(names)}.{more}"
+        case Verdict.INCONCLUSIVE:
+            why = ", ".join(doubts) or "; ".join(assessment.unseen[:1]) or "too little was seen"
+            return f"Inconclusive: nothing that ran breaks the claim of the private training. In doubt: {why}.{more}"
+        case Verdict.CONSISTENT:
+            return f"Consistent: the private training that ran is the one that is claimed.{more}"
+        case Verdict.NOT_AUDITED | Verdict.NO_GUARANTEE:
+            return "Not audited: no engine or optimizer of Opacus was seen at work."
+        case _:
+            assert_never(assessment.verdict)
+
+
+def report_lines(assessment: Assessment) -> tuple[tuple[str, str], ...]:
+    """Return the lines of the report about an assessment, as pairs of subject and text."""
+    evidence, lines = assessment.evidence, list[tuple[str, str]]()
+    if evidence.is_private:
+        lines += [("Claimed", _claimed_words(evidence)), ("Done", _done_words(evidence))]
+        lines += [("Composed", _composed_words(assessment))]
+    if evidence.replays:
+        lines.append(("Replayed", _replayed_words(evidence)))
+    for one in assessment.found:
+        about = f"{str(one.weight).partition(',')[0].capitalize()}: {one.pitfall}"
+        lines.append((about, f"{_sentence(one.seen)} Fix: {one.fix}"))
+    named = {one.pitfall for one in assessment.found}
+    if evidence.is_private:
+        lines.append(("Not found", f"{len(CHECKS) - len(named)} of {len(CHECKS)} pitfalls that were looked for."))
+    lines += [("Not looked at", _sentence(reason)) for reason in assessment.unseen]
+    return (*lines, ("Not seen", _sentence(_ALWAYS_UNSEEN)))
+
+
+def _sentence(words: str) -> str:
+    return f"{capital(words)}."
+
+
+def _claimed_words(evidence: RecordedTrainings) -> str:
+    engine = next((one for training in evidence.trainings for one in training.engines), None)
+    said = list[str]()
+    if engine is not None:
+        norms = ", ".join(f"{one:g}" for one in dict.fromkeys(engine.norms))
+        said.append(f"noise multiplier {_multipliers_words(evidence)}, {engine.clipping} clipping to norm {norms}")
+        said.append(f"sampling rate {engine.rate:.4g}, expected batch {engine.expected_batch}")
+    if evidence.claimed is None:
+        said.append("no epsilon was named")
+    elif evidence.epsilon is not None:
+        said.append(f"epsilon {evidence.epsilon:.3g} at delta {evidence.used_delta:g} over all rounds")
+    elif evidence.largest_reported_epsilon is None:
+        said.append(f"epsilon {evidence.claimed:.3g} at delta {evidence.used_delta:g}, which the engine was asked for")
+    else:
+        said.append(_reported_words(evidence, evidence.largest_reported_epsilon))
+    return f"{'; '.join(said)}."
+
+
+def _reported_words(evidence: RecordedTrainings, reported: ReportedEpsilon) -> str:
+    """Return the epsilon that an accountant reported, with the accountant, its steps and the rounds that it is for."""
+    named = {f"{one.epsilon:.3g}" for training in evidence.trainings for one in training.answers}
+    is_of_all = evidence.claimed_rounds > 1 and not evidence.fresh_accountant
+    rounds = f" over {plural(evidence.claimed_rounds, 'round')}" if is_of_all else ""
+    if not rounds and len(evidence.trainings) > 1 and len(named) == 1:
+        rounds = " in each round"
+    by = f" by {reported.accountant}, which counted {plural(reported.steps, 'step')}" if reported.accountant else ""
+    return f"epsilon {reported.epsilon:.3g}{rounds} at delta {reported.delta:g}{by}"
+
+
+def _multipliers_words(evidence: RecordedTrainings) -> str:
+    """Return the noise multiplier that `make_private` was given, and the smallest of the steps if that is smaller."""
+    least, asked = min((one.multipliers for one in evidence.private_trainings), key=lambda pair: pair[0] - pair[1])
+    if least >= asked * (1 - 1e-6):
+        return f"{asked:.4g}"
+    return f"{asked:.4g} in make_private, down to {least:.4g} in the steps"
+
+
+def _done_words(evidence: RecordedTrainings) -> str:
+    trainings = evidence.private_trainings
+    steps = sum(len(one.noised) for one in trainings)
+    fed = [batch for one in trainings for step in one.noised for batch in one.batches_of(step)]
+    sizes = [len(one.indices) for one in fed]
+    clients, rounds = len(evidence.by_client), len({one.round for one in trainings})
+    said = f"{plural(steps, 'step')} in {plural(rounds, 'round')} of {plural(clients, 'client')}"
+    if sizes:
+        samplers = " and ".join(sorted({one.sampler for one in fed}))
+        said += f", on batches of {min(sizes)} to {max(sizes)} records by {samplers}"
+    noise = [step for one in trainings for step in one.noised if step.noise is not None and step.noise_multiplier > 0]
+    count = sum(step.noise.count for step in noise if step.noise is not None)
+    if count:
+        squares = sum(
+            step.noise.squares / (step.gradient_multiplier * step.norm) ** 2 for step in noise if step.noise is not None
+        )
+        ratio = math.sqrt(squares / count)
+        said += f"; noise of {ratio:.3f} times the scale that the steps state, over {count:,} recorded values"
+    return f"{said}."
+
+
+def _composed_words(assessment: Assessment) -> str:
+    found = assessment.composed
+    if found is None:
+        return "no step with noise was taken."
+    said = f"over {plural(found.rounds, 'round')}: {_line(found)}"
+    if assessment.of_users is not None:
+        users = assessment.of_users
+        said += f". For users with up to {users.records_per_user} records: {_line(users)}"
+    return f"{said}."
+
+
+def _line(found: ComposedPrivacy) -> str:
+    if found.claim is None:
+        epsilon = "without bound" if found.steps else "0"
+        return f"epsilon {epsilon} at delta {found.delta:g}"
+    line = guarantee_line(guarantee_values(found.epsilon, (found.claim,)))
+    return f"at least {line}, since the effect of a record has no known bound" if found.is_least else line
+
+
+def _replayed_words(evidence: RecordedTrainings) -> str:
+    most = max(evidence.replays, key=lambda one: one.moved / one.claimed)
+    compared = sum(one.steps for one in evidence.replays)
+    verb = "replaced" if most.is_replaced else "left out"
+    said = f"{plural(compared, 'step')} again with a record {verb}: a sum moved by up to {most.moved:.4g} times "
+    return f"{said}the clipping norm, and {most.claimed:g} is claimed."
+
+
+def assessment_json(assessment: Assessment) -> dict[str, Any]:
+    """Return an assessment as a dict of JSON types, for storage."""
+    evidence = assessment.evidence
+    return {
+        "name": assessment.name,
+        "verdict": str(assessment.verdict),
+        "headline": headline(assessment),
+        "screen": [list(line) for line in report_lines(assessment)],
+        "pitfalls": [
+            {"name": str(one.pitfall), "weight": one.weight.name.lower(), "seen": one.seen, "fix": one.fix}
+            for one in assessment.found
+        ],
+        "claimed": {"epsilon": evidence.claimed, "delta": evidence.used_delta},
+        "composed": _composed_json(assessment.composed),
+        "users": _composed_json(assessment.of_users),
+        "replays": [asdict(one) for one in evidence.replays],
+        "trainings": [_training_json(one) for one in evidence.private_trainings],
+        "not_looked_at": list(assessment.unseen),
+    }
+
+
+def _composed_json(found: ComposedPrivacy | None) -> dict[str, Any] | None:
+    if found is None:
+        return None
+    steps = [{"noise_multiplier": noise, "sampling_rate": rate, "steps": count} for noise, rate, count in found.steps]
+    line = dict.fromkeys(GUARANTEE_NAMES) | {"epsilon": finite(found.epsilon), "delta": found.delta}
+    if found.claim is not None:
+        line = guarantee_values(found.epsilon, (found.claim,))
+    more = {"rounds": found.rounds, "steps": steps, "records_per_user": found.records_per_user}
+    return line | more | {"is_least": found.is_least}
+
+
+def _training_json(training: RecordedTraining) -> dict[str, Any]:
+    return {
+        "client": training.client,
+        "round": training.round,
+        "engines": [asdict(one) for one in training.engines],
+        "steps": len(training.noised),
+        "counted": training.counted,
+        "batch_sizes": [len(one.indices) for one in training.batches],
+        "answers": [asdict(one) for one in training.answers],
+        "history": [list(one) for one in training.history],
+        "numbers": dict(training.left.numbers),
+        "evaluation": dict(training.left.evaluation),
+    }

@@ -1,0 +1,196 @@
+"""Make modified copies of data sets: without a record, with another record, or with other labels.
+
+A data set is a torch or Hugging Face data set, a tuple of arrays, or a list of records.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset, Subset, TensorDataset
+
+from fl_audit.array_types import Floats
+
+_CRAFTED = 100.0  # factor by which the values of a real record are multiplied
+_LABELS = ("label", "labels", "target", "targets", "y", "fine_label")
+_MOST = 5000  # largest number of records that are compared
+
+
+def without_record(dataset: Any, index: int) -> Any:
+    """Return a data set without one of its records.
+
+    `TensorDataset`, `Subset`, Hugging Face data sets, tuples and lists keep their type; others become a torch `Subset`.
+    """
+    others = [place for place in range(length_of(dataset)) if place != index]
+    match dataset:
+        case TensorDataset():
+            return TensorDataset(*(one[others] for one in dataset.tensors))
+        case Subset():
+            return Subset(dataset.dataset, [dataset.indices[place] for place in others])
+        case tuple() | list() if _is_of_arrays(dataset):
+            return type(dataset)(one[others] for one in dataset)
+        case tuple() | list():
+            return type(dataset)(dataset[place] for place in others)
+        case _ if hasattr(dataset, "select") and hasattr(dataset, "column_names"):
+            return dataset.select(others)
+        case _:
+            return Subset(dataset, others)
+
+
+def with_record(dataset: Any, index: int, item: Any) -> Any:
+    """Return a data set in which one record is replaced by another."""
+    match dataset:
+        case TensorDataset():
+            return TensorDataset(*_put(dataset.tensors, index, item))
+        case tuple() | list() if _is_of_arrays(dataset):
+            return type(dataset)(_put(dataset, index, item))
+        case tuple() | list():
+            return type(dataset)([*dataset[:index], item, *dataset[index + 1 :]])
+        case _:
+            return _EditedDataset(dataset, {index: item})
+
+
+def with_other_labels(dataset: Any, is_one: bool = False) -> Any:
+    """Return a data set with the same records, in the same order, but with labels of other records."""
+    places = np.arange(length_of(dataset))
+    order = [int(place) for place in (0 * places if is_one else np.roll(places, len(places) // 2 + 1))]
+    match dataset:
+        case TensorDataset():
+            return TensorDataset(*dataset.tensors[:-1], dataset.tensors[-1][order])
+        case tuple() | list() if _is_of_arrays(dataset):
+            return type(dataset)([*dataset[:-1], dataset[-1][order]])
+        case tuple() | list():
+            return type(dataset)(_labelled(one, dataset[place]) for one, place in zip(dataset, order, strict=True))
+        case _:
+            return _EditedDataset(
+                dataset, {place: _labelled(dataset[place], dataset[order[place]]) for place in range(len(order))}
+            )
+
+
+def with_other_records(dataset: Any, index: int) -> Any:
+    """Return a data set of the same size in which records and labels have other places, and one record is crafted."""
+    order = np.roll(np.arange(length_of(dataset)), 1).tolist()
+    match dataset:
+        case TensorDataset():
+            turned: Any = TensorDataset(*(one[order] for one in dataset.tensors))
+        case tuple() | list() if _is_of_arrays(dataset):
+            turned = type(dataset)(one[order] for one in dataset)
+        case tuple() | list():
+            turned = type(dataset)(dataset[place] for place in order)
+        case _:
+            turned = _EditedDataset(dataset, {place: dataset[other] for place, other in enumerate(order)})
+    found = with_other_labels(turned)
+    return with_record(found, index, crafted_record(record_at(found, index)))
+
+
+def record_at(dataset: Any, index: int) -> Any:
+    """Return the record of a data set at a position; for a tuple of arrays, a tuple of their entries."""
+    return tuple(one[index] for one in dataset) if _is_of_arrays(dataset) else dataset[index]
+
+
+def crafted_record(item: Any) -> Any:
+    """Return a record whose features are 100 times as large, so that its gradient is likely to be clipped.
+
+    `item` is a tensor, a mapping, or a tuple or list whose first entry holds the features. Other objects are returned
+    unchanged.
+    """
+    match item:
+        case Tensor() if item.is_floating_point():
+            return item * _CRAFTED
+        case Mapping():
+            return {key: crafted_record(value) for key, value in item.items()}
+        case tuple() | list() if len(item) > 1:
+            return type(item)([crafted_record(item[0]), *item[1:]])
+        case _:
+            return item
+
+
+def most_dissimilar(dataset: Any, among: Sequence[int]) -> int:
+    """Return the position of the record that is farthest from the mean of the chosen records.
+
+    Only the first 5,000 chosen records are compared. If records have different shapes, the first position is returned.
+    """
+    chosen = list(among)[:_MOST]
+    try:
+        rows = np.stack([_flat(record_at(dataset, place)) for place in chosen])
+    except (ValueError, TypeError):  # records of several shapes
+        return chosen[0]
+    return int(chosen[int(np.linalg.norm(rows - rows.mean(axis=0), axis=1).argmax())])
+
+
+class _EditedDataset(Dataset[Any]):
+    """Data set that returns other records at some positions of a given data set."""
+
+    def __init__(self, dataset: Any, items: Mapping[int, Any]) -> None:
+        self._dataset, self._items = dataset, items
+
+    def __len__(self) -> int:
+        return len(self._dataset)
+
+    def __getitem__(self, index: int) -> Any:
+        return self._items[index] if index in self._items else self._dataset[index]
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self.__dict__["_dataset"], name)
+
+
+def length_of(dataset: Any) -> int:
+    """Return the number of records of a data set."""
+    return len(dataset[0]) if _is_of_arrays(dataset) else len(dataset)
+
+
+def _is_of_arrays(dataset: object) -> bool:
+    """Return True if a data set is a tuple or list of arrays, such as features and labels, instead of records."""
+    if not isinstance(dataset, (tuple, list)) or len(dataset) < 2:
+        return False
+    return all(isinstance(one, (Tensor, np.ndarray)) for one in dataset)
+
+
+def _put(parts: Sequence[Any], index: int, item: Any) -> list[Any]:
+    found = []
+    for part, value in zip(parts, item, strict=True):
+        changed = part.clone() if isinstance(part, Tensor) else part.copy()
+        changed[index] = value
+        found.append(changed)
+    return found
+
+
+def _labelled(item: Any, other: Any) -> Any:
+    match item:
+        case Mapping():
+            return {key: other[key] if key in _LABELS else value for key, value in item.items()}
+        case tuple() | list() if len(item) > 1:
+            return type(item)([*item[:-1], other[-1]])
+        case _:
+            return item
+
+
+def _flat(item: Any) -> Floats:
+    match item:
+        case Mapping():
+            parts = [_flat(value) for value in item.values()]
+        case tuple() | list():
+            parts = [_flat(value) for value in item]
+        case Tensor():
+            parts = [item.detach().double().reshape(-1).numpy()]
+        case str() | bytes() | None:
+            parts = []
+        case _:
+            parts = [np.asarray(item, dtype=np.float64).reshape(-1)]
+    return np.concatenate([np.zeros(0), *parts])
+
+
+def is_sized(dataset: object) -> bool:
+    """Return True if a record can be removed from a data set.
+
+    The data set must have a length, and return the record at a given position.
+    """
+    if isinstance(dataset, (tuple, list)):
+        # Numbers and texts by themselves are no records.
+        has_records = bool(dataset) and all(isinstance(one, (Mapping, tuple, list)) for one in dataset)
+        return _is_of_arrays(dataset) or has_records
+    return hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__") and not isinstance(dataset, torch.Tensor)

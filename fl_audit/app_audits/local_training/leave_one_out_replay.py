@@ -1,0 +1,247 @@
+"""Record and replay: repeat training steps with and without one record, under the same recorded randomness.
+
+A replay starts every step from the weights and the random state of the recorded training, and uses the recorded
+mini-batch without the record. Then the sums of clipped gradients may differ by at most the clipping norm, and the
+gradients of all other records must be equal. So no statistical test is needed. (The idea is from dp-recorder.)
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fl_audit.app_audits.local_training.edited_datasets import (
+    crafted_record,
+    most_dissimilar,
+    record_at,
+    with_record,
+    without_record,
+)
+from fl_audit.app_audits.local_training.recorder import Recorder
+from fl_audit.app_audits.local_training.replay_state import (
+    NotRepeatableError,
+    ReplayPlan,
+    random_states,
+    set_random_states,
+)
+from fl_audit.app_audits.local_training.training_facts import PrivateStep, RecordedTraining
+from fl_audit.array_types import Floats
+
+Edit = Callable[[Any], Any]
+Run = Callable[[Recorder, Edit], RecordedTraining]
+"""A function that trains once with a recorder, on an edited data set, and returns the recorded training."""
+
+KEPT_STEPS = 6
+"""Steps of a training that are compared."""
+_LONG = 60  # steps beyond which replays end when enough steps are compared
+_TOLERANCE = 1e-4  # of the clipping norm, and of the largest gradient: sums of float32 in another order
+
+
+@dataclass(frozen=True)
+class LeaveOneOutEffect:
+    """Effect of one record on a training's sums of clipped gradients, when it is left out or replaced.
+
+    Steps of the training are compared with the same steps of a replay without the record.
+    """
+
+    record: str  # description of the record
+    index: int  # position of the record in the data set, from 0
+    is_replaced: bool  # True if another record took its place, False if it was left out
+    steps: int  # number of steps that were compared
+    taking: int  # number of compared steps whose mini-batch contained the record
+    claimed: float  # largest difference of the sums that the claim allows, in units of the clipping norm
+    moved: float  # largest observed difference of the sums, in units of the clipping norm
+    moved_absent: float  # the same over steps whose mini-batch did not contain the record
+    others: float | None  # largest difference of a gradient of another record, over the largest gradient
+    tensors: tuple[float, ...]  # largest difference of each tensor of the sums, in units of the clipping norm
+    larger_steps: int  # number of steps of the training with the record
+    smaller_steps: int  # number of steps of the training without the record
+    schedule: tuple[tuple[str, float, float], ...] = ()  # settings that changed: name, value with and without it
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether the sums of clipped gradients differ by no more than the claim allows.
+
+        In steps whose mini-batch does not contain the record, the sums must be equal up to rounding.
+        """
+        return self.moved <= self.claimed + _TOLERANCE and self.moved_absent <= _TOLERANCE
+
+    @property
+    def is_coupled(self) -> bool:
+        """Whether the record influences the gradients of other records."""
+        if self.others is None:
+            return self.moved_absent > _TOLERANCE
+        return self.others > _TOLERANCE or self.moved_absent > _TOLERANCE
+
+    @property
+    def acts_undrawn(self) -> bool:
+        """Whether the record acts on sums for which it was not drawn, as far as is known."""
+        return self.moved_absent > _TOLERANCE or (self.is_coupled and self.taking == self.steps)
+
+
+def replays(run: Run, dataset: Any) -> tuple[LeaveOneOutEffect, ...]:
+    """Measure the effect of three records on a training, by replaying it without each of them.
+
+    The records are a typical one, the most dissimilar one and a crafted one with large values. If a replay without a
+    record cannot be compared, another record takes its place. Effects that could not be compared are left out. The
+    result is empty if the training drew no record or added no noise.
+    """
+    start = random_states()
+    first = _recorded(run, lambda data: data, start)
+    dataset, track = first[0].dataset if dataset is None else dataset, first[0].track
+    # Draws from other data sets, such as public ones, do not change.
+    private = [batch for number, batch in enumerate(track.batches) if track.is_private(number)]
+    drawn = Counter(place for batch in private[: 2 * KEPT_STEPS] for place in batch)
+    if not drawn or not first[1].noised:
+        return ()
+    if not _is_repeatable(run, first, start, len(first[1].noised) > _LONG):
+        raise NotRepeatableError
+    usual = drawn.most_common(1)[0][0]
+    odd = most_dissimilar(dataset, sorted(drawn))
+    large, is_long = crafted_record(record_at(dataset, odd)), len(first[1].noised) > _LONG
+
+    def with_large(data: Any) -> Any:
+        return with_record(data, odd, large)
+
+    crafted = _recorded(run, with_large, start, None, is_long)
+
+    def compared(other: Any) -> tuple[LeaveOneOutEffect, ...]:
+        replayed = [
+            _replayed(run, "a record", usual, lambda data: data, first, start, other, is_long),
+            _replayed(run, "the most dissimilar record", odd, lambda data: data, first, start, other, is_long),
+            _replayed(run, "a crafted record", odd, with_large, crafted, start, other, is_long),
+        ]
+        return tuple(one for one in replayed if one is not None)
+
+    another = record_at(dataset, 0 if usual else 1)
+    # Layers that draw would draw otherwise for a smaller batch: there another record takes the place. So it does where
+    # no step without the record can be compared, as where it takes fewer parts of a batch that is trained in parts.
+    return compared(another) if first[0].is_random else compared(None) or compared(another)
+
+
+def _is_repeatable(run: Run, led: tuple[Recorder, RecordedTraining], start: Any, is_short: bool) -> bool:
+    """Return True if a replay with the same records makes the same sums as the training that it follows."""
+    leader, longer = led
+    _, again = _recorded(run, lambda data: data, start, ReplayPlan(leader.track, None), is_short)
+    pairs = [pair for pair in _pairs(longer, again) if all(one.total is not None for one in pair)]
+    kept = sum(step.total is not None for step in longer.steps if step.is_fresh)
+    if not pairs or len(pairs) < kept:
+        return False
+    return not _compared("nothing", -1, True, pairs, longer, again, is_short).moved > _TOLERANCE
+
+
+def _recorded(
+    run: Run, edit: Edit, start: Any, followed: ReplayPlan | None = None, is_short: bool = False
+) -> tuple[Recorder, RecordedTraining]:
+    set_random_states(start)
+    recorder = Recorder(KEPT_STEPS, followed, is_short)
+    return recorder, run(recorder, edit)
+
+
+def _replayed(
+    run: Run,
+    name: str,
+    index: int,
+    edit: Edit,
+    led: tuple[Recorder, RecordedTraining],
+    start: Any,
+    other: Any,
+    is_short: bool,
+) -> LeaveOneOutEffect | None:
+    """Repeat a training without record `index`, or with `other` in its place, and return the record's effect.
+
+    `led` holds the recorder of the first training and what it recorded. The result is None if no step of the two
+    trainings can be compared.
+    """
+    leader, longer = led
+
+    def changed(data: Any) -> Any:
+        return without_record(edit(data), index) if other is None else with_record(edit(data), index, other)
+
+    _, shorter = _recorded(run, changed, start, ReplayPlan(leader.track, index if other is None else None), is_short)
+    pairs = list(_pairs(longer, shorter))
+    last = max((place for place, both in enumerate(pairs) if all(one.total is not None for one in both)), default=-1)
+    pairs = pairs[: last + 1]
+    # Of a training that was ended early only what its engine was made with says something of its schedule.
+    return _compared(name, index, other is not None, pairs, longer, shorter, is_short) if pairs else None
+
+
+def _pairs(longer: RecordedTraining, shorter: RecordedTraining) -> Iterator[tuple[PrivateStep, PrivateStep]]:
+    """Yield pairs of steps that the trainings with and without a record took on the same mini-batch.
+
+    Of several steps on a mini-batch only the first is used, because only it starts from the recorded weights.
+    """
+    found = {step.batches[-1:]: step for step in shorter.steps if step.is_fresh}
+    for step in longer.steps:
+        if step.is_fresh and step.batches[-1:] in found:
+            yield step, found[step.batches[-1:]]
+
+
+def _compared(
+    name: str,
+    index: int,
+    is_replaced: bool,
+    pairs: list[tuple[PrivateStep, PrivateStep]],
+    longer: RecordedTraining,
+    shorter: RecordedTraining,
+    is_short: bool,
+) -> LeaveOneOutEffect:
+    moved, absent, others, taking, compared = 0.0, 0.0, list[float](), 0, 0
+    tensors, is_in = np.zeros(len(pairs[-1][0].sizes)), False
+    for one, two in pairs:
+        places = [place for batch in longer.batches_of(one) for place in batch.indices]
+        # The record may have been in an earlier part of the sample that ends here.
+        is_in |= index in places
+        gap = _gap(one.gradients, two.gradients, places, index, is_replaced)
+        others += [] if gap is None else [gap]
+        if one.total is None or two.total is None:
+            continue
+        gaps = np.split(one.total - two.total, np.cumsum(one.sizes)[:-1])
+        lengths = np.array([float(np.linalg.norm(part)) / one.norm for part in gaps])
+        tensors, differs = np.maximum(tensors, lengths), float(np.linalg.norm(lengths))
+        moved, absent = max(moved, differs), absent if is_in else max(absent, differs)
+        taking, compared, is_in = taking + is_in, compared + 1, False
+    claimed = 2.0 if is_replaced else 1.0
+    return LeaveOneOutEffect(
+        name, index, is_replaced, compared, taking, claimed, moved, absent, max(others, default=None),
+        tuple(tensors.tolist()), len(longer.noised), len(shorter.noised),
+        () if is_replaced else tuple(_schedule(longer, shorter, is_short)),
+    )  # fmt: skip
+
+
+def _gap(one: Floats | None, two: Floats | None, places: list[int], index: int, is_replaced: bool) -> float | None:
+    """Return the largest difference between the gradients of a step's records with and without the record at `index`.
+
+    With `is_replaced`, the second step may have another record in its place. Row i of `one` is the gradient of the
+    record at position `places[i]`. The difference is divided by the largest gradient. None if gradients are missing or
+    their shapes differ.
+    """
+    if one is None or two is None or len(one) != len(places):
+        return None
+    keep = [row for row, place in enumerate(places) if place != index]
+    left, right = one[keep], two[keep] if is_replaced and len(two) == len(places) else two
+    if left.shape != right.shape:
+        return None
+    scale = max(float(np.abs(left).max(initial=0.0)), 1e-12)
+    return float(np.abs(left - right).max(initial=0.0)) / scale
+
+
+def _schedule(
+    longer: RecordedTraining, shorter: RecordedTraining, is_short: bool
+) -> Iterable[tuple[str, float, float]]:
+    """Yield the settings of DP-SGD that depend on the left-out record: name, value with it, value without it.
+
+    The number of steps is not compared if the replay ended early (`is_short`).
+    """
+    for left, right in zip(longer.noised[:1], shorter.noised[:1], strict=False):
+        if left.expected_batch != right.expected_batch:
+            yield "expected batch", float(left.expected_batch or 0), float(right.expected_batch or 0)
+    for one, two in zip(longer.engines[:1], shorter.engines[:1], strict=False):
+        if one.rate != two.rate:
+            yield "sampling rate", one.rate, two.rate
+        if one.noise_multiplier != two.noise_multiplier:
+            yield "noise multiplier", one.noise_multiplier, two.noise_multiplier
+    if not is_short and len(longer.noised) != len(shorter.noised) and len(longer.batches) != len(shorter.batches):
+        yield "steps", len(longer.noised), len(shorter.noised)

@@ -1,0 +1,97 @@
+"""Keep the models that a training makes private, and copies of their tensors after the optimizers' steps."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fl_audit.app_audits.local_training.opacus_introspection import are_same, digest, named_tensors
+from fl_audit.app_audits.local_training.training_facts import UnaccountedTensorChange
+
+_PREFIX = "_module."  # prefix of tensor names in the module that Opacus puts around a model
+
+
+class PrivateModels:
+    """Models that Opacus makes private in a training, with copies of their tensors after the latest optimizer steps."""
+
+    def __init__(self) -> None:
+        self.modules = list[nn.Module]()
+        self.optimizers = dict[int, Any]()  # Opacus' wrappers of optimizers, by the identity of the latter
+        self._after = dict[int, dict[str, Tensor]]()  # by the identity of the optimizer that took the last step
+        self._snapshots = list[dict[str, bytes]]()  # digests of the same after each step: copies would fill the memory
+
+    def keep(self, optimizer: Any, is_step: bool = False) -> None:
+        """Copy the current tensors of an optimizer's model, and drop older copies of the same tensors."""
+        own = {id(one) for one in optimizer.params}
+        for other in self.optimizers.values():
+            if any(id(one) in own for one in other.params):
+                self._after.pop(id(other), None)
+        after = {name: value.detach().cpu().clone() for name, value in self._live(optimizer).items()}
+        self._after[id(optimizer)] = after
+        if is_step:
+            self._snapshots.append({name: digest(value) for name, value in after.items()})
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return the current tensors of all models that Opacus has made private so far, by name."""
+        found, seen = dict[str, Tensor](), set[int]()
+        for place, optimizer in enumerate(self.optimizers.values()):
+            for name, value in self._live(optimizer).items():
+                if id(value) not in seen:
+                    found[f"{place} {name}"] = value
+                    seen.add(id(value))
+        return found
+
+    def set_to(self, weights: Mapping[str, Tensor]) -> None:
+        """Copy recorded weights into the models that Opacus made private; other names and shapes are skipped."""
+        live = self.tensors()
+        with torch.no_grad():
+            for name, value in weights.items():
+                if name in live and live[name].shape == value.shape:
+                    live[name].copy_(value)
+        for optimizer in self.optimizers.values():
+            if weights and id(optimizer) in self._after:
+                self.keep(optimizer)
+
+    def changed_tensors(self, optimizer: Any, is_at_end: bool) -> list[UnaccountedTensorChange]:
+        """Return the tensors of an optimizer's model that were changed since the end of the optimizer's last step."""
+        after, found = self._after.get(id(optimizer), {}), []
+        for name, value in self._live(optimizer).items() if after else ():
+            old = after.get(name)
+            # NaN counts as equal to NaN, so weights that have become NaN count as unchanged.
+            if old is None or torch.allclose(old, value.detach().cpu(), rtol=0, atol=0, equal_nan=True):
+                continue
+            is_parameter = isinstance(value, nn.Parameter)
+            found.append(
+                UnaccountedTensorChange(name, is_parameter, is_parameter and not value.requires_grad, is_at_end)
+            )
+        return found
+
+    def compared(self, arrays: Mapping[str, Tensor]) -> tuple[tuple[str, ...], int | None]:
+        """Compare the tensors that a client returned with the models that Opacus made private.
+
+        The first result has the names of the returned tensors that are in no private model. The second result is None
+        if the other returned tensors have the latest values of a private model, or values of no step. If they have the
+        values of an earlier step, it is the number of this step, from 1.
+        """
+        names = {name.removeprefix(_PREFIX): value.detach().cpu() for name, value in arrays.items()}
+        models = list(self._after.values())
+        known = {name: value for model in models for name, value in model.items()}
+        own = {name: value for name, value in names.items() if name in known}
+        # A tensor of a private model may leave by another name.
+        values = {digest(value) for model in models for value in model.values()}
+        other = [name for name in names if known and own and name not in known]
+        unknown = tuple(name for name in other if digest(names[name]) not in values)
+        earlier = None
+        if own and not any(are_same(own, model) for model in models):
+            shown = {name: digest(value.to(known[name].dtype)) for name, value in own.items()}
+            found = (place for place, shot in enumerate(self._snapshots, 1) if shown.items() <= shot.items())
+            earlier = next(found, None)
+        return unknown, earlier
+
+    def _live(self, optimizer: Any) -> dict[str, Tensor]:
+        own = {id(one) for one in optimizer.params}
+        for module in reversed(self.modules):
+            if any(id(one) in own for one in module.parameters()):
+                return {name.removeprefix(_PREFIX): value for name, value in named_tensors(module)}
+        return {str(place): value for place, value in enumerate(optimizer.params)}

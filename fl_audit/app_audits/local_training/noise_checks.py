@@ -1,0 +1,114 @@
+"""Check the noise that was added: its scale, its distribution, and whether its draws repeat."""
+
+from collections import Counter
+from collections.abc import Callable
+from itertools import combinations
+
+import numpy as np
+from scipy.stats import chi2, kstest
+
+from fl_audit.app_audits.local_training.pitfalls import Pitfall
+from fl_audit.app_audits.local_training.recorded_trainings import RecordedTrainings
+from fl_audit.app_audits.local_training.sampling_checks import LEVEL
+from fl_audit.app_audits.local_training.training_facts import PrivateStep, RecordedTraining
+
+_FEWEST = 3  # values of noise that have to be equal before they say anything
+
+
+def _claimed(step: PrivateStep) -> float:
+    return step.gradient_multiplier * step.norm
+
+
+def _is_bare(step: PrivateStep) -> bool:
+    """Return True if a step added no noise, or so little that it can be the rounding error of sums."""
+    return step.noise is None or step.noise.scale <= 1e-4 * step.norm
+
+
+def _no_noise(evidence: RecordedTrainings) -> str:
+    for training in evidence.private_trainings:
+        bare = sum(map(_is_bare, training.noised))
+        if bare:
+            return f"{bare} of {len(training.noised)} steps added no noise"
+    return ""
+
+
+def _small_noise(evidence: RecordedTrainings) -> str:
+    if _no_noise(evidence):
+        return ""
+    for training in evidence.private_trainings:
+        least, asked = training.multipliers
+        # A schedule of the noise is honest if the epsilon that is named counts it, which other checks compare.
+        if evidence.claimed is None and least < asked * (1 - 1e-6):
+            return (
+                f"steps have noise multiplier {least:.4g}, make_private was given {asked:.4g}, and no epsilon is named"
+            )
+        steps = [step for step in training.noised if step.noise is not None and _claimed(step) > 0]
+        squares = sum(step.noise.squares / _claimed(step) ** 2 for step in steps if step.noise is not None)
+        count = sum(step.noise.count for step in steps if step.noise is not None)
+        if count and chi2.cdf(squares, count) < LEVEL:
+            return f"the noise has {np.sqrt(squares / count):.3g} times the scale that is claimed"
+    return ""
+
+
+def _noise_distribution(evidence: RecordedTrainings) -> str:
+    if _no_noise(evidence):
+        return ""
+    for training in evidence.private_trainings:
+        parts = [step.noise.sample / step.noise.scale for step in training.noised if step.noise is not None]
+        if not parts:
+            continue
+        values = np.concatenate(parts)
+        if len(values) >= 50 and float(kstest(values, "norm").pvalue) < LEVEL:
+            return f"{len(values)} recorded values of noise are not normal"
+    return ""
+
+
+def _heads(training: RecordedTraining) -> list[tuple[float, ...]]:
+    """Return the first noise values of each step that added noise, so that repeated draws can be found.
+
+    A step with fewer than three values is left out, because so few could be equal by chance.
+    """
+    return [
+        step.noise.head
+        for step in training.noised
+        if step.noise is not None and not _is_bare(step) and len(step.noise.head) >= _FEWEST
+    ]
+
+
+def _is_alike(one: RecordedTraining, other: RecordedTraining) -> bool:
+    """Return True if some step of one training has the same noise as some step of the other."""
+    return bool(set(_heads(one)) & set(_heads(other)))
+
+
+def _seeded(evidence: RecordedTrainings) -> str:
+    for each in (evidence.repeated, *evidence.by_client.values()):
+        for one, other in combinations(each, 2):
+            if _is_alike(one, other):
+                return "a client that trained again drew the same noise again"
+    return ""
+
+
+def _shared(evidence: RecordedTrainings) -> str:
+    for one, other in combinations(evidence.by_client.values(), 2):
+        if any(_is_alike(left, right) for left in one for right in other if left.round == right.round):
+            return "two clients drew the same noise in the same round"
+    return ""
+
+
+def _repeated(evidence: RecordedTrainings) -> str:
+    for training in evidence.private_trainings:
+        most = max(Counter(_heads(training)).values(), default=0)
+        if most > 1:
+            return f"{most} steps of a training added the same noise"
+    return ""
+
+
+NOISE_CHECKS: dict[Pitfall, Callable[[RecordedTrainings], str]] = {
+    Pitfall.NO_NOISE: _no_noise,
+    Pitfall.SMALL_NOISE: _small_noise,
+    Pitfall.NOISE_DISTRIBUTION: _noise_distribution,
+    Pitfall.SEEDED_NOISE: _seeded,
+    Pitfall.SHARED_NOISE: _shared,
+    Pitfall.REPEATED_NOISE: _repeated,
+}
+"""The checks of this module."""

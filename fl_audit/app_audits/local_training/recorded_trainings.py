@@ -1,0 +1,193 @@
+"""Evidence for the checks: all recorded trainings of an app's clients or of a training function, and their claim."""
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from fl_audit.app_audits.local_training.composition import ComposedPrivacy, composed
+from fl_audit.app_audits.local_training.leave_one_out_replay import LeaveOneOutEffect
+from fl_audit.app_audits.local_training.output_tracing import OutputTrace
+from fl_audit.app_audits.local_training.training_facts import BatchSamplingKind, RecordedTraining, ReportedEpsilon
+
+_CLOSE = 0.01  # by what share a claimed epsilon may lie under the composed one: accountants differ by that much
+
+
+@dataclass(frozen=True)
+class RecordedTrainings:
+    """Recorded trainings, their repetitions and replays, and the claim about them."""
+
+    trainings: tuple[RecordedTraining, ...]  # trainings of all clients and rounds that were run
+    rounds: int  # number of rounds of the whole training
+    repeated: tuple[RecordedTraining, ...] = ()  # repetitions of a round from the same start; empty if there are none
+    replays: tuple[LeaveOneOutEffect, ...] = ()
+    trace: OutputTrace | None = None  # what leaves the training, traced to its private steps; None if not traced
+    delta: float | None = None  # claimed delta; None to use the reported one
+    epsilon: float | None = None  # epsilon claimed over all rounds; None to use the reported one
+    records_per_user: int = 1
+
+    @cached_property
+    def by_client(self) -> Mapping[int, tuple[RecordedTraining, ...]]:
+        """The trainings of each client that used Opacus, in the order of rounds, keyed by the client's number."""
+        found: defaultdict[int, list[RecordedTraining]] = defaultdict(list)
+        for training in sorted(self.trainings, key=lambda one: one.round):
+            if training.noised or training.engines:
+                found[training.client].append(training)
+        return {client: tuple(each) for client, each in found.items()}
+
+    @cached_property
+    def private_trainings(self) -> tuple[RecordedTraining, ...]:
+        """Trainings of all clients that used Opacus, client by client, each in the order of rounds."""
+        return tuple(one for each in self.by_client.values() for one in each)
+
+    @property
+    def is_private(self) -> bool:
+        """Whether an engine or an optimizer of Opacus was used in any training."""
+        return bool(self.by_client)
+
+    @cached_property
+    def unseen_sampling(self) -> tuple[str, ...]:
+        """Descriptions of noised steps whose sampling of records was not observed; () if there are none."""
+        steps = [(step, one.batches_of(step)) for one in self.private_trainings for step in one.noised]
+        found = []
+        # Of a batch that was drawn before, code of the training may draw records by itself.
+        hidden = sum(
+            not fed or (not step.is_fresh and not step.has_gradient_of_each_record(fed)) for step, fed in steps
+        )
+        if hidden:
+            found.append(f"how {hidden} of {len(steps)} steps drew their records: no DataLoader of torch gave them")
+        other = sorted(
+            {batch.sampler for _, fed in steps for batch in fed if batch.sampling is BatchSamplingKind.OTHER}
+        )
+        if other:
+            found.append(f"whether {' and '.join(other)} draws every record by itself, as accounted")
+        return tuple(found)
+
+    @cached_property
+    def unseen(self) -> tuple[str, ...]:
+        """Descriptions of facts, such as the sampling, that determine privacy and were not observed; () if none."""
+        uncounted = any(one.noised and not one.is_accountant_seen for one in self.private_trainings)
+        looks = 0 if self.trace else max((len(one.measures) for one in self.private_trainings), default=0)
+        found = [*self.unseen_sampling, *(["what counts the steps: no accountant of Opacus does"] if uncounted else ())]
+        if looks:
+            said = f"{looks} times, and with it the learning rate"
+            found.append(f"whether the measure that ReduceLROnPlateau was given {said}, follows private records")
+        if self.trace and self.trace.unstable:
+            names = ", ".join(self.trace.unstable[:3])
+            found.append(f"whether {names} follow the records: they differ when the training is repeated unchanged")
+        return tuple(found)
+
+    @cached_property
+    def largest_reported_epsilon(self) -> ReportedEpsilon | None:
+        """The largest epsilon, with its delta, among the values that the clients' accountants reported last.
+
+        None if no epsilon was reported.
+        """
+        last = [each[-1].answers[-1] for each in self.by_client.values() if each[-1].answers]
+        return max(last, key=lambda one: one.epsilon, default=None)
+
+    @cached_property
+    def used_delta(self) -> float:
+        """Delta at which epsilon is computed, from the first of three sources that states one; 1e-5 if none does.
+
+        The sources are the user, the last report of an accountant, and the target delta that Opacus's `PrivacyEngine`
+        was given.
+        """
+        target = next((one.target for each in self.trainings for one in each.engines if one.target), None)
+        if self.delta is not None:
+            return self.delta
+        if self.largest_reported_epsilon is not None:
+            return self.largest_reported_epsilon.delta
+        return target[1] if target is not None else 1e-5
+
+    @cached_property
+    def claimed(self) -> float | None:
+        """Claimed epsilon, from the first of three sources that states an epsilon; None if no source does.
+
+        The sources are the user, the last report of an accountant, and the target epsilon that Opacus's `PrivacyEngine`
+        was given.
+        """
+        targets = [one.target[0] for each in self.trainings for one in each.engines if one.target]
+        if self.epsilon is not None:
+            return self.epsilon
+        if self.largest_reported_epsilon is not None:
+            return self.largest_reported_epsilon.epsilon
+        return max(targets, default=None)
+
+    @cached_property
+    def fresh_accountant(self) -> str:
+        """Sentence on steps that were taken before an accountant began and that it forgot; "" if there are none."""
+        for each in self.by_client.values():
+            taken = 0
+            for number, training in enumerate(each):
+                taken += len(training.noised)
+                answered = (one.steps for one in training.answers)
+                counted = max(answered, default=sum(count for _, _, count in training.history))
+                own = training.counted
+                if (number or len(training.engines) > 1) and own and counted < taken and counted <= own:
+                    where = f"round {training.round}" if number else "an engine that was made anew"
+                    return f"after {taken} steps the accountant of {where} knows of {counted}"
+        return ""
+
+    @cached_property
+    def claimed_rounds(self) -> int:
+        """Number of rounds that the claimed epsilon covers.
+
+        The user's epsilon covers all rounds. An accountant's covers the rounds that were run, or as many as it counted
+        the steps of; one that begins anew in each round is taken to claim that its epsilon is that of all rounds.
+        """
+        if self.epsilon is not None or self.fresh_accountant:
+            return self.rounds
+        ran = max((len(each) for each in self.by_client.values()), default=1)
+        steps = max((len(one.noised) for one in self.private_trainings), default=0)
+        counted = self.largest_reported_epsilon.steps if self.largest_reported_epsilon else 0
+        return min(max(ran, counted // steps if steps else 0), max(self.rounds, ran))
+
+    @cached_property
+    def excess(self) -> ComposedPrivacy | None:
+        """Privacy loss of the rounds that the claim covers, if it exceeds the claimed epsilon; None otherwise."""
+        found = self.composed_of(self.claimed_rounds)
+        if found is None or self.claimed is None or found.epsilon <= self.claimed * (1 + _CLOSE) + 1e-3:
+            return None
+        return found
+
+    @cached_property
+    def factor(self) -> float:
+        """Largest ratio, at least 1, of the observed to the claimed effect of one record on a sum of clipped gradients.
+
+        An effect that is smaller than the claimed one says nothing of other records, which may have all of it.
+        """
+        return max([1.0, *(one.moved / one.claimed for one in self.replays if not one.is_kept)])
+
+    @cached_property
+    def has_bound(self) -> bool:
+        """Whether the effect of a record on the sums of clipped gradients has a known bound."""
+        is_coupled = any(one.is_coupled for one in self.replays) or any(one.coupled for one in self.private_trainings)
+        return not is_coupled and all(one.is_kept for one in self.replays)
+
+    @cached_property
+    def has_bare_output(self) -> bool:
+        """Whether arrays leave that follow the records without any noise.
+
+        A choice among the weights of several steps is not meant.
+        """
+        is_choice = any(one.left.earlier for one in self.private_trainings)
+        return self.trace is not None and bool(self.trace.arrays) and not is_choice
+
+    def composed_of(self, rounds: int | None = None, of_user: bool = False) -> ComposedPrivacy | None:
+        """Return the privacy loss of the client with the largest composed epsilon; None if no client took noised
+        steps.
+        """
+        unit = self.records_per_user if of_user else 1
+        is_amplified = not any(one.acts_undrawn for one in self.replays)
+        found = [
+            composed(each, self.used_delta, rounds or self.rounds, self.factor, unit, is_amplified)
+            for each in self.by_client.values()
+            if any(one.noised for one in each)
+        ]
+        most = max(found, key=lambda one: one.epsilon, default=None)
+        if most is None:
+            return None
+        epsilon = math.inf if self.has_bare_output else most.epsilon
+        return replace(most, epsilon=epsilon, is_least=not self.has_bound)

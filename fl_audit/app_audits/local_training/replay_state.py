@@ -1,0 +1,80 @@
+"""Recorded state of an earlier training, so that a replay repeats it: mini-batches, random states and weights."""
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+class NotRepeatableError(Exception):
+    """Raised if a training, repeated from the same start with the same records, does not take the same steps."""
+
+
+class StopReplay(BaseException):
+    """Exception that ends a replay once its steps have been compared; `except Exception` does not catch it."""
+
+
+@dataclass
+class ReplayInputs:
+    """Data of a training that a replay needs: mini-batches, and the random states and weights when each was drawn."""
+
+    batches: list[list[int]] = field(default_factory=list)
+    datasets: list[object] = field(default_factory=list)  # the data set of each mini-batch
+    private: object = None  # the data set that the first engine was given; None without an engine
+    norms: list[list[float]] = field(default_factory=list)  # adaptive clipping norms at each draw
+    states: list[Mapping[str, Any]] = field(default_factory=list)
+    weights: list[dict[str, Tensor]] = field(default_factory=list)
+
+    def is_private(self, number: int) -> bool:
+        """Return True if mini-batch `number`, from 0, was drawn from the data set of the first Opacus engine.
+
+        True for every mini-batch if there was no engine.
+        """
+        return self.private is None or self.datasets[number] is self.private
+
+
+@dataclass(frozen=True)
+class ReplayPlan:
+    """Earlier training that a replay follows, and the record that the replay leaves out."""
+
+    track: ReplayInputs
+    without: int | None  # position of the record that the replay leaves out; None if none is left out
+
+    def batch(self, number: int) -> list[int] | None:
+        """Return the mini-batch of a step of the earlier training, as positions in the data set of the replay.
+
+        `number` is the number of the step, from 0. If the replay leaves a record out, the mini-batch does not contain
+        it. The result is None after the last step of the earlier training.
+        """
+        if number >= len(self.track.batches):
+            return None
+        gone = self.without
+        if gone is None or not self.track.is_private(number):
+            return list(self.track.batches[number])
+        return [place - (place > gone) for place in self.track.batches[number] if place != gone]
+
+
+def random_states() -> dict[str, Any]:
+    """Return the states of the global random generators of Python, NumPy and torch, for `set_random_states`."""
+    return {"python": random.getstate(), "numpy": np.random.get_state(), "torch": torch.get_rng_state()}  # noqa: NPY002
+
+
+def are_same_states(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Return True if two states of the global random generators are equal: then nothing was drawn in between."""
+    left, right = one["numpy"], other["numpy"]
+    return bool(
+        one["python"] == other["python"]
+        and (left[2:] == right[2:] and np.array_equal(left[1], right[1]))
+        and torch.equal(one["torch"], other["torch"])
+    )
+
+
+def set_random_states(states: Mapping[str, Any]) -> None:
+    """Set the global random generators of Python, NumPy and torch to states that `random_states` returned."""
+    random.setstate(states["python"])
+    np.random.set_state(states["numpy"])  # noqa: NPY002
+    torch.set_rng_state(states["torch"])

@@ -1,0 +1,327 @@
+"""Check sampling, the use of mini-batches, and the independence of records."""
+
+import math
+from collections.abc import Callable, Iterator
+
+import numpy as np
+from scipy.stats import chi2
+
+from fl_audit.app_audits.local_training.pitfalls import Pitfall
+from fl_audit.app_audits.local_training.recorded_trainings import RecordedTrainings
+from fl_audit.app_audits.local_training.training_facts import (
+    Batch,
+    BatchSamplingKind,
+    MakePrivateCall,
+    PrivateStep,
+    RecordedTraining,
+)
+from fl_audit.privacy.events import batches_per_epoch
+
+LEVEL = 1e-7
+"""Level of each statistical test: less than one honest training in a million is accused."""
+_MIN_DRAWN = 20  # fewest records that equal samples must contain together to count as evidence
+
+
+def _fed(training: RecordedTraining) -> Iterator[tuple[PrivateStep, list[Batch]]]:
+    for step in training.steps:
+        yield step, training.batches_of(step)
+
+
+def _is_amplified(training: RecordedTraining) -> bool:
+    """Return True if the accountant counted steps with a sampling rate below 1."""
+    return any(rate < 1 for _, rate, _ in training.history)
+
+
+def _is_claimed(evidence: RecordedTrainings) -> bool:
+    """Return True if an epsilon was named that is kept, without a need for samples and batches to be what they seem.
+
+    What records of fixed batches, of several batches and of several steps on a batch lose is in the composed epsilon.
+    """
+    return evidence.claimed is not None and evidence.excess is None
+
+
+def _no_poisson(evidence: RecordedTrainings) -> str:
+    found = evidence.excess
+    if found is None:  # an epsilon that is kept without amplification claims none; nor does one that nobody names
+        return ""
+    said = _unamplified(evidence)
+    return f"{said}; so nothing amplifies, and the steps give {found.epsilon:.3g} at delta {found.delta:g}" * bool(said)
+
+
+def _unamplified(evidence: RecordedTrainings) -> str:
+    """Describe a loader that does not draw by Poisson, in a training whose accountant amplifies; "" without one."""
+    for training in evidence.private_trainings:
+        if not _is_amplified(training):
+            continue
+        for engine in training.engines:
+            if not engine.is_poisson_asked and engine.sampling is BatchSamplingKind.FIXED:
+                draws = f"{engine.sampler} draws, and not every record by itself"
+                return f"the engine was made with poisson_sampling=False: {draws}"
+        for _, batches in _fed(training):
+            other = [one for one in batches if one.sampling is BatchSamplingKind.OTHER]
+            said = _fixed_sizes(training) if other else ""
+            if said:
+                return f"{other[0].sampler} draws {said}"
+    return ""
+
+
+def _fixed_sizes(training: RecordedTraining) -> str:
+    """Return a phrase on mini-batches of unknown samplers whose sizes vary too little for Poisson sampling.
+
+    The phrase is "" if the sizes vary enough.
+    """
+    sizes = [len(one.indices) for one in training.batches if one.sampling is BatchSamplingKind.OTHER]
+    records = [one.records for one in training.batches if one.sampling is BatchSamplingKind.OTHER]
+    mean = float(np.mean(sizes))
+    variance = mean * (1 - mean / max(records[0], 1))
+    if len(sizes) < 2 or variance <= 0:
+        return ""
+    spread = float(((np.array(sizes) - mean) ** 2).sum()) / variance
+    small = float(chi2.cdf(spread, len(sizes) - 1))
+    return (
+        f"{len(sizes)} batches of {mean:.1f} records that vary too little for Poisson samples" if small < LEVEL else ""
+    )
+
+
+def _other_loader(evidence: RecordedTrainings) -> str:
+    if _is_claimed(evidence):
+        return ""
+    for training in evidence.private_trainings:
+        is_poisson = any(one.sampling is BatchSamplingKind.POISSON for one in training.engines)
+        for _, batches in _fed(training):
+            other = [one for one in batches if one.sampling is BatchSamplingKind.FIXED]
+            if is_poisson and other:
+                return (
+                    f"steps were fed by a loader with {other[0].sampler}, and not by the one that make_private returned"
+                )
+    return ""
+
+
+def _fixed_sample(evidence: RecordedTrainings) -> str:
+    for each in (*evidence.by_client.values(), evidence.repeated):
+        drawn = [_samples(training) for training in each if _is_amplified(training)]
+        for place, one in enumerate(drawn):
+            if sum(map(len, one)) >= _MIN_DRAWN and any(one == other for other in drawn[place + 1 :]):
+                return "the same samples were drawn again when a client trained again"
+    return ""
+
+
+def _samples(training: RecordedTraining) -> list[tuple[int, ...]]:
+    return [
+        one.indices for _, batches in _fed(training) for one in batches if one.sampling is not BatchSamplingKind.FIXED
+    ]
+
+
+def _repeated_batch(evidence: RecordedTrainings) -> str:
+    if _is_claimed(evidence):
+        return ""
+    for training in evidence.private_trainings:
+        again = sum(
+            not step.is_fresh and step.has_gradient_of_each_record(fed)
+            for step, fed in _fed(training)
+            if step.is_noised
+        )
+        if again:
+            return f"{again} of {len(training.noised)} steps were taken on a batch that a step was taken on before"
+    return ""
+
+
+def _accumulation(evidence: RecordedTrainings) -> str:
+    if _is_claimed(evidence):
+        return ""
+    for training in evidence.private_trainings:
+        waiting = list[Batch]()
+        for step, batches in _fed(training):
+            used = [one for one in batches if one.indices] if _uses_all(step, batches) else batches[-1:]
+            waiting += [one for one in used if one.is_whole]
+            if step.is_noised:
+                if _may_share_record(waiting):
+                    return f"{len(waiting)} batches went into one step, and a record may have been in several of them"
+                waiting = []
+    return ""
+
+
+def _may_share_record(batches: list[Batch]) -> bool:
+    """Return True if a record may be in several batches: they are no parts of one shuffled pass over the records."""
+    is_one_pass = len({one.loader for one in batches}) == 1
+    is_disjoint = is_one_pass and all(one.sampling is BatchSamplingKind.FIXED for one in batches)
+    return len(batches) > 1 and not is_disjoint
+
+
+def _uses_all(step: PrivateStep, batches: list[Batch]) -> bool:
+    """Return True if a step has at least two non-empty mini-batches, and clipped the gradients of all their records."""
+    sizes = [len(one.indices) for one in batches if one.indices]
+    return step.rows is not None and len(sizes) > 1 and step.rows == sum(sizes)
+
+
+def _partial_batch(evidence: RecordedTrainings) -> str:
+    for training in evidence.private_trainings:
+        sizes = [
+            len(one.indices)
+            for _, batches in _fed(training)
+            for one in batches
+            if one.sampling is BatchSamplingKind.FIXED
+        ]
+        if len(sizes) > 1 and min(sizes) < max(sizes):
+            return f"batches have {max(sizes)} records, and the last one {min(sizes)}: that tells the number of records"
+    return ""
+
+
+def _empty_skipped(evidence: RecordedTrainings) -> str:
+    for training in evidence.private_trainings:
+        used = {number for step in training.steps for number in step.batches if _is_used(step, number, training)}
+        last = max(used, default=-1)
+        gone = [
+            number
+            for number, one in enumerate(training.batches[:last])
+            if not one.indices and one.sampling is BatchSamplingKind.POISSON and number not in used
+        ]
+        if gone:
+            return f"{len(gone)} samples without a record got no step"
+    return ""
+
+
+def _is_used(step: PrivateStep, number: int, training: RecordedTraining) -> bool:
+    is_read = _uses_all(step, training.batches_of(step)) and bool(training.batches[number].indices)
+    return number == step.batches[-1] or is_read
+
+
+def _rows(training: RecordedTraining) -> Iterator[tuple[PrivateStep, int]]:
+    """Yield each step whose number of per-record gradients is known, with the number of records drawn for it."""
+    for step, batches in _fed(training):
+        if step.rows is not None and step.is_fresh and batches:
+            drawn = sum(len(one.indices) for one in batches) if _uses_all(step, batches) else len(batches[-1].indices)
+            yield step, drawn
+
+
+def _cut_batch(evidence: RecordedTrainings) -> str:
+    for training in evidence.private_trainings:
+        for step, drawn in _rows(training) if training.engines else ():
+            if step.rows is not None and 1 < step.rows < drawn and not _is_clipped_as_one(training):
+                return f"{drawn} records were drawn for a step, and it used {step.rows}"
+    return ""
+
+
+def _is_clipped_as_one(training: RecordedTraining) -> bool:
+    """Return True if gradients were clipped for groups of several records, instead of for each record."""
+    found = [(step.rows, drawn) for step, drawn in _rows(training) if drawn > 1 and step.rows]
+    if not found or all(rows == drawn for rows, drawn in found):
+        return False
+    if all(rows == 1 for rows, _ in found):
+        return True
+    each = max(round(drawn / rows) for rows, drawn in found)
+    return each > 1 and all(rows == -(-drawn // each) for rows, drawn in found)
+
+
+def _batch_clipping(evidence: RecordedTrainings) -> str:
+    for training in evidence.private_trainings:
+        found = [(step.rows, drawn) for step, drawn in _rows(training) if drawn > 1]
+        if found and _is_clipped_as_one(training):
+            rows, drawn = found[0]
+            return f"{drawn} records were clipped as {rows} gradient{'' if rows == 1 else 's'}"
+    return ""
+
+
+def _private_size(evidence: RecordedTrainings) -> str:
+    runs = evidence.trace.runs if evidence.trace else ()
+    follows_values = len({len(training.noised) for training in runs}) > 1
+    for replay in evidence.replays:
+        schedule = [one for one in replay.schedule if one[0] != "steps" or not follows_values]
+        if schedule:
+            name, one, other = schedule[0]
+            return f"{name} is {one:.6g}, and {other:.6g} without one record"
+    for training in evidence.private_trainings:
+        used = {step.expected_batch for step in training.noised}
+        for engine in training.engines:
+            # If a user sets another expected batch, it does not follow the rule of Opacus.
+            said = _dependence_on_size(engine) if used <= {engine.expected_batch} else ""
+            if said:
+                return said
+    return ""
+
+
+def _dependence_on_size(engine: MakePrivateCall) -> str:
+    """Describe how Opacus's batch size or number of steps would change with one record more or less; "" if not."""
+    batch, records = engine.loader_batch, engine.records
+    if batch is None or engine.expected_batch is None or _by_rule(records, batch, engine) != _seen(engine):
+        return ""
+    for other in (records - 1, records + 1):
+        rule = _by_rule(other, batch, engine) if other > 0 else None
+        if rule is not None and rule != _seen(engine):
+            names = zip(("expected batch", "number of steps"), _seen(engine), rule, strict=True)
+            name, one, two = next((name, left, right) for name, left, right in names if left != right)
+            return f"{name} is {one} with {records} records, and would be {two} with {other}"
+    return ""
+
+
+def _seen(engine: MakePrivateCall) -> tuple[int, int]:
+    return int(engine.expected_batch or 0), engine.batches
+
+
+def _by_rule(records: int, batch: int, engine: MakePrivateCall) -> tuple[int, int]:
+    """Return the expected batch size and the steps per epoch that Opacus derives from the number of records."""
+    length = max(1, records // batch) if engine.is_last_dropped else batches_per_epoch(records, batch)
+    rate = 1 / length
+    steps = int(1 / rate) if engine.sampling is BatchSamplingKind.POISSON else length
+    # Opacus takes the length of the loader that it returns.
+    return int(records * (1 / steps)), steps
+
+
+def _batch_norm(evidence: RecordedTrainings) -> str:
+    for training in evidence.private_trainings:
+        if training.coupled:
+            return f"the private model has {', '.join(training.coupled[:3])}"
+    return ""
+
+
+def _coupled(evidence: RecordedTrainings) -> str:
+    for replay in evidence.replays:
+        if replay.is_coupled:
+            change = replay.others if replay.others is not None else replay.moved_absent
+            return f"{replay.record} changed the gradients of others by {change:.2g} of the largest"
+    return ""
+
+
+def _over_norm(evidence: RecordedTrainings) -> str:
+    if _coupled(evidence) or _batch_clipping(evidence) or _layer_clipping(evidence):
+        return ""
+    for replay in evidence.replays:
+        if not replay.is_kept:
+            return (
+                f"{replay.record} moved a sum by {replay.moved:.3g} times the clipping norm, "
+                f"and {replay.claimed:g} is claimed"
+            )
+    return ""
+
+
+def _layer_clipping(evidence: RecordedTrainings) -> str:
+    for replay in evidence.replays:
+        if replay.is_coupled or replay.is_kept or not replay.tensors:
+            continue
+        over = replay.moved / replay.claimed
+        longest = max(replay.tensors)
+        if longest <= replay.claimed * (1 + 1e-4) and over <= math.sqrt(len(replay.tensors)) * (1 + 1e-4):
+            return (
+                f"{replay.record} moved no tensor by more than the clipping norm, "
+                f"and all of them together by {replay.moved:.3g} times that"
+            )
+    return ""
+
+
+SAMPLING_CHECKS: dict[Pitfall, Callable[[RecordedTrainings], str]] = {
+    Pitfall.NO_POISSON: _no_poisson,
+    Pitfall.OTHER_LOADER: _other_loader,
+    Pitfall.FIXED_SAMPLE: _fixed_sample,
+    Pitfall.REPEATED_BATCH: _repeated_batch,
+    Pitfall.ACCUMULATION: _accumulation,
+    Pitfall.PARTIAL_BATCH: _partial_batch,
+    Pitfall.EMPTY_SKIPPED: _empty_skipped,
+    Pitfall.CUT_BATCH: _cut_batch,
+    Pitfall.BATCH_CLIPPING: _batch_clipping,
+    Pitfall.PRIVATE_SIZE: _private_size,
+    Pitfall.BATCH_NORM: _batch_norm,
+    Pitfall.COUPLED: _coupled,
+    Pitfall.OVER_NORM: _over_norm,
+    Pitfall.LAYER_CLIPPING: _layer_clipping,
+}
+"""The checks of this module."""

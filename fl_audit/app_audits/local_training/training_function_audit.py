@@ -1,0 +1,206 @@
+"""Audit a training function without a federation: call it as its users do, record its steps, and assess them."""
+
+import copy
+import io
+from collections.abc import Callable, Mapping
+from contextlib import redirect_stdout, suppress
+from dataclasses import dataclass, replace
+from inspect import Parameter, signature
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+
+from fl_audit.app_audits.local_training.assessment import Assessment, assess
+from fl_audit.app_audits.local_training.edited_datasets import (
+    is_sized,
+    length_of,
+    with_other_labels,
+    with_other_records,
+)
+from fl_audit.app_audits.local_training.leave_one_out_replay import Edit, LeaveOneOutEffect, replays
+from fl_audit.app_audits.local_training.output_tracing import (
+    OutputTrace,
+    TracedRun,
+    files_written,
+    outputs_in,
+    stamps_in,
+    traced,
+)
+from fl_audit.app_audits.local_training.patches import recorded
+from fl_audit.app_audits.local_training.recorded_trainings import RecordedTrainings
+from fl_audit.app_audits.local_training.recorder import Recorder
+from fl_audit.app_audits.local_training.replay_state import (
+    NotRepeatableError,
+    StopReplay,
+    random_states,
+    set_random_states,
+)
+from fl_audit.app_audits.local_training.training_facts import RecordedTraining
+from fl_audit.errors import InputError, in_a_line, require
+from fl_audit.value_checks import require_number
+
+
+@dataclass(frozen=True)
+class TrainingAuditOptions:
+    """Claims and settings that a user gives for the audit of a training function."""
+
+    rounds: int = 1  # number of rounds of the whole training; the function is called once per round
+    calls: int = 2  # number of rounds that the audit runs
+    epsilon: float | None = None  # epsilon claimed over all rounds; None to use the epsilon that its accountant reports
+    delta: float | None = None  # claimed delta; None to use the delta for which its accountant is asked
+    records_per_user: int = 1  # largest number of records of one person
+
+
+def audit_training(
+    function: Callable[..., Any],
+    name: str,
+    model: Any,
+    dataset: Any,
+    options: TrainingAuditOptions,
+    directory: Path | None = None,
+) -> Assessment:
+    """Call a training function, record its DP-SGD steps, and assess them against the claim.
+
+    Shapes: `function` (model, dataset).
+    """
+    require_number("rounds are", options.rounds, "whole numbers from 1")
+    require_number("calls are", options.calls, "whole numbers from 1")
+    places = arguments_of(function, name)
+    given = {"model": model, "dataset": dataset}
+    for what in places:
+        require(given[what] is not None, f"{name} takes a {what}, and none is named: accepted is --{_FLAG[what]}")
+    runner = _Runner(function, name, model, dataset, places, directory)
+    start = random_states()
+    calls = max(1, min(options.calls, max(options.rounds, 2)))
+    # A function that is called once is called again all the same: only so is seen whether it repeats its noise.
+    recorders = [Recorder() for _ in range(calls)]
+    called = [runner.run(recorder, _unchanged, number).training for number, recorder in enumerate(recorders, 1)]
+    found = RecordedTrainings(
+        tuple(called[: options.rounds]), options.rounds, tuple(called), delta=options.delta, epsilon=options.epsilon,
+        records_per_user=options.records_per_user,
+    )  # fmt: skip
+    if not found.is_private:
+        return assess(name, found)
+    if "dataset" not in places or not is_sized(dataset):
+        why = "it takes no data set" if "dataset" not in places else "records of its data set cannot be taken out"
+        return assess(name, found, [f"replays without a record, and with other records, since {why}"])
+    try:
+        again, unseen = _replayed(runner, recorders[0].dataset)
+    except NotRepeatableError:
+        return assess(name, found, [_NOT_REPEATABLE])
+    trace = runner.trace(start)
+    return assess(name, replace(found, replays=again, trace=trace), unseen)
+
+
+_NOT_REPEATABLE = (
+    "replays without a record, and with other records: the function takes other steps when it is called again with the "
+    "same records and the same random numbers, since something is kept from call to call, or is drawn elsewhere; make "
+    "model, optimizer, loader and engine inside of the function (what an accountant counted may be kept: "
+    "accountant.state_dict()), and draw by the generators of torch, numpy and Python that every module shares"
+)
+
+
+def _replayed(runner: "_Runner", inner: Any) -> tuple[tuple[LeaveOneOutEffect, ...], list[str]]:
+    """Return the effects of single records, and what the replays could not see.
+
+    `inner` is the data set that the first engine was given; None if there was no engine.
+    """
+    if inner is not None and length_of(inner) != length_of(runner.dataset):
+        # The choice of records for the engine may depend on their number: leaving one out then shows nothing.
+        unseen = "which records the function chooses for its engine, since replays leave one out behind that"
+        return replays(runner.train_at_engine, None), [unseen]
+    return replays(runner.train, runner.dataset), []
+
+
+def _unchanged(data: Any) -> Any:
+    return data
+
+
+_FLAG = {"model": "model", "dataset": "data"}
+
+
+def arguments_of(function: Callable[..., Any], name: str) -> tuple[str, ...]:
+    """Return the arguments that a training function needs: ("model", "dataset"), ("dataset",) or ()."""
+    kinds = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+    places = [
+        one for one in signature(function).parameters.values() if one.kind in kinds and one.default is Parameter.empty
+    ]
+    accepted = "accepted are train(model, dataset), train(dataset) and train(), and more arguments with defaults"
+    require(len(places) < 3, f"{name} takes {len(places)} arguments: {accepted}")
+    return (("model", "dataset")[-len(places) :]) if places else ()
+
+
+@dataclass(frozen=True)
+class _Runner:
+    """Caller of a training function, which gives it fresh copies of its arguments."""
+
+    function: Callable[..., Any]
+    name: str
+    model: Any
+    dataset: Any
+    places: tuple[str, ...]
+    directory: Path | None = None  # directory whose files are looked at; None for no files
+
+    def train(self, recorder: Recorder, edit: Edit) -> RecordedTraining:
+        """Call the function on the data set that `edit` returns; raises `InputError` if it fails."""
+        return self.run(recorder, edit).training
+
+    def train_at_engine(self, recorder: Recorder, edit: Edit) -> RecordedTraining:
+        """Call the function with its own data; `edit` changes only the data set that Opacus's engine receives."""
+        recorder.edit = edit
+        return self.run(recorder, _unchanged).training
+
+    def run(self, recorder: Recorder, edit: Edit, number: int = 1) -> TracedRun:
+        """Call the function on the data set that `edit` returns, and return its steps and its outputs."""
+        given = {"model": copy.deepcopy(self.model), "dataset": edit(self.dataset)}
+        before, printed = stamps_in(self.directory), io.StringIO()
+        try:
+            with recorded(recorder), redirect_stdout(printed):
+                made = self.function(*(given[what] for what in self.places))
+        except StopReplay:
+            made = None
+        except InputError:
+            raise
+        except (Exception, SystemExit) as error:
+            raise InputError(f"{self.name} raised {in_a_line(error)}") from error
+        made = given["model"] if made is None else made
+        outputs = outputs_in(made) | files_written(self.directory, before)
+        numbers = {name: one.number for name, one in outputs.items() if one.number is not None}
+        training = recorder.training(recorder.outputs_of(_weights_in(made), numbers, {}), 0, number)
+        return TracedRun(training, outputs, tuple(printed.getvalue().splitlines()))
+
+    def trace(self, start: Mapping[str, Any]) -> OutputTrace | None:
+        """Run the function with given releases on its own records, again, and on others; None if that fails.
+
+        Each run begins with the random states `start`.
+        """
+
+        def run(edit: Edit) -> TracedRun:
+            set_random_states(start)
+            return self.run(Recorder(has_given_releases=True), edit)
+
+        try:
+            own, again = run(_unchanged), run(_unchanged)
+            drawn = next((batch.indices[0] for batch in own.training.batches if batch.indices), 0)
+            other = run(lambda data: with_other_records(data, drawn % length_of(self.dataset)))
+        except (InputError, IndexError, TypeError, KeyError, ValueError):
+            return None
+        others = [other]
+        # Some functions do not accept a data set with a single label.
+        with suppress(InputError, IndexError, TypeError, KeyError, ValueError):
+            others.append(run(lambda data: with_other_labels(data, is_one=True)))
+        return traced(own, again, others)
+
+
+def _weights_in(made: Any) -> dict[str, Tensor]:
+    """Return the weights, by name, of the first module or state dict in the result of a training function."""
+    match made:
+        case nn.Module():
+            return {name: value for name, value in made.state_dict().items() if isinstance(value, Tensor)}
+        case Mapping() if made and all(isinstance(value, Tensor) for value in made.values()):
+            return {str(name): value for name, value in made.items()}
+        case tuple() | list():
+            return next((found for one in made if (found := _weights_in(one))), {})
+        case _:
+            return {}

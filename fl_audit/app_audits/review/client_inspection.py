@@ -1,0 +1,266 @@
+"""Inspection of an app's own clients: they train in this process for up to two rounds, and their DP-SGD is recorded.
+
+Only two clients run. For a message to any other client, the reply is a copy: the latest reply of one of the two clients
+to a message of the same type.
+"""
+
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NoReturn
+from unittest.mock import patch
+
+import numpy as np
+import torch
+from flwr.app import Context, Error, Message, RecordDict, UserConfig
+from flwr.clientapp import ClientApp
+from flwr_datasets import FederatedDataset
+
+from fl_audit.app_audits.black_box.audited_system import spared_generators
+from fl_audit.app_audits.black_box.trials_after_training import no_news_from_flower
+from fl_audit.app_audits.local_training.assessment import Assessment, assess
+from fl_audit.app_audits.local_training.leave_one_out_replay import Edit, replays
+from fl_audit.app_audits.local_training.patches import recorded
+from fl_audit.app_audits.local_training.recorded_trainings import RecordedTrainings
+from fl_audit.app_audits.local_training.recorder import Recorder
+from fl_audit.app_audits.local_training.replay_state import StopReplay
+from fl_audit.app_audits.local_training.training_facts import RecordedTraining, TrainingOutputs
+from fl_audit.app_audits.review.app_loading import AppDescription, StubImportFinder, loaded
+from fl_audit.app_audits.review.legacy_client_messages import is_of_old_interface, of_old_message, old_message
+from fl_audit.app_audits.review.strategy_capture import CapturedStrategy
+from fl_audit.errors import InputError, in_a_line
+from fl_audit.strategies.flower_grids import make_messages_for
+from fl_audit.strategies.simulated_grid import FIRST_NODE, RUN_ID, InProcessGrid
+from fl_audit.user_modules import import_function
+
+MOST_CLIENTS, MOST_ROUNDS = 2, 2
+"""Largest number of clients that train, and of rounds; two of each show which values repeat."""
+_OFFER = (
+    "--client-data my_data:load_data puts a function of yours in the place of the app's own of that name, or of "
+    "FederatedDataset.load_partition where the app has none; it gets a partition and the number of partitions"
+)
+
+
+@dataclass(frozen=True)
+class ClientInspection:
+    """Result of inspecting an app's clients: an assessment of their DP-SGD, or the reason why there is none."""
+
+    assessment: Assessment | None  # assessment of the clients' DP-SGD; None if the clients could not train
+    unseen: str = ""  # reason why the clients could not train; empty if they could
+
+
+def look_into_clients(
+    app: AppDescription,
+    caught: CapturedStrategy,
+    nodes: int,
+    data: str | None,
+    seconds: float,
+    delta: float | None = None,
+) -> ClientInspection:
+    """Train an app's clients in this process, and return an assessment of their DP-SGD.
+
+    If the clients cannot be trained, the result states the reason.
+    """
+    try:
+        client = loaded(app, app.client, StubImportFinder(app.directory))
+        if not isinstance(client, ClientApp):
+            return ClientInspection(None, f"{app.client} is a {type(client).__name__}, and no ClientApp")
+        with spared_generators(), no_news_from_flower(), _own_data(app, data), _limited(seconds):
+            return ClientInspection(_looked(_InspectedClients(app, client, nodes), caught, delta))
+    except _ClientsTimeoutError:
+        return ClientInspection(None, f"clients did not finish {MOST_ROUNDS} rounds within {seconds:.0f} s")
+    except (Exception, SystemExit) as error:
+        offer = "" if data else f"; where their data are missing, {_OFFER}"
+        return ClientInspection(None, f"clients could not train here ({in_a_line(error)}){offer}")
+
+
+class _ClientsTimeoutError(BaseException):
+    """Raised when the clients have not finished their training within the time limit."""
+
+
+@contextmanager
+def _limited(seconds: float) -> Iterator[None]:
+    def late(*_: object) -> NoReturn:
+        raise _ClientsTimeoutError
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, max(seconds, 0.1))
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@dataclass
+class _InspectedClients:
+    """Clients of an app under review: they answer the messages of the app's server, and their training is recorded."""
+
+    app: AppDescription  # Flower app with the clients
+    client: ClientApp  # its ClientApp
+    nodes: int  # number of clients that the app sees
+    trainings: dict[tuple[int, int], RecordedTraining] = field(default_factory=dict)  # keyed by partition and round
+    first: Message | None = None  # first message that asked a client to train
+    dataset: Any = None  # data set of the first recorded `PrivacyEngine`
+    _contexts: dict[int, Context] = field(default_factory=dict)  # Flower context of each client, by partition
+    _seats: dict[int, int] = field(default_factory=dict)  # partition of each client, by node ID
+    _rounds: dict[int, int] = field(default_factory=dict)  # number of rounds that each client trained, by partition
+    _last: dict[str, Message] = field(default_factory=dict)  # last reply, by type of message
+    errors: list[str] = field(default_factory=list)  # one line for each exception of a client
+
+    def answer(self, message: Message) -> Message | None:
+        """Return the reply of the client that a message is sent to; an error reply if the client raises."""
+        node, kind = message.metadata.dst_node_id, message.metadata.message_type
+        # Clients get their partitions in the order in which they are first asked.
+        place = self._seats.setdefault(node, len(self._seats))
+        if place >= MOST_CLIENTS and kind.split(".")[0] in self._last:
+            return Message(deepcopy(self._last[kind.split(".")[0]].content), reply_to=message)
+        if kind.startswith("train") and self.first is None:
+            self.first = deepcopy(message)
+        try:
+            reply = self._answered(message, place, kind)
+        except Exception as error:
+            self.errors.append(in_a_line(error))
+            make_messages_for(RUN_ID, 1)
+            return Message(Error(code=0, reason="client failed"), reply_to=message)
+        self._last[kind.split(".")[0]] = reply
+        return reply
+
+    def _answered(self, message: Message, place: int, kind: str) -> Message:
+        context = self._contexts.setdefault(place, self.context(place))
+        if not kind.startswith("train"):
+            reply = self.call(message, context)
+            self._evaluated(place, reply)
+            return reply
+        recorder, number = Recorder(), self._rounds.get(place, 0) + 1
+        self._rounds[place] = number
+        with recorded(recorder):
+            reply = self.call(message, context)
+        self.trainings[place, number] = _training(recorder, reply, place, number)
+        if self.dataset is None:
+            self.dataset = recorder.dataset
+        return reply
+
+    def call(self, message: Message, context: Context) -> Message:
+        """Return the client app's reply, converted to Flower's new interface if needed."""
+        make_messages_for(RUN_ID, message.metadata.dst_node_id)
+        try:
+            if is_of_old_interface(self.client):
+                return of_old_message(self.client(old_message(message), context), message)
+            return self.client(message, context)
+        finally:
+            make_messages_for(RUN_ID, 1)
+
+    def context(self, place: int) -> Context:
+        config = UserConfig({"partition-id": place, "num-partitions": self.nodes})
+        return Context(
+            run_id=RUN_ID, node_id=FIRST_NODE + place, node_config=config, state=RecordDict(),
+            run_config=UserConfig(self.app.config),
+        )  # fmt: skip
+
+    def train_first_again(self, recorder: Recorder, number: int = 1) -> RecordedTraining:
+        """Repeat the first training of the client that was asked first, and return the record of the repeated training.
+
+        `number` is the number of the round in the record.
+        """
+        assert self.first is not None, "a client was asked to train"
+        place = self._seats[self.first.metadata.dst_node_id]
+        with suppress(StopReplay), recorded(recorder):
+            reply = self.call(deepcopy(self.first), self.context(place))
+            return _training(recorder, reply, place, number)
+        return recorder.training(None, place, number)
+
+    def _evaluated(self, place: int, reply: Message) -> None:
+        """Add the metrics in a reply to the record of the client's last training, if there is one."""
+        number = self._rounds.get(place, 0)
+        known = self.trainings.get((place, number))
+        if known is not None and reply.has_content():
+            left = replace(known.left, evaluation=_numbers(reply))
+            self.trainings[place, number] = replace(known, left=left)
+
+
+def _looked(clients: _InspectedClients, caught: CapturedStrategy, delta: float | None) -> Assessment:
+    rounds = min(caught.rounds, MOST_ROUNDS)
+    start = caught.start.copied().copy_for_trial(rounds, np.random.default_rng())
+    try:
+        start.call_start(InProcessGrid(clients.nodes, clients.answer))
+    except Exception as error:
+        # A server may fail because its clients do; the clients' training so far has been recorded nevertheless.
+        clients.errors.append(f"{in_a_line(error)} at the server")
+    if not clients.trainings:
+        why = clients.errors[0] if clients.errors else "no client was asked to train"
+        raise InputError(why)
+    trainings = tuple(clients.trainings.values())
+    found = RecordedTrainings(trainings, caught.rounds, delta=delta)
+    unseen = [f"{len(clients.errors)} messages, at which clients raised {clients.errors[0]}"] if clients.errors else []
+    if not found.is_private:
+        return assess(clients.app.name, found, unseen)
+    repeated = (clients.trainings[min(clients.trainings)], clients.train_first_again(Recorder()))
+    again = replays(_edited(clients), clients.dataset) if clients.dataset is not None else ()
+    return assess(clients.app.name, replace(found, repeated=repeated, replays=again), unseen)
+
+
+def _edited(clients: _InspectedClients) -> Callable[[Recorder, Edit], RecordedTraining]:
+    def run(recorder: Recorder, edit: Edit) -> RecordedTraining:
+        recorder.edit = edit
+        return clients.train_first_again(recorder)
+
+    return run
+
+
+def _numbers(reply: Message) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for record in reply.content.metric_records.values():
+        found |= {name: float(value) for name, value in record.items() if isinstance(value, (int, float))}
+    return found
+
+
+def _training(recorder: Recorder, reply: Message, place: int, number: int) -> RecordedTraining:
+    if not reply.has_content():
+        raise InputError(f"a client answered with an error ({reply.error.reason or reply.error.code})")
+    arrays: dict[str, torch.Tensor] = {}
+    for record in reply.content.array_records.values():
+        arrays |= {name: torch.from_numpy(np.array(array.numpy())) for name, array in record.items()}
+    left: TrainingOutputs = recorder.outputs_of(arrays, _numbers(reply), {})
+    return recorder.training(left, place, number)
+
+
+@contextmanager
+def _own_data(app: AppDescription, named: str | None) -> Iterator[None]:
+    """Let an app load its data, within a `with` block, by the function that the reviewer named as PACKAGE.MODULE:NAME.
+
+    The function replaces the app's functions with the same name; if there are none, it replaces the loading methods of
+    Flower's `FederatedDataset`. If `named` is None, nothing is replaced.
+    """
+    if named is None:
+        yield
+        return
+    make, name = import_function(named, "--client-data"), named.rpartition(":")[2]
+    with ExitStack() as stack:
+        found = 0
+        for module in list(sys.modules.values()):
+            file = getattr(module, "__file__", None) or ""
+            if file and Path(file).is_relative_to(app.directory) and callable(vars(module).get(name)):
+                stack.enter_context(patch.object(module, name, make))
+                found += 1
+        if not found:
+            stack.enter_context(patch.object(FederatedDataset, "__init__", _without_source))
+            stack.enter_context(patch.object(FederatedDataset, "load_partition", _partition_of(make)))
+            stack.enter_context(patch.object(FederatedDataset, "load_split", lambda *_, **__: make(0, 1)))
+        yield
+
+
+def _without_source(self: Any, *_: Any, **kwargs: Any) -> None:
+    self._partitioners_given = kwargs.get("partitioners") or {}
+
+
+def _partition_of(make: Callable[..., Any]) -> Callable[..., Any]:
+    def load_partition(self: Any, partition_id: int = 0, *_: Any, **__: Any) -> Any:
+        sizes = [getattr(one, "num_partitions", one) for one in self._partitioners_given.values()]
+        return make(partition_id, sizes[0] if sizes and isinstance(sizes[0], int) else partition_id + 1)
+
+    return load_partition

@@ -1,0 +1,62 @@
+"""Privacy numbers in an app's configuration that are stronger than the numbers with which the app trains."""
+
+import re
+from collections.abc import Mapping
+from math import isfinite, sqrt
+
+from fl_audit.app_audits.review.claims import StatedAppClaim, is_on
+from fl_audit.plurals import plural
+from fl_audit.privacy.gaussian import gdp_epsilon
+
+_NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?", re.IGNORECASE)
+_CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")  # the places in "noiseMultiplier" at which a word begins
+_OF_OPTIMIZERS = frozenset({"adam", "adagrad", "optimizer", "optim", "yogi", "greedy"})
+
+
+def weaker_than_configured(stated: StatedAppClaim, config: Mapping[str, object], rounds: int) -> tuple[str, ...]:
+    """Return a phrase for each number in an app's configuration that claims more privacy than the strategy has.
+
+    Compared are noise multipliers, clipping norms and epsilons. An epsilon is compared with that of the strategy's
+    noise over all rounds, or with that of `LocalDpMod`.
+    """
+    found = []
+    for name, value in config.items():
+        number = _number(value)
+        if number is None or not is_on(number):
+            continue
+        words = frozenset(re.split(r"[^a-z0-9]+", _CAMEL.sub("-", name).lower()))
+        if used := _weaker(stated, words, number, rounds):
+            found.append(f"the configuration names {name} {value}; {used}")
+    return tuple(found)
+
+
+def _number(value: object) -> float | None:
+    """Return a number, or a text that is one, as a float; None for other values."""
+    if isinstance(value, str) and _NUMBER.fullmatch(value.strip()):
+        return float(value)
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if is_number and isfinite(value) else None  # type: ignore[arg-type]
+
+
+def _weaker(stated: StatedAppClaim, words: frozenset[str], number: float, rounds: int) -> str:
+    """Return what the app uses if it is weaker than a configured number, otherwise ""; `words` are of its name."""
+    if {"noise", "multiplier"} <= words and stated.noise is not None:
+        return f"the strategy uses {stated.noise:g}" if _is_below(stated.noise, number) else ""
+    if words & {"clip", "clipping"} and "norm" in words and stated.clip is not None:
+        return f"the app clips to {stated.clip:g}" if _is_below(number, stated.clip) else ""
+    if "epsilon" not in words or words & _OF_OPTIMIZERS:
+        return ""
+    if stated.epsilon is not None:
+        return f"LocalDpMod uses {stated.epsilon:g}" if _is_below(number, stated.epsilon) else ""
+    # The claim of a reviewer says nothing of the app's own noise.
+    mu = stated.mu if stated.is_of_reviewer else stated.mu_of_round
+    if mu is None or stated.claim is None:
+        return ""
+    whole = gdp_epsilon(stated.claim.delta, mu * sqrt(max(rounds, 1)))
+    over = f"the strategy's noise comes to {whole:.4g} over {plural(rounds, 'round')} (sampling not counted)"
+    return over if _is_below(number, whole) else ""
+
+
+def _is_below(one: float, other: float) -> bool:
+    """Return whether a number is smaller than another by more than rounding, such as that to float32."""
+    return one < other * (1 - 1e-3)

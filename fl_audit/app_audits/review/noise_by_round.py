@@ -1,0 +1,97 @@
+"""Noise of the rounds that trials do not play: two whole trainings of an app's strategy with the same replies.
+
+A trial plays a few rounds of a training. Noise that ends in a later round would not be seen, so the strategy is played
+twice over all of its rounds, with new random states and the same replies. Replies move the model by the same amount
+whatever it is, so the two trainings differ in a round by the noise of this round alone.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.stats import f as f_distribution
+
+from fl_audit.adjacency import Relation
+from fl_audit.app_audits.black_box.audited_system import AuditedSystem, seed_generators, spared_generators
+from fl_audit.app_audits.black_box.black_box_trial import BlackBoxTrial
+from fl_audit.app_audits.black_box.message_tensors import arrays_of
+from fl_audit.app_audits.black_box.scenarios import BY_NAME
+from fl_audit.app_audits.black_box.working_copy import WorkingCopy, in_working_copy
+from fl_audit.app_audits.claim_audit.claim import StatedClaim
+from fl_audit.app_audits.review.fresh_starts import RecordingFactory, with_fixed_generators
+from fl_audit.array_types import Floats
+from fl_audit.randomness import Purpose, generator
+
+LEAST_SHARE = 0.1
+"""Share of the first round's noise below which a later round counts as one without its noise."""
+_LEVEL = 1e-6  # largest probability of so small a share by chance, in one round
+MOST_ROUNDS = 200  # largest number of rounds that are played
+
+
+def rounds_without_noise(noise: Sequence[Floats]) -> tuple[int, ...]:
+    """Return the numbers of the rounds, from 2, whose noise is less than a tenth of that of the first round.
+
+    Shapes: `noise` (parameters,).
+    """
+    squares = [float(np.mean(np.square(values))) for values in noise]
+    if not squares or squares[0] == 0:
+        return ()
+    largest = min(LEAST_SHARE**2, float(f_distribution.ppf(_LEVEL, noise[0].size, noise[0].size)))
+    return tuple(number for number, square in enumerate(squares, start=1) if square < largest * squares[0])
+
+
+def noise_of_rounds(factory: RecordingFactory, system: AuditedSystem, claim: StatedClaim, rounds: int) -> list[Floats]:
+    """Return for each round the difference between two trainings with the same replies, shape (parameters,).
+
+    Raises `RuntimeError` if the strategy refuses to train.
+    """
+    first, second = (_released(factory, system, claim, rounds) for _ in range(2))
+    moves = [np.diff(np.stack(models), axis=0) for models in (first, second)]
+    return list(moves[0] - moves[1])
+
+
+def noise_doubt(
+    factory: RecordingFactory, system: AuditedSystem, claim: StatedClaim, rounds: int, played: int
+) -> tuple[str, ...]:
+    """Return a phrase on later rounds without noise that trials of `played` rounds do not show; else ()."""
+    if played >= rounds:
+        return ()
+    copy = WorkingCopy(Path.cwd())
+    try:
+        with in_working_copy(copy, thoroughly=False):
+            bare = rounds_without_noise(noise_of_rounds(factory, system, claim, min(rounds, MOST_ROUNDS)))
+    except Exception as error:  # other people's code may raise anything
+        return (f"the noise of rounds {played + 1} to {rounds} was not seen ({error}), and trials play {played}",)
+    finally:
+        copy.remove()
+    late = [number for number in bare if number > played]
+    if not late:
+        return ()
+    which = f"round {late[0]}" if len(late) == 1 else f"{len(late)} rounds from round {late[0]} on"
+    return (
+        f"in {which} the strategy releases with less than a tenth of the noise of its first round, and a trial plays "
+        f"{played} of {rounds} rounds: --rounds {late[0]} has trials play the first of them too",
+    )
+
+
+def _released(factory: RecordingFactory, system: AuditedSystem, claim: StatedClaim, rounds: int) -> list[Floats]:
+    """Return the models of a training of all rounds, each flattened: the initial one, then one a round."""
+    log = list[Mapping[str, Any]]()
+    recording = replace(factory, log=log, renews=True)
+    plain = "removed" if claim.neighbours.relation is Relation.ADD_REMOVE else "opposite"
+    kind = BY_NAME[plain if system.model is None else f"{plain}, own model"]
+    mods = tuple(with_fixed_generators(mod) for mod in system.mods)
+    own = replace(system, strategy=recording.new_strategy, mods=mods)
+    with spared_generators():
+        seed_generators(np.random.default_rng())
+        trial = BlackBoxTrial(own, replace(claim, rounds=rounds), kind, True, generator(0, Purpose.BLACK_BOX))
+        seen = trial.play()
+    if seen.refusal is not None:
+        raise RuntimeError(seen.refusal)
+    return [np.concatenate([_flat(value) for value in arrays_of(record).values()]) for record in log]
+
+
+def _flat(value: Any) -> Floats:
+    return np.asarray(value, dtype=np.float64).reshape(-1)

@@ -1,0 +1,154 @@
+"""The plan of a review: model, scenarios (conditions of trials), rounds and number of trials."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from fl_audit.app_audits.black_box.audited_system import StrategyStartCall
+from fl_audit.app_audits.black_box.message_tensors import Arrays, arrays_of
+from fl_audit.app_audits.black_box.scenario import OF_FEW_TENSORS, ModelKind, Scenario
+from fl_audit.app_audits.black_box.trial_models import is_moved_by
+from fl_audit.app_audits.claim_audit.claim import StatedClaim
+from fl_audit.app_audits.claim_audit.claim_audit_results import QUICK, TrialBudget
+from fl_audit.app_audits.review.side_channels import NUMBERS, SideChannel
+from fl_audit.errors import require
+from fl_audit.statistics.lower_bounds import epsilon_lower_bound
+
+# A reviewer wants to know every scenario that breaks a claim, so the budgets cover all of them.
+_USUAL = replace(TrialBudget(), scout=200, pilot=200, most=12, plainest=True)
+_FEWER = replace(QUICK, scout=120, pilot=120, most=10, plainest=True)
+_FEWEST = TrialBudget(pilot=60, stages=(400,), shares=(1.0,), tried=2, most=4, deep=1, plainest=True)
+"""Number of trials in each stage; it suffices to detect releases without any noise."""
+_LEVEL, _MOST_TRIED = 0.05, 6400
+_LEFT_OUT = ("large model", "own model, around a median")
+"""Environments of scenarios that are left out if the app's own model is known."""
+USUAL_ROUNDS = 3  # largest number of rounds of a trial unless the reviewer sets another number
+_MOST_PARAMETERS = 5_000_000
+
+
+class ReviewPlan(NamedTuple):
+    """Plan of the black-box audit of an app's strategy: its scenarios, their trials, and the rounds of a trial."""
+
+    kinds: tuple[Scenario, ...]  # scenarios, that is, conditions of trials
+    rounds: int  # number of rounds of a trial
+    budget: TrialBudget  # number of trials in each stage
+    words: str  # description of the budget, such as "fewer trials"
+
+
+def own_model(start: StrategyStartCall) -> tuple[Arrays | None, list[str]]:
+    """Return the tensors of the app's initial model, keyed by name, and remarks on them.
+
+    The tensors are None if the app gives no initial model, or if it is too large or too small for trials. `start` holds
+    the arguments with which the app starts its strategy. Raises `InputError` if the model has no floating-point
+    parameters in tensors.
+    """
+    record = start.arguments.get("initial_arrays")
+    if record is None:
+        return None, ["it names no initial model: trials are played on others"]
+    arrays = arrays_of(record)
+    size = sum(value.size for value in arrays.values())
+    floats = sum(value.size for value in arrays.values() if value.dtype.kind == "f" and value.ndim)
+    wrong = f"its initial model has {floats} floating-point parameters in tensors: trials cannot be played on it"
+    require(floats > 0, wrong)
+    if not 2 <= floats <= size <= _MOST_PARAMETERS:
+        return None, [f"its own model has {size:,} parameters: trials are played on others"]
+    return arrays, []
+
+
+def buffer_count(own: Arrays) -> int:
+    """Return the number of a model's buffers: tensors of scalars, integers, booleans or running statistics."""
+    return sum(any(is_moved_by(direction, name, value) for direction in OF_FEW_TENSORS) for name, value in own.items())
+
+
+def smallest_budget(claim: StatedClaim, tests: int = _FEWEST.most) -> TrialBudget:
+    """Return the smallest budget (trials per stage) that can refute a claim if all guesses are right.
+
+    If even 6400 trials are too few to refute the claim, the smallest of all budgets is returned. `tests` is the largest
+    number of distinguishers that are tested.
+    """
+    budget = fewest = replace(_FEWEST, most=tests, tried=min(tests, _FEWEST.tried))
+    while budget.stages[0] < _MOST_TRIED and not _can_refute(claim, budget):
+        budget = replace(budget, stages=(2 * budget.stages[0],))
+    return budget if _can_refute(claim, budget) else fewest
+
+
+def _can_refute(claim: StatedClaim, budget: TrialBudget) -> bool:
+    # A fair coin decides which trials use D; 45% is a cautious number of them.
+    half = int(0.45 * budget.stages[-1])
+    confidence = 1 - _LEVEL * budget.shares[-1] / budget.most
+    bounds = (epsilon_lower_bound(np.ones(half), np.zeros(half), limit.delta, confidence) for limit in claim.limits)
+    return any(bound.epsilon > limit.epsilon for bound, limit in zip(bounds, claim.limits, strict=True))
+
+
+def relevant_scenarios(kinds: Sequence[Scenario], own: Arrays | None, has_claim: bool) -> list[Scenario]:
+    """Return the scenarios in which an app with a given model can show a leak.
+
+    A scenario is left out if it concerns metrics, evaluation, or a kind of tensor that the model lacks.
+    """
+    found = [kind for kind in kinds if kind.name not in (NUMBERS[SideChannel.METRICS], NUMBERS[SideChannel.EVALUATION])]
+    if not has_claim:
+        plain = [kind for kind in found if kind.plain_name in ("removed", "opposite")]
+        return [kind for kind in plain if own is None or kind.stage.name == "own model"][:1]
+    if own is None:
+        return [kind for kind in found if kind.model is not ModelKind.OWN]
+
+    def is_there(kind: Scenario) -> bool:
+        if kind.present.direction in OF_FEW_TENSORS:
+            of_own = (is_moved_by(kind.present.direction, name, value) for name, value in own.items())
+            return kind.model is ModelKind.OWN and any(of_own)
+        return kind.model is not ModelKind.HALF or any(value.dtype == np.float16 for value in own.values())
+
+    # Sorts of tensors that the app's own model lacks cannot leak; scenarios on other sorts are run on this model.
+    return [kind for kind in found if kind.stage.name not in _LEFT_OUT and is_there(kind)]
+
+
+def plan_of(
+    kinds: Sequence[Scenario],
+    claim: StatedClaim,
+    own_seconds: float,
+    seconds: float,
+    left: float,
+    wanted: int,
+    is_free: bool,
+    is_quick: bool,
+) -> ReviewPlan:
+    """Return the first plan, from most to fewest trials, that fits into the remaining time; the smallest if none fits.
+
+    `left`: A plan fits if it needs less than half of it.
+    """
+    rounds = sorted({wanted, 1 if is_free else wanted}, reverse=True)
+    budgets = {
+        "the usual number of trials": _USUAL,
+        "fewer trials": _FEWER,
+        "the fewest trials": smallest_budget(claim),
+    }
+    # Budgets that cannot refute the claim are left out, unless none can.
+    budgets = {words: one for words, one in budgets.items() if _can_refute(claim, one)} or budgets
+    plans = [
+        ReviewPlan(tuple(kinds), count, budget, words)
+        for count in rounds
+        for words, budget in list(budgets.items())[is_quick and len(budgets) > 1 :]
+    ]
+    # The last resort: the app's own model only in its first scenario and those about buffers, and then in none.
+    on_own = [kind for kind in kinds if kind.model is ModelKind.OWN]
+    plainest = [kind for kind in on_own if kind is on_own[0] or kind.present.direction in OF_FEW_TENSORS]
+    small = [kind for kind in kinds if kind.model is not ModelKind.OWN]
+    plans += [plans[-1]._replace(kinds=tuple(some)) for some in ([*plainest, *small], small) if some]
+    # Half of the time is left for busy machines, and for learning the distinguishers.
+    return next((plan for plan in plans if _seconds(plan, own_seconds, seconds) < 0.5 * left), plans[-1])
+
+
+def _seconds(plan: ReviewPlan, own_seconds: float, seconds: float) -> float:
+    """Return the approximate computing time of a plan's trials in seconds.
+
+    `own_seconds` is the time of a trial's round on the app's own model, and `seconds` that on a small model.
+    """
+    of_kinds = [own_seconds if kind.model is ModelKind.OWN else seconds for kind in plan.kinds]
+    budget, mean = plan.budget, sum(of_kinds) / len(of_kinds)
+    trials = min(budget.scout, budget.pilot) * len(of_kinds) + budget.most * budget.stages[0]
+    if budget.scout < budget.pilot:
+        trials += budget.pilot * min(budget.kept, len(of_kinds))
+    trials += sum(max(1, budget.deep >> place) * stage for place, stage in enumerate(budget.stages[1:]))
+    return plan.rounds * mean * trials

@@ -1,0 +1,151 @@
+"""Search of an app's code for signs of record-level privacy: libraries such as Opacus, and names such as `dp_sgd`.
+
+Record-level privacy is a matter of the clients' code, which a review does not run in its trials. The code is parsed, so
+comments, strings and docstrings do not count.
+"""
+
+import ast
+import re
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from fl_audit.app_audits.review.claims import is_on
+
+LIBRARIES = {
+    "opacus": "Opacus", "tensorflow_privacy": "TensorFlow Privacy", "jax_privacy": "JAX-Privacy",
+    "dp_accounting": "dp-accounting", "fastDP": "fastDP", "private_transformers": "private-transformers",
+    "dp_transformers": "dp-transformers", "private_vision": "private-vision", "pyvacy": "PyVacy",
+    "diffprivlib": "diffprivlib", "opendp": "OpenDP", "pydp": "PyDP", "prv_accountant": "prv-accountant",
+    "autodp": "autodp", "tmlt": "Tumult", "snsynth": "SmartNoise", "mlx_privacy": "mlx-privacy",
+}  # fmt: skip
+"""Names of libraries for record-level privacy, keyed by the Python package."""
+_BY_HAND = re.compile(
+    r"dp_?sgd|dp_?adam|dp_?(sgd_?)?optimi[sz]er|dp_?keras|privacy_?engine|make_private"
+    r"|per_?(sample|example|record)_?(grad|clip|norm)|clip_?(per|each)_?(sample|example|record)"
+    r"|(sample|example|record)_?wise_?(grad|clip)|grad_?sample|ghost_?clip",
+    re.IGNORECASE,
+)
+"""Pattern of names that are usual in handwritten code for DP-SGD."""
+_SETTING = re.compile(r"noise[-_.]?multiplier|(target|dp|privacy)[-_.]?(epsilon|budget)", re.IGNORECASE)
+"""Pattern of names of settings for noise multipliers and privacy budgets."""
+_LEFT_OUT = {".git", ".venv", "venv", "env", "node_modules", "__pycache__", "site-packages"}
+_MOST_PLACES = 3  # largest number of places that a phrase lists
+
+
+@dataclass(frozen=True)
+class RecordPrivacyMention:
+    """A place in an app's code or settings that mentions record-level privacy."""
+
+    what: str  # name of the library, name in handwritten code, or setting with its value
+    file: str  # path of the file, relative to the app's directory
+    line: int  # line number, from 1
+    is_library: bool  # whether a library for record-level privacy is mentioned
+
+
+def find_record_privacy_mentions(directory: Path) -> tuple[RecordPrivacyMention, ...]:
+    """Return the places where an app's code mentions record-level privacy, ordered by file and line.
+
+    Such places are imports and calls of libraries for DP, and names that are usual in code for DP-SGD. Folders of
+    installed packages, such as virtual environments, are left out.
+    """
+    found = list[RecordPrivacyMention]()
+    for path in sorted(directory.rglob("*.py")):
+        inner = path.relative_to(directory)
+        if _LEFT_OUT.isdisjoint(inner.parts):
+            found += sorted(_in_file(path, str(inner)), key=lambda one: one.line)
+    return tuple(dict.fromkeys(found))
+
+
+def of_settings(file: Path, config: Mapping[str, object]) -> tuple[RecordPrivacyMention, ...]:
+    """Return the settings in an app's `pyproject.toml` that switch on a noise multiplier or a privacy budget."""
+    lines = file.read_text(encoding="utf-8", errors="replace").split("\n")
+    found = list[RecordPrivacyMention]()
+    for name, value in config.items():
+        last = name.rpartition(".")[2]
+        line = next((place for place, text in enumerate(lines, 1) if last in text.partition("=")[0]), None)
+        if _SETTING.search(name) and is_on(value) and line is not None:
+            found.append(RecordPrivacyMention(f"{name} = {value}", file.name, line, is_library=False))
+    return tuple(found)
+
+
+def mentions_phrase(found: tuple[RecordPrivacyMention, ...]) -> str:
+    """Return a phrase that lists mentions with their places, such as `Opacus (app.py:3)`; empty if there are none.
+
+    If a library is mentioned, only libraries are listed.
+    """
+    said = list[str]()
+    # If a library is used, other names are usually parts of it.
+    shown = [one for one in found if one.is_library] or found
+    for what in dict.fromkeys(one.what for one in shown):
+        places = [f"{one.file}:{one.line}" for one in shown if one.what == what]
+        more = f" and {len(places) - _MOST_PLACES} more" if len(places) > _MOST_PLACES else ""
+        said.append(f"{what} ({', '.join(places[:_MOST_PLACES])}{more})")
+    more = f" and {len(said) - _MOST_PLACES} more names" if len(said) > _MOST_PLACES else ""
+    return f"{', '.join(said[:_MOST_PLACES])}{more}"
+
+
+def _in_file(path: Path, name: str) -> Iterator[RecordPrivacyMention]:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # invalid escape sequences in the app's strings
+            tree = ast.parse(path.read_bytes())
+    except (OSError, SyntaxError, ValueError, RecursionError):  # files that Python cannot run either
+        return
+    aliases = dict[str, str]()
+    for node in ast.walk(tree):
+        for package, alias in _imported(node):
+            library = LIBRARIES.get(package.partition(".")[0])
+            if library is not None:
+                aliases[alias] = library
+                yield RecordPrivacyMention(library, name, node.lineno, is_library=True)  # type: ignore[attr-defined]
+    for node in ast.walk(tree):
+        for written, line in _named(node):
+            library = aliases.get(written.partition(".")[0])
+            if library is not None and isinstance(node, ast.Call):
+                yield RecordPrivacyMention(library, name, line, is_library=True)
+            elif library is None and _BY_HAND.search(written.rpartition(".")[2]):
+                yield RecordPrivacyMention(written.rpartition(".")[2], name, line, is_library=False)
+
+
+def _imported(node: ast.AST) -> Iterator[tuple[str, str]]:
+    """Yield the package of each import in a syntax node, with the name that the import defines in the module.
+
+    The name is "" for an import by a function call, which defines none.
+    """
+    match node:
+        case ast.Import(names=names):
+            for one in names:
+                yield one.name, one.asname or one.name.partition(".")[0]
+        case ast.ImportFrom(module=str(module), names=names, level=0):
+            for one in names:
+                yield module, one.asname or one.name
+        case ast.Call(
+            func=ast.Name(id="__import__" | "import_module") | ast.Attribute(attr="import_module"),
+            args=[ast.Constant(value=str(module)), *_],
+        ):
+            yield module, ""
+
+
+def _named(node: ast.AST) -> Iterator[tuple[str, int]]:
+    """Yield the names that a syntax node defines, calls or uses as keyword, with their lines."""
+    match node:
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+            yield name, node.lineno
+        case ast.Call(func=func):
+            yield _dotted(func), node.lineno
+        case ast.keyword(arg=str(name)):
+            yield name, node.lineno
+        case ast.Attribute(attr="grad_sample"):
+            yield "grad_sample", node.lineno
+
+
+def _dotted(node: ast.expr) -> str:
+    match node:
+        case ast.Name(id=name):
+            return name
+        case ast.Attribute(value=inner, attr=name):
+            return f"{_dotted(inner)}.{name}"
+        case _:
+            return ""

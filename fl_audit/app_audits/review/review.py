@@ -1,0 +1,299 @@
+"""Review of a Flower app: find its privacy claim, test it by trials of its strategy, and collect the results.
+
+A scenario is the conditions of trials. A distinguisher is a rule that tells D from D'.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from fl_audit.app_audits.black_box.audited_system import AuditedSystem, Observer, spared_generators
+from fl_audit.app_audits.black_box.black_box_trial import LOSS
+from fl_audit.app_audits.black_box.system_audit import audit_system, kinds_of
+from fl_audit.app_audits.black_box.trial_models import template_of
+from fl_audit.app_audits.black_box.trials_after_training import no_news_from_flower
+from fl_audit.app_audits.claim_audit.claim import StatedClaim
+from fl_audit.app_audits.claim_audit.claim_audit_results import ClaimAudit, Tell, TrialBudget
+from fl_audit.app_audits.review import plan as planning
+from fl_audit.app_audits.review.client_counts import too_few_clients
+from fl_audit.app_audits.review.configured_numbers import weaker_than_configured
+from fl_audit.app_audits.review.fresh_starts import (
+    ComparedStarts,
+    RecordingFactory,
+    StartTrace,
+    compared_starts,
+    trace_of_server,
+)
+from fl_audit.app_audits.review.noise_by_round import noise_doubt
+from fl_audit.app_audits.review.options import ReviewOptions
+from fl_audit.app_audits.review.plan import smallest_budget
+from fl_audit.app_audits.review.probe_trials import probed
+from fl_audit.app_audits.review.record_privacy_mentions import RecordPrivacyMention
+from fl_audit.app_audits.review.review_result import ReviewResult
+from fl_audit.app_audits.review.review_verdict import (
+    app_remarks,
+    early_words,
+    joint_verdict,
+    mentions_and_unseen,
+    server_verdict,
+)
+from fl_audit.app_audits.review.reviewed_app import REFERENCE, ReviewedApp, read_reviewed_app
+from fl_audit.app_audits.review.scenario_groups import merged, split
+from fl_audit.app_audits.review.side_channels import NUMBERS, SideChannel, side_channel_results
+from fl_audit.app_audits.review.virtual_clients import TrialStrategyFactory
+from fl_audit.verdict.verdict import Verdict
+
+_OF_MECHANISM, _OF_MODEL, _OF_EARLY, _OF_NUMBERS = 0.55, 0.75, 0.8, 0.85
+"""Shares of the time limit, counted from the start of the review.
+
+Trials of the mechanism end at `_OF_MECHANISM`, all trials on the model at `_OF_MODEL`, trials with few clients at
+`_OF_EARLY`, and trials on metrics at `_OF_NUMBERS`.
+"""
+_CONFIDENCE_OF_MECHANISM, _CONFIDENCE_OF_OTHERS = 0.96, 0.99  # together, a true claim is refuted in at most 5 of 100
+
+
+def review(
+    directory: Path,
+    wishes: ReviewOptions,
+    tell: Tell = lambda _: None,
+    keep: Callable[[ReviewResult], None] = lambda _: None,
+    other_start: StartTrace | None = None,
+    client_starts: tuple[StartTrace, ...] = (),
+) -> ReviewResult:
+    """Review the Flower app in a directory: find its privacy claim, test it by trials, and return the results.
+
+    The app's code runs in this process. Raises `InputError` if the app cannot be reviewed.
+    """
+    began = time.monotonic()
+    read = read_reviewed_app(directory, wishes)
+    with spared_generators(), no_news_from_flower():
+        return _planned(read, wishes, began, tell, keep, other_start, client_starts).carried_out()
+
+
+def trace_start(directory: Path, wishes: ReviewOptions) -> StartTrace | None:
+    """Start the app in a directory, in this fresh process, and return what it releases; None if it claims nothing."""
+    read = read_reviewed_app(directory, wishes, is_inspected=False)
+    if read.stated.claim is None:
+        return None
+    if read.stated.observer is Observer.SERVER:
+        return StartTrace(awaits_clients=True)
+    with spared_generators(), no_news_from_flower():
+        return _traced(read, probed(read.system, read.claim)[0])
+
+
+def _traced(read: ReviewedApp, system: AuditedSystem) -> StartTrace:
+    assert read.caught.states is not None
+    return trace_of_server(read.start, read.caught.states, read.nodes, system, read.claim, read.caught.rounds)
+
+
+def _planned(
+    read: ReviewedApp,
+    wishes: ReviewOptions,
+    began: float,
+    tell: Tell,
+    keep: Callable[[ReviewResult], None],
+    other_start: StartTrace | None,
+    client_starts: tuple[StartTrace, ...],
+) -> "_PlannedReview":
+    """Measure in a dry run how long a trial takes, and plan trials that fit into the time limit.
+
+    The time limit counts from `began`, a time of the monotonic clock in seconds.
+    """
+    system, slow, quick, has_written, unoffered = probed(read.system, read.claim)
+    traces = client_starts if len(client_starts) == 2 else ()
+    if not traces and other_start is not None and not other_start.awaits_clients and read.stated.claim is not None:
+        traces = (_traced(read, system), other_start)
+    starts = compared_starts(read.stated, traces)
+    asked, stated, claim = dict(read.stage.most), read.stated, read.claim
+    kinds = planning.relevant_scenarios(kinds_of(system, claim), read.own, has_claim=stated.claim is not None)
+    left = (_OF_MODEL * wishes.seconds - (time.monotonic() - began)) * wishes.processes
+    # A claimed noise multiplier can be composed over rounds. A reviewer's claim already covers several rounds.
+    says_noise = stated.claim is not None and stated.claim.noise_multiplier is not None
+    is_composed = says_noise or (stated.claim is not None and stated.is_of_reviewer)
+    wanted = (wishes.rounds or min(read.caught.rounds, planning.USUAL_ROUNDS)) if is_composed else 1
+    is_free, is_quick = wishes.rounds is None, wishes.is_quick or stated.claim is None
+    plan = planning.plan_of(kinds, claim, slow, quick, left, wanted, is_free, is_quick)
+    claim = replace(claim, rounds=plan.rounds)
+    names = [kind.name for kind in plan.kinds]
+    if plan.rounds > 1:
+        composed = planning.relevant_scenarios(kinds_of(system, claim), read.own, has_claim=True)
+        names += [kind.name for kind in composed if kind not in kinds]
+    about = [kind for aside, kind in NUMBERS.items() if asked["evaluate"] or aside is not SideChannel.EVALUATION]
+    names_found, unseen = mentions_and_unseen(read.caught, stated, read.app, read.code)
+    late = _late_noise(read, system, read.claim, plan.rounds)
+    of_code = () if read.inside is not None and read.inside.assessment is not None else names_found
+    remarks = tuple(app_remarks(of_code, unoffered, read.stand_ins, has_written))
+    return _PlannedReview(
+        read, wishes, began, tell, keep, system, claim, plan, tuple(names), tuple(about), asked, names_found,
+        (*unseen, *starts.unseen, *late), remarks, starts,
+    )  # fmt: skip
+
+
+def _late_noise(read: ReviewedApp, system: AuditedSystem, claim: StatedClaim, played: int) -> tuple[str, ...]:
+    """Return a phrase on rounds without noise that trials do not play; () if there are none, or clients add it."""
+    if read.stated.claim is None or read.stated.observer is Observer.SERVER:
+        return ()
+    factory = RecordingFactory(read.start, read.nodes, system.clients)
+    with spared_generators(), no_news_from_flower():
+        return noise_doubt(factory, system, claim, read.caught.rounds, played)
+
+
+@dataclass(frozen=True)
+class _PlannedReview:
+    """A review with planned trials, which `carried_out` runs."""
+
+    read: ReviewedApp  # the loaded app with its claim
+    wishes: ReviewOptions  # the reviewer's options
+    began: float  # start of the review on the monotonic clock, in seconds
+    tell: Tell  # function that is called with messages on progress
+    keep: Callable[[ReviewResult], None]  # function that is called with the review so far
+    system: AuditedSystem  # the system that the trials audit, with the metrics that clients report
+    claim: StatedClaim  # claim to test, for the rounds of one trial
+    plan: planning.ReviewPlan  # scenarios, rounds and number of trials
+    names: tuple[str, ...]  # names of the scenarios on the model
+    about: tuple[str, ...]  # names of the scenarios on side channels
+    asked: dict[str, int]  # most clients that the strategy asks in a round, for `train` and `evaluate`
+    names_found: tuple[RecordPrivacyMention, ...]  # places where the app mentions record-level privacy
+    unseen: tuple[str, ...]  # parts of the mechanism or claim that could not be loaded or read, with reasons
+    remarks: tuple[str, ...]  # remarks on parts that could not be loaded, used or observed
+    starts: ComparedStarts  # comparison of starts in fresh processes
+
+    @property
+    def tests_side_channels(self) -> bool:
+        """Whether the review tests side channels; it does so only if the adversary is a client."""
+        return self.read.stated.observer is Observer.CLIENT
+
+    @property
+    def side_channel_claim(self) -> StatedClaim:
+        """Claim against which side channels are tested: the app's claim, with an epsilon of at most 3.
+
+        If the app claims a noise multiplier, epsilon is that of the first inequality which the claim implies.
+        """
+        epsilon = self.claim.limits[0].epsilon if self.claim.epsilon is None else self.claim.epsilon
+        return StatedClaim(self.claim.adjacency, epsilon=min(epsilon, REFERENCE), delta=self.claim.delta)
+
+    def carried_out(self) -> ReviewResult:
+        """Run all planned trials and return the review.
+
+        There are three groups of trials. The first group tests the model. The second group tests it with the smallest
+        number of clients with which the app starts. The third group tests side channels.
+        """
+        waiting = _not_begun(self.side_channel_claim, self.about) if self.tests_side_channels else None
+        self.keep(self.review_so_far(_not_begun(self.claim, self.names), waiting))
+        result = self._audit_of_model(waiting)
+        early = self._early(lambda _: self.review_so_far(result, waiting))
+        if not self.tests_side_channels:
+            return self.review_so_far(result, None, early)
+        beside = self.run_claim_audit(
+            self.system,
+            self.side_channel_claim,
+            self.about,
+            smallest_budget(self.side_channel_claim),
+            _OF_NUMBERS,
+            lambda came: self.review_so_far(result, came, early),
+        )
+        return self.review_so_far(result, beside, early)
+
+    def _audit_of_model(self, waiting: ClaimAudit | None) -> ClaimAudit:
+        """Test the model: first in the scenarios of the mechanism itself, then in all others.
+
+        `waiting` is the audit of side channels, which has not begun, or None without one.
+        """
+        of_mechanism, others = split(self.names)
+        later = _not_begun(self.claim, others)
+        if not of_mechanism or not others:
+            return self.run_claim_audit(
+                self.system, self.claim, self.names, self.plan.budget, _OF_MODEL,
+                lambda came: self.review_so_far(came, waiting),
+            )  # fmt: skip
+        result = self.run_claim_audit(
+            self.system, self.claim, of_mechanism, self.plan.budget, _OF_MECHANISM,
+            lambda came: self.review_so_far(merged(came, later), waiting), _CONFIDENCE_OF_MECHANISM,
+        )  # fmt: skip
+        rest = self.run_claim_audit(
+            self.system, self.claim, others, smallest_budget(self.claim, len(others)), _OF_MODEL,
+            lambda came: self.review_so_far(merged(result, came), waiting), _CONFIDENCE_OF_OTHERS,
+        )  # fmt: skip
+        return merged(result, rest)
+
+    def _early(self, so_far: Callable[[ClaimAudit], ReviewResult]) -> tuple[str, ...]:
+        """Run trials with fewer clients than the app is made for, and return one remark on their results.
+
+        Some apps start too early, with too few clients, although their noise is calibrated for more clients. The trials
+        show whether this breaks the claim. Nothing is run, and there is no remark, if the app cannot start too early.
+        """
+        read = self.read
+        early = too_few_clients(read.start.strategy, read.stated.clients)
+        if early is None:
+            return ()
+        few = TrialStrategyFactory(read.start, early[0], max(2, early[1]))
+        plain = [kind.name for kind in kinds_of(self.system, self.claim) if kind.name in ("removed", "opposite")]
+        system = replace(self.system, strategy=few.new_strategy, clients=few.seats)
+        came = self.run_claim_audit(system, self.claim, plain, smallest_budget(self.claim), _OF_EARLY, so_far)
+        return (early_words(*early, read.stated.clients, came),)
+
+    def run_claim_audit(
+        self,
+        system: AuditedSystem,
+        claim: StatedClaim,
+        names: Sequence[str],
+        budget: TrialBudget,
+        share: float,
+        so_far: Callable[[ClaimAudit], ReviewResult],
+        confidence: float = 0.95,
+    ) -> ClaimAudit:
+        """Test a claim about a system by trials in the scenarios `names`.
+
+        The test ends when the fraction `share` of the time limit of the whole review has passed. After each tested
+        distinguisher, `so_far` converts the intermediate result to a review, which is stored.
+        """
+        seconds = max(1.0, share * self.wishes.seconds - (time.monotonic() - self.began))
+        return audit_system(
+            system, claim, budget=budget, confidence=confidence, seed=self.wishes.seed,
+            processes=self.wishes.processes, include=names,
+            seconds=seconds, tell=self.tell, keep=lambda result: self.keep(so_far(result)),
+        )  # fmt: skip
+
+    def review_so_far(self, result: ClaimAudit, beside: ClaimAudit | None, early: tuple[str, ...] = ()) -> ReviewResult:
+        """Return the review so far, from audits that are finished or still running.
+
+        `result` is the audit of the released model. `beside` is the audit of side channels, or None without one.
+        `early` holds remarks on trials with the number of clients with which the app starts.
+        """
+        read, caught, stated = self.read, self.read.caught, self.read.stated
+        results = [result] if beside is None else [result, beside]
+        planned = [*self.names, *(self.about if self.tests_side_channels else ())]
+        weaker = weaker_than_configured(stated, read.app.config, caught.rounds)
+        of_server = server_verdict(stated, result, caught.rounds, self.plan.rounds, self.unseen, self.names_found)
+        return ReviewResult(
+            app=read.app.name,
+            stated=stated,
+            verdict=Verdict.VIOLATED if self.starts.repeats else joint_verdict(of_server, stated, read.inside),
+            rounds=caught.rounds,
+            played_rounds=self.plan.rounds,
+            nodes=read.nodes,
+            asked=self.asked,
+            parameters=None if read.own is None else template_of(read.own).size,
+            kinds=self.names,
+            budget=self.plan.words,
+            result=result,
+            beside=beside,
+            leaks=side_channel_results(results, planned),
+            count_fault=read.count_fault,
+            early=early,
+            starts=self.starts,
+            remarks=(*weaker, *caught.remarks, *read.on_clients, *read.on_model, *self.remarks),
+            buffers=None if read.own is None else planning.buffer_count(read.own),
+            of_records=self.names_found,
+            weaker=weaker,
+            reported=(LOSS, *self.system.metrics),
+            asked_for=self.system.metrics,
+            unseen=self.unseen,
+            inside=read.inside,
+        )
+
+
+def _not_begun(claim: StatedClaim, kinds: Sequence[str]) -> ClaimAudit:
+    """Return the inconclusive audit of a claim before its first trial."""
+    return ClaimAudit(claim, Verdict.INCONCLUSIVE, (), (), 0, unplayed=tuple(kinds))

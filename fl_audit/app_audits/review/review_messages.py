@@ -1,0 +1,288 @@
+"""The texts of a review: the headline, the lines of the first screen, and the whole review as JSON values."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any, assert_never
+
+from fl_audit.app_audits.black_box.black_box_trial import LOSS
+from fl_audit.app_audits.black_box.scenario import ModelKind
+from fl_audit.app_audits.black_box.scenarios import BY_NAME, FIXES, PROVISOS, WORDS
+from fl_audit.app_audits.claim_audit.claim_audit_messages import (
+    claim_words,
+    not_tried,
+    opening_sentences,
+    untried_words,
+)
+from fl_audit.app_audits.claim_audit.claim_audit_results import ClaimAudit
+from fl_audit.app_audits.claim_audit.findings import DistinguisherFinding, findings, result_json
+from fl_audit.app_audits.local_training.assessment import assessment_json, report_lines
+from fl_audit.app_audits.local_training.assessment import headline as headline_of_clients
+from fl_audit.app_audits.review.claims import epsilon_words, guarantee_of_stated, training_doubt
+from fl_audit.app_audits.review.record_privacy_mentions import mentions_phrase
+from fl_audit.app_audits.review.review_result import ReviewResult
+from fl_audit.app_audits.review.review_verdict import has_edges_of_flower_alone
+from fl_audit.app_audits.review.scenario_groups import (
+    ScenarioGroup,
+    broken_tests,
+    group_of_test,
+    looks_at_numbers,
+    of_mechanism,
+)
+from fl_audit.app_audits.review.side_channels import SideChannel, SideChannelResult
+from fl_audit.report.formatting import capital, uncapital
+from fl_audit.verdict.verdict import Verdict
+
+_UNSEEN = (
+    "what clients do with their records before they reply (noise or clipping of their own included), the data, "
+    "what the server evaluates by itself, and who can read the server's memory"
+)
+_UNSEEN_OF_SERVER = (
+    "the data, what the server evaluates by itself, who can read the server's memory, and clients in other "
+    "configurations than this one"
+)
+
+_EDGES = "they are of Flower's own code, and whether the app's clients can send such replies is not seen"
+
+
+def found_in(result: ClaimAudit) -> tuple[DistinguisherFinding, ...]:
+    """Return the findings of an audit's tests, each with the conditions of its trials and a usual fix."""
+    groups = list(ScenarioGroup)
+    # Faults of the mechanism lead. Sorting is stable, so each group keeps its order.
+    ranked = sorted(
+        findings(result, WORDS, FIXES, PROVISOS),
+        key=lambda one: (not one.attempt.is_broken, groups.index(group_of_test(one.attempt))),
+    )
+    return tuple(ranked)
+
+
+def headline(review: ReviewResult) -> str:
+    """Return the main message of a review, in a few sentences."""
+    first = [f"{capital(review.count_fault)}."] if review.count_fault else []
+    if review.starts.repeats:
+        first = [f"Violated: {review.starts.repeats}.", *first, "The trials, which renew the noise:"]
+    after = [f"{capital(one)}." for one in (*review.early, *review.weaker)]
+    return " ".join((*first, _headline_of_verdict(review), *after))
+
+
+def _headline_of_verdict(review: ReviewResult) -> str:
+    trials = _headline_of_trials(review)
+    if review.unseen:
+        trials = f"Inconclusive: {review.unseen[0]}. The trials without it: {trials}"
+    if review.inside is None or review.inside.assessment is None:
+        return trials
+    inside = headline_of_clients(review.inside.assessment)
+    about = f"Of clients as units: {trials}"
+    return f"{inside} {about}" if review.inside.assessment.evidence.is_private else trials
+
+
+def _headline_of_trials(review: ReviewResult) -> str:
+    if review.stated.claim is None:
+        return f"{_without_claim(review)} {untried_words(review.result)}".strip()
+    if has_edges_of_flower_alone(review.stated, review.result):
+        return _headline_of_edges(review)
+    causes = [finding.cause for finding in found_in(review.result) if finding.attempt.is_broken]
+    doubt = training_doubt(review.stated, review.rounds, review.played_rounds)
+    if doubt and review.verdict is not Verdict.VIOLATED:
+        trials = f"The trials alone: {opening_sentences(review.result)}"
+        return f"Inconclusive as to the whole training: {doubt} {trials}"
+    aside = "" if review.beside is None else untried_words(review.beside)
+    more = aside and f"Beside the model: {aside}", doubt and f"And {doubt}"
+    return " ".join(part for part in (opening_sentences(review.result), *causes[:1], *more) if part)
+
+
+def _headline_of_edges(review: ReviewResult) -> str:
+    """Return the message on a wrapper of Flower whose noise and clipping are as claimed, and which leaks otherwise."""
+    reach = claim_words(of_mechanism(review.result))
+    said = [f"Noise and clipping are as claimed: {reach}"]
+    beside = broken_tests(review.result, ScenarioGroup.BESIDE)
+    numbers = dict.fromkeys(one.distinguisher.group for one in beside if looks_at_numbers(one))
+    if numbers:
+        said.append(f"Violated beside the model: {', '.join(numbers)}, which is released without noise, tells clients.")
+    if any(not looks_at_numbers(one) for one in beside):
+        said.append(
+            "Inconclusive as to clients that name unequal numbers of examples, or send other than floating-point "
+            "parameters: Flower's wrapper makes its noise for clients of equal weight."
+        )
+    if broken_tests(review.result, ScenarioGroup.EDGES):
+        said.append(f"Inconclusive as to unusual replies, a known edge of Flower's wrapper: {_edge_words(review)}.")
+    doubt = training_doubt(review.stated, review.rounds, review.played_rounds)
+    return " ".join((*said, *([f"And {doubt}"] if doubt else [])))
+
+
+def _edge_words(review: ReviewResult) -> str:
+    """Return the names of the scenarios with unusual replies that refuted the claim, with shares of right guesses."""
+    tests = broken_tests(review.result, ScenarioGroup.EDGES)
+    best = {one.distinguisher.kind: one for one in reversed(tests)}
+    return ", ".join(f"'{name}' ({one.right / one.trials:.0%} of trials told)" for name, one in best.items())
+
+
+def _without_claim(review: ReviewResult) -> str:
+    shares = [one.right / one.trials for one in review.result.attempts]
+    told = f"whether a client took part was guessed rightly in {max(shares):.0%} of trials" if shares else ""
+    if review.unseen:
+        return f"{told or 'none could be played'}."
+    aside = told and f": {told}"
+    is_seen_inside = review.inside is not None and review.inside.assessment is not None
+    if review.verdict is not Verdict.NOT_AUDITED and not is_seen_inside:
+        return f"No guarantee: {review.app} guarantees no privacy of clients{aside}."
+    if review.inside is not None and review.inside.assessment is not None:
+        return f"Nothing is claimed{aside}."
+    named = f"the code of {review.app} names {mentions_phrase(review.of_records)}"
+    return (
+        f"Unseen: {named}, and what that guarantees of records is kept or broken inside clients, where no review "
+        f"looks. Of the privacy of clients nothing is claimed{aside}."
+    )
+
+
+def report_lines_of_review(review: ReviewResult) -> tuple[tuple[str, str], ...]:
+    """Return the lines of a review's first screen, each as (subject, text)."""
+    stated, claim = review.stated, epsilon_words(review.stated, review.rounds)
+    source = stated.source
+    if stated.claim is None and review.unseen:
+        claim, source = "none that could be seen", "what was not loaded may hold one"
+    inside = None if review.inside is None else review.inside.assessment
+    if stated.claim is None and review.of_records and inside is None:
+        claim = f"{claim} about clients; what {mentions_phrase(review.of_records)} may guarantee of records is unseen"
+    kinds = [name for name in review.kinds if name not in review.result.unplayed]
+    broken = [finding for finding in found_in(review.result) if finding.attempt.is_broken]
+    lost = {finding.attempt.distinguisher.kind for finding in broken}
+    lost |= {one.kind for one in review.result.refusals if not one.is_allowed}
+    # A scenario is listed as holding only if it was tested and not broken in all its environments.
+    lost |= {name for names in not_tried(review.result).values() for name in names}
+    gone = {BY_NAME[name].plain_name for name in lost}
+    holds = [name for name in dict.fromkeys(BY_NAME[name].plain_name for name in kinds) if name not in gone]
+    lines = [("Claim", f"{claim} ({source})"), ("Played", _played_words(review, kinds))]
+    if stated.claim is not None:
+        lines.append(("No contradiction", ", ".join(holds) or "in no scenario"))
+        is_edge = has_edges_of_flower_alone(stated, review.result)
+        by = [] if is_edge else [(one.words, one.attempt) for one in broken]
+        told = [f"{one.distinguisher.kind} ({words}): {one.right / one.trials:.0%} of trials told" for words, one in by]
+        lines.append(("Broken by", "; ".join(told) or "no scenario"))
+        said = untried_words(review.result, most=max(len(review.kinds), 1)).removeprefix("Not tried: ")
+        lines += [("Not tried", said)] if said else []
+    leaks = "the server sees every number that a client reports"
+    if review.beside is not None:
+        leaks = "; ".join(_leak_words(leak, review) for leak in review.leaks)
+    lines.append(("Beside the model", leaks))
+    lines += [("Not loaded", f"{capital(reason)}.") for reason in review.unseen]
+    lines += [("Number of clients", f"{capital(review.count_fault)}.")] if review.count_fault else []
+    lines.append(("Fresh starts", review.starts.words))
+    lines += [("Begins early", f"{capital(one)}.") for one in review.early]
+    lines += [("Note", f"{capital(remark)}.") for remark in review.remarks]
+    if review.stated.is_of_flower and broken_tests(review.result, ScenarioGroup.EDGES):
+        lines.append(("Known edges of Flower's wrapper", f"{_edge_words(review)}: {_EDGES}."))
+    if review.inside is None or inside is None:
+        return (*lines, *_uninspected_clients(review), ("Not seen", f"{_UNSEEN}."))
+    lines += [(f"Inside clients, {uncapital(about)}", said) for about, said in report_lines(inside)]
+    return (*lines, ("Not seen", f"{_UNSEEN_OF_SERVER}."))
+
+
+def _uninspected_clients(review: ReviewResult) -> tuple[tuple[str, str], ...]:
+    """Return one line, as a heading and a text, with the reason why clients could not be inspected.
+
+    The result is empty if no inspection was tried.
+    """
+    if review.inside is None:
+        return ()
+    return (("Inside clients", f"not seen: {review.inside.unseen}."),)
+
+
+def _played_words(review: ReviewResult, kinds: Sequence[str]) -> str:
+    """Return a phrase on scenarios, trials, model, rounds and clients; `kinds` are the played scenarios."""
+    is_of_own = any(BY_NAME[name].model is ModelKind.OWN for name in kinds)
+    model = f"its own model of {review.parameters:,} parameters" if is_of_own and review.parameters else "a small model"
+    asked = f"{review.asked['train']} to train and {review.asked['evaluate']} to evaluate"
+    attempts = review.result.attempts
+    tried = "none tried a distinguisher"
+    if attempts:
+        most, count = max(attempt.trials for attempt in attempts), len(attempts)
+        best = "the best one" if count == 1 else f"each of the {count} best ones"
+        tried = f"up to {most:,} tried {best} ({review.budget})"
+    trials = "1 scenario" if len(kinds) == 1 else f"{len(kinds)} scenarios"
+    return (
+        f"{trials}, the plainest on {model}, {review.played_rounds} of its {review.rounds} rounds each; of "
+        f"{review.nodes} clients it asks {asked}; {review.result.pilots} trials looked for distinguishers, and {tried}"
+    )
+
+
+def _leak_words(leak: SideChannelResult, review: ReviewResult) -> str:
+    why = "; ".join(f"{', '.join(map(repr, names))} ({said})" for said, names in leak.untried.items())
+    left = f"; not tried: {why}" if why else ""
+    if leak.share is not None:
+        return f"{leak.aside} told {leak.share:.0%} of trials{_leaking_number_text(leak, review)}{left}"
+    if leak.is_played and leak.aside in _NAMED and not leak.names:
+        return f"no number of {_NAMED[leak.aside]} was given out in {leak.trials:,} trials that asked{left}"
+    if leak.is_played:
+        named = f" ({', '.join(leak.names)})" if leak.names else ""
+        allowed = "the claim" if review.stated.claim is not None else f"epsilon {review.result.claim.epsilon:g}"
+        if leak.aside in (SideChannel.METRICS, SideChannel.EVALUATION) and review.beside is not None:
+            allowed = f"epsilon {review.beside.claim.epsilon:g}"
+        return f"{leak.aside}{named} told nothing beyond {allowed} in {leak.trials:,} trials that asked{left}"
+    if why:
+        return f"{leak.aside} were not tried: {why}"
+    match leak.aside:
+        case SideChannel.EVALUATION:
+            return "no client was asked to evaluate in the trial that was watched"
+        case SideChannel.BUFFERS if review.buffers == 0:
+            return "its model has no buffers"
+        case SideChannel.BUFFERS if review.buffers is None:
+            return "buffers were not tried: its own model was not seen"
+        case SideChannel.BUFFERS | SideChannel.METRICS | SideChannel.EXAMPLES:
+            return f"{leak.aside} were not tried"
+        case _:
+            assert_never(leak.aside)
+
+
+_NAMED = {SideChannel.METRICS: "training", SideChannel.EVALUATION: "an evaluation"}
+"""Words for the source of a side channel's numbers, keyed by side channel; only if the numbers have names."""
+
+
+def _leaking_number_text(leak: SideChannelResult, review: ReviewResult) -> str:
+    """Return the name of the metric or other number that leaked the secret, in parentheses; empty if there is none.
+
+    If the number is the loss that the trials' clients report, a remark says that the app's own clients may not report
+    it.
+    """
+    if leak.by is None or leak.by.startswith("what was released"):
+        return ""
+    is_ours = leak.by in (f"metrics: {LOSS}", f"evaluation: {LOSS}") and LOSS not in review.asked_for
+    ours = ", which the clients of the trials report; whether the app's own do is not seen" if is_ours else ""
+    return f" ({leak.by}{ours})"
+
+
+def review_json(review: ReviewResult) -> dict[str, Any]:
+    """Return a review as a dictionary of JSON values, keyed by field name."""
+    result, claim = review.result, review.stated.claim
+    return {
+        "app": review.app,
+        "verdict": str(review.verdict),
+        "headline": headline(review),
+        "claimed": None if claim is None else epsilon_words(review.stated, review.rounds),
+        "guarantee": guarantee_of_stated(review.stated, review.rounds),
+        "source": review.stated.source,
+        "rounds": review.rounds,
+        "played_rounds": review.played_rounds,
+        "nodes": review.nodes,
+        "asked": review.asked,
+        "parameters": review.parameters,
+        "kinds": list(review.kinds),
+        "screen": [list(line) for line in report_lines_of_review(review)],
+        "model": result_json(result, found_in(result)),
+        "beside": None if review.beside is None else result_json(review.beside, found_in(review.beside)),
+        "leaks": {
+            str(one.aside): {"played": one.is_played, "trials": one.trials, "share": one.share, "by": one.by}
+            for one in review.leaks
+        },
+        "of_records": [asdict(one) for one in review.of_records],
+        "inside": _inside_json(review),
+        "remarks": list(review.remarks),
+        "repeated_noise": review.starts.repeats,
+        "not_loaded": list(review.unseen),
+    }
+
+
+def _inside_json(review: ReviewResult) -> dict[str, Any] | None:
+    if review.inside is None:
+        return None
+    found = review.inside.assessment
+    return {"unseen": review.inside.unseen} if found is None else assessment_json(found)

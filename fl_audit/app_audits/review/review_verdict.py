@@ -1,0 +1,118 @@
+"""The verdict of a review, the remarks on it, and the parts of the app's claim that were not observed."""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from fl_audit.app_audits.claim_audit.claim_audit_results import ClaimAudit
+from fl_audit.app_audits.review.app_loading import AppDescription, StubImportFinder
+from fl_audit.app_audits.review.claims import StatedAppClaim, named_in, training_doubt
+from fl_audit.app_audits.review.record_privacy_mentions import RecordPrivacyMention, mentions_phrase, of_settings
+from fl_audit.app_audits.review.scenario_groups import (
+    ScenarioGroup,
+    broken_tests,
+    is_mechanism_as_claimed,
+    looks_at_numbers,
+)
+from fl_audit.app_audits.review.strategy_capture import CapturedStrategy
+from fl_audit.verdict.verdict import Verdict
+
+if TYPE_CHECKING:
+    from fl_audit.app_audits.review.client_inspection import ClientInspection
+
+
+def mentions_and_unseen(
+    caught: CapturedStrategy, stated: StatedAppClaim, app: AppDescription, found: tuple[RecordPrivacyMention, ...]
+) -> tuple[tuple[RecordPrivacyMention, ...], tuple[str, ...]]:
+    """Return all mentions of record-level privacy in an app, and the parts of its claim that were not observed.
+
+    If no claim could be read, the privacy settings in the app's configuration are added: to the mentions if the code
+    has mentions too, and otherwise to the parts that were not observed.
+    """
+    if stated.claim is not None:
+        return found, caught.unseen
+    if found:
+        return (*found, *of_settings(app.directory / "pyproject.toml", app.config)), (*caught.unseen, *stated.unseen)
+    return (), (*caught.unseen, *stated.unseen, *filter(None, [named_in(app.config)]))
+
+
+def app_remarks(
+    found: tuple[RecordPrivacyMention, ...], unoffered: Sequence[str], stand_ins: StubImportFinder, has_written: bool
+) -> Iterator[str]:
+    """Yield remarks on an app for the report of its review."""
+    if found:
+        names = mentions_phrase(found)
+        yield f"its code names {names}: what that guarantees of records is kept or broken inside clients, unseen"
+    if unoffered:
+        names = ", ".join(unoffered)
+        yield f"it looks for {names} in what clients report, and fails if these are numbers: nothing is said of them"
+    if stand_ins.packages:
+        yield f"inert stand-ins took the place of what is not installed: {', '.join(stand_ins.packages)}"
+    if has_written:
+        yield "it writes files while it trains: they were written to a copy, and removed after every trial"
+
+
+def server_verdict(
+    stated: StatedAppClaim,
+    result: ClaimAudit,
+    rounds: int,
+    played: int,
+    unseen: Sequence[str] = (),
+    found: tuple[RecordPrivacyMention, ...] = (),
+) -> Verdict:
+    """Return the verdict on an app's claim to protect clients; inconclusive if parts of the app were not observed.
+
+    The verdict is also inconclusive if a reviewer set the epsilon of the whole training, and the trials neither
+    contradict nor support it. Without a claim, the verdict is that there is no guarantee. If the code then mentions
+    record-level privacy, the verdict is `not audited` instead.
+
+    If an unchanged wrapper of Flower adds the noise as claimed, and nothing but unusual replies or unequal numbers of
+    examples refutes the claim, the verdict is inconclusive: whether the app's clients send these is not seen.
+    """
+    # Unobserved parts may add noise, or reveal more.
+    if unseen:
+        return Verdict.INCONCLUSIVE
+    if stated.claim is None:
+        return Verdict.NOT_AUDITED if found else Verdict.NO_GUARANTEE
+    # Numbers that an ordinary update moves are seen to be released.
+    is_told = any(looks_at_numbers(one) for one in broken_tests(result, ScenarioGroup.BESIDE))
+    if has_edges_of_flower_alone(stated, result) and not is_told:
+        return Verdict.INCONCLUSIVE
+    is_doubted = result.verdict is Verdict.CONSISTENT and training_doubt(stated, rounds, played) != ""
+    return Verdict.INCONCLUSIVE if is_doubted else result.verdict
+
+
+def has_edges_of_flower_alone(stated: StatedAppClaim, result: ClaimAudit) -> bool:
+    """Return whether a wrapper of Flower has noise and clipping as claimed, and something else refutes the claim."""
+    return stated.is_of_flower and result.verdict is Verdict.VIOLATED and is_mechanism_as_claimed(result)
+
+
+def joint_verdict(verdict: Verdict, stated: StatedAppClaim, inside: "ClientInspection | None") -> Verdict:
+    """Return the joint verdict of the trials and of the inspection of the clients' training.
+
+    The first rule that applies decides. If the inspection has no result, the joint verdict is that of the trials. If
+    the trials or the inspection found a violation, it is `violated`. If the inspection could not audit, it is the
+    verdict of the trials. If nothing is claimed about clients and the trials tested no guarantee, it is the verdict of
+    the inspection. If one of the two verdicts is `inconclusive`, it is `inconclusive`. Otherwise it is the verdict of
+    the trials.
+    """
+    if inside is None or inside.assessment is None:
+        return verdict
+    own = inside.assessment.verdict
+    if Verdict.VIOLATED in (verdict, own):
+        return Verdict.VIOLATED
+    if own is Verdict.NOT_AUDITED:
+        return verdict
+    # If nothing is claimed about clients, the verdict is on the claim about records.
+    if stated.claim is None and verdict in (Verdict.NO_GUARANTEE, Verdict.NOT_AUDITED):
+        return own
+    return Verdict.INCONCLUSIVE if Verdict.INCONCLUSIVE in (verdict, own) else verdict
+
+
+def early_words(first: int, asked: int, made_for: int | None, came: ClaimAudit) -> str:
+    """Return a remark on trials of an app that starts with fewer clients than its noise is calibrated for."""
+    said = f"it begins as soon as {first} clients are there and asks {asked} of them, and its noise is for {made_for}"
+    if came.worst is None:
+        return f"{said}: no trials were played with so few"
+    broken = "which breaks the claim" if came.verdict is Verdict.VIOLATED else "which does not refute the claim"
+    told = f"{came.worst.right / came.worst.trials:.0%} of {came.worst.trials} trials were guessed rightly"
+    return f"{said}: with so few {told}, where the claim allows {came.claim.success:.0%}, {broken}"

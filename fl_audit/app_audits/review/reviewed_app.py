@@ -1,0 +1,109 @@
+"""A Flower app under review: its strategy, claim and model, and the audited system for its trials."""
+
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fl_audit.adjacency import Adjacency
+from fl_audit.app_audits.black_box.audited_system import AuditedSystem, StrategyStartCall
+from fl_audit.app_audits.black_box.legacy_adapter import layers_of
+from fl_audit.app_audits.black_box.message_tensors import Arrays
+from fl_audit.app_audits.claim_audit.claim import StatedClaim
+from fl_audit.app_audits.review import plan as planning
+from fl_audit.app_audits.review.app_loading import AppDescription, StubImportFinder, read_app
+from fl_audit.app_audits.review.claims import StatedAppClaim, stated_by
+from fl_audit.app_audits.review.client_counts import USUAL_NODES, count_asked_clients, nodes_of
+from fl_audit.app_audits.review.options import ReviewOptions
+from fl_audit.app_audits.review.record_privacy_mentions import RecordPrivacyMention, find_record_privacy_mentions
+from fl_audit.app_audits.review.strategy_capture import CapturedStrategy, capture_strategy
+from fl_audit.app_audits.review.virtual_clients import TrialStrategyFactory
+
+if TYPE_CHECKING:
+    from fl_audit.app_audits.review.client_inspection import ClientInspection
+
+REFERENCE = 3.0
+"""Epsilon that is tested if nothing is claimed, and the largest epsilon that is tested for side channels."""
+_OF_CLIENTS = 0.4  # share of the review's time limit for the clients' own training, which comes before the trials
+
+
+@dataclass(frozen=True)
+class ReviewedApp:
+    """A Flower app under review: its strategy, claim and model, and the system that its trials audit."""
+
+    app: AppDescription  # description of the app by its `pyproject.toml`
+    caught: CapturedStrategy  # the app's strategy with its arguments and client mods
+    stand_ins: StubImportFinder  # import finder with the names of packages that are not installed
+    code: tuple[RecordPrivacyMention, ...]  # places where the code mentions record-level privacy
+    inside: "ClientInspection | None"  # inspection of the clients' training; None if there was none
+    stated: StatedAppClaim  # privacy claim of the app or the reviewer, for one round
+    claim: StatedClaim  # claim to test: the stated one, or epsilon `REFERENCE` if nothing is claimed
+    nodes: int  # number of clients that the strategy sees
+    own: Arrays | None  # tensors of the app's own model, keyed by name; None if the model was not seen
+    start: StrategyStartCall  # the strategy, and the arguments of its `start` without the initial model
+    stage: TrialStrategyFactory  # factory of the strategy for trials
+    system: AuditedSystem  # the system that the trials audit
+    on_clients: tuple[str, ...]  # remarks on the number of clients
+    on_model: tuple[str, ...]  # remarks on the model
+    count_fault: str = ""  # fault of the number of clients that the noise is made for; empty without one
+
+
+def read_reviewed_app(directory: Path, wishes: ReviewOptions, is_inspected: bool = True) -> ReviewedApp:
+    """Load an app and its claim, inspect its clients' training if they use Opacus, and prepare the audited system."""
+    stand_ins = StubImportFinder(directory)
+    sys.meta_path.append(stand_ins)
+    app = read_app(directory)
+    named = wishes.nodes or app.nodes
+    caught = capture_strategy(app, named or USUAL_NODES, stand_ins)
+    # One round is enough to detect releases without noise, and to measure the duration of a round.
+    stated = reviewed_claim(caught, wishes, rounds=1)
+    code = find_record_privacy_mentions(app.directory)
+    inside = None if not is_inspected else _look_inside(app, caught, named or USUAL_NODES, wishes, code)
+    claim = stated.claim or StatedClaim(wishes.adjacency or Adjacency.ADD_REMOVE_CLIENT, epsilon=REFERENCE)
+    nodes, on_clients, count_fault = nodes_of(caught.start.strategy, named, stated.clients)
+    own, on_model = planning.own_model(caught.start)
+    start = replace(caught.start, arguments={k: v for k, v in caught.start.arguments.items() if k != "initial_arrays"})
+    stage = TrialStrategyFactory(start, nodes, max(2, count_asked_clients(start.strategy, nodes)))
+    weights = [one.weighted_by_key for one in layers_of(start.strategy) if hasattr(one, "weighted_by_key")]
+    system = AuditedSystem(
+        stage.new_strategy, caught.mods, None, stage.seats, stated.norm, wishes.is_clipped, stated.observer, own,
+        *weights[-1:],
+    )  # fmt: skip
+    return ReviewedApp(
+        app, caught, stand_ins, code, inside, stated, claim, nodes, own, start, stage, system, tuple(on_clients),
+        tuple(on_model), count_fault,
+    )  # fmt: skip
+
+
+def _look_inside(
+    app: AppDescription,
+    caught: CapturedStrategy,
+    nodes: int,
+    wishes: ReviewOptions,
+    code: tuple[RecordPrivacyMention, ...],
+) -> "ClientInspection | None":
+    """Inspect the clients' training if the app uses Opacus or the reviewer gives data; otherwise return None."""
+    if not app.client or not (wishes.client_data or any(one.what == "Opacus" for one in code)):
+        return None
+    # Imported here because it imports Opacus.
+    from fl_audit.app_audits.review.client_inspection import look_into_clients  # noqa: PLC0415
+
+    return look_into_clients(app, caught, nodes, wishes.client_data, _OF_CLIENTS * wishes.seconds)
+
+
+def reviewed_claim(caught: CapturedStrategy, wishes: ReviewOptions, rounds: int) -> StatedAppClaim:
+    """Return the reviewer's privacy claim if there is one, and otherwise the claim found in the app."""
+    adjacency = None if wishes.adjacency is None else Adjacency(wishes.adjacency)
+    found = stated_by(caught.start.strategy, [one.mod for one in caught.mods], adjacency, rounds, wishes.delta)
+    if wishes.epsilon is not None or wishes.noise_multiplier is not None:
+        between = adjacency or Adjacency.ADD_REMOVE_CLIENT
+        noise, over = wishes.noise_multiplier, wishes.noise_over
+        claim = StatedClaim(between, wishes.epsilon, wishes.delta, noise, rounds, over)
+        usual = stated_by(caught.start.strategy, [one.mod for one in caught.mods], None, rounds, wishes.delta)
+        own = None if usual.claim is None else usual.claim.mu or usual.mu
+        if own is not None and usual.claim is not None:
+            # The noise is the same, but the sum may have a larger sensitivity than under the app's own adjacency.
+            moves, meant = (one.neighbours.sensitivity_of_sum(1.0) for one in (claim, usual.claim))
+            own *= max(1.0, moves / meant)
+        found = replace(found, claim=claim, source="named by the reviewer", is_of_reviewer=True, mu=own)
+    return replace(found, norm=wishes.norm or found.norm)

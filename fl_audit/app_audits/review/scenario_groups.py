@@ -1,0 +1,101 @@
+"""The groups of a review's scenarios: the mechanism itself, what is released beside it, and unusual replies.
+
+A fault of the mechanism says more than any other, so its scenarios are played first, with the whole budget.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from enum import StrEnum
+
+from fl_audit.app_audits.black_box.scenario import OF_FEW_TENSORS, ClientContribution, Direction, ReplyFault
+from fl_audit.app_audits.black_box.scenarios import BY_NAME
+from fl_audit.app_audits.claim_audit.claim_audit_results import ClaimAudit, DistinguisherTest
+from fl_audit.app_audits.review.side_channels import NUMBERS
+from fl_audit.verdict.verdict import Verdict
+
+
+class ScenarioGroup(StrEnum):
+    """A group of scenarios, in the order in which a review names what they found."""
+
+    MECHANISM = "noise and clipping"  # ordinary updates of any length and direction
+    BESIDE = "beside the model"  # numbers of examples, metrics, and tensors that are no parameters
+    EDGES = "unusual replies"  # updates of exactly zero, and replies that are missing or malformed
+
+
+def group_of(name: str) -> ScenarioGroup:
+    """Return the group of a scenario, given its name."""
+    kind = BY_NAME[name]
+    contributions = [part for part in (kind.present, kind.absent, kind.others) if isinstance(part, ClientContribution)]
+    if any(part.form is not ReplyFault.PLAIN or part.direction is Direction.ZERO for part in contributions):
+        return ScenarioGroup.EDGES
+    is_beside = kind.plain_name in (*NUMBERS.values(), "many examples") or kind.present.direction in OF_FEW_TENSORS
+    return ScenarioGroup.BESIDE if is_beside else ScenarioGroup.MECHANISM
+
+
+def group_of_test(test: DistinguisherTest) -> ScenarioGroup:
+    """Return the group of a test: that of its scenario, or `BESIDE` if it looks at a number beside the model."""
+    return ScenarioGroup.BESIDE if looks_at_numbers(test) else group_of(test.distinguisher.kind)
+
+
+def looks_at_numbers(test: DistinguisherTest) -> bool:
+    """Return whether a test looks at metrics that are released beside the model."""
+    return test.distinguisher.group.startswith(("metrics: ", "evaluation: "))
+
+
+def broken_tests(result: ClaimAudit, group: ScenarioGroup) -> tuple[DistinguisherTest, ...]:
+    """Return the tests in a group's scenarios that refute the claim."""
+    return tuple(one for one in result.attempts if one.is_broken and group_of_test(one) is group)
+
+
+def is_mechanism_as_claimed(result: ClaimAudit) -> bool:
+    """Return whether a test in a scenario of the mechanism could have refuted the claim, and none did."""
+    tests = [one for one in result.attempts if group_of_test(one) is ScenarioGroup.MECHANISM]
+    has_reach = any(one.ceiling > one.distinguisher.limit.epsilon for one in tests)
+    return has_reach and not any(one.is_broken for one in tests)
+
+
+def of_mechanism(result: ClaimAudit) -> ClaimAudit:
+    """Return the audit without the tests of other groups that refute the claim, and with the verdict of the rest."""
+    tests = tuple(one for one in result.attempts if not one.is_broken or group_of_test(one) is ScenarioGroup.MECHANISM)
+    if any(one.is_broken for one in tests):
+        return replace(result, attempts=tests)
+    verdict = Verdict.CONSISTENT if is_mechanism_as_claimed(result) else Verdict.INCONCLUSIVE
+    return replace(result, attempts=tests, verdict=verdict)
+
+
+def merged(first: ClaimAudit, second: ClaimAudit) -> ClaimAudit:
+    """Return two audits of one claim, in different scenarios, as one audit.
+
+    It is `violated` if one of them is, and otherwise has the verdict of the first.
+    """
+    is_violated = Verdict.VIOLATED in (first.verdict, second.verdict)
+    floats = [one for one in (first.floating, second.floating) if one is not None]
+    knowing = first if first.knowing is not None else second
+    return replace(
+        first,
+        verdict=Verdict.VIOLATED if is_violated else first.verdict,
+        attempts=tuple(sorted((*first.attempts, *second.attempts), key=_weakest_last)),
+        refusals=first.refusals + second.refusals,
+        pilots=first.pilots + second.pilots,
+        floating=max(floats, key=lambda one: one.is_broken, default=None),
+        unplayed=first.unplayed + second.unplayed,
+        untried=first.untried + second.untried,
+        passed_over=first.passed_over + second.passed_over,
+        passed_over_within=first.passed_over_within + second.passed_over_within,
+        silent=first.silent + second.silent,
+        refused=first.refused + second.refused,
+        knowing=knowing.knowing,
+        not_covered=knowing.not_covered,
+        asked={**first.asked, **second.asked},
+        hindrance=first.hindrance or second.hindrance,
+    )
+
+
+def _weakest_last(test: DistinguisherTest) -> tuple[bool, float]:
+    return not test.is_broken, test.distinguisher.limit.epsilon - test.bound
+
+
+def split(names: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the names of the mechanism's scenarios among `names`, and all other names."""
+    first = [name for name in names if group_of(name) is ScenarioGroup.MECHANISM]
+    return first, [name for name in names if name not in first]

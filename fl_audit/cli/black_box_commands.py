@@ -1,0 +1,235 @@
+"""The commands that audit the privacy claims of other people's code: `strategy`, `review` and `live`."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated, Any
+
+from fl_audit.adjacency import Adjacency
+from fl_audit.app_audits.launchers import strategy_audit_launcher
+from fl_audit.app_audits.launchers.review_launcher import reviewed
+from fl_audit.app_audits.review.options import ReviewOptions
+from fl_audit.cli.options import (
+    AdjacencyOption,
+    FailOption,
+    JsonOption,
+    NoiseOverOption,
+    ResultOptions,
+    end_if_violated,
+    noise_over_of,
+    print_json,
+)
+from fl_audit.errors import InputError, require
+from fl_audit.name_lists import name_list
+from fl_audit.privacy.accounting_enums import MultiplierReference
+from fl_audit.runs.option_declarations import argument, option, switch
+from fl_audit.runs.progress import at_work
+from fl_audit.user_modules import require_named
+from fl_audit.value_checks import choice, require_number
+
+
+@dataclass(frozen=True)
+class ClaimOptions:
+    """Command-line options that state the claim, which the trials try to refute."""
+
+    claim_epsilon: Annotated[float | None, option("E", "The claimed epsilon.")] = None
+    claim_delta: Annotated[float, option("D", "delta of the claimed epsilon.")] = 1e-5
+    claim_noise_multiplier: Annotated[
+        float | None,
+        option(
+            "Z", "In place of epsilon: no easier to tell than Gaussian noise with this multiplier; see --noise-over."
+        ),
+    ] = None
+    noise_over: NoiseOverOption = MultiplierReference.SENSITIVITY.value
+    clipping_norm: Annotated[
+        float | None, option("C", "Norm that the claim refers to.  [default: the strategy's, or 1]")
+    ] = None
+    trust_client_clipping: Annotated[
+        bool, switch("--trust-client-clipping", "Nothing but the client's own code clips: no trial sends more.")
+    ] = False
+
+    def as_keywords(self) -> dict[str, Any]:
+        """Return the options as keyword arguments of `StrategyOptions` and `ReviewOptions`.
+
+        Raises `InputError` if the options contradict each other.
+        """
+        over = noise_over_of(self.noise_over, self.claim_noise_multiplier, "--claim-noise-multiplier")
+        return {
+            "epsilon": self.claim_epsilon,
+            "delta": self.claim_delta,
+            "noise_multiplier": self.claim_noise_multiplier,
+            "noise_over": over,
+            "norm": self.clipping_norm,
+            "is_clipped": not self.trust_client_clipping,
+        }
+
+
+@dataclass(frozen=True)
+class TrialOptions:
+    """Command-line options of the trials: their number, processes and seed."""
+
+    quick: Annotated[bool, switch("--quick", "Fewer trials, in a fraction of the time.")] = False
+    processes: Annotated[int, option("N", "Trials played at the same time.")] = 2
+    seed: Annotated[int, option("N", "Seed of the trials.")] = 0
+
+    def as_keywords(self) -> dict[str, Any]:
+        """Return the options as keyword arguments of `StrategyOptions` and `ReviewOptions`.
+
+        Raises `InputError` if the number of processes is less than 1.
+        """
+        require_number("--processes", self.processes, "whole numbers from 1")
+        return {"is_quick": self.quick, "processes": self.processes, "seed": self.seed}
+
+
+Scenarios = list[str] | None
+
+
+def strategy(
+    factory: Annotated[
+        str,
+        argument(
+            "PACKAGE.MODULE:FACTORY",
+            "Makes a Flower strategy or a fl_audit.app_audits.black_box.AuditedSystem; an argument is the number of "
+            "clients.",
+        ),
+    ],
+    adjacency: AdjacencyOption,
+    *,
+    claim: ClaimOptions,
+    rounds: Annotated[int, option("K", "Rounds that the claim is for.")] = 1,
+    clients: Annotated[int, option("N", "Clients in a trial, at least 2.")] = 4,
+    mod: Annotated[
+        list[str] | None, option("PACKAGE.MODULE:NAME", "A mod of the client app, outermost first; may be repeated.")
+    ] = None,
+    observer: Annotated[
+        str, option("client|server", "Who looks: another client, or the server.", among=("client", "server"))
+    ] = "client",
+    exclude: Annotated[Scenarios, option("TRIAL", "A scenario that the claim does not cover; may be repeated.")] = None,
+    include: Annotated[Scenarios, option("TRIAL", "Play this scenario and no other one; may be repeated.")] = None,
+    confidence: Annotated[float, option("P", "Confidence, in (0.5, 1).")] = 0.95,
+    trials: TrialOptions,
+    seconds: Annotated[
+        float | None,
+        option("S", "Time for the trials, above 0: what it is too short for is said.  [default: as long as they take]"),
+    ] = None,
+    shown: ResultOptions,
+    fail_on_violation: FailOption = False,
+) -> None:
+    """Audit a Flower strategy against its claim, with thousands of short trials through its own interface.
+
+    Each trial runs the strategy with or without a target. The trials show how well the two cases can be told apart. If
+    this is better than the claim allows, the claim is violated.
+    """
+    neighbours = choice(Adjacency, "--adjacency", adjacency)
+    for named in (factory, *(mod or [])):
+        require_named(named)
+    _require_scenarios({"--exclude": exclude, "--include": include})
+    if seconds is not None:
+        require_number("--seconds is", seconds, "numbers above 0")
+    wishes = strategy_audit_launcher.StrategyOptions(
+        factory, str(neighbours), rounds=rounds, clients=clients, mods=tuple(mod or ()), observer=observer,
+        exclude=tuple(exclude or ()), include=None if include is None else tuple(include), confidence=confidence,
+        seconds=seconds, **claim.as_keywords(), **trials.as_keywords(),
+    )  # fmt: skip
+    wishes.claim()  # refuses a claim before a process is started
+    with at_work(f"trials against {factory}"):
+        found = strategy_audit_launcher.audit_in_subprocess(wishes, shown.out)
+    shown.show(found["result"], found["lines"], found["report"])
+    end_if_violated(found["result"]["verdict"], fail_on_violation)
+
+
+def _require_scenarios(given: Mapping[str, Scenarios]) -> None:
+    from fl_audit.app_audits.black_box.scenarios import BY_NAME
+
+    for flag, names in given.items():
+        for name in names or []:
+            known = BY_NAME
+            if name not in known:
+                # The nearest name comes first, because the list of accepted names is long.
+                nearest = get_close_matches(name, known, n=1, cutoff=0.0)[0]
+                raise InputError(f"{flag} {name!r}: nearest is {nearest!r}, accepted are {name_list(known)}")
+
+
+def review(
+    app_dir: Annotated[Path, argument("APP_DIR", "Directory of a Flower app: its pyproject.toml has [tool.flwr.app].")],
+    *,
+    claim: ClaimOptions,
+    adjacency: Annotated[
+        str | None, option("A", "Adjacency of the claim.  [default: as the app's mechanism has it]")
+    ] = None,
+    clients: Annotated[int | None, option("N", "Clients of the app.  [default: its file's, or 10]")] = None,
+    rounds: Annotated[int | None, option("K", "Rounds of a trial.  [default: the app's, at most 3]")] = None,
+    trials: TrialOptions,
+    minutes: Annotated[float, option("M", "Time limit.")] = 5.0,
+    client_data: Annotated[
+        str | None,
+        option(
+            "PACKAGE.MODULE:FUNCTION",
+            "Data for its clients: takes the place of the app's function of that name, or of its Flower data set; "
+            "it gets a partition and the number of partitions.",
+        ),
+    ] = None,
+    shown: ResultOptions,
+    fail_on_violation: FailOption = False,
+) -> None:
+    """Audit a whole Flower app, unchanged, against the privacy that it claims.
+
+    The command runs many short trials of the app, with and without a target, and compares how well they can be told
+    apart with the claim. --claim-epsilon or --claim-noise-multiplier states the claim. Without these options, the claim
+    is the one that the app's own code makes.
+    """
+    if adjacency is not None:
+        said = "what clients do with their records is not seen from outside; accepted are"
+        named = f"--adjacency {adjacency}: {said} add-remove-client and replace-client"
+        require(choice(Adjacency, "--adjacency", adjacency).value.endswith("client"), named)
+    for flag, value, least in (("--clients", clients, 2), ("--rounds", rounds, 1)):
+        if value is not None:
+            require_number(flag, value, f"whole numbers from {least}")
+    require_number("--minutes", minutes, "numbers above 0")
+    if client_data is not None:
+        require_named(client_data)
+    wishes = ReviewOptions(
+        adjacency=adjacency, nodes=clients, rounds=rounds, seconds=60 * minutes, client_data=client_data,
+        **claim.as_keywords(), **trials.as_keywords(),
+    )  # fmt: skip
+    with at_work(f"review of {app_dir}"):
+        found = reviewed(app_dir, wishes, shown.out)
+    shown.show_screen(found)
+    end_if_violated(found["verdict"], fail_on_violation)
+
+
+def live(
+    directory: Annotated[Path, argument("DIR", "Where the observer keeps the rounds; training may go on.")],
+    coins: Annotated[Path, option("FILE", "Holds the seed of the canaries' coins, a whole number.")],
+    finished: Annotated[
+        bool, switch("--finished", "The training is over, though its last claimed round is missing.")
+    ] = False,
+    confidence: Annotated[float, option("P", "Confidence of the bounds, in (0.5, 1).")] = 0.95,
+    out: Annotated[Path | None, option("FILE", "The HTML page to write.  [default: DIR/report.html]")] = None,
+    fail_on_violation: FailOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Bound epsilon from below by the canaries of a running or finished training.
+
+    Canaries are clients that send a known update in secretly drawn rounds. An observer, in the server or in another
+    client, stores in DIR how strongly it sees the canaries in each round.
+    """
+    is_file = out is None or not out.is_dir()
+    place = (out or directory) / "live.html"
+    require(is_file, f"--out {out} is a directory: accepted is a file for the page, such as --out {place}")
+
+    from fl_audit.app_audits.live.live_audit import measure_live
+    from fl_audit.app_audits.live.observer_store import seed_in
+
+    numbers = measure_live(directory, seed_in(coins), confidence, finished)
+
+    from fl_audit.app_audits.live.live_page import live_lines, write_live_page
+
+    if as_json:
+        print_json(numbers.to_json())
+    else:
+        for line in live_lines(numbers):
+            print(line)
+        print(f"report: {write_live_page(numbers, out or directory / 'report.html')}")
+    end_if_violated(numbers.verdict, fail_on_violation)

@@ -1,0 +1,218 @@
+"""The command `check`, which checks a run before it begins."""
+
+from collections.abc import Iterator
+from math import isfinite
+from typing import TYPE_CHECKING, Annotated
+
+from rich.table import Table
+from rich.text import Text
+
+from fl_audit.cli import options
+from fl_audit.plurals import plural
+from fl_audit.report.formatting import is_certainty, number_text, percent
+from fl_audit.runs.config_file import load_config
+from fl_audit.runs.engine_names import Engine
+from fl_audit.runs.option_declarations import switch
+from fl_audit.runs.progress import at_work
+from fl_audit.runs.terminal import console
+from fl_audit.user_modules import title_of_named
+from fl_audit.value_checks import choice
+
+if TYPE_CHECKING:
+    from fl_audit.audits.canaries.canary_detection_limit import CanaryDetectionLimit
+    from fl_audit.runs.planned_run_check import PlannedRunCheckResult
+    from fl_audit.runs.time_probe import TimeAndMemoryEstimate
+
+_MEGABYTE = 2**20
+
+
+def check(
+    config: options.ConfigArgument,
+    set_: options.SetOption = None,
+    engine: options.EngineOption = Engine.RAY.value,
+    data_dir: options.DataDirOption = None,
+    no_probe: Annotated[
+        bool,
+        switch("--no-probe", "Play nothing: no estimate of time and memory, and a rough one of the needed trials."),
+    ] = False,
+    as_json: options.JsonOption = False,
+) -> None:
+    """Show what a run would guarantee, detect and cost, before it is played; write nothing.
+
+    The command loads the data, builds the model, accounts the guarantee, and says how small a breach of the guarantee
+    the run could detect. It also trains a few rounds in this process, to estimate time and memory, and plays up to 200
+    trials where these are quick, to say how many trials a verdict needs.
+    """
+    chosen = choice(Engine, "--engine", engine)
+
+    settings = load_config(config, set_ or [], str(data_dir) if data_dir else None)
+
+    with at_work("getting ready"):
+        from fl_audit.runs.planned_run_check import check_json, check_plan
+        from fl_audit.runs.resolved_audit import resolve
+
+    with at_work(f"loading the data, choosing the neighbour: {settings.audit.neighbour}"):
+        plan = resolve(settings)
+    with at_work("looking at the model" if no_probe else "playing a few rounds, to see how long they take"):
+        found = check_plan(plan, not no_probe, chosen)
+    if as_json:
+        options.print_json(check_json(found))
+        return
+
+    table = Table(title=Text(str(config)), show_header=False)
+    table.add_column("what", style="bold", no_wrap=True)
+    table.add_column("finding")
+    for row in _rows(found, chosen):
+        table.add_row(*map(Text, row))
+    console().print(table)
+
+
+def _rows(found: "PlannedRunCheckResult", engine: Engine) -> Iterator[tuple[str, str]]:
+
+    plan, sizes = found.plan, found.sizes
+    of = f"{plural(sizes.features, 'number')} in {plural(sizes.classes, 'class', 'classes')}"
+    records = f"{plural(sizes.records, 'record')} of {of}"
+    tested = plural(sizes.test_records, "test record")
+    apart = f"{tested}, {sizes.population_records:,} in the population sample"
+    yield "Data", f"{plan.public.data.title}, {records}; {apart}"
+    ends = f"the smallest holds {plural(sizes.smallest_client, 'record')}, the largest {sizes.largest_client:,}"
+    yield "Clients", f"{sizes.clients}, partition {plan.public.partition}; {ends}"
+
+    from fl_audit.data.column_encoding import column_lines
+
+    if sizes.columns:
+        yield "Read", sizes.description
+        yield "Columns", "\n".join(column_lines(sizes.columns))
+    for caution in found.cautions:
+        yield "Look at", caution.text
+    trials, batch = plan.config.audit.trials, plan.config.run.trials_per_batch
+    assert batch is not None, "a resolved configuration names the size of a batch"
+    together = "" if trials == 1 else f", {'all' if batch >= trials else f'{batch:,}'} at a time"
+    played = f"{plural(trials, 'trial')} of {plural(plan.public.rounds, 'round')}{together}"
+    yield "Model", f"{title_of_named(plan.public.model)}, {plural(sizes.parameters, 'parameter')}; {played}"
+    yield "Guarantee", _guarantee(found)
+    yield "Limit of detection", _limit_of_detection(found)
+    if found.limits is not None and plan.public.mechanism.has_exact_llr:
+        yield "Trials needed", _trials_needed(found)
+    size = found.footprint.total
+    amount = f"{max(1, round(size / 10**6)):,} MB" if size < 10**9 else f"{size / 10**9:,.1f} GB"
+    yield "Writes", f"about {amount}"
+    if found.probe is not None:
+        yield "Takes", _takes(found.probe, engine)
+
+
+def _guarantee(found: "PlannedRunCheckResult") -> str:
+
+    guarantee = found.plan.guarantee
+    if guarantee is None:
+        return "none, so there is nothing that the run could be held to"
+    multiplier = guarantee.noise_multiplier
+
+    from fl_audit.report.mechanism_messages import multiplied_text
+
+    multiplied = multiplied_text(found.plan.public.mechanism)
+    noise = "" if multiplier is None else f"noise multiplier {number_text(multiplier)}, over {multiplied}; "
+
+    from fl_audit.privacy.guarantee_line import guarantee_line, guarantee_values
+
+    values = guarantee_values(guarantee.epsilon, guarantee.claims)
+    beliefs = f"beliefs of at most {percent(guarantee.belief_bound)}"
+    if is_certainty(guarantee.belief_bound):
+        beliefs = "no limit on beliefs"
+    return (
+        f"{noise}{guarantee_line(values)}; {beliefs}, an advantage of at most "
+        f"{percent(guarantee.advantage_bound_exact)}"
+    )
+
+
+def _limit_of_detection(found: "PlannedRunCheckResult") -> str:
+
+    limits, mechanism = found.limits, found.plan.public.mechanism
+    if found.canaries is not None:
+        return _limit_of_canaries(found.canaries)
+    if limits is None:
+        return "nothing, for no insider holds a guarantee against what is released"
+    trials = _trials_find(found.plan.config.audit.trials)
+    if not mechanism.has_exact_llr:
+        return (
+            f"{trials} a breach only as far as their scores separate, and nobody knows how far they would under "
+            "less noise: the verdict can be violated or inconclusive, and not consistent"
+        )
+    unit = mechanism.unit
+    assert limits.noise_short is not None, "log-odds that are exact tell of the noise along the record"
+    others = "" if limits.noise_short_in_all is None else f" ({percent(limits.noise_short_in_all)} in all parameters)"
+    signal = ""
+    if found.signal is not None:
+        times = number_text(found.signal.limit, 3)
+        signal = f", or a {unit} that counts {times} times, if its contributions are as long as the clipping norm"
+
+    from fl_audit.verdict.declared_tests import DETECTION_POWER
+
+    return (
+        f"with probability {DETECTION_POWER:g}, {trials} noise that is "
+        f"{percent(limits.noise_short)} short along the {unit}{others}, which makes an epsilon of "
+        f"{number_text(limits.limit_of_detection, 3)}{signal}"
+    )
+
+
+def _limit_of_canaries(limit: "CanaryDetectionLimit") -> str:
+    from fl_audit.verdict.declared_tests import DETECTION_POWER
+    from fl_audit.verdict.noise_estimate import BREACH
+
+    power, breach = DETECTION_POWER, f"{BREACH:g}"
+    shown = "the canaries show no breach"
+    if isfinite(limit.limit_of_detection):
+        shown = (
+            f"with probability {power:g}, the canaries show an epsilon of {number_text(limit.limit_of_detection, 3)}"
+        )
+
+    from fl_audit.audits.canaries.canary_detection_limit import canaries_needed_text
+
+    if limit.rounds_needed is None:
+        return f"{shown}. {canaries_needed_text(limit)}"
+    needed = plural(limit.rounds_needed, "round")
+    return f"{shown}. It takes {needed} until they show {breach} times the guarantee; before, a verdict is inconclusive"
+
+
+def _trials_needed(found: "PlannedRunCheckResult") -> str:
+    """Return how many trials a conclusive verdict needs, and for what."""
+
+    limits, needed = found.limits, found.trials_for_conclusive_verdict
+    assert limits is not None, "only limits of detection tell how many trials are needed"
+
+    from fl_audit.verdict.noise_estimate import BREACH
+
+    breach = f"{BREACH:g} times"
+    if needed is None:
+        return f"no number of trials finds a breach of {breach} the guarantee: the verdict can only be inconclusive"
+    of_noise = f"a breach of {breach} the guarantee that lies in the size of the noise alone"
+    if found.signal is None:
+        return f"{needed:,}, to find {of_noise}"
+    unit = found.plan.public.mechanism.unit
+    how = "as a pilot run shows" if found.pilot is not None else "an estimate without a pilot run"
+    return (
+        f"about {needed:,} to find a {unit} that counts {breach} ({how}), and {limits.trials_needed:,} to find "
+        f"{of_noise}. With fewer trials the verdict may be inconclusive"
+    )
+
+
+def _trials_find(count: int) -> str:
+    return f"{plural(count, 'trial')} {'finds' if count == 1 else 'find'}"
+
+
+def _takes(probe: "TimeAndMemoryEstimate", engine: Engine) -> str:
+    where = f"in {plural(probe.processes, 'process', 'processes')}"
+    if engine is Engine.RAY:
+        where += ", beside those of Ray itself"
+    return (
+        f"about {_duration(probe.command_seconds)} for the whole command, its start and the report included, and "
+        f"{probe.memory / _MEGABYTE:,.0f} MB {where}: an estimate from "
+        f"{plural(probe.rounds, 'round')} of {plural(probe.trials, 'trial')} on the local engine, "
+        f"where the training takes {_duration(probe.seconds)}. Attacks at the end are not in it."
+    )
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 100:
+        return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"

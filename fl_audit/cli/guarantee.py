@@ -1,0 +1,264 @@
+"""The commands about guarantees that need no run: `calibrate` and `account`."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, assert_never
+
+from fl_audit.adjacency import Adjacency
+from fl_audit.cli.guarantee_output import AccountantResult, OutputFormatOptions, print_guarantee
+from fl_audit.cli.ledger import account_ledger, real_noise
+from fl_audit.cli.options import ADJACENCY_HELP, AdjacencyOption, NoiseOverOption, noise_over_of
+from fl_audit.errors import InputError, require
+from fl_audit.name_lists import name_list
+from fl_audit.plurals import plural
+from fl_audit.privacy import defaults
+from fl_audit.privacy.accounting_enums import Accountant, MultiplierReference, SignalToNoiseAdaptivity
+from fl_audit.privacy.ledger import LedgerTraining
+from fl_audit.privacy.stated_releases import StatedReleases
+from fl_audit.runs.exit_statuses import OVER_BUDGET
+from fl_audit.runs.option_declarations import option
+from fl_audit.value_checks import choice
+
+if TYPE_CHECKING:
+    from fl_audit.privacy.claim import Claim
+    from fl_audit.privacy.events import ReleaseEvent
+    from fl_audit.privacy.targets import Target
+
+DeltaOption = Annotated[float, option("D", "delta of (epsilon, delta)-DP, in (0, 1).")]
+_LEDGER = (
+    "Say what all trainings of this file spend together; one that is named by noise, rounds and adjacency is added "
+    "first."
+)
+_BUDGET = (
+    f"With --ledger: largest epsilon of all together; a training that passes it is not added (status {OVER_BUDGET})."
+)
+
+
+@dataclass(frozen=True)
+class TargetOptions:
+    """Command-line options for the target of a calibration, such as an epsilon; exactly one is given."""
+
+    belief: Annotated[float | None, option("P", "Largest belief, above the prior and below 1.")] = None
+    advantage: Annotated[
+        float | None, option("A", "Largest advantage, in (0, 1): the exact one, whoever accounts.")
+    ] = None
+    epsilon: Annotated[float | None, option("E", "Largest epsilon, positive.")] = None
+    reconstruction: Annotated[
+        float | None,
+        option("P", "Largest probability that an attacker names the right one of --candidates equally likely records."),
+    ] = None
+    candidates: Annotated[int | None, option("M", f"Equally likely records.  [default: {defaults.CANDIDATES}]")] = None
+    singling_out: Annotated[
+        float | None,
+        option("P", "Largest probability that a description of a --population-share of all people fits its target."),
+    ] = None
+    population_share: Annotated[
+        float | None,
+        option("W", f"Share of all people that a description fits.  [default: {defaults.POPULATION_SHARE}]"),
+    ] = None
+
+    def target(self) -> "Target":
+        """Return the guarantee that the noise must give; raise `InputError` unless exactly one option states it."""
+        from fl_audit.privacy.targets import one_target
+
+        return one_target({name.replace("_", "-"): it for name, it in vars(self).items()}, "--")
+
+
+@dataclass(frozen=True)
+class AccountingOptions:
+    """Command-line options of sampling and privacy accounting."""
+
+    sampling_rate: Annotated[float, option("Q", "Poisson sampling rate of records, users or clients, in (0, 1].")] = (
+        defaults.SAMPLING_RATE
+    )
+    sensitivities: Annotated[
+        str,
+        option(
+            "NAME",
+            "adaptive: what a record changes may follow from earlier releases, as in every private training; fixed: "
+            "every round has the same signal-to-noise ratio, which allows tighter beliefs.",
+            among=SignalToNoiseAdaptivity,
+        ),
+    ] = defaults.SENSITIVITIES.value
+    accountant: Annotated[
+        str | None,
+        option(
+            "NAME",
+            f"One of {', '.join(Accountant)}.  [default: the exact one, gdp, or pld with sampling, beside all others]",
+            among=Accountant,
+        ),
+    ] = defaults.ACCOUNTANT
+    prior: Annotated[float, option("P", "The insider's prior belief, in (0, 1).")] = defaults.PRIOR
+
+    def claim(
+        self, adjacency: Adjacency, events: "tuple[ReleaseEvent, ...]", delta: float, accountant: Accountant
+    ) -> "Claim":
+        """Return the claim of a training with the given releases, with prior and sensitivities from the options.
+
+        Parameters
+        ----------
+        adjacency
+            Relation between neighbouring data sets.
+        events
+            The releases of all rounds, as accounting needs them.
+        delta
+            Delta of the claim, above 0 and below 1.
+        accountant
+            The accountant that derives epsilon from the claim.
+        """
+
+        chosen_by = choice(SignalToNoiseAdaptivity, "--sensitivities", self.sensitivities)
+
+        from fl_audit.privacy.claim import Claim
+
+        return Claim(adjacency, events, delta, self.prior, accountant, chosen_by)
+
+
+def calibrate(
+    delta: DeltaOption,
+    rounds: Annotated[int, option("K", "Number of releases, at least 1.")],
+    adjacency: AdjacencyOption,
+    *,
+    wanted: TargetOptions,
+    accounting: AccountingOptions,
+    shown: OutputFormatOptions,
+) -> None:
+    """Find the noise that a guarantee needs; one option names the guarantee.
+
+    Exactly one of --belief, --advantage, --epsilon, --reconstruction and --singling-out states the guarantee. The noise
+    is printed as a noise multiplier: its standard deviation divided by the sensitivity.
+    """
+
+    target, rate = wanted.target(), accounting.sampling_rate
+
+    from fl_audit.privacy.events import gaussian_rounds
+
+    events = gaussian_rounds(1.0, rounds, rate)
+    neighbours = choice(Adjacency, "--adjacency", adjacency)
+
+    from fl_audit.privacy.calibration import SMALLEST_SAMPLED_NOISE, noise_multiplier_for
+    from fl_audit.privacy.guarantee import derive_guarantee
+
+    def found(name: Accountant) -> AccountantResult:
+        claim = accounting.claim(neighbours, events, delta, name)
+        noise = noise_multiplier_for(target, claim)
+        guarantee = derive_guarantee(claim.with_noise(noise))
+        remark = guarantee.remark
+        if rate < 1 and noise == SMALLEST_SAMPLED_NOISE:
+            remark = (
+                f"the guarantee holds with any noise, because a {neighbours.unit} takes part in any of the {rounds} "
+                f"rounds with a probability of {claim.participation:.3g} only; {noise:g} is the smallest noise "
+                "multiplier offered"
+            )
+        return AccountantResult(name, guarantee, remark)
+
+    title = f"noise for {_said(target)} at delta {delta:g} over {plural(rounds, 'round')}"
+    print_guarantee(found, events, accounting.accountant, title, shown, saving=True)
+
+
+@dataclass(frozen=True)
+class NoiseAndRoundsOptions:
+    """Command-line options that state noise, rounds, adjacency and sensitivity of a training."""
+
+    noise_multiplier: Annotated[float | None, option("Z", "Noise over what --noise-over names, positive.")] = None
+    noise_over: NoiseOverOption = MultiplierReference.SENSITIVITY.value
+    rounds: Annotated[int | None, option("K", "Number of releases, at least 1.")] = None
+    adjacency: Annotated[str | None, option("NAME", ADJACENCY_HELP, among=Adjacency)] = None
+    sensitivity: Annotated[
+        float | None, option("S", "What the noise multiplier refers to, beside --clipping-norm.")
+    ] = None
+    clipping_norm: Annotated[float | None, option("C", "Norm to which contributions are clipped.")] = None
+
+    def stated_releases(self, sampling_rate: float, may_lack: bool) -> StatedReleases | None:
+        """Return the releases of the training as the options state them.
+
+        Parameters
+        ----------
+        sampling_rate
+            Poisson sampling rate, above 0 and at most 1.
+        may_lack
+            Whether noise multiplier, rounds and adjacency may all be left out; the result is then None.
+
+        Raises
+        ------
+        InputError
+            If some of the three options are missing, or two options contradict each other.
+        """
+        given = {"--noise-multiplier": self.noise_multiplier, "--rounds": self.rounds, "--adjacency": self.adjacency}
+        if may_lack and all(value is None for value in given.values()):
+            return None
+        if self.noise_multiplier is None or self.rounds is None or self.adjacency is None:
+            missing = " and ".join(repr(flag) for flag, value in given.items() if value is None)
+            raise InputError(f"Missing option {missing}: accepted are all of {name_list(given)}")
+        neighbours = choice(Adjacency, "--adjacency", self.adjacency)
+        over = noise_over_of(self.noise_over, self.noise_multiplier, "--noise-multiplier")
+        both = f"--noise-over {over} beside --sensitivity, which says the same: accepted is one of them"
+        require(self.sensitivity is None or over is MultiplierReference.SENSITIVITY, both)
+        return StatedReleases(neighbours, self.noise_multiplier, self.rounds, sampling_rate, over)
+
+
+def account(
+    delta: DeltaOption,
+    *,
+    training: NoiseAndRoundsOptions,
+    accounting: AccountingOptions,
+    ledger: Annotated[Path | None, option("FILE", _LEDGER)] = None,
+    name: Annotated[str | None, option("NAME", "With --ledger: what the training is called.")] = None,
+    budget: Annotated[float | None, option("E", _BUDGET)] = None,
+    shown: OutputFormatOptions,
+) -> None:
+    """Say what a noise multiplier guarantees, or what the trainings of a ledger spend together.
+
+    --noise-multiplier, --rounds and --adjacency state a training, and are given together. A ledger is a file that lists
+    trainings on the same data. With --ledger, a training that is stated is added to this file.
+    """
+
+    terms = training.stated_releases(accounting.sampling_rate, may_lack=ledger is not None)
+    sensitivity, clipping_norm = training.sensitivity, training.clipping_norm
+    if ledger is not None:
+        account_ledger(ledger, terms, delta, name, sensitivity, clipping_norm, budget, shown.as_json)
+        return
+    assert terms is not None, "asked for above"
+    if name is not None or budget is not None:
+        raise InputError("--name and --budget belong to --ledger: accepted are none without it")
+    noise, said = real_noise(LedgerTraining("", terms, sensitivity, clipping_norm), delta)
+
+    from fl_audit.privacy.events import gaussian_rounds
+
+    events = gaussian_rounds(noise, terms.rounds, terms.sampling_rate)
+
+    from fl_audit.privacy.guarantee import derive_guarantee
+
+    def found(name: Accountant) -> AccountantResult:
+        guarantee = derive_guarantee(accounting.claim(terms.adjacency, events, delta, name))
+        return AccountantResult(name, guarantee, guarantee.remark)
+
+    title = f"what noise multiplier {noise:g} guarantees at delta {delta:g} over {plural(terms.rounds, 'round')}"
+    print_guarantee(found, events, accounting.accountant, title, shown, beside=said)
+
+
+def _said(target: "Target") -> str:
+    from fl_audit.privacy.targets import (
+        AdvantageTarget,
+        BeliefTarget,
+        EpsilonTarget,
+        NoiseMultiplierTarget,
+        ReconstructionTarget,
+        SinglingOutTarget,
+    )
+
+    match target:
+        case BeliefTarget(belief):
+            return f"a belief of at most {belief:g}"
+        case AdvantageTarget(advantage):
+            return f"an advantage of at most {advantage:g}"
+        case EpsilonTarget(epsilon):
+            return f"epsilon of at most {epsilon:g}"
+        case ReconstructionTarget(probability, candidates):
+            return f"at most {probability:g} to name the right one of {candidates} records"
+        case SinglingOutTarget(probability, share):
+            return f"at most {probability:g} that a description of a share {share:g} of all people fits its target"
+        case NoiseMultiplierTarget(noise):
+            return f"a noise multiplier of {noise:g}"
+        case _:
+            assert_never(target)

@@ -1,0 +1,116 @@
+"""The group of all commands, which imports the module of a command only when the command is used."""
+
+import ast
+from collections import UserDict
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from pkgutil import get_data
+from typing import Any, ClassVar
+
+import click
+import typer
+from click import Command, Context, HelpFormatter
+from typer.core import TyperCommand, TyperGroup
+
+from fl_audit.atomic_files import require_ordinary
+from fl_audit.cli.dataclass_options import with_single_options
+
+
+class _PlainTextHelp(Command):
+    def get_help(self, ctx: Context) -> str:
+        return super().get_help(ctx).replace("\\[", "[")
+
+
+class PlainHelpCommand(_PlainTextHelp, TyperCommand):
+    """A command whose help is plain text, and which refuses paths of special files, such as pipes and devices.
+
+    By itself typer would take square brackets in the help for markup.
+    """
+
+    def invoke(self, ctx: Context) -> Any:
+        """Run the command; raise `InputError` first if a path in its options or arguments is a special file."""
+        for parameter in self.params:
+            if not isinstance(parameter.type, click.Path):
+                continue
+            given = ctx.params.get(str(parameter.name))
+            flag = parameter.opts[0] if parameter.param_type_name == "option" else parameter.make_metavar(ctx)
+            for value in given if isinstance(given, (list, tuple)) else filter(None, [given]):
+                require_ordinary(f"{flag} {value}", Path(value))
+        return super().invoke(ctx)
+
+
+class _LazyCommandMap(UserDict[str, Command]):
+    """The commands by name; the module of a command is imported when the command is first looked up."""
+
+    def __init__(self, places: Mapping[str, str]) -> None:
+        super().__init__()
+        self._places = places
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._places
+
+    def __getitem__(self, name: str) -> Command:
+        if name not in self.data:
+            alone = typer.Typer(add_completion=False, rich_markup_mode=None)
+            function = getattr(import_module(self._places[name]), name.replace("-", "_"))
+            said = _first_line(function.__doc__)
+            alone.command(name, cls=PlainHelpCommand, short_help=said)(with_single_options(function))
+            self.data[name] = typer.main.get_command(alone)
+        return self.data[name]
+
+
+class LazyGroup(_PlainTextHelp, TyperGroup):
+    """A group of commands that imports the module of a command only to run the command or to show its help."""
+
+    places: ClassVar[Mapping[str, str]] = {}
+    """The module of each command, in the order of the help."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.commands = _LazyCommandMap(self.places)
+
+    def list_commands(self, ctx: Context) -> list[str]:
+        """Return the names of all commands, in the order of the help."""
+        return list(self.places)
+
+    def format_commands(self, ctx: Context, formatter: HelpFormatter) -> None:
+        """Write the names of all commands with their one-line help into the help of the group."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, _help_in_source(module)[name]) for name, module in self.places.items()])
+
+    def resolve_command(self, ctx: Context, args: list[str]) -> tuple[str | None, Command | None, list[str]]:
+        """Return the name and the command that a command line begins with, and the remaining words.
+
+        The error message about a misspelt name suggests the nearest name once. Click makes this suggestion from version
+        8.4 on, and typer makes it with earlier versions of click.
+
+        Parameters
+        ----------
+        ctx
+            Context of the command group, as click passes it.
+        args
+            Words of the command line.
+        """
+        self.suggest_commands = not hasattr(click.exceptions, "NoSuchCommand")
+        return super().resolve_command(ctx, args)
+
+
+@cache
+def _help_in_source(module: str) -> dict[str, str]:
+    """Return the first line of each command's help from the source of a module, whose import may take seconds."""
+    source = get_data(module.rpartition(".")[0], f"{module.rpartition('.')[2]}.py")
+    assert source is not None, "the commands are files of this package"
+    functions = (one for one in ast.parse(source).body if isinstance(one, ast.FunctionDef))
+    return {one.name.replace("_", "-"): _first_line(ast.get_docstring(one)) for one in functions}
+
+
+def _first_line(help_text: str | None) -> str:
+    return (help_text or "").partition("\n")[0]

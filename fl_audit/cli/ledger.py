@@ -1,0 +1,136 @@
+"""The command `account --ledger`: the privacy that all trainings on the same data spend together."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from fl_audit.cli.options import print_json
+from fl_audit.errors import InputError
+from fl_audit.plurals import plural
+from fl_audit.privacy.ledger import LedgerTraining, SpentPrivacy, add_to_ledger, composed_epsilon, read_ledger
+from fl_audit.privacy.stated_releases import StatedReleases
+from fl_audit.runs.exit_statuses import OVER_BUDGET
+from fl_audit.runs.terminal import print_table
+
+
+def account_ledger(
+    path: Path,
+    terms: StatedReleases | None,
+    delta: float,
+    name: str | None,
+    sensitivity: float | None,
+    clipping_norm: float | None,
+    budget: float | None,
+    as_json: bool,
+) -> None:
+    """Add a training to a ledger if one is given and the budget allows it, and print what all trainings spend together.
+
+    A ledger is a file that lists trainings on the same data. Raises `typer.Exit` with an error status if the budget is
+    exceeded.
+
+    Parameters
+    ----------
+    path
+        Path of the ledger's file, which is created with its first training.
+    terms
+        Releases of the training to add; None adds no training.
+    delta
+        Delta at which epsilon is computed, above 0 and below 1.
+    name
+        Name of the training to add, or None.
+    sensitivity
+        Stated sensitivity of the sum, to which the noise multiplier is relative. None if it need not be checked.
+    clipping_norm
+        Norm to which contributions are clipped, by which `sensitivity` is checked; None if `sensitivity` is None.
+    budget
+        Largest epsilon of all trainings together; None for no budget.
+    as_json
+        Whether to print one JSON object.
+    """
+
+    if terms is None and (name, sensitivity, clipping_norm) != (None, None, None):
+        raise InputError("--name, --sensitivity or --clipping-norm without a training: accepted with its noise")
+    refused = None
+    if terms is not None:
+        line = LedgerTraining(name or "", terms, sensitivity, clipping_norm)
+        refused = None if add_to_ledger(path, line, budget, delta) else line
+    elif not path.exists():
+        raise InputError(f"{path} is missing: accepted is a ledger, or the first training of one")
+    lines = read_ledger(path)
+    total = composed_epsilon(lines, delta)
+    over = refused is not None or (budget is not None and total.epsilon > budget)
+    warnings = [said for line in (*lines, *([refused] if refused else [])) if (said := real_noise(line, delta)[1])]
+
+    from fl_audit.privacy.guarantee_line import GUARANTEE_NAMES, guarantee_line
+
+    if as_json:
+        nothing = dict.fromkeys(GUARANTEE_NAMES) | {"epsilon": 0.0, "delta": delta}
+        values = nothing | _guarantee_values(total) | {
+            "trainings": [line.to_json() | {"noise_multiplier_real": line.noise_multiplier} for line in lines],
+            "budget": budget, "over_budget": over, "added": terms is not None and refused is None,
+            "digest": lines[-1].digest if lines else None, "warnings": warnings,
+        }  # fmt: skip
+        print_json(values)
+    else:
+        _print_trainings(path, lines)
+        if refused is not None:
+            would = composed_epsilon((*lines, refused), delta).epsilon
+            print(f"not added: with this training epsilon would be {would:.6g}, the budget is {budget:g}")
+        within = "" if budget is None else f" of a budget of {budget:g}"
+        verb = "spends" if len(lines) == 1 else "spend"
+        print(f"{plural(len(lines), 'training')} {verb} epsilon {total.epsilon:.6g}{within} at delta {delta:g}")
+        if together := _guarantee_values(total):
+            print(f"Guarantee: {guarantee_line(together)}.")
+        for said in warnings:
+            print(said)
+        if lines:
+            print(f"digest {lines[-1].digest}: note it elsewhere, and lines that are cut off at the end are found too")
+    if over:
+        raise typer.Exit(OVER_BUDGET)
+
+
+def _guarantee_values(total: SpentPrivacy) -> dict[str, Any]:
+    """Return the guarantee of all trainings together as values by name; empty if there are none."""
+
+    if total.claim is None:
+        return {}
+
+    from fl_audit.privacy.guarantee_line import guarantee_values
+
+    return guarantee_values(total.epsilon, (total.claim,))
+
+
+def _print_trainings(path: Path, lines: Sequence[LedgerTraining]) -> None:
+    columns, rows = ("training", "neighbours", "rounds", "sampling rate", "noise multiplier"), []
+    for line in lines:
+        told, noise = line.terms, f"{line.noise_multiplier:.6g}"
+        rows.append((line.name, str(told.adjacency), str(told.rounds), f"{told.sampling_rate:g}", noise))
+    print_table(columns, rows, str(path), numbers=range(2, 5))
+    if lines:
+        print(f"Noise multipliers are over the sensitivity: {lines[0].terms.adjacency.sensitivity_words}.")
+
+
+def real_noise(line: LedgerTraining, delta: float) -> tuple[float, str]:
+    """Return the real noise multiplier of a training, and a warning if the stated sensitivity is too small, else "".
+
+    The real noise multiplier is relative to the largest change of the sum that the clipping norm permits.
+
+    Parameters
+    ----------
+    line
+        The training, as an entry of a ledger.
+    delta
+        Delta at which the warning compares the real epsilon with the stated one, above 0 and below 1.
+    """
+    if line.sensitivity_ratio == 1:
+        return line.noise_multiplier, ""
+    real, stated = (composed_epsilon((one,), delta).epsilon for one in (line, LedgerTraining(line.name, line.terms)))
+    moves = line.sensitivity_ratio * (line.sensitivity or 0.0)
+    called = f"{line.name}: " if line.name else ""
+    return line.noise_multiplier, (
+        f"{called}sensitivity {line.sensitivity:g} is stated, but clipped to {line.clipping_norm:g} a contribution can "
+        f"move the sum by {moves:g}: the noise multiplier is really {line.noise_multiplier:.3g}, and epsilon "
+        f"{real:.3g}, not {stated:.3g}"
+    )

@@ -1,0 +1,250 @@
+"""The commands about scores or losses without a run: `bound` and `epsilon-star`.
+
+`bound` takes scores of an attack, or of canaries (data inserted into a training to test it). `epsilon-star` takes
+losses of a model.
+"""
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+
+from fl_audit.array_types import finite
+from fl_audit.audits.canaries.one_run_methods import OneRunMethod
+from fl_audit.cli.options import JsonOption, print_json
+from fl_audit.cli.score_files import columns_for, read_numbers
+from fl_audit.errors import InputError
+from fl_audit.released_model.star_methods import StarMethod
+from fl_audit.rounding import interval_text
+from fl_audit.runs.option_declarations import argument, option, switch
+from fl_audit.runs.progress import at_work
+from fl_audit.runs.terminal import print_table
+from fl_audit.statistics.lower_bound_methods import BoundMethod, ScoreDistribution
+from fl_audit.value_checks import choice
+
+if TYPE_CHECKING:
+    from fl_audit.audits.canaries.bounds import OneRunBound
+    from fl_audit.released_model.star_estimate import StarEstimate
+    from fl_audit.statistics.lower_bounds import LowerBound
+
+_METHOD = BoundMethod.CLOPPER_PEARSON
+"""The method of a single answer by default: the one that assumes nothing about the scores."""
+
+_ONE_RUN = OneRunMethod.TRADE_OFF
+"""The default for canaries of one run: a method that holds even if a mechanism leaks coins together."""
+
+_OUT_SCORES = "Scores of non-members, likewise. With --one-run, COINS: 1 for each canary that was in, else 0."
+ColumnOption = Annotated[
+    list[str] | None, option("NAME", "Column of a table, or array of an .npz; twice for one of each file.")
+]
+_VALID_FOR = {
+    ScoreDistribution.ANY: "any scores",
+    ScoreDistribution.GAUSSIAN_TRADEOFF: "Gaussian mechanisms",
+    ScoreDistribution.NORMAL_EQUAL_SPREAD: "log-odds of Gaussian mechanisms",
+}
+
+
+def bound(
+    in_scores: Annotated[
+        Path,
+        argument(
+            "IN_SCORES",
+            "Scores of members: one a line, a column of a table, .npy or .npz. With --one-run, of all canaries.",
+        ),
+    ],
+    out_scores: Annotated[Path, argument("OUT_SCORES", _OUT_SCORES)],
+    delta: Annotated[float, option("D", "delta that the bound refers to, in [0, 1).")],
+    confidence: Annotated[float, option("P", "Confidence, in (0.5, 1).")] = 0.95,
+    method: Annotated[
+        str | None,
+        option(
+            "NAME",
+            f"One of {', '.join(BoundMethod)}.  [default: all; with --json, {_METHOD}] With --one-run, one of "
+            f"{', '.join(OneRunMethod)}.  [default: those for any mechanism; with --json, {_ONE_RUN}]",
+            among=[*BoundMethod, *OneRunMethod],
+        ),
+    ] = None,
+    one_run: Annotated[
+        bool, switch("--one-run", "Canaries of one training, in or out by fair coins: SCORES and COINS.")
+    ] = False,
+    guesses: Annotated[int | None, option("R", "With --one-run: coins to guess, fixed before scores are seen.")] = None,
+    dimension: Annotated[int | None, option("N", "With --one-run --method cosines: parameters of the release.")] = None,
+    column: ColumnOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Bound epsilon from below by the scores of an attack; higher scores mean members.
+
+    The scores come from two files: scores of members, and scores of non-members. With --one-run, one file has the
+    scores of canaries, which were in or out of a single training by the toss of a coin. The other file says which of
+    them were in.
+    """
+
+    methods: type[OneRunMethod | BoundMethod] = OneRunMethod if one_run else BoundMethod
+    if not one_run and (guesses is not None or dimension is not None):
+        raise InputError("--guesses and --dimension belong to --one-run: accepted are none without it")
+    if method is not None:
+        choice(methods, "--method with --one-run" if one_run else "--method", method)
+    names = columns_for(column)
+    members, others = read_numbers(in_scores, names[0]), read_numbers(out_scores, names[1])
+    title = f"epsilon at delta {delta:g}, {len(members)}"
+
+    from fl_audit.audits.canaries.bounds import one_run_bound
+
+    if one_run:
+        # If no method is named, all methods that hold for any mechanism are used.
+        is_open = method is None and not as_json
+        any_mechanism = [one for one in OneRunMethod if one.is_for_any_mechanism]
+        asked = any_mechanism if is_open else [OneRunMethod(method or _ONE_RUN)]
+        of_canaries = [one_run_bound(members, others, delta, confidence, one, guesses, (), dimension) for one in asked]
+        if as_json:
+            print_json(of_canaries[0].to_json())
+        else:
+            _print_one_run(of_canaries, f"{title} canaries of one run")
+        return
+
+    from fl_audit.statistics.lower_bounds import applicable_bounds, bound_json, epsilon_lower_bound
+
+    if as_json or method is not None:
+        found = [epsilon_lower_bound(members, others, delta, confidence, BoundMethod(method or _METHOD))]
+    else:
+        found = list(applicable_bounds(members, others, delta, confidence))
+    if as_json:
+        print_json(bound_json(found[0]))
+    else:
+        _print(found, f"{title} members and {len(others)} non-members")
+
+
+def _print_one_run(found: "list[OneRunBound]", title: str) -> None:
+    rows, notes, estimates = [], list[str](), list[str]()
+    for one in found:
+        numbers = [f"{number:.4g}" for number in (one.epsilon, one.confidence, one.limit_of_detection)]
+        right = f"{one.guesses.right} of {one.guesses.guessed}" if one.method.guesses else ""
+        rows.append((str(one.method), *numbers, "" if one.mu is None else f"{one.mu:.4g}", right))
+        notes += [f"{one.method}: {note}" for note in (one.method.assumption, f"Limit: {one.limit_meaning}.")]
+        if one.estimate is not None:
+            estimates.append(f"{one.method}: estimate of epsilon {one.estimate:.4g}, without a confidence.")
+    columns = ("method", "epsilon at least", "confidence", "limit", "mu at least", "right guesses")
+    print_table(columns, rows, title, range(1, len(columns)), notes + estimates)
+
+
+def _print(found: "list[LowerBound]", title: str) -> None:
+    rows, notes = [], list[str]()
+    for one in found:
+        sure = f"{one.confidence:.4g}" if one.method.has_confidence else "none"
+        limit, valid = f"{one.limit_of_detection:.4g}", _VALID_FOR[one.method.needs]
+        rows.append((str(one.method), f"{one.epsilon:.4g}", sure, limit, valid))
+        said = (one.assumption, f"Limit: {one.limit_meaning}.", *one.warnings)
+        notes += [f"{one.method}: {note}" for note in said]
+    print_table(("method", "epsilon at least", "confidence", "limit", "valid for"), rows, title, range(1, 4), notes)
+
+
+def epsilon_star(
+    members: Annotated[Path, argument("MEMBERS", "Losses on members: one a line, a column of a table, .npy or .npz.")],
+    population: Annotated[Path, argument("POPULATION", "Losses on a population sample, likewise.")],
+    delta: Annotated[float, option("D", "delta of Epsilon*, in [0, 1).")],
+    method: Annotated[
+        str | None,
+        option(
+            "NAME",
+            f"One of {', '.join(StarMethod)}.  [default: parametric where its fit holds, else empirical]",
+            among=StarMethod,
+        ),
+    ] = None,
+    confidence: Annotated[float, option("P", "Confidence of the interval, in (0, 1).")] = 0.95,
+    cut: Annotated[
+        float | None, option("C", "Leave out error rates beyond C and 1 - C.  [default: 0.001 empirical, else 1e-6]")
+    ] = None,
+    column: ColumnOption = None,
+    seed: Annotated[int, option("N", "Seed of bootstrap and mixtures.")] = 0,
+    as_json: JsonOption = False,
+    plot: Annotated[
+        Path | None, option("FILE", "Draw densities, ROC and epsilon over thresholds: PNG, PDF or SVG.")
+    ] = None,
+) -> None:
+    """Measure the privacy risk of one model from its losses: Epsilon* of Negoescu et al. 2023.
+
+    The losses come from two files: losses on members of the training set, and losses on a population sample.
+    """
+
+    chosen = None if method is None else choice(StarMethod, "--method", method)
+    if seed < 0:
+        raise InputError(f"--seed {seed}: accepted are whole numbers from 0")
+
+    from fl_audit.cli.figures.figure_files import require_figure_path, save_figure
+
+    if plot is not None:
+        require_figure_path(plot)
+    names = columns_for(column)
+    member_losses, population_losses = read_numbers(members, names[0]), read_numbers(population, names[1])
+
+    from fl_audit.released_model.star_estimate import estimate_epsilon_star
+
+    with at_work(f"fitting, {member_losses.size + population_losses.size} losses"):
+        found = estimate_epsilon_star(
+            member_losses, population_losses, delta, np.random.default_rng(seed), chosen, confidence, cut
+        )
+
+    from fl_audit.cli.figures.epsilon_star import epsilon_star_figure
+
+    if plot is not None:
+        save_figure(epsilon_star_figure(found, member_losses, population_losses), plot, dpi=150)
+    if as_json:
+        print_json(_estimate_json(found))
+        return
+    _print_star(found)
+    if plot is not None:
+        print(f"figure: {plot}")
+
+
+def _estimate_json(found: "StarEstimate") -> dict[str, Any]:
+    """Return an estimate of Epsilon* as JSON values; infinite numbers are null."""
+
+    attacks = found.attacks
+    return {
+        "epsilon_star": finite(found.epsilon_star),
+        "unbounded": math.isinf(found.epsilon_star),
+        "delta": found.delta,
+        "method": str(found.method),
+        "interval": [finite(end) for end in found.interval],
+        "confidence": found.confidence,
+        "cut": found.cut,
+        "epsilon_star_within_cut": finite(found.epsilon_star_within_cut),
+        "epsilon_star_without_cut": finite(found.epsilon_star_without_cut),
+        "is_lower_bound": found.is_lower_bound,
+        "members": found.members,
+        "population": found.population,
+        "components": None
+        if found.distributions is None
+        else [distribution.components for distribution in found.distributions],
+        "attacks": {
+            "auc": float(attacks.auc),
+            "tpr_at_fpr_0.001": float(attacks.tpr_at_fpr_0001),
+            "tpr_at_fpr_0.01": float(attacks.tpr_at_fpr_001),
+            "yeom_advantage": float(attacks.yeom_advantage),
+            "loss_gap": float(attacks.loss_gap),
+        },
+        "warnings": list(found.warnings),
+    }
+
+
+def _said(number: float) -> str:
+    return f"{number:.4g}" if math.isfinite(number) else "unbounded"
+
+
+def _print_star(found: "StarEstimate") -> None:
+
+    attacks = found.attacks
+    name = "Epsilon* is at least" if found.is_lower_bound else f"Epsilon* ({found.method})"
+    rows = (
+        (f"{name}, {found.cut_name}, nats", _said(found.epsilon_star)),
+        (found.interval_name, interval_text(*found.interval)),
+        ("AUC of the loss threshold attack", f"{attacks.auc:.4f}"),
+        ("TPR at FPR 0.1 %", f"{attacks.tpr_at_fpr_0001:.4f}"),
+        ("TPR at FPR 1 %", f"{attacks.tpr_at_fpr_001:.4f}"),
+        ("Yeom advantage", f"{attacks.yeom_advantage:.4f}"),
+        ("mean loss, population less members", f"{attacks.loss_gap:.4g}"),
+    )
+    title = f"{found.members} losses of members, {found.population} of the population, delta {found.delta:g}"
+    warnings = [f"warning: {warning}" for warning in found.warnings]
+    print_table(("number", "value"), rows, title, numbers=(1,), notes=warnings)

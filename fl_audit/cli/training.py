@@ -1,0 +1,43 @@
+"""The command `training`, which audits the claim of a private training function."""
+
+from pathlib import Path
+from typing import Annotated
+
+from fl_audit.adjacency import Adjacency
+from fl_audit.app_audits.launchers.training_audit_launcher import TrainingFunctionOptions, audit_training_in_subprocess
+from fl_audit.cli.options import FailOption, ResultOptions, end_if_violated
+from fl_audit.privacy.ledger import LedgerTraining, add_to_ledger
+from fl_audit.privacy.stated_releases import StatedReleases
+from fl_audit.runs.option_declarations import option
+from fl_audit.runs.progress import at_work
+
+
+def training(
+    *,
+    wishes: TrainingFunctionOptions,
+    ledger: Annotated[Path | None, option("FILE", "Add the steps of all rounds to this ledger.")] = None,
+    shown: ResultOptions,
+    fail_on_violation: FailOption = False,
+) -> None:
+    """Audit a training with Opacus against the privacy that it claims.
+
+    The command runs a training function of the user's own, and compares the noise, clipping and sampling that it really
+    uses with its claim.
+    """
+    wishes.check()
+    with at_work(f"training by {wishes.function}"):
+        found = audit_training_in_subprocess(wishes, shown.out)
+    if ledger is not None:
+        _add_steps(ledger, wishes.function, found)
+    shown.show_screen(found)
+    end_if_violated(found["verdict"], fail_on_violation)
+
+
+def _add_steps(ledger: Path, name: str, found: dict[str, object]) -> None:
+    """Add to a ledger the DP-SGD steps of a training. A ledger is a file that lists all trainings on the same data."""
+    composed = found["composed"]
+    for step in composed["steps"] if isinstance(composed, dict) else ():
+        terms = StatedReleases(
+            Adjacency.ADD_REMOVE_RECORD, step["noise_multiplier"], step["steps"], step["sampling_rate"]
+        )  # fmt: skip
+        add_to_ledger(ledger, LedgerTraining(name, terms))

@@ -1,0 +1,159 @@
+"""An accountant that shares no code with the guarantee: it computes epsilon again, from the releases as they were made.
+
+A guarantee is computed by `accounting`, `pld`, `renyi` and `gaussian`. A mistake there, or in what they are told,
+such as a release that is left out, would be repeated by any check that calls them. This module imports none of them.
+It knows Gaussian releases alone, with and without Poisson sampling. Without sampling, epsilon is the root of a closed
+form. Otherwise the privacy loss is put on a grid, and composed by the powers of its Fourier transform (Koskela, Jälkö
+& Honkela 2020, "Computing tight differential privacy guarantees using FFT").
+
+Unlike the guarantee, the result is no upper bound but an estimate, whose error is estimated by halving the grid.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.fft import irfft, rfft
+from scipy.optimize import brentq
+from scipy.special import log_ndtr, ndtr
+
+from fl_audit.array_types import Floats
+from fl_audit.errors import require
+from fl_audit.value_checks import require_number
+
+_OUTCOMES = 2**15  # cells of the outcomes of one release
+_LOSSES = 2**18  # cells of the losses of all releases, on the finer grid
+_REACH = 12.0  # standard deviations of noise, and of the composed loss, that the grids cover
+SMALLEST_DELTA = 1e-11
+"""Smallest delta at which rounding in the Fourier transform does not matter, where units are sampled."""
+
+
+@dataclass(frozen=True)
+class PlayedReleases:
+    """Equal Gaussian releases: `count` sums with noise, in each of which a unit takes part with probability `rate`.
+
+    Raises
+    ------
+    InputError
+        If a number is out of its range.
+    """
+
+    multiplier: float  # standard deviation of the noise over the largest change of the sum, positive
+    count: int  # number of releases, at least 1
+    rate: float = 1.0  # probability with which a unit takes part, above 0 and at most 1
+    is_replaced: bool = False  # whether neighbours replace a unit; otherwise they add or remove it
+    is_seen: bool = False  # whether the adversary sees in which releases the unit takes part
+
+    def __post_init__(self) -> None:
+        require_number("noise multiplier is", self.multiplier, "positive finite numbers")
+        require_number("count is", self.count, "whole numbers from 1 to 1e15")
+        require_number("sampling rate is", self.rate, "numbers above 0 and up to 1")
+
+
+@dataclass(frozen=True)
+class IndependentEpsilon:
+    """An epsilon that was computed a second time, and how far it may be from the exact one."""
+
+    epsilon: float
+    error: float  # largest distance from the exact epsilon, as far as the halved grid tells
+
+
+def independent_epsilon(releases: Sequence[PlayedReleases], delta: float) -> IndependentEpsilon:
+    """Return the smallest epsilon for which all releases together are (epsilon, delta)-private.
+
+    Examples
+    --------
+    >>> round(independent_epsilon([PlayedReleases(4.0, 30)], 1e-3).epsilon, 3)
+    4.651
+    """
+    require_number("delta is", delta, "numbers above 0 and below 1")
+    if all(release.rate == 1 for release in releases):
+        mu = math.sqrt(math.fsum(release.count / release.multiplier**2 for release in releases))
+        found = _gaussian_epsilon(mu, delta)
+        return IndependentEpsilon(found, 1e-9 * max(1.0, found))
+    accepted = f"accepted are numbers from {SMALLEST_DELTA:g}, where units are sampled"
+    require(delta >= SMALLEST_DELTA, f"delta is {delta:g}: {accepted}")
+    fine, coarse = (max(_composed(releases, delta, cells, way) for way in (1, -1)) for cells in (_LOSSES, _LOSSES // 2))
+    return IndependentEpsilon(fine, 2 * abs(fine - coarse) + 1e-5 * max(1.0, fine))
+
+
+def _gaussian_epsilon(mu: float, delta: float) -> float:
+    """Return the root of Phi(mu/2 - e/mu) - exp(e) Phi(-mu/2 - e/mu) = delta in e, or 0 if it would be negative."""
+
+    def excess(epsilon: float) -> float:
+        first, second = log_ndtr(mu / 2 - epsilon / mu), epsilon + log_ndtr(-mu / 2 - epsilon / mu)
+        return float(first + np.log(-np.expm1(min(second - first, -1e-300)))) - math.log(delta)
+
+    if excess(0.0) <= 0:
+        return 0.0
+    high = mu * mu / 2 + mu * math.sqrt(2 * math.log(1 / delta)) + 1e-9
+    return float(brentq(excess, 0.0, high, xtol=1e-13, rtol=1e-13))
+
+
+def _cells(release: PlayedReleases, way: int) -> tuple[Floats, Floats, float]:
+    """Return losses log(P/Q), their probabilities under P, and the largest; `way` -1 exchanges P and Q."""
+    shift, q = 1 / release.multiplier, release.rate
+    if release.is_seen:
+        up, down, q = shift, 0.0, 1.0
+    else:
+        up, down = (shift / 2, -shift / 2) if release.is_replaced else (shift, 0.0)
+    edges = np.linspace(min(down, 0.0) - _REACH, max(up, 0.0) + _REACH, _OUTCOMES + 1)
+    middle = (edges[1:] + edges[:-1]) / 2
+
+    def log_density(mean: float, x: Floats) -> Floats:
+        with np.errstate(divide="ignore"):
+            absent = np.log1p(-q) if q < 1 else -np.inf
+        return np.asarray(np.logaddexp(absent - x * x / 2, math.log(q) - (x - mean) ** 2 / 2))
+
+    def mass(mean: float) -> Floats:
+        inside = [np.where(edges[1:] <= m, np.diff(ndtr(edges - m)), -np.diff(ndtr(m - edges))) for m in (0.0, mean)]
+        return np.asarray((1 - q) * inside[0] + q * inside[1])
+
+    losses = way * (log_density(up, middle) - log_density(down, middle))
+    masses = mass(up if way == 1 else down)
+    if release.is_seen:
+        masses, losses = np.append(release.rate * masses, 1 - release.rate), np.append(losses, 0.0)
+    return losses, masses, float(np.abs(losses[masses > 1e-30]).max())
+
+
+def _composed(releases: Sequence[PlayedReleases], delta: float, cells: int, way: int) -> float:
+    """Return the epsilon of the losses log(P/Q) of all releases, on a grid of so many cells."""
+    parts = [(*_cells(release, way), release.count) for release in releases]
+    means = [float(masses @ losses) for losses, masses, _, _ in parts]
+    spreads = [float(masses @ (losses - mean) ** 2) for (losses, masses, _, _), mean in zip(parts, means, strict=True)]
+    middle = sum(mean * part[3] for mean, part in zip(means, parts, strict=True))
+    deviation = math.sqrt(sum(spread * part[3] for spread, part in zip(spreads, parts, strict=True)))
+    largest = max(part[2] for part in parts)
+    # The grid covers the composed loss around its mean, and every single loss: what is outside it would be wrapped.
+    half = min(max(2 * _REACH * deviation + largest, 1e-6), sum(part[2] * part[3] for part in parts) + 1e-6)
+    width = 2 * half / cells
+    shape = np.ones(cells // 2 + 1, dtype=np.complex128)
+    for (losses, masses, _, count), mean in zip(parts, means, strict=True):
+        shape *= rfft(_placed(losses - mean, masses, width, cells)) ** count
+    grid = np.fft.fftfreq(cells, 1 / cells) * width + middle
+    order = np.argsort(grid)
+    masses_of_sum = np.maximum(0.0, irfft(shape, cells)[order]).astype(np.float64)
+    return _epsilon_of(grid[order].astype(np.float64), masses_of_sum, delta)
+
+
+def _placed(losses: Floats, masses: Floats, width: float, cells: int) -> Floats:
+    """Return the masses on a circular grid; each is split between two cells so that its mean stays as it is."""
+    below = np.floor(losses / width)
+    share, found = losses / width - below, np.zeros(cells)
+    first = below.astype(np.int64)
+    np.add.at(found, first % cells, masses * (1 - share))
+    np.add.at(found, (first + 1) % cells, masses * share)
+    return found
+
+
+def _epsilon_of(losses: Floats, masses: Floats, delta: float) -> float:
+    """Return the epsilon at which the hockey-stick divergence of a loss distribution is delta, at least 0."""
+
+    def excess(epsilon: float) -> float:
+        above = losses > epsilon
+        return float(masses[above] @ -np.expm1(epsilon - losses[above])) - delta
+
+    if excess(0.0) <= 0:
+        return 0.0
+    return float(brentq(excess, 0.0, float(losses[-1]) + 1.0, xtol=1e-12, rtol=1e-12))

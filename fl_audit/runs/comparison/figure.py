@@ -1,0 +1,49 @@
+"""The figure of a comparison of runs: epsilon as claimed and as found, and accuracy."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from fl_audit.released_model.star_methods import cuts_text
+from fl_audit.report.figure_style import INK, MUTED, add_legend, finish_axes, literal, new_figure
+from fl_audit.runs.comparison.rows import ACCURACY, SHOWN, STAR, RunRow
+from fl_audit.runs.verbosity import printable
+
+_STAR_MEAN = "Epsilon*, mean of the models"
+_KINDS: tuple[tuple[str, Callable[[RunRow], float | None], dict[str, object]], ...] = (
+    ("claimed", lambda row: row.epsilon, {"marker": "|", "markersize": 16, "color": INK, "markeredgewidth": 2}),
+    ("shown, at least", lambda row: row.value(SHOWN), {"marker": "o", "color": INK, "markersize": 7}),
+    ("shown by an attack", lambda row: row.attack,
+     {"marker": "s", "color": MUTED, "markersize": 6, "markerfacecolor": "white"}),
+    (_STAR_MEAN, lambda row: row.value(STAR), {"marker": "x", "color": MUTED, "markersize": 7}),
+)  # fmt: skip
+
+
+def comparison_figure(rows: Sequence[RunRow]) -> Figure:
+    """Return a figure with one line per run: claimed and found values of epsilon on the left, accuracy on the right."""
+    figure = new_figure(1.9 + 0.42 * len(rows))
+    left, right = figure.subplots(1, 2, sharey=True, width_ratios=[2, 1])
+    places = list(range(len(rows)))[::-1]
+    for kind, value, look in _KINDS:
+        name = f"{kind}, {cuts_text(row.epsilon_star_cut for row in rows)}" if kind == _STAR_MEAN else kind
+        known = [(found, place) for row, place in zip(rows, places, strict=True) if (found := value(row)) is not None]
+        if known:
+            left.plot(*np.transpose(known), linestyle="", label=name, **look)
+    accuracy = [row.value(ACCURACY) for row in rows]
+    known = [(value, place) for value, place in zip(accuracy, places, strict=True) if value is not None]
+    right.plot(*np.reshape(known, (-1, 2)).T, linestyle="", marker="D", color=INK)
+    left.set_yticks(places, [f"{literal(printable(row.run))}\n{row.verdict}" for row in rows])
+    left.set_ylim(-0.6, len(rows) - 0.4)
+    left.set_xlim(left=0)
+    right.set_xlim(0, 1)
+    deltas = {row.delta for row in rows if row.delta is not None}
+    at = (
+        "epsilon, each at the delta of its run: these differ"
+        if len(deltas) > 1
+        else "epsilon, at the delta of the runs"
+    )
+    finish_axes(left, "What is claimed, and what was shown", at, "")
+    finish_axes(right, "What models are worth", "accuracy on test records", "")
+    add_legend(left, columns=2)
+    return figure

@@ -1,0 +1,197 @@
+"""Section [audit]: the kind of audit, the adversary, the difference between D and D', and the number of trials.
+
+Epsilon* is an estimate of the privacy risk of a released model.
+"""
+
+from enum import StrEnum
+from typing import Annotated, Any, Self
+
+from pydantic import AfterValidator, BeforeValidator, Field, Strict, WithJsonSchema, model_validator
+from pydantic_core import PydanticCustomError
+
+from fl_audit.audits.membership.attack_names import Attack, has_shadows, of_ours
+from fl_audit.audits.registry import AUDITS, audit_named
+from fl_audit.data.data_setting_enums import RANKED, Dissimilarity, NeighbourChoice
+from fl_audit.federation.federation_enums import InsiderView
+from fl_audit.mechanisms.threat_model import Adversary, TargetsParticipation
+from fl_audit.name_lists import name_list
+from fl_audit.released_model.star_methods import PARAMETRIC_CUT
+from fl_audit.runs.config.config_section import ConfigSection
+from fl_audit.runs.config.setting_types import Choice, Count, OneOr, OwnName, Positive
+
+
+def _neighbour(value: Any) -> NeighbourChoice | int:
+    if isinstance(value, str) and value in list(NeighbourChoice):
+        return NeighbourChoice(value)
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 10**9:
+        return value
+    accepted = f"accepted are {name_list(NeighbourChoice)}, and the index of a record of D, from 0"
+    raise PydanticCustomError("neighbour", "{accepted}", {"accepted": accepted})
+
+
+def _kind(value: str) -> str:
+    if value not in AUDITS:
+        raise PydanticCustomError("kind", "accepted are {accepted}", {"accepted": name_list(AUDITS)})
+    return value
+
+
+def _loss_range(value: Any) -> Any:
+    numbers = isinstance(value, list | tuple) and all(type(end) in (int, float) for end in value)
+    if value is None:
+        return None
+    if numbers and len(value) == 2 and 0 <= value[0] < value[1] < float("inf"):
+        return tuple(map(float, value))
+    accepted = "accepted are two ascending finite numbers from 0, such as [0, 5]"
+    raise PydanticCustomError("loss_range", "{accepted}", {"accepted": accepted})
+
+
+FEWEST_SHADOWS = 24
+"""Number of trials with which a target has two others on each side, in or out, except for one in 28,000."""
+
+FEWEST_KNOWN = 60
+"""Number of targets, half of which hold fewer than two members, or fewer than two others, once in 17 million times."""
+
+_Kind = Annotated[str, AfterValidator(_kind), WithJsonSchema({"enum": [*AUDITS], "type": "string"})]
+_Weight = Annotated[float, Field(ge=0, lt=float("inf"))]
+
+
+class EpsilonStarLocation(StrEnum):
+    """Place where the losses for Epsilon* are collected.
+
+    POOLED: one server collects all of them. FEDERATED: each client evaluates the losses of its own records.
+    """
+
+    POOLED = "pooled"
+    FEDERATED = "federated"
+
+
+class AuditSection(ConfigSection):
+    """Section [audit]: the kind of audit, the adversary, the difference between D and D', and the number of trials.
+
+    A trial is one repetition of the training, with a secret of its own.
+
+    With `kind = "identifiability"`, one unit is in question: the insider decides whether the training used D or D'.
+
+    With `kind = "membership"`, each of many `targets` is in the training data with probability 1/2, anew in every
+    trial. Each trial's final model is attacked by `attacks`, for which the models of the other trials are shadow
+    models.
+
+    With `kind = "reconstruction"`, exactly one of many `candidates` is in the training data of a trial. The insider
+    knows all other records, computes the likelihood of every candidate, and names one. With an `attribute`, the
+    candidates are versions of one record, one for each value of this column.
+
+    With `kind = "canaries"`, there is a single training without a pair D and D'. Its canaries, clients that send known
+    updates in secretly drawn rounds, show how much it leaks.
+
+    `insider = false` runs the trials without an insider. Membership attacks, accuracy and Epsilon* (the privacy risk of
+    a released model) are still measured.
+    """
+
+    trials: Count = 200
+    """The number of trials; 1 is an ordinary federated run."""
+    kind: _Kind = "identifiability"
+    """The kind of audit: one record or client is in question (`identifiability`), many `targets` are in or out by
+    chance (`membership`), exactly one of many `candidates` is in (`reconstruction`), or `canaries` take part in one
+    training that is the audit (`canaries`).
+    """
+    candidates: Annotated[int, Field(ge=2, le=10**9)] | None = None
+    """Units of which one is in, in the reconstruction audit; left out, 200, or all there are."""
+    candidate_weights: Annotated[tuple[_Weight, ...], Strict(False)] | None = None
+    """Prior weight of each candidate, up to a factor; left out, all are equal, values of `attribute` as in the data."""
+    targets: Annotated[int, Field(ge=2, le=10**9)] | None = None
+    """Units that are in or out in the membership audit; left out, 200, or all there are."""
+    canaries: Count | None = None
+    """Number of canaries in the canary audit, each in by the toss of a coin in every round; left out, 10."""
+    attacks: Annotated[tuple[OneOr[Attack], ...], Strict(False)] | None = None
+    """Attacks of the membership audit, or `package.module:name`; left out, all possible ones but `attribute`."""
+    attribute: str | Annotated[int, Field(ge=0, le=10**9)] | None = None
+    """Column that attack `attribute` guesses, by name or number from 0; left out, the most even one of two values. In
+    the reconstruction audit, the column of the differing record whose values are the candidates; left out, none."""
+    queries: Annotated[int, Field(ge=1, le=1000)] | None = None
+    """Number of queries of `lira` about each target, which vary its records; left out, 1."""
+    reconstruct_samples: Annotated[int, Field(ge=1, le=1000)] | None = None
+    """Number of records, or of clients with so many, whose reconstruction the report shows; left out, none."""
+    reconstruct_time_limit: Positive | None = None
+    """Seconds after which the search for images ends; left out, 120."""
+    insider: bool = True
+    """Whether there is an insider; left out, not with randomised records, nor where its log-odds are unknown."""
+    participation: Choice[TargetsParticipation] = TargetsParticipation.SECRET
+    """Whether the insider sees in which rounds the target takes part, where rounds are sampled."""
+    colluders: Annotated[int, Field(ge=0, le=10**9)] = 0
+    """Clients who share their noise with the insider, where clients add the noise."""
+    adversary: Choice[Adversary] = Adversary.CLIENT
+    """Position of the adversary: a client, or the honest but curious server, which sees every single contribution."""
+    insiders: Count = 1
+    """Number of clients that attack, each by itself."""
+    view: Choice[InsiderView] = InsiderView.UPDATE
+    """View of the insider in a round: the noisy sum (`update`), or only the model after it; honest clients receive only
+    models.
+    """
+    neighbour: Annotated[NeighbourChoice | int, BeforeValidator(_neighbour)] = NeighbourChoice.MOST_DISSIMILAR
+    """Difference of D and D': a choice by dissimilarity, a record crafted for the audit, or an index of D from 0."""
+    neighbour_rank: Count | None = None
+    """Rank among the most or least dissimilar neighbours; left out, 1."""
+    dissimilarity: OneOr[Dissimilarity] = Dissimilarity.EUCLIDEAN
+    """Measure of the distance of two records, or `package.module:name` of your own."""
+    sections: Annotated[tuple[OwnName, ...], Strict(False)] = ()
+    """Sections of your own at the end of the report's appendix, each `package.module:name`."""
+    confidence: Annotated[float, Field(gt=0.5, lt=1)] = 0.95
+    """Confidence of intervals and bounds."""
+    epsilon_star: bool = True
+    """Whether the risk of every evaluated release is measured as Epsilon*."""
+    epsilon_star_cut: Annotated[float, Field(ge=0, lt=0.5)] = PARAMETRIC_CUT
+    """Error rates below it and above 1 minus it are left out of Epsilon*; 0 leaves out none."""
+    epsilon_star_losses: Choice[EpsilonStarLocation] = EpsilonStarLocation.POOLED
+    """Place of members' losses when Epsilon* is computed: pooled in one place, or with their owners."""
+    loss_range: Annotated[tuple[float, float] | None, BeforeValidator(_loss_range)] = None
+    """Public range of losses, with `federated` ones; left out, owners are asked for their extremes."""
+    client_epsilon_star: bool = False
+    """Whether clients tell the server Epsilon* of their own shards, with `federated` losses."""
+    membership: bool = True
+    """Whether the loss threshold attack of Yeom et al. 2018 is played on the final models."""
+    evaluate_every: Count = 1
+    """Accuracy and Epsilon* are evaluated at every release of this number, and at the last."""
+
+    @model_validator(mode="after")
+    def _of_membership(self) -> Self:
+        own = audit_named(self.kind).own_settings
+        for kind, audit in AUDITS.items():
+            if idle := self.given_keys([name for name in audit.own_settings if name not in own]):
+                raise ValueError(f"{self.named(idle)} needs kind = {kind}, and kind is {self.kind}")
+        attacks = self.attacks or ()
+        shadowed = [one for one in attacks if has_shadows(one)]
+        if self.reconstruct_samples is None and (idle := self.given_keys(("reconstruct_time_limit",))):
+            raise ValueError(f"{self.named(idle)} needs reconstruct-samples, which is left out")
+        named_values = audit_named(self.kind).column_of_candidates(self.attribute) is not None
+        if named_values and self.candidates is not None:
+            raise ValueError(f"candidates = {self.candidates} with an attribute, whose values are the candidates")
+        if self.candidate_weights is not None and sum(self.candidate_weights) <= 0:
+            raise ValueError("candidate-weights are all 0: accepted are numbers from 0, not all 0")
+        if self.candidate_weights and self.candidates not in (None, len(self.candidate_weights)):
+            raise ValueError(f"candidates = {self.candidates} with {len(self.candidate_weights)} candidate-weights")
+        asked = (("attribute", Attack.ATTRIBUTE), ("queries", Attack.LIRA))
+        for name, attack in asked[named_values:]:
+            if self.given_keys((name,)) and attack not in attacks:
+                others = f"and they are {name_list(attacks) or 'none'}"
+                raise ValueError(f"{self.named((name,))} needs {attack} among attacks, {others}")
+        if self.trials < FEWEST_SHADOWS and shadowed:
+            said = f"trials = {self.trials} are too few to be shadow models of each other"
+            raise ValueError(f"{said}: accepted with {name_list(shadowed)} are {FEWEST_SHADOWS} and more")
+        learning = [one for one in of_ours(attacks) if one.sees_weights]
+        if (self.targets or FEWEST_KNOWN) < FEWEST_KNOWN and learning:
+            said = f"targets = {self.targets} are too few to learn from half of them"
+            raise ValueError(f"{said}: accepted with {name_list(learning)} are {FEWEST_KNOWN} and more")
+        return self
+
+    @model_validator(mode="after")
+    def _goes_together(self) -> Self:
+        rank, ranked = self.neighbour_rank, " or ".join(RANKED)
+        if rank is not None and self.neighbour not in RANKED:
+            raise ValueError(f"neighbour-rank = {rank} needs neighbour = {ranked}, and neighbour is {self.neighbour}")
+        if self.epsilon_star_losses is EpsilonStarLocation.FEDERATED and not self.epsilon_star:
+            raise ValueError("epsilon-star-losses = federated needs epsilon-star = true")
+        if self.epsilon_star_losses is EpsilonStarLocation.POOLED:
+            for name, given in (("loss-range", self.loss_range), ("client-epsilon-star", self.client_epsilon_star)):
+                if given:
+                    raise ValueError(f"{name} needs epsilon-star-losses = federated")
+        return self

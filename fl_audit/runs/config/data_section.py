@@ -1,0 +1,130 @@
+"""Section [data]: the records and their division among clients."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from fl_audit.data.data_setting_enums import PartitionScheme, PictureOrSequence, UsersAcrossClients
+from fl_audit.runs.config.config_section import ConfigSection
+from fl_audit.runs.config.setting_types import Choice, Count, OwnName, Scalar, Words
+
+_CLIENTS = 10
+DATA_PATHS = ("data-dir", "path", "test-path", "vocabulary", "images", "labels", "test-images", "test-labels")
+"""Settings of the section that name files or directories."""
+
+
+class DataSection(ConfigSection):
+    """Section [data]: the records, their owners and users, and their division among clients.
+
+    With `partition = "natural"`, every owner is a client, and the default of `clients` is the number of owners. With
+    other partitions the default is 10.
+
+    If the adjacency is about users, all records of a user are one unit: they are drawn, clipped, sampled and exchanged
+    together.
+
+    `missing` leaves out the records that contain one of its words. `text` names a column that `vocabulary` or
+    `tokenizer` turns into ids of tokens.
+    """
+
+    name: str = "digits"
+    """Name in `fl-audit datasets`; your own are `csv`, `npz`, `idx`, `images` and `package.module:loader`."""
+    data_dir: str | None = None
+    """Directory with published data sets; left out, that of FL_AUDIT_DATA."""
+    path: str | None = None
+    """File of the records (`csv`, `npz`), or directory of pictures (`images`); relative to the configuration."""
+    test_path: str | None = None
+    """The same of official test records, of `csv` and `images`; left out, up to 20 % are held out."""
+    label: str | None = None
+    """Name of the column to be learned, of `csv` and `hf:`."""
+    owner: str | None = None
+    """Column (`csv`, `hf:`) or array (`npz`) with each record's owner; partition `natural` makes owners clients."""
+    user: str | None = None
+    """Column (`csv`, `hf:`) or array (`npz`) with the person of a record; `owner`: the owners; `mnist`: `writer`."""
+    records_per_user: Count | None = None
+    """Most records of a user that are read, the first ones of the file; left out, all of them."""
+    users: Count | None = None
+    """Most users of the training set D, where users are units; left out, as many as have `records` records."""
+    user_across_clients: Choice[UsersAcrossClients] = UsersAcrossClients.REFUSE
+    """Treatment of users with records at several clients: refused, or given as a whole to the first one."""
+    drop: Words | None = None
+    """Names of columns to leave out, of `csv` and `hf:`."""
+    separator: str | None = None
+    """Character between cells, of `csv`, or `whitespace` for spaces and tabs; left out, it is detected."""
+    decimal: Literal[".", ","] | None = None
+    """Decimal mark, of `csv`: `.` or `,`; the other one separates thousands; left out, it is detected."""
+    encoding: str | None = None
+    """Encoding of a `csv` file, such as `cp1252`; left out, it is detected."""
+    skip_lines: Annotated[int, Field(ge=0, le=10**6)] | None = None
+    """Number of lines to skip above the line of names, such as a title, of `csv`."""
+    sheet: str | None = None
+    """Name of the sheet of an Excel workbook, of `csv`; left out, the only one that holds anything."""
+    missing: Words | None = None
+    """Words for a missing value (`csv`, `hf:`), `[]` for empty cells alone: such records are left out, else refused."""
+    max_levels: Count | None = None
+    """Largest number of words in a column, and of classes, of `csv` and `hf:`; left out, 100."""
+    ignore_case: bool | None = None
+    """Whether words that differ only by case or spaces are the same, of `csv` and `hf:`."""
+    unique: bool | None = None
+    """Whether records that repeat another one in every column are left out, of `csv` and `hf:`."""
+    text: str | None = None
+    """Column of text that a model of text learns from, of `csv` and `hf:`; other columns are then left out."""
+    vocabulary: str | None = None
+    """Public file of one token a line that texts become ids by; none is ever built from the records."""
+    tokenizer: OwnName | None = None
+    """Your own `package.module:function` in its place: of a list of texts, arrays by the names of a model's inputs."""
+    tokens: Count | None = None
+    """Length of every text in tokens, with `vocabulary`: longer ones are cut, shorter ones padded; left out, 128."""
+    axes: Choice[PictureOrSequence] | None = None
+    """Meaning of two axes of a record of `npz`: height and width, unless set to `sequence` (steps and features)."""
+    images: str | None = None
+    """IDX file of the images, of `idx`."""
+    labels: str | None = None
+    """IDX file of their labels, of `idx`."""
+    test_images: str | None = None
+    """IDX file of the test images, of `idx`."""
+    test_labels: str | None = None
+    """IDX file of their labels, of `idx`."""
+    classes: Count | None = None
+    """Number of classes, for a loader with several forms of its data."""
+    generated_records: Count | None = None
+    """Number of records to generate, for a loader that generates them."""
+    graph_nodes: Count | None = None
+    """Number of nodes that a graph keeps, for a loader of graphs."""
+    image_size: Count | None = None
+    """Height and width in pixels that pictures of `images` and `hf:` are scaled to; left out, all have one size."""
+    grey: bool | None = None
+    """Whether colour images of `images` and `hf:` are converted to grey."""
+    subset: str | None = None
+    """Name of the subset of a data set `hf:` that has several."""
+    split: str | None = None
+    """Split of a data set `hf:` that training sets are drawn from; `train` unless set."""
+    test_split: str | None = None
+    """Split of a data set `hf:` with the test records; `test`, if there is one, unless set."""
+    records: Count = 1000
+    """Records of the training set D, over all clients; where users are units, the most that whole users may have."""
+    test_records: Count = 1000
+    """Most test records that accuracy is measured on."""
+    population_records: Annotated[int, Field(ge=2, le=10**9)] = 1000
+    """Most records of the population sample, which Epsilon* and membership attacks compare with."""
+    clients: Count | None = None
+    """Number of clients, from 2, or from 1 if `insider` is false. Left out, 10, or with `natural` the owners."""
+    partition: Choice[PartitionScheme] = PartitionScheme.IID
+    """Division of the records among clients."""
+    partition_parameters: dict[str, Scalar] = Field(default_factory=dict)
+    """Parameters of the partition. `dirichlet`: alpha, min-partition-size, self-balancing. `pathological`:
+    num-classes-per-partition, class-assignment-mode. `shard`: num-shards-per-partition, shard-size,
+    keep-incomplete-shard.
+    """
+    seed: Annotated[int, Field(ge=0, lt=2**64)] = 0
+    """Public seed of the choice and division of records."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _default_clients(cls, values: Any) -> Any:
+        """Set the number of clients to 10 if the section gives none.
+
+        With `partition = "natural"` the owners that the data name are the clients, so no number is set.
+        """
+        if not isinstance(values, dict) or "clients" in values or values.get("partition") == PartitionScheme.NATURAL:
+            return values
+        return values | {"clients": _CLIENTS}

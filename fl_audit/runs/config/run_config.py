@@ -1,0 +1,125 @@
+"""The complete configuration: all sections, and the defaults that depend on other sections."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import Field, ValidationError, model_validator
+
+from fl_audit.adjacency import Adjacency
+from fl_audit.audits.registry import AUDITS
+from fl_audit.errors import InputError
+from fl_audit.name_lists import name_list
+from fl_audit.runs.config.audit_section import AuditSection
+from fl_audit.runs.config.config_section import ConfigSection
+from fl_audit.runs.config.data_section import DataSection
+from fl_audit.runs.config.model_section import ModelSection
+from fl_audit.runs.config.privacy_section import GUARANTEE_ONLY, PRIVACY_TARGETS, PrivacySection
+from fl_audit.runs.config.report_section import OperatorStatementsSection
+from fl_audit.runs.config.run_section import RunSection
+from fl_audit.runs.config.training_section import TrainingSection
+from fl_audit.runs.config_errors import first_problem
+
+
+class RunConfig(ConfigSection):
+    """The complete configuration of a run, with one field for each section of the configuration file."""
+
+    data: DataSection = Field(default_factory=DataSection)
+    model: ModelSection = Field(default_factory=ModelSection)
+    training: TrainingSection = Field(default_factory=TrainingSection)
+    privacy: PrivacySection
+    audit: AuditSection = Field(default_factory=AuditSection)
+    run: RunSection = Field(default_factory=RunSection)
+    report: OperatorStatementsSection = Field(default_factory=OperatorStatementsSection)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _defaults(cls, values: Any) -> Any:
+        """Fill in the defaults that depend on other sections."""
+        if not isinstance(values, dict):
+            return values
+        given = {name: values.get(name, {}) for name in ("training", "privacy", "audit")}
+        # A value that is no table is refused later, and decides nothing.
+        tables = {name: table if isinstance(table, dict) else {} for name, table in given.items()}
+        return values | {name: table for name, table in _filled(**tables).items() if isinstance(given[name], dict)}
+
+    def changed(self, **sections: Mapping[str, Any]) -> "RunConfig":
+        """Return a copy of the configuration with changed values, which are not validated.
+
+        Parameters
+        ----------
+        sections
+            For each section to change, by name: the new values, by field name.
+        """
+        copies = {name: getattr(self, name).model_copy(update=values) for name, values in sections.items()}
+        return self.model_copy(update=copies)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the configuration with defaults as JSON values by section and key, as in a configuration file.
+
+        Settings of the claim are left out if there is no claim, and so is an empty section [report].
+        """
+        values = self.model_dump(mode="json", by_alias=True, exclude_none=True)
+        if not self.privacy.private:
+            values["privacy"] = {key: value for key, value in values["privacy"].items() if key not in GUARANTEE_ONLY}
+        if not values["report"]:
+            del values["report"]
+        return values
+
+    def as_public_dict(self) -> dict[str, Any]:
+        """Return the configuration with defaults as JSON values by section and key, without the secret seed."""
+        values = self.as_dict()
+        values["run"].pop("seed", None)
+        return values
+
+
+_Table = dict[str, Any]
+_WHERE_CLIENTS_TRAIN = {"learning-rate": 1.0, "local-batch": 10, "local-learning-rate": 0.1}
+_PRIVACY_OF = {
+    "dp-fedavg": {"adjacency": str(Adjacency.ADD_REMOVE_CLIENT)},
+    # The noise has the name that a user would write, because defaults are filled in before any noise is made.
+    "dp-sgd-clients": {"adjacency": str(Adjacency.ADD_REMOVE_RECORD), "noise": "inside-training"},
+}
+"""Defaults of settings that a configuration leaves out, by its strategy."""
+_ADAM_RATE = 0.01
+
+
+def _filled(training: _Table, privacy: _Table, audit: _Table) -> dict[str, _Table]:
+    """Add defaults to the sections of a configuration, and return the changed sections, keyed by name.
+
+    Defaults depend on the strategy, the local randomizer and the kind of audit. Given settings replace them.
+    """
+    filled: dict[str, _Table] = {}
+    strategy, is_private = training.get("strategy", "dp-fedsgd"), privacy.get("private") is not False
+    if isinstance(strategy, str) and strategy in _PRIVACY_OF:
+        adam = {"learning-rate": _ADAM_RATE} if training.get("optimizer") == "adam" else {}
+        epochs = {} if {"local-steps", "local-epochs"} & training.keys() else {"local-epochs": 1}
+        training = _WHERE_CLIENTS_TRAIN | adam | training | epochs
+        # A guarantee names its adjacency; without one, nothing that makes a guarantee is filled in.
+        idle = ("adjacency",) if is_private else GUARANTEE_ONLY
+        privacy = {name: value for name, value in _PRIVACY_OF[strategy].items() if name not in idle} | privacy
+        filled = {"training": training, "privacy": privacy}
+    if privacy.get("local-randomizer") is not None:
+        # An insider cannot compute log-odds if owners randomise their records in secret.
+        audit = filled["audit"] = {"insider": False} | audit
+    kind = audit.get("kind")
+    if isinstance(kind, str) and kind in AUDITS:
+        of_audit, of_privacy = AUDITS[kind].defaults(strategy, privacy)
+        filled["audit"], filled["privacy"] = of_audit | audit, of_privacy | privacy
+    return filled
+
+
+_MISSING = f"it names what is claimed ({name_list(PRIVACY_TARGETS, 'or')})"
+
+
+def parse_config(values: dict[str, Any]) -> RunConfig:
+    """Check the values of a configuration, given by section and key as in a file, and return them as a `RunConfig`.
+
+    Raises
+    ------
+    InputError
+        If a key or value is not accepted. The message names the first problem and the accepted keys or values.
+    """
+    try:
+        return RunConfig.model_validate(values)
+    except ValidationError as error:
+        raise InputError(first_problem(error, RunConfig, _MISSING)) from None

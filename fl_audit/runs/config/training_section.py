@@ -1,0 +1,120 @@
+"""Section [training]: strategy, rounds, sampling, local training and the server's optimizer."""
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, Field, GetJsonSchemaHandler, model_validator
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, PydanticCustomError
+
+from fl_audit.learning.optimizer_enums import LocalOptimizer, ServerOptimizerKind
+from fl_audit.mechanisms.participations.registry import PARTICIPATIONS, REFUSED, accepted_instead, foreign_settings
+from fl_audit.runs.config.config_section import ConfigSection
+from fl_audit.runs.config.setting_types import Choice, Count, Positive
+
+MOST_ROUNDS = 10**6
+"""Largest number of rounds: more are a typing error, and would never end."""
+DEFAULT_ROUNDS = 30
+Strategy = Literal["dp-fedsgd", "dp-fedavg", "dp-sgd-clients"]
+OF_LOCAL_TRAINING = ("local-epochs", "local-steps", "local-batch", "local-learning-rate")
+OF_CLIENTS = ("client-sampling-rate", "cohort")
+OF_RECORDS = ("epochs", "sampling-rate", "expected-batch")
+_NEEDS: dict[tuple[str, ...], tuple[Strategy, ...]] = {
+    OF_LOCAL_TRAINING: ("dp-fedavg", "dp-sgd-clients"),
+    OF_CLIENTS: ("dp-fedavg",),
+    ("local-optimizer",): ("dp-fedavg",),
+    OF_RECORDS: ("dp-fedsgd",),
+}
+"""Settings of training for some strategies only: local training, samples of clients, and those of records."""
+_AT_MOST_ONE = (
+    ("rounds", "epochs"),
+    ("sampling-rate", "expected-batch"),
+    ("client-sampling-rate", "cohort"),
+    ("local-epochs", "local-steps"),
+)
+
+
+def _sampling(value: str) -> str:
+    if value not in PARTICIPATIONS:
+        kind = "refused_sampling" if value in REFUSED else "sampling"
+        raise PydanticCustomError(kind, "{accepted}", {"accepted": accepted_instead(value)})
+    return value
+
+
+class _SamplingNameSchema:
+    """JSON schema of the setting `sampling`: the names of all rules that are registered when the schema is made."""
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, _: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return {"enum": [*PARTICIPATIONS], "type": "string"}
+
+
+class TrainingSection(ConfigSection):
+    """Section [training]: strategy, rounds, sampling, local training and the server's optimizer.
+
+    With `dp-fedsgd`, clients send clipped gradients of their records. With `dp-fedavg`, clients train on their own
+    records, for `local-epochs` or `local-steps`, and send clipped updates. With `dp-sgd-clients`, clients train on
+    their own records by DP-SGD, with Opacus, and send updates that are already private.
+
+    With `epochs`, the number of rounds follows from the number of passes over D.
+    """
+
+    strategy: Strategy = "dp-fedsgd"
+    """Clients send clipped gradients (`dp-fedsgd`) or updates (`dp-fedavg`), or private updates (`dp-sgd-clients`)."""
+    rounds: Annotated[int, Field(ge=1, le=MOST_ROUNDS)] | None = None
+    """Number of releases of the server; left out, 30, or the number that `epochs` gives."""
+    epochs: Annotated[float, Field(gt=0, le=10**9)] | None = None
+    """Instead of rounds: mean number of rounds in which a record takes part, with `dp-fedsgd`."""
+    sampling_rate: Annotated[float, Field(gt=0, le=1)] | None = None
+    """Probability with which a record takes part in a round, with `dp-fedsgd`; left out, 1, or by `expected-batch`."""
+    expected_batch: Count | None = None
+    """Instead of `sampling-rate`: mean number of records in a round."""
+    client_sampling_rate: Annotated[float, Field(gt=0, le=1)] | None = None
+    """Probability with which a client takes part in a round, with `dp-fedavg`; left out, 1."""
+    sampling: Annotated[str, AfterValidator(_sampling), _SamplingNameSchema] | None = None
+    """Rule that decides who takes part in a round; left out, by the other settings: everybody where there are none."""
+    cycle: Annotated[int, Field(ge=2, le=10**9)] | None = None
+    """Number of groups of records, users or clients that take turns, with `cyclic-poisson`; left out, none do."""
+    cohort: Count | None = None
+    """Number of clients in a round, in a public order, with `dp-fedavg`; left out, all."""
+    local_epochs: Count | None = None
+    """Passes of a client over its own records in a round, where clients train; left out, 1, or `local-steps`."""
+    local_steps: Count | None = None
+    """Instead of `local-epochs`: steps of a client in a round."""
+    local_batch: Count | None = None
+    """Records of a local step, where clients train (with `dp-sgd-clients` on average); left out, 10."""
+    local_learning_rate: Positive | None = None
+    """Step size of local training, where clients train; left out, 0.1."""
+    local_optimizer: Choice[LocalOptimizer] | None = None
+    """Rule of local training, with `dp-fedavg`; it starts anew in every round. Left out, `sgd`."""
+    early_stopping: Count | None = None
+    """Evaluated releases without a smaller loss on the population sample that end training; left out, none do."""
+    learning_rate: Positive = 0.005
+    """Step size of the server; left out, 0.005, and where clients train 1 (0.01 with `adam`)."""
+    optimizer: Choice[ServerOptimizerKind] = ServerOptimizerKind.SGD
+    """Rule by which the server moves the model."""
+    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
+    """Share of the last step that `momentum` keeps."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _default_rounds(cls, values: Any) -> Any:
+        """Fill in 30 rounds if neither rounds nor epochs are given."""
+        is_open = isinstance(values, dict) and not {"rounds", "epochs"} & values.keys()
+        return values | {"rounds": DEFAULT_ROUNDS} if is_open else values
+
+    @model_validator(mode="after")
+    def _goes_together(self) -> Self:
+        for names in _AT_MOST_ONE:
+            given = self.given_keys(names)
+            if len(given) > 1:
+                raise ValueError(f"{self.named(given)} are both given: accepted is at most one of the two")
+        for setting, rule in foreign_settings(self.sampling).items():
+            if self.given_keys([setting]):
+                raise ValueError(f"{self.named([setting])} needs sampling = {rule}, and sampling is {self.sampling}")
+        if self.cycle is not None and self.cohort is not None:
+            raise ValueError(f"{self.named(['cycle', 'cohort'])} are both given: accepted is at most one of the two")
+        for settings, strategies in _NEEDS.items():
+            if (idle := self.given_keys(settings)) and self.strategy not in strategies:
+                needed = " or ".join(strategies)
+                raise ValueError(f"{self.named(idle)} needs strategy = {needed}, and strategy is {self.strategy}")
+        return self

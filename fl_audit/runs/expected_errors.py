@@ -1,0 +1,39 @@
+"""Programs that end with one line and an exit status on an expected error."""
+
+import sys
+from collections.abc import Callable
+from typing import NoReturn
+
+from fl_audit.errors import InputError
+from fl_audit.runs import verbosity
+from fl_audit.runs.exit_statuses import STOPPED, WRONG_INPUT
+from fl_audit.strategies.errors import FederationError
+
+_LONGEST_LINE = 1500
+_LONGEST_END = 300
+
+
+def _fail(message: str, status: int) -> NoReturn:
+    said = verbosity.printable(message)
+    if len(said) > _LONGEST_LINE:  # a file's cell or a name may be longer than any line that is read
+        said = f"{said[: _LONGEST_LINE - _LONGEST_END]} ... {said[-_LONGEST_END:]}"
+    print(f"fl-audit: {said}", file=sys.stderr)
+    sys.exit(status)
+
+
+def guarded(command: Callable[[], object]) -> None:
+    """Run a command, and turn an expected error into one line on standard error and an exit status.
+
+    Expected are `InputError`, `FederationError`, and an `OSError` that names a file. Other exceptions are not caught.
+    """
+    try:
+        command()
+    except InputError as error:
+        _fail(str(error), WRONG_INPUT)
+    except FederationError as error:
+        _fail(f"the run stopped: {error}", STOPPED)
+    except OSError as error:
+        # A file that the user named or a full disk; an error without a file name is ours, and keeps its traceback.
+        if error.filename is None:
+            raise
+        _fail(f"{error.filename}: {error.strerror}", WRONG_INPUT)

@@ -1,0 +1,179 @@
+"""The federation that a configuration describes: clients, data, mechanism and targets, which all parties know."""
+
+from dataclasses import replace
+from typing import assert_never
+
+import numpy as np
+
+from fl_audit.adjacency import NeighbourPair, Unit
+from fl_audit.audits.membership.attack_names import Attack
+from fl_audit.audits.registry import audit_named, audit_of
+from fl_audit.data.catalogue import DataSpec, load_source
+from fl_audit.data.data_paths import data_directory
+from fl_audit.data.partition import users_of
+from fl_audit.data.randomizers import LaplacePixelation, LocalRandomizer, RandomisedBits, RandomisedEdges
+from fl_audit.data.record_selection import Split, population_size
+from fl_audit.errors import require
+from fl_audit.federation.federation import Federation
+from fl_audit.learning.frozen_backbones import find_weights
+from fl_audit.mechanisms.contribution import PrivateTraining
+from fl_audit.mechanisms.mechanism import Mechanism
+from fl_audit.mechanisms.threat_model import Adversary
+from fl_audit.runs import mechanism_of_config
+from fl_audit.runs.attack_queries import candidate_prior
+from fl_audit.runs.config import DataSection, RunConfig
+
+_DATA_OPTIONS = (
+    *("path", "test_path", "label", "owner", "user", "records_per_user", "drop", "missing", "max_levels"),
+    *("separator", "decimal", "encoding", "skip_lines", "sheet", "axes", "ignore_case", "unique"),
+    *("text", "vocabulary", "tokenizer", "tokens"),
+    *("images", "labels", "test_images", "test_labels", "classes", "generated_records"),
+    *("graph_nodes", "image_size", "grey", "subset", "split", "test_split"),
+)
+
+
+_USUAL_TARGETS = 200
+
+
+_ASCENT = 1.0
+"""Factor of the malicious insider: at 1 it takes back the contribution of a member's owner for that member."""
+
+
+def federation_of(config: RunConfig, mechanism: Mechanism, split: Split, pair: NeighbourPair) -> Federation:
+    """Return the federation that a configuration describes, for a mechanism with its noise multiplier.
+
+    Raises `InputError` if the federation does not suit the audit.
+    """
+    data, audit = config.data, config.audit
+    prior = candidate_prior(config, load_source(data_spec(data)), split)
+    column = audit_named(audit.kind).column_of_candidates(audit.attribute)
+    taken = _records_instead(config, mechanism.unit, split, pair)
+    # The federation says how many records are used, where a configuration names the most that are wanted.
+    public = Federation(
+        data=data_spec(data),
+        data_seed=data.seed,
+        records=data.records,
+        test_records=len(split.test),
+        population_records=population_size(split, data.population_records, taken),
+        clients=mechanism_of_config.clients_of(config),
+        partition=data.partition,
+        partition_parameters=tuple(sorted(mechanism_of_config.partition_parameters(data).items())),
+        pair=pair,
+        model=config.model.name,
+        mechanism=_with_hiding(_with_target_first(mechanism, config, split, pair), config, split, pair),
+        rounds=mechanism_of_config.rounds_of(config),
+        view=audit.view,
+        threads=config.run.threads,
+        device=config.run.device,
+        tf32=config.run.tf32,
+        audit=audit.kind,
+        with_insider=audit.insider,
+        threat_model=mechanism_of_config.threat_model_of(config),
+        insiders=audit.insiders,
+        targets=_targets(config) if column is None else len(prior),
+        membership_scheme=audit_named(audit.kind).scheme,
+        candidate_prior=prior,
+        candidate_column=column,
+        ascent=_ASCENT if Attack.ACTIVE in (audit.attacks or ()) else 0.0,
+        weights=find_weights(config.model.name, config.model.weights),
+        local_randomizer=randomizer_of(config),
+        canaries=audit.canaries or 0,
+        users=data.users or 0,
+        user_across_clients=data.user_across_clients,
+    )
+    audit_of(public).guarantee_tests.require_supported(public)
+    return public
+
+
+def _records_instead(config: RunConfig, unit: Unit, split: Split, pair: NeighbourPair) -> int:
+    """Return the number of records from outside D that replace the differing unit's records in D'."""
+    if pair.replacement is None:
+        return 0
+    match unit:
+        case Unit.RECORD:
+            return 1
+        case Unit.USER:
+            assert split.outside is not None, "somebody outside D takes the place"
+            return int(np.sum(users_of(split.outside) == pair.replacement))
+        case Unit.CLIENT:
+            return len(mechanism_of_config.shards_of(config, split)[pair.index])
+        case _:
+            assert_never(unit)
+
+
+def _with_target_first(mechanism: Mechanism, config: RunConfig, split: Split, pair: NeighbourPair) -> Mechanism:
+    """Return the mechanism, changed so that the differing unit is in the first group if groups of units take turns."""
+    participation = mechanism.participation
+    if participation.eligible_units(0, 1) is None:
+        return mechanism
+    unit = pair.index
+    if mechanism.contribution.unit is Unit.CLIENT and mechanism.unit is not Unit.CLIENT:
+        unit = next(
+            owner for owner, shard in enumerate(mechanism_of_config.shards_of(config, split)) if pair.index in shard
+        )
+    return replace(mechanism, participation=participation.with_first(unit))
+
+
+def _with_hiding(mechanism: Mechanism, config: RunConfig, split: Split, pair: NeighbourPair) -> Mechanism:
+    """Return the mechanism, to which the relative size of the noise that hides the differing record is added.
+
+    This size is needed only for DP-SGD at the clients with insiders; other mechanisms are returned unchanged. It is the
+    joint noise of the record's client and of all clients whose noise an insider does not know, divided by the noise of
+    the record's client.
+    """
+    training, audit = mechanism.contribution, config.audit
+    if not isinstance(training, PrivateTraining) or audit.adversary is not Adversary.CLIENT:
+        return mechanism
+    shards = mechanism_of_config.shards_of(config, split)
+    victim = next(client for client, shard in enumerate(shards) if pair.index in shard)
+    others = [len(shard) for client, shard in enumerate(shards) if client != victim]
+    # An insider knows its own noise and that of the clients after it. Of several insiders, the one from which the most
+    # is hidden counts.
+    turned = [others[first:] + others[:first] for first in range(audit.insiders)]
+    most = max(training.noise_gain_from_others(len(shards[victim]), one[1 + audit.colluders :]) for one in turned)
+    return replace(mechanism, contribution=replace(training, hiding=most))
+
+
+def randomizer_of(config: RunConfig) -> LocalRandomizer | None:
+    """Return the configured method by which clients randomize their records; None if records are not randomized."""
+    privacy = config.privacy
+    if privacy.local_randomizer is None:
+        return None
+    assert privacy.record_epsilon is not None, "the configuration needs it with a randomizer"
+    match privacy.local_randomizer:
+        case "randomised-response":
+            return RandomisedBits(privacy.record_epsilon)
+        case "randomised-edges":
+            return RandomisedEdges(privacy.record_epsilon)
+        case "pixelation":
+            assert privacy.pixelation_pixels is not None, "the configuration needs it with pixelation"
+            return LaplacePixelation(privacy.record_epsilon, privacy.pixelation_pixels, privacy.pixelation_block or 1)
+        case _:
+            assert_never(privacy.local_randomizer)
+
+
+def _targets(config: RunConfig) -> int:
+    """Return the number of targets (membership audit) or of candidates (reconstruction audit); 1 for other audits."""
+    if (named := audit_named(config.audit.kind).counted) is None:
+        return 1
+    match config.privacy.adjacency.unit:
+        case Unit.RECORD:
+            units, name = config.data.records, "records"
+        case Unit.USER:
+            units, name = config.data.users or 0, "users"
+        case Unit.CLIENT:
+            units, name = mechanism_of_config.clients_of(config), "clients"
+        case unit:
+            assert_never(unit)
+    targets = getattr(config.audit, named) or len(config.audit.candidate_weights or ()) or min(_USUAL_TARGETS, units)
+    require(targets <= units, f"{named} is {targets} of {units} {name}: accepted are 2 to {units}")
+    return targets
+
+
+def data_spec(data: DataSection) -> DataSpec:
+    """Return the specification of the data set that a [data] section describes: name, directory and options."""
+    options = {name.replace("_", "-"): getattr(data, name) for name in _DATA_OPTIONS}
+    # FL_AUDIT_DATA is read here, once: a client on another machine or a later replay may have another one.
+    directory = data_directory(data.data_dir)
+    given = tuple((key, value) for key, value in options.items() if value is not None)
+    return DataSpec(data.name, None if directory is None else str(directory), given)

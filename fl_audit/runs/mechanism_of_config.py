@@ -1,0 +1,202 @@
+"""The mechanism of a configuration, and the numbers that determine it: rounds, clients, sampling rate, records."""
+
+from fractions import Fraction
+from math import ceil
+from typing import assert_never
+
+from fl_audit.adjacency import Unit
+from fl_audit.array_types import Integers
+from fl_audit.data.partition import partition_records, user_shards, users_of
+from fl_audit.data.record_selection import Split
+from fl_audit.data.records import Records
+from fl_audit.errors import require
+from fl_audit.learning.local_training import LocalOptimizer, LocalSchedule
+from fl_audit.learning.optimizers import ServerOptimizer
+from fl_audit.mechanisms import contribution
+from fl_audit.mechanisms.mechanism import Mechanism
+from fl_audit.mechanisms.noises.mechanism_noise import MechanismNoise, NoiseSettings
+from fl_audit.mechanisms.noises.registry import NO_NOISE, noise_of, settings_of_noises
+from fl_audit.mechanisms.participations.participation import Participation, ParticipationSettings
+from fl_audit.mechanisms.participations.registry import participation_of, settings_of_participations
+from fl_audit.mechanisms.threat_model import ThreatModel
+from fl_audit.runs.config import DataSection, RunConfig, TrainingSection
+
+
+def mechanism_of(config: RunConfig, noise_multiplier: float, split: Split) -> Mechanism:
+    """Return the mechanism that a configuration describes, with a given noise multiplier.
+
+    Without a claim (`private = false`), it neither clips nor adds noise. Raises `InputError` if the configured parts
+    cannot be combined.
+
+    `split`: If clients train by DP-SGD, the numbers of their records are parts of the mechanism.
+    """
+    privacy, training = config.privacy, config.training
+    return Mechanism(
+        adjacency=privacy.adjacency,
+        clipping=_clipping(config),
+        participation=_participation(config),
+        noise=_noise(config, noise_multiplier),
+        denominator=denominator_of(config),
+        optimizer=ServerOptimizer(training.optimizer, training.learning_rate, momentum=training.momentum),
+        contribution=_contribution(config, split),
+    )
+
+
+def threat_model_of(config: RunConfig) -> ThreatModel:
+    """Return the configured threat model: adversary, its view of participation, and number of colluders."""
+    return ThreatModel(config.audit.adversary, config.audit.participation, config.audit.colluders)
+
+
+def _contribution(config: RunConfig, split: Split) -> contribution.Contribution:
+    training = config.training
+    match training.strategy:
+        case "dp-fedsgd":
+            is_of_users = config.privacy.adjacency.unit is Unit.USER
+            return contribution.UserGradients() if is_of_users else contribution.RecordGradients()
+        case "dp-fedavg":
+            return contribution.LocalTraining(_schedule(training))
+        case "dp-sgd-clients":
+            sizes = sorted({len(shard) for shard in shards_of(config, split)})
+            return contribution.PrivateTraining(_schedule(training), tuple(sizes))
+        case _:
+            assert_never(training.strategy)
+
+
+def _schedule(training: TrainingSection) -> LocalSchedule:
+    rate, batch, rule = training.local_learning_rate, training.local_batch, training.local_optimizer
+    assert rate is not None, "the configuration fills it in"
+    assert batch is not None, "the configuration fills it in"
+    return LocalSchedule(rate, batch, training.local_epochs, training.local_steps, rule or LocalOptimizer.SGD)
+
+
+def _clipping(config: RunConfig) -> contribution.Clipping:
+    privacy = config.privacy
+    if not privacy.private:
+        return contribution.NoClipping()
+    match privacy.clipping:
+        case "fixed":
+            return contribution.FixedClipping(privacy.clipping_norm)
+        case "adaptive":
+            usual = contribution.AdaptiveClipping(privacy.clipping_norm)
+            return contribution.AdaptiveClipping(
+                privacy.clipping_norm,
+                quantile=privacy.quantile or usual.quantile,
+                learning_rate=privacy.clipping_learning_rate or usual.learning_rate,
+                bit_noise=privacy.quantile_noise or usual.bit_noise,
+            )
+        case _:
+            assert_never(privacy.clipping)
+
+
+def _participation(config: RunConfig) -> Participation:
+    training, clients = config.training, clients_of(config)
+    is_of_clients = training.strategy != "dp-fedsgd"
+    if (cohort := training.cohort) is not None:
+        require(cohort <= clients, f"cohort is {cohort} of {clients} clients: accepted are 1 to {clients}")
+    own = {name: getattr(training, name.replace("-", "_")) for name in settings_of_participations()}
+    return participation_of(
+        ParticipationSettings(
+            name=training.sampling,
+            rate=Fraction(training.client_sampling_rate or 1) if is_of_clients else sampling_rate(config),
+            units=clients if is_of_clients else _records_or_users(config),
+            cohort=cohort,
+            own=own,
+        )
+    )
+
+
+def units_of(records: Records) -> int:
+    """Return the number of users, the persons whom records are about; each record must have a user."""
+    return int(users_of(records).max()) + 1
+
+
+def _records_or_users(config: RunConfig) -> int:
+    """Return the number of users in D if the claim is about users, else the number of records in D."""
+    if config.privacy.adjacency.unit is not Unit.USER:
+        return config.data.records
+    users = config.data.users
+    assert users is not None, "a resolved configuration names the number of users"
+    return users
+
+
+def denominator_of(config: RunConfig) -> float:
+    """Return the expected number of participants in a round; the server divides the sum of contributions by it.
+
+    Participants are records or users with strategy `dp-fedsgd`, and clients with the other strategies. The
+    configuration must have the number of clients.
+    """
+    match config.training.strategy:
+        case "dp-fedavg" | "dp-sgd-clients":
+            return float(_participation(config).mean_units(clients_of(config)))
+        case "dp-fedsgd":
+            return float(sampling_rate(config) * _records_or_users(config) / (config.training.cycle or 1))
+        case _:
+            assert_never(config.training.strategy)
+
+
+def _noise(config: RunConfig, multiplier: float) -> MechanismNoise:
+    privacy, participation = config.privacy, _participation(config)
+    if not privacy.private:
+        return NO_NOISE
+    return noise_of(
+        NoiseSettings(
+            name=privacy.noise,
+            multiplier=multiplier,
+            scaling=privacy.sensitivity,
+            clients=clients_of(config),
+            rounds=rounds_of(config),
+            separation=participation.known_separation,
+            own={name: getattr(privacy, name.replace("-", "_")) for name in settings_of_noises()},
+        )
+    )
+
+
+def sampling_rate(config: RunConfig) -> Fraction:
+    """Return the configured probability that a record or user takes part in a round, as an exact fraction.
+
+    If groups of records or users take turns (setting `cycle`), it is the probability in a round in which the unit's own
+    group has its turn. Raises `InputError` if `expected-batch` is larger than the number of records or users in a
+    group.
+    """
+    training, noun = config.training, "users" if config.privacy.adjacency.unit is Unit.USER else "records"
+    if training.expected_batch is None:
+        return Fraction(str(training.sampling_rate or 1))
+    batch, units, cycle = training.expected_batch, _records_or_users(config), training.cycle or 1
+    turns = "" if cycle == 1 else f", of which one in {cycle} has a turn"
+    most = units // cycle
+    require(batch <= most, f"expected-batch is {batch} of {units} {noun}{turns}: accepted are 1 to {most}")
+    return Fraction(batch * cycle, units)
+
+
+def rounds_of(config: RunConfig) -> int:
+    """Return the number of rounds, which the configuration states itself or through `epochs`.
+
+    With `epochs`, a record or user takes part in at least `epochs` rounds on average.
+    """
+    training = config.training
+    if training.epochs is None:
+        assert training.rounds is not None, "the configuration fills in its default"
+        return training.rounds
+    return ceil(Fraction(str(training.epochs)) * (training.cycle or 1) / sampling_rate(config))
+
+
+def partition_parameters(data: DataSection) -> dict[str, bool | int | float | str]:
+    """Return the parameters of the partition of records among clients, keyed by name with "_" in place of "-"."""
+    return {name.replace("-", "_"): value for name, value in data.partition_parameters.items()}
+
+
+def shards_of(config: RunConfig, split: Split) -> tuple[Integers, ...]:
+    """Return the shard of each client in D: the indices of its records, in the order of client numbers."""
+    data, inside = config.data, split.inside
+    parameters = partition_parameters(data)
+    if config.privacy.adjacency.unit is Unit.USER:
+        scheme = data.partition, parameters, data.seed
+        return user_shards(inside, clients_of(config), *scheme, data.user_across_clients)
+    return partition_records(inside.labels, clients_of(config), data.partition, parameters, data.seed, inside.owner)
+
+
+def clients_of(config: RunConfig) -> int:
+    """Return the number of clients of a configuration; it must be set or filled in."""
+    clients = config.data.clients
+    assert clients is not None, "a resolved configuration names the number of clients"
+    return clients

@@ -1,0 +1,95 @@
+"""Choice of the difference between D and D': an existing record, user or client, or a crafted record.
+
+A crafted record is a synthetic record with a large effect on the releases.
+"""
+
+from dataclasses import replace
+
+from fl_audit.adjacency import NeighbourPair, Relation, Unit
+from fl_audit.audits.registry import audit_named
+from fl_audit.data.catalogue import load_source
+from fl_audit.data.neighbours import (
+    CRAFTED,
+    NeighbourChoice,
+    NeighbourRule,
+    choose_client,
+    choose_neighbour,
+    choose_user,
+)
+from fl_audit.data.record_selection import Split
+from fl_audit.data.records import Records
+from fl_audit.errors import require
+from fl_audit.federation.crafted_records import MODELS, box_of, craft_pair
+from fl_audit.federation.federation import Federation
+from fl_audit.federation.initial_weights import InitialWeightsSource, starting_models
+from fl_audit.federation.loaded_federation import load_federation
+from fl_audit.runs.config import RunConfig
+from fl_audit.runs.mechanism_of_config import shards_of
+
+
+def choose_pair(config: RunConfig, split: Split) -> NeighbourPair:
+    """Return the configured difference between D and D': a record, user or client, and its replacement, if any.
+
+    The search may go through the whole data set. For a crafted record, only its position in D is returned. Raises
+    `InputError` if there is no such neighbour, or if a crafted record is not possible.
+    """
+    data, audit, adjacency = config.data, config.audit, config.privacy.adjacency
+    if audit.neighbour in CRAFTED:
+        _require_craftable(config, split.inside)
+    if not audit_named(audit.kind).chooses_pair:
+        return NeighbourPair(0, None)  # nobody asks which of many targets is first
+    rule = NeighbourRule(adjacency, audit.neighbour, audit.dissimilarity, data.seed, rank=audit.neighbour_rank or 1)
+    if adjacency.unit is Unit.CLIENT:
+        return choose_client(rule, shards_of(config, split), split.inside)
+    choose = choose_user if adjacency.unit is Unit.USER else choose_neighbour
+    return choose(rule, split.inside, split.outside)
+
+
+def with_crafted_records(public: Federation, config: RunConfig) -> Federation:
+    """Return the federation with a crafted record as the difference between D and D', if the configuration asks for it.
+
+    A crafted record is an artificial record, optimised for the audit. The federation is returned unchanged if the
+    configuration asks for no such record, or if the federation has one already. Raises `InputError` if no record can be
+    crafted for the model.
+
+    `public`: It already says which record of D the crafted record replaces.
+
+    `config`: `neighbour` in its section [audit] says how D and D' differ.
+    """
+    choice, start = config.audit.neighbour, config.model.initial
+    if choice not in CRAFTED or public.pair.crafted is not None:
+        return public
+    kind = load_federation(public)
+    pool = load_source(public.data).pool
+    opposite = choice is NeighbourChoice.CRAFTED_OPPOSITE
+    models = starting_models(kind, start, config.model.seed, trials_to_craft_on(start)).to(public.device)
+    return replace(public, pair=craft_pair(kind, models, box_of(pool.features), opposite))
+
+
+def trials_to_craft_on(start: InitialWeightsSource) -> range:
+    """Return the numbers of the trials whose initial models are used to craft a record.
+
+    If all trials start from the same pretrained weights, trial 0 suffices.
+    """
+    return range(1 if start is InitialWeightsSource.PRETRAINED else MODELS)
+
+
+def _require_craftable(config: RunConfig, records: Records) -> None:
+    """Raise `InputError` if a crafted record is impossible with the other settings or with the kind of records."""
+    choice, kind, privacy = config.audit.neighbour, config.audit.kind, config.privacy
+    adjacency, local_randomizer = privacy.adjacency, privacy.local_randomizer
+    is_replaced = choice is not NeighbourChoice.CRAFTED_OPPOSITE or adjacency.relation is Relation.REPLACE
+    for fits, said in (
+        (adjacency.unit is Unit.RECORD, f"with adjacency = '{adjacency}': accepted are those of records"),
+        (is_replaced, f"with adjacency = '{adjacency}', which has no opposite: accepted is 'crafted'"),
+        (audit_named(kind).chooses_pair, f"with kind = '{kind}', whose targets are records of D: leave it out"),
+        (privacy.private, "with private = false, which clips nothing to be aimed at: leave it out"),
+        (
+            local_randomizer is None,
+            f"with local-randomizer = '{local_randomizer}', after which no record is what it was: leave it out",
+        ),
+        (not records.graphs, "and the records are graphs, of which none can be crafted: leave it out"),
+        (not records.inputs, "and the records are texts, of which none can be crafted: leave it out"),
+        (config.model.weights is None, "with model.weights, a frozen core that is not differentiated: leave it out"),
+    ):
+        require(fits, f"neighbour is '{choice}' in [audit] {said}")

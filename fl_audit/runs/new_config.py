@@ -1,0 +1,294 @@
+"""Generation of a commented configuration for the user's own data, which `fl-audit init` writes."""
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from math import floor, log10
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fl_audit.adjacency import Adjacency, Unit
+from fl_audit.data.catalogue import PREFIX, DataSpec, available_datasets, load_source
+from fl_audit.data.data_paths import data_directory
+from fl_audit.data.loaded_dataset import DataWarning
+from fl_audit.data.tables import column_names
+from fl_audit.errors import InputError, require
+from fl_audit.learning.optimizer_enums import MEAN_EMBEDDING
+from fl_audit.name_lists import name_list
+from fl_audit.runs.config import parse_config
+from fl_audit.runs.config.settings_reference import settings
+from fl_audit.runs.init_error_messages import flags_of_setting, in_options, text_in_options
+from fl_audit.runs.pilot_run import pilot_of_signal
+from fl_audit.runs.plan_warnings import plan_warnings_of
+from fl_audit.runs.planned_limits import planned_noise, planned_of_signal, trials_needed
+from fl_audit.runs.resolved_audit import ResolvedAudit, resolve
+from fl_audit.runs.run import require_runnable
+from fl_audit.runs.time_probe import probe
+from fl_audit.value_checks import expanded_path
+
+_OF_FILES = ("csv", "npz", "idx", "images")
+_toml = partial(json.dumps, ensure_ascii=False)  # for these kinds of values TOML is as JSON
+_MOST_RECORDS = 1000
+_FEW_USERS, _OF_EACH = 30, 10  # with so few, more are had by reading so many records of each
+_FEWEST_TRIALS, _MOST_TRIALS = 200, 5000  # limits of the default number
+_MOST_FIXED = 30  # refusals, one after the other, that are fixed on trial
+_LARGEST_DELTA = 0.01
+_ALSO = {
+    "data": ("drop", "missing", "decimal", "owner", "user"),
+    "model": ("seed",),
+    "training": ("sampling-rate", "strategy"),
+    "privacy": ("sensitivity", "noise"),
+    "audit": ("kind", "epsilon-star"),
+    "run": ("seed", "trials-per-batch"),
+}
+"""Settings that many users want next, written as comments."""
+_NOT_READ = ("name", "data-dir", "user-across-clients")  # settings that do not affect the reading of a file
+_EXAMPLES = {
+    "data.drop": ["patient"],
+    "data.missing": ["?"],
+    "data.decimal": ",",
+    "data.owner": "hospital",
+    "data.user": "patient",
+    "training.sampling-rate": 0.1,
+    "run.seed": 0,
+    "run.trials-per-batch": 50,
+}
+
+
+@dataclass(frozen=True)
+class ConfigRequest:
+    """The options of `fl-audit init` from which a configuration is generated."""
+
+    data: str  # a table, an archive (.npz), a directory of pictures, or the name of a built-in or published data set
+    target: str  # target of the claim: a key of [privacy], such as `epsilon`
+    value: float  # value of the target
+    label: str | None = None  # column of a table that the model learns to predict
+    clients: int | None = None  # number of clients; None stands for 10, or for the number of owners
+    rounds: int = 30  # number of rounds
+    delta: float | None = None  # delta of the claim; None stands for 0.1 / number of records, or of users
+    trials: int | None = None  # number of trials; None stands for as many as a conclusive verdict needs
+    table: Mapping[str, Any] | None = None  # further settings of [data], by key: data-dir, and those of a table
+    adjacency: str | None = None  # relation between D and D'; None derives it from users and strategy
+    strategy: str | None = None  # strategy of the training; None derives it from the adjacency
+    model: str | None = None  # name of the model; None stands for a built-in one for the kind of records
+
+
+def config_or_remedies(wishes: ConfigRequest, directory: Path) -> tuple[str, list[str]]:
+    """Return the text of a configuration file that `fl-audit run` accepts, and lines for the user about the data.
+
+    The lines say what the function found in the data. The function also builds the model and computes the noise. If the
+    request is refused, the function applies the suggested remedies and tries again, until no error is left. The error
+    message can then name all options that are needed.
+    """
+    try:
+        return _new_config(wishes, directory)
+    except InputError as error:
+        first = error
+    needed = _needed(wishes, directory, first)
+    said = [option for remedy in first.remedies for option in flags_of_setting(remedy.key, remedy.value)]
+    with in_options():
+        if not set(needed) - set(said):
+            raise first
+        # A user who follows only the first remedy is refused for the next reason.
+        text = f"{first}. That alone would be refused for another reason. With all that is needed: {' '.join(needed)}"
+        raise InputError(text, first.remedies, first.choices) from first
+
+
+def _needed(wishes: ConfigRequest, directory: Path, error: InputError) -> list[str]:
+    """Return the additional options with which `fl-audit init` accepts a refused request, such as "--drop id".
+
+    The list is empty if an error has no further remedy.
+    """
+    needed: dict[str, Any] = {}
+    for _ in range(_MOST_FIXED):
+        before = dict(needed)
+        for key, value in ((remedy.key, remedy.value) for remedy in error.remedies):
+            needed[key] = [*dict.fromkeys((*needed.get(key, ()), *value))] if isinstance(value, tuple) else value
+        if needed == before:
+            return []
+        table = dict(wishes.table or {})
+        for key, value in needed.items():
+            table[key] = [*(table.get(key) or ()), *value] if isinstance(value, list) else value
+        try:
+            _new_config(replace(wishes, table=table), directory)
+        except InputError as next_error:
+            error = next_error
+        else:
+            return [option for key, value in needed.items() for option in flags_of_setting(key, value)]
+    return []
+
+
+def _new_config(wishes: ConfigRequest, directory: Path) -> tuple[str, list[str]]:
+    data = _data(wishes)
+    options = [(key, value) for key, value in data.items() if key not in _NOT_READ]
+    given = tuple((key, tuple(value) if isinstance(value, list) else value) for key, value in options)
+    place = data_directory(data.get("data-dir"))
+    source = load_source(DataSpec(data["name"], None if place is None else str(place), given))
+    pool = len(source.pool)
+    require(pool >= 8, f"{wishes.data} has {pool} records for training: at least 8 are needed")
+    # The detected format of the file is written down, so that it can be seen and changed.
+    users = None if source.pool.user is None else len(np.unique(source.pool.user))
+    values = _values(wishes, {**data, **{one.key: one.value for one in source.found}}, pool, users)
+    plan = resolve(parse_config(values))
+    require_runnable(plan)
+    values["audit"]["trials"], told = _trials(wishes, plan)
+    for key in ("path", "vocabulary"):
+        if key in values["data"]:
+            values["data"][key] = os.path.relpath(values["data"][key], directory.absolute())
+    text = "\n".join(_lines(values)) + "\n"
+    # The number of training records, and why not all train.
+    records, halved = plan.public.records, "half of them, so that the others can stand for the population"
+    most = "no more unless records in [data] says so, for every trial trains on all of them again"
+    why = halved if 2 * values["data"]["records"] >= pool - 1 else most  # whole users have up to so many
+    share = f"records: {records:,} of {pool:,} train, {why}"
+    if plan.public.users and users is not None:
+        share = f"users: {plan.public.users:,} of {users:,} train, with {records:,} of {pool:,} records, {why}"
+        if plan.public.users < min(_FEW_USERS, users // 3):
+            share += f"; with --records-per-user {_OF_EACH}, the first ones of each, more users train"
+    # The detected format of the file is no longer in doubt once it is written down: the doubts stand with the source.
+    warned = dict.fromkeys((*plan_warnings_of(plan), *source.cautions))
+    cautions = [f"look at: {_in_options(caution)}" for caution in warned]
+    return text, [f"read: {source.description}", share, *told, *cautions]
+
+
+def _in_options(caution: DataWarning) -> str:
+    return text_in_options(text_in_options(caution.text, caution.remedies), caution.alternatives)
+
+
+def _trials(wishes: ConfigRequest, plan: ResolvedAudit) -> tuple[int, list[str]]:
+    """Return the requested number of trials; without a request, the number from 200 to 5000 that the run needs.
+
+    The second result is a line that explains a derived number, or no line.
+    """
+    if wishes.trials is not None:
+        return wishes.trials, []
+    signal = planned_of_signal(plan)
+    pilot = None if signal is None else pilot_of_signal(plan, probe(plan))
+    if (needed := trials_needed(planned_noise(plan), signal, pilot)) is None:
+        return _FEWEST_TRIALS, []
+    trials = min(_MOST_TRIALS, max(_FEWEST_TRIALS, needed))
+    unit = plan.public.mechanism.unit
+    tells = f"enough to find 1.5 times the guarantee in the size of the noise, and a {unit} that counts 1.5 times"
+    if trials < needed:
+        tells = f"it takes {needed:,} to tell whether a {unit} counts 1.5 times, fewer for a larger guarantee"
+    return trials, [f"trials: {trials:,}, {tells}"]
+
+
+def data_name(data: str) -> str:
+    """Return the setting `data.name` for the data that a user names: a data set, a loader, a file or a directory.
+
+    For a data set or `package.module:loader`, the setting is the given name. For a file or directory, it is "csv",
+    "npz" or "images". Raises `InputError` if there is no data set or file of this name.
+    """
+    names = [entry.name for entry in available_datasets() if entry.name not in _OF_FILES]
+    path = expanded_path(data)
+    if data in names or data.startswith(PREFIX) or (":" in data and not path.exists()):
+        return data
+    files = "a table (CSV, Excel, Parquet), an archive .npz, a directory of pictures, package.module:loader"
+    accepted = f"{files}, or one of {name_list(names, 'or')}"
+    require(path.exists(), f"--data {data!r}: there is no such file; accepted are {accepted}")
+    if path.is_dir():
+        return "images"
+    return "npz" if path.suffix == ".npz" else "csv"
+
+
+def _values(wishes: ConfigRequest, data: Mapping[str, Any], pool: int, users: int | None) -> dict[str, dict[str, Any]]:
+    # As many records stay outside D: those that could stand in D', and the sample that Epsilon* compares members with.
+    records = min(_MOST_RECORDS, pool // 2)
+    owned = "owner" in data
+    adjacency, strategy = _adjacency_and_strategy(wishes)
+    is_of_users = users is not None and adjacency.endswith(f"-{Unit.USER}")
+    units = max(1, users * records // pool) if users is not None and is_of_users else records
+    # Two clients are the fewest, a victim and an insider, and each holds a unit at least.
+    number = max(2, min(10, units // 2)) if wishes.clients is None else wishes.clients
+    clients: dict[str, Any] = {"partition": "natural"} if owned else {"clients": number}
+    tenth = 0.1 / units
+    noise = {"noise": "inside-training"} if strategy == "dp-sgd-clients" else {}
+    one_digit = float(f"{tenth:.0e}") if log10(tenth) != floor(log10(tenth)) else tenth
+    return {
+        "data": {**data, "records": records, **clients},
+        "model": {"name": _model(wishes, data)},
+        "training": {**_training(strategy), "rounds": wishes.rounds, "learning-rate": 1.0, "optimizer": "sgd"},
+        "privacy": {
+            wishes.target: wishes.value,
+            "delta": wishes.delta or min(_LARGEST_DELTA, one_digit),
+            "accountant": "pld" if strategy == "dp-sgd-clients" else "gdp",  # gdp accounts for no samples
+            "clipping-norm": 1.0,
+            **noise,
+            "adjacency": adjacency,
+        },
+        "audit": {"trials": wishes.trials or _FEWEST_TRIALS, "neighbour": "most-dissimilar", "view": "update"},
+        "run": {"device": "cpu"},
+    }
+
+
+def _model(wishes: ConfigRequest, data: Mapping[str, Any]) -> str:
+    """Return the requested model, or the built-in one for tables or for texts; the latter needs a vocabulary."""
+    if wishes.model is not None:
+        return wishes.model
+    if "text" not in data:
+        return "logistic"
+    said = f"the tokens of {data['text']!r} are those of a tokenizer, and the built-in model of text needs a vocabulary"
+    require("vocabulary" in data, f"{said}: accepted is --model package.module:factory")
+    return MEAN_EMBEDDING
+
+
+def _adjacency_and_strategy(wishes: ConfigRequest) -> tuple[str, str]:
+    """Return the adjacency and the name of the strategy.
+
+    What the user did not request is chosen to fit the rest of the request.
+    """
+    adjacency, strategy = wishes.adjacency, wishes.strategy
+    if strategy is None:
+        strategy = "dp-fedavg" if adjacency is not None and adjacency.endswith(f"-{Unit.CLIENT}") else "dp-fedsgd"
+    if adjacency is None and strategy == "dp-fedsgd" and (wishes.table or {}).get("user") is not None:
+        adjacency = str(Adjacency.REPLACE_USER)
+    if adjacency is None:
+        usual = {"dp-fedavg": Adjacency.REPLACE_CLIENT, "dp-sgd-clients": Adjacency.ADD_REMOVE_RECORD}
+        adjacency = str(usual.get(strategy, Adjacency.REPLACE_RECORD))
+    return adjacency, strategy
+
+
+def _training(strategy: str) -> dict[str, Any]:
+    return {} if strategy == "dp-fedsgd" else {"strategy": strategy, "local-epochs": 1, "local-learning-rate": 0.1}
+
+
+def _data(wishes: ConfigRequest) -> dict[str, Any]:
+    name = data_name(wishes.data)
+    table = {key: value for key, value in (wishes.table or {}).items() if value is not None}
+    if "vocabulary" in table:
+        table["vocabulary"] = str(expanded_path(table["vocabulary"]).absolute())
+    if name.startswith(PREFIX):
+        return {"name": name, **({} if wishes.label is None else {"label": wishes.label}), **table}
+    if name not in _OF_FILES:
+        require(wishes.label is None, f"--label {wishes.label!r} with data set {name}: it goes with a table")
+        return {"name": name, **table}
+    path = str(expanded_path(wishes.data).absolute())
+    if name != "csv":
+        return {"name": name, "path": path, **table}
+    if wishes.label is None:
+        header = column_names(Path(path), table)
+        raise InputError(f"--label is missing: accepted is a column of {wishes.data}: {', '.join(header)}")
+    return {"name": name, "path": path, "label": wishes.label, **table}
+
+
+def _lines(values: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    yield "# What each setting is for stands above it; `fl-audit settings` lists all there are."
+    yield "# `fl-audit check FILE` looks at this run, `fl-audit run FILE` plays it."
+    for section, chosen in values.items():
+        yield f"\n[{section}]"
+        described = {one.key: one for one in settings(section)}
+        for key, value in chosen.items():
+            setting = described[f"{section}.{key}"]
+            yield f"# {setting.explanation}"
+            if setting.choices:
+                yield f"# One of: {', '.join(setting.choices)}."
+            yield f"{key} = {_toml(value)}"
+        for key in (one for one in _ALSO[section] if one not in chosen):
+            setting = described[f"{section}.{key}"]
+            yield f"# {setting.explanation}"
+            yield f"# {key} = {_toml(_EXAMPLES.get(setting.key, setting.default))}"

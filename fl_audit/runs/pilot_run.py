@@ -1,0 +1,74 @@
+"""A pilot run: a few trials of a planned run, which show how many trials a conclusive verdict needs.
+
+A plan alone can only assume that every contribution of the target is as long as the clipping norm. In a training,
+contributions become shorter and differ from trial to trial, and then a verdict takes more trials: up to twice as many
+in trainings of 30 rounds on tables, as measured.
+"""
+
+import tempfile
+import time
+from contextlib import nullcontext
+from pathlib import Path
+
+from fl_audit.errors import InputError
+from fl_audit.runs.engine_names import Engine
+from fl_audit.runs.progress import Progress
+from fl_audit.runs.resolved_audit import ResolvedAudit
+from fl_audit.runs.run import run_audit
+from fl_audit.runs.time_probe import TimeAndMemoryEstimate
+from fl_audit.runs.verbosity import with_verbosity
+from fl_audit.verdict.findings_verdict import VerdictFinding
+from fl_audit.verdict.signal_detection_limit import SignalDetectionLimit
+
+_FEWEST_TRIALS, _MOST_TRIALS = 24, 200
+"""Numbers of trials of a pilot run: with more, the number of needed trials is known more exactly."""
+_SECONDS = 5.0
+"""Seconds that a pilot run should take at most; it ends without a result after three times as long."""
+
+
+class _PilotEndError(Exception):
+    """Raised to end a pilot run that takes too long."""
+
+
+def pilot_of_signal(plan: ResolvedAudit, probed: TimeAndMemoryEstimate) -> SignalDetectionLimit | None:
+    """Run the first trials of a planned run, and return the limits of detection for a target that counts several times.
+
+    The trials run in this process on the local engine, and their results are not kept.
+
+    `probed`: If a few trials would take too long, none is run.
+    """
+    settings = plan.config.run
+    together = settings.trials_per_batch
+    assert together is not None, "a resolved configuration names the size of a batch"
+    affordable = _SECONDS * probed.trials / (probed.round_seconds * plan.public.rounds)
+    if affordable < _FEWEST_TRIALS:
+        return None
+    trials = min(_MOST_TRIALS, round(affordable))
+    config = plan.config.changed(
+        # Neither attacks nor other evaluations of the models: only the noise and the contributions count.
+        audit={"trials": trials, "sections": (), "attacks": None, "reconstruct_samples": None}
+        | {"epsilon_star": False, "membership": False},
+        # Whatever seed is drawn for the run, its contributions are about as long.
+        run={"seed": settings.seed or 0, "keep_releases": 0, "trials_per_batch": min(trials, together)},
+    )
+    pilot = ResolvedAudit(config, plan.guarantee, plan.public)
+    try:
+        with tempfile.TemporaryDirectory(prefix="fl-audit-pilot-") as directory, with_verbosity(None, quiet=True):
+            contents = run_audit(
+                pilot, Path(directory) / "run", Engine.LOCAL, progress=_ends_after(3 * _SECONDS), with_report=False
+            )
+    except (_PilotEndError, InputError):
+        return None
+    found = contents.find(VerdictFinding)
+    return None if found is None or found.judgement is None else found.judgement.signal
+
+
+def _ends_after(seconds: float) -> Progress:
+    """Return a display that shows nothing, and raises `_PilotEndError` after the given seconds."""
+    last = time.monotonic() + seconds
+
+    def on_round(done: int) -> None:
+        if time.monotonic() > last:
+            raise _PilotEndError
+
+    return lambda total: nullcontext(on_round)

@@ -1,0 +1,162 @@
+"""Check of a run before it begins: data, guarantee, limits of detection, time, memory and disk space."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from fl_audit.array_types import finite
+from fl_audit.audits.canaries.canary_detection_limit import CanaryDetectionLimit
+from fl_audit.audits.registry import audit_of
+from fl_audit.data.catalogue import load_source
+from fl_audit.data.loaded_dataset import ColumnReadResult, DataWarning
+from fl_audit.federation.loaded_federation import load_federation
+from fl_audit.privacy.guarantee_line import guarantee_values
+from fl_audit.runs.disk_space_estimate import DiskUsageByContent, footprint
+from fl_audit.runs.engine_names import Engine
+from fl_audit.runs.pilot_run import pilot_of_signal
+from fl_audit.runs.plan_warnings import plan_warnings_of
+from fl_audit.runs.planned_limits import planned_noise, planned_of_signal, trials_needed
+from fl_audit.runs.resolved_audit import ResolvedAudit
+from fl_audit.runs.run import require_runnable
+from fl_audit.runs.time_probe import TimeAndMemoryEstimate, probe
+from fl_audit.verdict.declared_tests import DETECTION_POWER
+from fl_audit.verdict.noise_estimate import PlannedDetectionLimits
+from fl_audit.verdict.signal_detection_limit import SignalDetectionLimit
+
+
+@dataclass(frozen=True)
+class DataSizes:
+    """Sizes of the data and the model, measured after loading; the configuration states only limits for some."""
+
+    records: int  # number of records in the training set D
+    test_records: int  # number of test records
+    population_records: int  # number of records in the population sample, with which members are compared
+    clients: int  # number of clients
+    smallest_client: int  # number of records of D that the smallest client holds
+    largest_client: int  # number of records of D that the largest client holds
+    classes: int  # number of classes
+    features: int  # number of features of a record
+    description: str  # description of the data in one line
+    parameters: int  # number of trained parameters of the model
+    columns: tuple[ColumnReadResult, ...]  # use of each column of a table; empty if the data are no table
+
+
+@dataclass(frozen=True)
+class PlannedRunCheckResult:
+    """The results of checking a planned run: data, limits of detection, time, memory and disk space."""
+
+    plan: ResolvedAudit  # the audit plan, with the guarantee
+    sizes: DataSizes  # the actual sizes of data and model
+    cautions: tuple[DataWarning, ...]  # warnings about the guarantee and the data
+    limits: PlannedDetectionLimits | None  # limits of detection for missing noise; None if noise is not measured
+    probe: TimeAndMemoryEstimate | None  # estimate of the run's time and memory; None if it was not requested
+    footprint: DiskUsageByContent  # estimate of the run's disk space
+    # Number of times that the target's contribution could count without being detected, if it is as long as the
+    # clipping norm; None if it is not tested.
+    signal: SignalDetectionLimit | None = None
+    # The same limit as measured in a pilot run, in which contributions are as long as they are; None without one.
+    pilot: SignalDetectionLimit | None = None
+    canaries: CanaryDetectionLimit | None = None  # limit of detection by canaries; None without, or if it is unknown
+
+    @property
+    def is_conclusive(self) -> bool:
+        """Whether the run should reach a verdict about the noise and, if tested, about the target's contribution."""
+        if self.canaries is not None:
+            return self.canaries.conclusive
+        if self.limits is None or not self.limits.conclusive:
+            return False
+        needed = self.trials_for_conclusive_verdict
+        return needed is not None and self.plan.config.audit.trials >= needed
+
+    @property
+    def trials_for_conclusive_verdict(self) -> int | None:
+        """Number of trials that a conclusive verdict needs; None if no number suffices, or if no verdict is planned."""
+        return trials_needed(self.limits, self.signal, self.pilot)
+
+
+def check_plan(plan: ResolvedAudit, with_probe: bool = True, engine: Engine = Engine.LOCAL) -> PlannedRunCheckResult:
+    """Check the data, model, guarantee and resources of a planned run without writing anything."""
+    require_runnable(plan)
+    federation, source, wanted = load_federation(plan.public), load_source(plan.public.data), footprint(plan)
+    cautions = (*plan_warnings_of(plan), *([DataWarning(wanted.caution)] if wanted.caution else []))
+    shards = [len(shard) for shard in federation.shards]
+    sizes = DataSizes(
+        records=plan.public.records,
+        test_records=len(federation.test.labels),
+        population_records=len(federation.population.labels),
+        clients=plan.public.clients,
+        smallest_client=min(shards),
+        largest_client=max(shards),
+        classes=federation.classes,
+        features=int(source.pool.features[0].size),
+        description=source.description,
+        parameters=federation.model.layout.size,
+        columns=source.columns,
+    )
+    tried = probe(plan, engine) if with_probe else None
+    signal, trials, canaries = planned_of_signal(plan), plan.config.audit.trials, None
+    if plan.guarantee is not None:
+        canaries = audit_of(plan.public).guarantee_tests.planned_canaries(federation, plan.guarantee, trials)
+    return PlannedRunCheckResult(
+        plan,
+        sizes,
+        cautions,
+        planned_noise(plan, federation.model.layout.size if federation.offers_noise_measurement else None),
+        tried,
+        wanted,
+        signal,
+        None if signal is None or tried is None else pilot_of_signal(plan, tried),
+        canaries,
+    )
+
+
+def check_json(found: PlannedRunCheckResult) -> dict[str, Any]:
+    """Return the results of a check as JSON values; missing and infinite values are null."""
+    plan, guarantee = found.plan, found.plan.guarantee
+    return {
+        "data": {
+            "name": plan.public.data.name,
+            **asdict(found.sizes),
+            "columns": [str(column) for column in found.sizes.columns],
+            "look_at": [caution.text for caution in found.cautions],
+        },
+        "model": plan.public.model,
+        "rounds": plan.public.rounds,
+        "trials": plan.config.audit.trials,
+        "trials_per_batch": plan.config.run.trials_per_batch,
+        "keep_releases": plan.config.run.keep_releases,
+        "writes": asdict(found.footprint) | {"total": found.footprint.total},
+        "guarantee": None
+        if guarantee is None
+        else {
+            **guarantee_values(guarantee.epsilon, guarantee.claims),
+            "noise_multiplier": guarantee.noise_multiplier,
+            "belief_bound": guarantee.belief_bound,
+            "advantage_bound": guarantee.advantage_bound_exact,
+        },
+        "limits": _limits_json(found),
+        "estimate": None if found.probe is None else asdict(found.probe),
+    }
+
+
+def _limits_json(found: PlannedRunCheckResult) -> dict[str, Any] | None:
+    """Return the limits of detection as JSON values; None if nothing would be detected."""
+    limits, canaries = found.limits, found.canaries
+    if canaries is not None:
+        return (
+            {"judged": "canaries", "probability": DETECTION_POWER}
+            | asdict(canaries)
+            | {"limit_of_detection": finite(canaries.limit_of_detection)}
+        )
+    if limits is None:
+        return None
+    return {
+        "judged": "log-odds" if found.plan.public.mechanism.has_exact_llr else "scores",
+        "limit_of_detection": finite(limits.limit_of_detection),
+        "noise_short_along_record": limits.noise_short,
+        "noise_short_in_all": limits.noise_short_in_all,
+        "probability": DETECTION_POWER,
+        "signal": None if found.signal is None else found.signal.to_json(),
+        "signal_in_pilot": None if found.pilot is None else found.pilot.to_json(),
+        "conclusive": found.is_conclusive,
+        "trials_needed": found.trials_for_conclusive_verdict,
+    }

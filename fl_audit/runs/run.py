@@ -1,0 +1,245 @@
+"""A run from its audit plan to its report."""
+
+import errno
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, assert_never
+
+from flwr.clientapp import ClientApp
+from flwr.serverapp import Grid
+
+from fl_audit.atomic_files import write_json
+from fl_audit.audits.membership.attack_names import Attack, of_ours
+from fl_audit.audits.membership.shadow_sums import require_shadows_of_all
+from fl_audit.audits.registry import audit_of
+from fl_audit.clients.app import announce_calls
+from fl_audit.clients.app import app as default_client_app
+from fl_audit.federation.loaded_federation import load_federation
+from fl_audit.released_model.parametric_star import StarSettings
+from fl_audit.runs.attack_queries import more_queries
+from fl_audit.runs.cluster.ray_connection import RayOptions, cluster_at
+from fl_audit.runs.config import EpsilonStarLocation
+from fl_audit.runs.disk_space_estimate import require_room
+from fl_audit.runs.engine_names import Engine
+from fl_audit.runs.float_overflow_check import require_finite_steps
+from fl_audit.runs.image_reconstruction import require_drawable
+from fl_audit.runs.local_engine import run_locally
+from fl_audit.runs.progress import Progress, at_work, no_progress
+from fl_audit.runs.provenance import note_session
+from fl_audit.runs.ray_engine import local_calls, run_on_ray
+from fl_audit.runs.resolved_audit import ResolvedAudit
+from fl_audit.runs.run_directory import RunDirectory
+from fl_audit.runs.run_directory_checks import RESUME
+from fl_audit.runs.run_report import TIMING, finish
+from fl_audit.server.app import build_server_app, run_federation
+from fl_audit.server.federation_plan import FederationPlan, FederationTimestamps
+from fl_audit.server.reply_timeout_grid import ReplyTimeoutGrid
+from fl_audit.server.trial_batch_results import ResultSink
+from fl_audit.strategies.epsilon_star_queries import FederatedEpsilonStarSettings
+from fl_audit.strategies.errors import FederationError
+from fl_audit.strategies.secret_draws import SeededChallenger
+from fl_audit.strategies.trial_batch_strategy import TrialBatchStrategy
+from fl_audit.trial_batches import TrialBatch
+
+if TYPE_CHECKING:
+    from fl_audit.report.report_elements import ReportContents
+
+_OnRound = Callable[[int], None]
+_FOR_THE_END = (
+    "pyarrow.dataset",
+    "fl_audit.audits.page.report_files",
+    "fl_audit.runs.attacks",
+    "fl_audit.runs.run_report_contents",
+)
+"""Modules that take seconds to import and are needed after the last round: imported while the clients work."""
+
+
+@dataclass(frozen=True)
+class ClientAppAndStrategy:
+    """The ClientApp and the server's strategy that carry out a federation."""
+
+    client_app: ClientApp = default_client_app  # the ClientApp, which all clients share
+    strategy: type[TrialBatchStrategy] = TrialBatchStrategy  # the strategy of the server
+
+
+HONEST = ClientAppAndStrategy()
+_ENOUGH_TRIALS = 64
+"""Number of trials with which a million targets all have shadow trials, except once in a billion runs."""
+_NOT_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EFBIG, errno.EACCES, errno.EPERM)
+"""Error codes of systems for files that cannot be written, whoever asks."""
+
+
+def run_audit(
+    plan: ResolvedAudit,
+    directory: Path,
+    engine: Engine = Engine.RAY,
+    ray_address: str | None = None,
+    resume: bool = False,
+    progress: Progress = no_progress,
+    parties: ClientAppAndStrategy = HONEST,
+    with_report: bool = True,
+) -> "ReportContents":
+    """Carry out or continue a run, write its report, and return the stored summary and tables.
+
+    `parties`: Studies of faulty mechanisms replace them.
+    """
+    with at_work("looking at data and model"):
+        require_runnable(plan)
+    ray_address = cluster_at(ray_address)
+    if not resume:
+        require_room(plan, directory)
+    run = RunDirectory(directory)
+
+    with _kept_if_unwritable(), run.opened(plan, resume) as plan:
+        federate = partial(_federate, engine, plan, ray_address, parties.client_app)
+        _play(plan, run, engine.value, federate, progress, parties)
+        return finish(plan, run, with_report)
+
+
+@contextmanager
+def _kept_if_unwritable() -> Iterator[None]:
+    """Turn the error in a `with` block that a file cannot be written into a `FederationError` of one line."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _NOT_WRITTEN:
+            raise
+        said = f"{error.filename or 'a file'} cannot be written: {error.strerror}; finished batches are kept"
+        raise FederationError(f"{said}: give it room, and go on with {RESUME}") from error
+
+
+def require_runnable(plan: ResolvedAudit) -> None:
+    """Check that a planned run can begin with its data, model and settings.
+
+    Raises `InputError` if the data cannot be read, the model cannot be evaluated, images cannot be reconstructed as
+    configured, or numbers would overflow in the first step.
+    """
+    federation = load_federation(plan.public)
+    audit = plan.config.audit
+    audit_of(plan.public).require_evaluable(federation, audit.epsilon_star, audit.membership)
+    require_drawable(plan)
+    require_finite_steps(plan.config, federation)
+
+
+def _play(
+    plan: ResolvedAudit,
+    run: RunDirectory,
+    engine: str,
+    federate: Callable[[FederationPlan, ResultSink, FederationTimestamps, _OnRound], None],
+    progress: Progress = no_progress,
+    parties: ClientAppAndStrategy = HONEST,
+) -> None:
+    """Carry out the unfinished batches of trials of a run, and record how long setup and training took.
+
+    The function `federate` trains the batches. Its arguments are the server's plan, a function that stores a finished
+    batch, a clock, and a function that receives the number of rounds that were finished since its last call.
+    """
+    pending = _pending_batches(plan, run)
+    if not pending:
+        return
+    note_session(run, plan)
+    trials, clock = sum(batch.count for batch in pending), FederationTimestamps()
+    with progress(trials * plan.public.rounds) as on_round:
+        store = run.store(plan.config)
+        store.clear(plan.config.audit.trials)
+        federate(federation_plan(plan, pending, parties), store.finish, clock, on_round)
+    training = clock.finished - clock.ready
+    timing = {"setup_seconds": clock.ready - clock.started, "training_seconds": training}
+    write_json(run.path / TIMING, timing | {"trials_per_second": trials / training, "engine": engine})
+
+
+def _getting_ready(on_round: _OnRound) -> _OnRound:
+    """Return a function like `on_round` whose first call also starts, in a thread, the imports for the end of a run.
+
+    So these imports cost no time after the last round.
+    """
+    begun = threading.Event()
+
+    def told(trials: int) -> None:
+        if not begun.is_set():
+            begun.set()
+            threading.Thread(target=lambda: [import_module(name) for name in _FOR_THE_END], daemon=True).start()
+        on_round(trials)
+
+    return told
+
+
+def _federate(
+    engine: Engine,
+    plan: ResolvedAudit,
+    ray_address: str | None,
+    app: ClientApp,
+    federation: FederationPlan,
+    keep: ResultSink,
+    clock: FederationTimestamps,
+    on_round: _OnRound,
+) -> None:
+    clients, settings = plan.public.nodes, plan.config.run
+    server_app = build_server_app(federation, keep, clock, _getting_ready(on_round))
+    match engine:
+        case Engine.LOCAL:
+            # With one trial in a batch, clients train together (stacked). With more, the trials of one client do.
+            ahead = announce_calls if settings.trials_per_batch == 1 else None
+            run_locally(server_app, app, clients, settings.client_time_limit, local_calls(settings), ahead)
+        case Engine.RAY:
+            run_on_ray(server_app, app, clients, RayOptions.of(settings, ray_address))
+        case _:
+            assert_never(engine)
+
+
+def play_on(grid: Grid, plan: ResolvedAudit, run: RunDirectory) -> None:
+    """Carry out the unfinished batches of trials of a run on the grid of a Flower run."""
+    watched = ReplyTimeoutGrid(grid, plan.config.run.client_time_limit)
+    _play(plan, run, "flwr run", lambda federation, *rest: run_federation(federation, watched, *rest))
+
+
+def _pending_batches(plan: ResolvedAudit, run: RunDirectory) -> tuple[TrialBatch, ...]:
+    """Return the batches that are not finished or whose results are damaged.
+
+    Raises `InputError` if an attack needs shadow models, but a target would be in all trials or in none.
+    """
+    public, audit, seed = plan.public, plan.config.audit, plan.config.run.seed
+    if not {Attack.LIRA, Attack.RMIA}.isdisjoint(audit.attacks or ()) and audit.trials < _ENOUGH_TRIALS:
+        assert seed is not None, "a run directory that was opened names the seed"
+        require_shadows_of_all(
+            SeededChallenger(seed, public.targets, public.membership_scheme).membership(range(audit.trials))
+        )
+    per_batch = plan.config.run.trials_per_batch
+    assert per_batch is not None, "a resolved configuration names the size of a batch"
+    return run.store(plan.config).pending(plan.config.audit.trials, per_batch)
+
+
+def federation_plan(
+    plan: ResolvedAudit, pending: tuple[TrialBatch, ...], parties: ClientAppAndStrategy = HONEST
+) -> FederationPlan:
+    """Return the server's plan for the unfinished batches of trials of a run."""
+    run, audit = plan.config.run, plan.config.audit
+    star = StarSettings(plan.config.privacy.delta, audit.epsilon_star_cut)
+    assert run.seed is not None, "a run directory that was opened names the seed"
+    assert run.keep_releases is not None, "a resolved configuration names of how many trials releases are kept"
+    return FederationPlan(
+        public=plan.public,
+        seed=run.seed,
+        model_seed=plan.config.model.seed,
+        initial=plan.config.model.initial,
+        batches=pending,
+        batches_in_flight=run.batches_in_flight,
+        time_limit=run.client_time_limit,
+        # Releases whose log-odds nobody could recompute are not kept.
+        keep_releases=0 if audit_of(plan.public).why_not_recomputed(plan.public) else run.keep_releases,
+        star=star if audit.epsilon_star else None,
+        membership=audit.membership,
+        evaluate_every=audit.evaluate_every,
+        federated_losses=FederatedEpsilonStarSettings(star, audit.loss_range, audit.client_epsilon_star)
+        if audit.epsilon_star_losses is EpsilonStarLocation.FEDERATED
+        else None,
+        strategy=parties.strategy,
+        patience=plan.config.training.early_stopping,
+        sees_weights=any(attack.sees_weights for attack in of_ours(audit.attacks or ())),
+        more=more_queries(plan.config, load_federation(plan.public)),
+    )

@@ -1,0 +1,269 @@
+"""A signed statement about a finished run: an in-toto statement in a DSSE envelope, which can be checked offline.
+
+The statement lists every file of the run directory with its SHA-256 digest, and states the claim, the audit and the
+verdict. It proves that the holder of the key signed this statement. It proves neither that the numbers are right nor
+who holds the key.
+
+Sources: the in-toto attestation framework, Statement v1 (https://github.com/in-toto/attestation), and DSSE, the dead
+simple signing envelope, v1.0.2 (https://github.com/secure-systems-lab/dsse).
+"""
+
+import base64
+import binascii
+import hashlib
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+    load_pem_private_key,
+    load_pem_public_key,
+)
+
+from fl_audit.atomic_files import require_ordinary, write_bytes
+from fl_audit.errors import InputError, require
+from fl_audit.run_files import read_json, require_sealed
+from fl_audit.runs.provenance import package_versions, read_provenance
+from fl_audit.runs.run_directory import RunDirectory
+from fl_audit.runs.run_directory_checks import CONFIGURATION
+from fl_audit.runs.trial_batch_store import file_digest
+
+STATEMENT = "statement.intoto.json"
+"""Name of the envelope in a run directory."""
+_PAYLOAD_TYPE = "application/vnd.in-toto+json"
+_STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
+_PREDICATE_TYPE = "urn:fl-audit:audit-result:v1"
+_SECRET = "challenger"  # the folder that a run directory may be handed on without
+_PROVES = (
+    "The holder of the key states that the audit in these files, with these digests, had this verdict. That proves who "
+    "states what, and no more."
+)
+
+
+@dataclass(frozen=True)
+class SignerIdentity:
+    """Name and role of the person who signs, as stated by that person and not verified."""
+
+    name: str = ""
+    role: str = ""
+
+
+@dataclass(frozen=True)
+class VerifiedStatement:
+    """A statement with a valid signature, and the differences between its list of files and the directory."""
+
+    statement: dict[str, Any]  # the in-toto statement
+    key: str  # fingerprint of the key that signed the statement
+    # Relative paths of files: changed since the signature, missing in the directory, not listed in the statement.
+    edited: tuple[str, ...]
+    missing: tuple[str, ...]
+    added: tuple[str, ...]
+    left_out: int  # number of files in the folder `challenger` if it is missing as a whole, else 0
+
+    @property
+    def agrees(self) -> bool:
+        """Whether no file was edited, removed or added since the statement was signed.
+
+        The folder `challenger`, which contains secrets, may be missing as a whole.
+        """
+        return not (self.edited or self.missing or self.added)
+
+
+def new_key(path: Path) -> None:
+    """Write a new Ed25519 private key in PEM that only the user may read, and its public key.
+
+    Raises `InputError` if one of the two files exists.
+
+    `path`: The public key is written to the same path with `.pub` added.
+    """
+    public = path.with_name(f"{path.name}.pub")
+    for file in (path, public):
+        require(not file.exists(), f"key {file} exists: accepted is a new file, or leave --new-key out to use it")
+    key = Ed25519PrivateKey.generate()
+    for file, content in (
+        (path, key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())),
+        (public, _pem(key.public_key()).encode()),
+    ):
+        write_bytes(file, content, private=file == path)
+
+
+def sign(
+    directory: Path, key: Path, signer: SignerIdentity = SignerIdentity(), with_new_key: bool = False
+) -> VerifiedStatement:
+    """Write a signed statement about a finished run into its directory, and return the statement after checking it.
+
+    An earlier statement is replaced.
+    """
+    summary = directory / "summary.json"
+    require(summary.is_file(), f"{summary} is missing: accepted is the directory of a run that is finished")
+    require_sealed(directory)
+    inside = f"key {key} lies in {directory}, and would be handed on with it"
+    require(not key.resolve().is_relative_to(directory.resolve()), f"{inside}: accepted is a file elsewhere")
+    if with_new_key:
+        new_key(key)
+    private = _private_key(key)
+    statement = _statement(directory, signer, _pem(private.public_key()))
+    payload = json.dumps(statement, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+    signature = private.sign(_authenticated(payload))
+    write_bytes(directory / STATEMENT, _envelope(payload, signature, fingerprint(private.public_key())))
+    return verify(directory)
+
+
+def verify(directory: Path, key: Path | None = None) -> VerifiedStatement:
+    """Check the signed statement of a run directory offline, and return it with the files that were changed since.
+
+    `key`: None uses the key that the statement itself names; the check then does not show who signed it.
+    """
+    place = directory / STATEMENT
+    require(place.is_file(), f"{place} is missing: fl-audit sign writes it")
+    content = place.read_bytes()
+    edited = f"{place} was edited, or is no signed statement of fl-audit"
+    try:
+        read = json.loads(content)
+        payload, (signature,) = base64.b64decode(read["payload"], validate=True), read["signatures"]
+        statement, signed = json.loads(payload), base64.b64decode(signature["sig"], validate=True)
+        named = _public_key(statement["predicate"]["signer"]["key"].encode(), place)
+    except (ValueError, KeyError, TypeError, AttributeError, binascii.Error, RecursionError):
+        raise InputError(edited) from None
+    wanted = named if key is None else _public_key(_key_file(key, _PUBLIC), key)
+    other = f"{place} was signed by the key {fingerprint(named)}, and not by {fingerprint(wanted)} of {key}"
+    require(fingerprint(named) == fingerprint(wanted), other)
+    try:
+        wanted.verify(signed, _authenticated(payload))
+    except InvalidSignature:
+        raise InputError(edited) from None
+    # Bytes beside the payload, such as spaces, are not signed: the file must be the one that signing writes.
+    require(content == _envelope(payload, signed, fingerprint(named)), edited)
+    return _compared(directory, statement, fingerprint(named))
+
+
+def _compared(directory: Path, statement: dict[str, Any], key: str) -> VerifiedStatement:
+    signed = {one["name"]: one["digest"]["sha256"] for one in statement["subject"]}
+    here = _digests(directory)
+    missing = [name for name in signed if name not in here]
+    secret = [name for name in signed if name.startswith(f"{_SECRET}/")]
+    # Whoever gets a run without the challenger's folder can check the rest.
+    left_out = secret if secret and not (directory / _SECRET).exists() else []
+    return VerifiedStatement(
+        statement,
+        key,
+        edited=tuple(name for name in signed if name in here and here[name] != signed[name]),
+        missing=tuple(name for name in missing if name not in left_out),
+        added=tuple(name for name in here if name not in signed),
+        left_out=len(left_out),
+    )
+
+
+def fingerprint(key: "Ed25519PublicKey") -> str:
+    """Return the fingerprint of a public key, by which people compare keys: "SHA256:" and a hexadecimal digest."""
+    return "SHA256:" + hashlib.sha256(key.public_bytes(Encoding.Raw, PublicFormat.Raw)).hexdigest()
+
+
+def _statement(directory: Path, signer: SignerIdentity, key: str) -> dict[str, Any]:
+    summary, configuration = read_json(directory / "summary.json"), read_json(directory / CONFIGURATION)
+    origin = read_provenance(RunDirectory(directory))
+    digests = _digests(directory)
+    session = None if origin is None else origin.sessions[-1]
+    privacy = configuration["configuration"]["privacy"]
+    return {
+        "_type": _STATEMENT_TYPE,
+        "subject": [{"name": name, "digest": {"sha256": digest}} for name, digest in digests.items()],
+        "predicateType": _PREDICATE_TYPE,
+        "predicate": {
+            "proves": _PROVES,
+            "verdict": summary["verdict"],
+            "scope": summary["scope"],
+            "claim": summary["guarantee"] if summary["guarantee"] is not None else {"private": False},
+            "adjacency": privacy.get("adjacency"),
+            "look_at": summary["look_at"],
+            "configuration": {"sha256": digests[CONFIGURATION.as_posix()]},
+            "data": None if origin is None else {"sha256": origin.data, "is_keyed": origin.is_keyed},
+            "code": {
+                "fl_audit": package_versions().get("fl_audit"),
+                "run_with": {} if session is None else session.versions,
+                "run_from_commit": None if session is None else session.commit,
+                "run_began": None if session is None else session.began,
+            },
+            "signed": datetime.now(UTC).isoformat(timespec="seconds"),
+            "signer": {"name": signer.name, "role": signer.role, "key": key},
+        },
+    }
+
+
+def _digests(directory: Path) -> dict[str, str]:
+    """Return the SHA-256 digests of all files of a run but the statement, by relative path."""
+    files = sorted(path for path in directory.rglob("*") if path.is_symlink() or not path.is_dir())
+    found = {}
+    for path in files:
+        name = path.relative_to(directory).as_posix()
+        if name == STATEMENT:
+            continue
+        require(path.is_file() and not path.is_symlink(), f"{path} is no ordinary file: move it away")
+        found[name] = file_digest(path)
+    return found
+
+
+def _authenticated(payload: bytes) -> bytes:
+    """Return the bytes that DSSE signs: the payload's type and the payload, each with its length."""
+    kind = _PAYLOAD_TYPE.encode()
+    return b" ".join([b"DSSEv1", str(len(kind)).encode(), kind, str(len(payload)).encode(), payload])
+
+
+def _envelope(payload: bytes, signature: bytes, key: str) -> bytes:
+    told = {
+        "payloadType": _PAYLOAD_TYPE,
+        "payload": base64.b64encode(payload).decode(),
+        "signatures": [{"keyid": key, "sig": base64.b64encode(signature).decode()}],
+    }
+    return json.dumps(told, indent=1).encode() + b"\n"
+
+
+def _pem(key: "Ed25519PublicKey") -> str:
+    return key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
+
+
+def _key_file(path: Path, accepted: str) -> bytes:
+    require_ordinary(f"key {path}", path)
+    require(path.is_file(), f"key {path} is missing: {accepted}")
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise InputError(f"key {path} cannot be read: {error.strerror}") from None
+
+
+_PUBLIC = "accepted is the public key of who signed, FILE.pub of fl-audit sign --key FILE --new-key"
+_ACCEPTED = "accepted is an Ed25519 key in PEM without a password, as fl-audit sign --new-key makes one"
+
+
+def _private_key(path: Path) -> "Ed25519PrivateKey":
+    content = _key_file(path, f"fl-audit sign DIR --key {path} --new-key makes one")
+    try:
+        found = load_pem_private_key(content, password=None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        raise InputError(f"key {path} is no private key that can be read: {_ACCEPTED}") from None
+    if not isinstance(found, Ed25519PrivateKey):
+        raise InputError(f"key {path} is of another kind: {_ACCEPTED}")
+    return found
+
+
+def _public_key(content: bytes, path: Path) -> "Ed25519PublicKey":
+    """Return the public key in a file's content, or that of the private key in it; `path` is for error messages."""
+    try:
+        found: object = load_pem_public_key(content)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        try:
+            private = load_pem_private_key(content, password=None)
+        except (ValueError, TypeError, UnsupportedAlgorithm):
+            raise InputError(f"key {path} is no key that can be read: {_ACCEPTED}") from None
+        found = private.public_key() if isinstance(private, Ed25519PrivateKey) else None
+    if not isinstance(found, Ed25519PublicKey):
+        raise InputError(f"key {path} is of another kind: {_ACCEPTED}")
+    return found

@@ -1,0 +1,140 @@
+"""A finished run, read from its directory: verdict, summary, tables and figures."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from fl_audit.errors import InputError, first_line, require
+from fl_audit.federation.run_tables import RunTables
+from fl_audit.html_tables import html_table
+from fl_audit.privacy.guarantee_line import guarantee_line
+from fl_audit.report.formatting import capital, finding_text, number_text
+from fl_audit.run_files import read_json, read_summary
+from fl_audit.runs.run_directory_checks import CONFIGURATION
+from fl_audit.verdict.verdict import Verdict
+
+
+@dataclass(frozen=True)
+class NotebookImage:
+    """A figure of a run, which a notebook shows as an image."""
+
+    name: str  # name of the figure, such as `beliefs`
+    path: Path  # the PNG file
+
+    def _repr_png_(self) -> bytes:
+        return self.path.read_bytes()
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """A finished run, with its results.
+
+    Parameters
+    ----------
+    path
+        Directory of the run.
+    summary
+        Content of `summary.json`: all numbers of the report, by section and name.
+    tables
+        Tables of the results by trial, by round, by release, and so on.
+    configuration
+        The configuration with all defaults, by section and key, without the challenger's seed.
+
+    Examples
+    --------
+    >>> run = read_run("runs/first")  # doctest: +SKIP
+    >>> run.verdict, run.summary["guarantee"]["epsilon"], run.trials["belief"].max()  # doctest: +SKIP
+    """
+
+    path: Path
+    summary: Mapping[str, Any]
+    tables: RunTables
+    configuration: Mapping[str, Mapping[str, Any]]
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict on the guarantee: consistent, violated, inconclusive, not audited, or no guarantee."""
+        return Verdict(self.summary["verdict"])
+
+    @property
+    def trials(self) -> pd.DataFrame:
+        """Table with one row per trial.
+
+        Among its columns are bit (1 for D, 0 for D'), log_odds (of D against D', after the last round) and
+        test_accuracy. Two more are belief (the insider's belief in the data set that was used) and won (whether the
+        insider guessed right).
+        """
+        return self.tables.trials
+
+    @property
+    def rounds(self) -> pd.DataFrame:
+        """Table with one row per trial and round.
+
+        Its columns are sigma (standard deviation of the noise), local_sensitivity (length of the difference between D
+        and D'), and log_odds (of D against D', after the round).
+        """
+        return self.tables.rounds
+
+    @property
+    def releases(self) -> pd.DataFrame:
+        """Table with one row per trial and release, where release 0 is the initial model.
+
+        Its columns are test_accuracy and epsilon_star (an estimate of Epsilon*, the model's privacy risk).
+        """
+        return self.tables.releases
+
+    @property
+    def figures(self) -> dict[str, NotebookImage]:
+        """The figures of the report by name; empty if the run has none."""
+        paths = sorted((self.path / "figures").glob("*.png"))
+        return {path.stem: NotebookImage(path.stem, path) for path in paths}
+
+    @property
+    def report(self) -> Path:
+        """Path of the run's report, an HTML page."""
+        return self.path / "report.html"
+
+    def _repr_html_(self) -> str:
+        title = f"{capital(str(self.verdict))}: {self.path.name}"
+        return html_table(_rows(self.summary), title, [self.summary["scope"]])
+
+    def __repr__(self) -> str:
+        rows = "".join(f"\n  {name}: {value}" for name, value in _rows(self.summary))
+        return f"Run {self.path}: {self.verdict}{rows}"
+
+
+def read_run(path: str | Path) -> Run:
+    """Return a finished run, read from its directory.
+
+    Nothing is computed again, and the secrets in `challenger/` are not read.
+    """
+    directory = Path(path)
+    summary, place = read_summary(directory), directory / CONFIGURATION
+    stored = read_json(place)
+    is_there = isinstance(stored, dict) and isinstance(stored.get("configuration"), dict)
+    require(is_there, f"{place} holds no configuration of a run")
+    return Run(directory, summary, _tables(directory), stored["configuration"])
+
+
+def _tables(directory: Path) -> RunTables:
+    paths = {field.name: directory / f"{field.name}.parquet" for field in fields(RunTables)}
+    missing = [path.name for name in ("trials", "rounds", "releases") if not (path := paths[name]).is_file()]
+    require(not missing, f"{directory} lacks {', '.join(missing)}: accepted is the directory of a finished run")
+    try:
+        return RunTables(**{name: pd.read_parquet(path) for name, path in paths.items() if path.is_file()})
+    except InputError:
+        raise
+    except (OSError, ValueError) as error:
+        raise InputError(f"a table of {directory} cannot be read: {first_line(error)}") from error
+
+
+def _rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the main results as pairs of a name and a text."""
+    guarantee, insider = (summary.get(section) or {} for section in ("guarantee", "insider"))
+    told = [] if guarantee.get("adjacency") is None else [("guarantee", guarantee_line(guarantee))]
+    if (trials := insider.get("trials")) is not None:
+        told.append(("trials", number_text(trials, 3)))
+    return told + [(row["name"], finding_text(row)) for row in summary.get("findings", [])]

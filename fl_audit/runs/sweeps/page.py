@@ -1,0 +1,167 @@
+"""HTML page about a sweep: a plot of utility against privacy, and a table of all points.
+
+A point of a sweep is one configuration. Epsilon* is an estimate of the privacy risk of a released model.
+"""
+
+from html import escape
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+import pandas as pd
+
+from fl_audit.audits.page.html_building_blocks import html_figure, html_page, page_table
+from fl_audit.plurals import plural
+from fl_audit.released_model.normal_fit_tests import FIT, rejected
+from fl_audit.released_model.star_methods import cuts_text
+from fl_audit.report.banner import Banner, VerdictLook
+from fl_audit.report.figure_style import to_png
+from fl_audit.report.formatting import number_text
+from fl_audit.report.mechanism_messages import SIMULATION_NOTICE
+from fl_audit.rounding import rounded
+from fl_audit.runs.sweeps.privacy_utility_plot import UTILITY_NAMES
+from fl_audit.runs.sweeps.sweep import RUNS, SweepResults
+from fl_audit.runs.sweeps.tables import ATTACKED, UNTRAINED, guarantee_varies
+
+_ON_FRONTIER = "The frontier joins the points that no mixture of two others equals in both and beats in one."
+_BY_GUARANTEE = (
+    f"Each point is the mean over its models, with their range; its number is that of the table. {_ON_FRONTIER} Models "
+    "without privacy guarantee nothing: they are a level, and on no frontier."
+)
+_BY_STAR = (
+    f"Each point is the mean over its models, with their range, numbered as in the table. {_ON_FRONTIER} The "
+    "margins at the top and on the right show all models. Points with an unbounded Epsilon* are in the table only."
+)
+STAR_CAUTION = (
+    "Epsilon* is found from losses of one released model, and is another quantity than the claimed epsilon, which is "
+    "of all repetitions: below the guarantee it proves nothing, for other attacks may tell more, and single models may "
+    "exceed the guarantee by chance."
+)
+_READING = f"Epsilon is what training with differential privacy guarantees of any model. {STAR_CAUTION}"
+_STEP = (
+    "Take the smallest epsilon on the frontier whose utility is enough, and audit that run with more trials: "
+    f"fl-audit report {RUNS}/NAME writes its page."
+)
+
+
+def chance_text(sweep: SweepResults) -> str:
+    """Return a sentence on the mean Epsilon* of untrained models, which shows what chance alone reaches.
+
+    The text is empty if Epsilon* was not computed for untrained models.
+    """
+    if UNTRAINED not in sweep.models or not (known := sweep.models[UNTRAINED].dropna()).size:
+        return ""
+    least, most = (number_text(end, 3) for end in (known.min(), known.max()))
+    reaches = least if least == most else f"{least} to {most}"
+    return f" Chance alone reaches {reaches} on average: that is what untrained models score, which cannot leak."
+
+
+def fit_text(sweep: SweepResults) -> str:
+    """Return a sentence on whether the losses follow normal distributions, as the sweep's Epsilon* assumes.
+
+    The sentence says for how many models a statistical test rejects the assumption.
+    """
+    by_normals = "Epsilon* is that of normals for all points, so that they can be held against each other"
+    tested, against = rejected(sweep.models[FIT].to_numpy(dtype=np.float64)) if FIT in sweep.models else (0, 0)
+    if not tested:
+        return f"{by_normals}; whether normals fit was not tested."
+    found = f"a test rejects these in {against:,} of {plural(tested, 'model')}"
+    counted = "" if not against else "; the reports of points count losses where it rejects most"
+    return f"{by_normals}; {found}{counted}."
+
+
+def sweep_page(sweep: SweepResults, title: str) -> str:
+    """Return the HTML page of a sweep."""
+    points, by_guarantee = sweep.points, guarantee_varies(sweep.points)
+    caption = _BY_GUARANTEE if by_guarantee else _BY_STAR
+    figure = html_figure(to_png(sweep.figure), f"{title}: {caption}", escape(caption))
+    best = points[points["on_frontier"]].sort_values("utility")
+    line = f"{plural(len(points), 'setting')}, {plural(len(sweep.models), 'model')}; {_best_text(best)}"
+    counted = f"Epsilon* counts {cuts_text(sweep.models['epsilon_star_cut'])}."
+    sentences = [fit_text(sweep), counted, *(f"{one}." for one in claims_text(sweep))]
+    return html_page(
+        title=title,
+        heading=title,
+        subtitle=f"Utility: {UTILITY_NAMES[sweep.utility]}",
+        opening=f"{_READING}{chance_text(sweep)} {' '.join(sentences)}",
+        body=f"{figure}\n<h2>Points</h2>\n{points_html(sweep)}",
+        footer=SIMULATION_NOTICE,
+        banner=Banner(
+            "Nothing private was played" if best.empty else "What the guarantee costs", line, VerdictLook.NONE
+        ),
+        step=_STEP,
+    )
+
+
+def _best_text(best: "pd.DataFrame") -> str:
+    """Return a sentence on the two points at the ends of the frontier of utility against privacy.
+
+    `best` holds the points of the frontier by ascending utility.
+    """
+    if best.empty:
+        return "none of them is on a frontier."
+    ends = []
+    for row in (best.iloc[0], best.iloc[-1]):
+        epsilon = f", epsilon {number_text(row['epsilon'], 3)}" if pd.notna(row["epsilon"]) else ""
+        ends.append(f"{row['settings']} (utility {number_text(row['utility'], 3)}{epsilon})")
+    return f"the frontier goes from {ends[0]} to {ends[1]}." if len(best) > 1 else f"on the frontier is {ends[0]}."
+
+
+def claims_text(sweep: SweepResults) -> list[str]:
+    """Return a sentence for each kind of claim in a sweep: delta, accountant, adjacency and unit."""
+    names = ["delta", "accountant", "adjacency", "unit"]
+    terms = sweep.points[[*names, "gdp_regret"]].dropna(subset=["adjacency"])
+    found = []
+    kinds = terms.groupby(names, sort=False, dropna=False).max().reset_index()
+    for row in kinds.to_dict("records"):
+        unit = "" if pd.isna(row["unit"]) else f" (the unit is a {row['unit']})"  # earlier versions name none
+        said = (
+            f"Claims: epsilon at delta {row['delta']:g} by {row['accountant']}, neighbours by {row['adjacency']}{unit}"
+        )
+        of_mu = f"; mu is that of mu-GDP, with a regret of at most {row['gdp_regret']:.2g} (the error of its fit)"
+        found.append(said + ("" if pd.isna(row["gdp_regret"]) else of_mu))
+    return found
+
+
+def claimed_text(value: Any) -> str:
+    """Return a claimed epsilon, or a claimed mu of Gaussian DP, as text; "none" if the value is missing."""
+    return number_text(value) if pd.notna(value) else "none"
+
+
+def points_html(sweep: SweepResults) -> str:
+    """Return the HTML table of a sweep's points, which marks the points on the frontier of utility against privacy.
+
+    The points are sorted by claimed epsilon if it varies, else by Epsilon*.
+    """
+    columns = [
+        "Setting",
+        "Claimed epsilon",
+        "Claimed mu",
+        "Models",
+        "Utility",
+        "Range",
+        "Epsilon*",
+        "Range",
+        "Frontier",
+    ]
+    risk = "epsilon" if guarantee_varies(sweep.points) else "epsilon_star"
+    ordered = sweep.points.sort_values(risk)
+    rows = [_row(int(str(place)) + 1, row) for place, row in ordered.iterrows()]
+    if ATTACKED[0] in sweep.points:
+        columns += ["Strongest attack", "Its AUC", "Its TPR at 1 % FPR"]
+    links = [f"{RUNS}/{quote(str(point))}/" for point in ordered["point"]]
+    return page_table(columns, rows, numbers=range(1, len(columns)), links=links)
+
+
+def _row(number: int, row: "pd.Series[float]") -> list[str]:
+    claimed = [claimed_text(row[name]) for name in ("epsilon", "gdp_mu")]
+    cells = [f"{number}. {row['settings']}", *claimed, str(row["models"])]
+    for name in ("utility", "epsilon_star"):
+        shown = rounded(row[name], row[f"{name}_low"], row[f"{name}_high"])
+        cells += [shown.value, shown.interval]
+    cells.append("on it" if row["on_frontier"] else "")
+    if ATTACKED[0] not in row:
+        return cells
+    if pd.isna(row[ATTACKED[0]]):
+        return [*cells, "none", "", ""]
+    return [*cells, str(row[ATTACKED[0]]), *(number_text(row[column], 3) for column in ATTACKED[1:])]

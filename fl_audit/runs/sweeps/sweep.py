@@ -1,0 +1,141 @@
+"""A sweep from its points to its result tables and its plot of utility against privacy."""
+
+import secrets
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from fl_audit.adjacency import NeighbourPair
+from fl_audit.atomic_files import atomic_file, write_bytes, write_json
+from fl_audit.data.catalogue import load_source
+from fl_audit.data.neighbours import CRAFTED
+from fl_audit.errors import InputError, require
+from fl_audit.report.figure_style import to_png
+from fl_audit.run_files import read_json
+from fl_audit.runs.engine_names import Engine
+from fl_audit.runs.progress import RunsProgress, at_work, no_runs_progress
+from fl_audit.runs.ray_engine import RayOptions
+from fl_audit.runs.resolved_audit import ResolvedAudit, resolve
+from fl_audit.runs.run_directory import file_lock
+from fl_audit.runs.sweeps.grid import Point, describe, require_distinct
+from fl_audit.runs.sweeps.point_execution import play_points
+from fl_audit.runs.sweeps.privacy_utility_plot import landscape_figure
+from fl_audit.runs.sweeps.tables import UtilityColumn, choose_utility, models_table, points_table
+from fl_audit.runs.trial_batch_store import make_private
+from fl_audit.strategies.errors import FederationError
+
+RUNS = "points"
+
+
+@dataclass(frozen=True)
+class SweepResults:
+    """The results of a sweep: two tables, the measure of utility, and the plot of utility against privacy."""
+
+    models: pd.DataFrame  # one row for each trained model, see `models_table`
+    points: pd.DataFrame  # one row for each point, see `points_table`
+    utility: UtilityColumn  # the measure of utility
+    figure: Figure = field(repr=False)  # the plot of utility against privacy
+
+
+def run_sweep(
+    points: Sequence[Point],
+    directory: Path,
+    options: RayOptions | None = None,
+    utility: UtilityColumn | None = None,
+    progress: RunsProgress = no_runs_progress,
+    title: str = "Privacy-utility landscape",
+    engine: Engine = Engine.RAY,
+    by_guarantee: bool = True,
+) -> SweepResults:
+    """Run the unfinished points of a sweep, write the results of all points, and return these results.
+
+    `directory`: Points that are finished there are not run again.
+
+    `options`: Not used with the local engine.
+
+    `utility`: None selects the area under the ROC curve for two classes, and accuracy otherwise.
+    """
+    require(len(points) > 0, "the sweep has no points: accepted is at least one")
+    require_distinct(points)
+    require(not directory.exists() or directory.is_dir(), f"--out {directory} is a file: accepted is a directory")
+    with at_work("loading the data, choosing neighbours, calibrating the noise of every point"):
+        plans = _plans(points, utility)
+    ray = None if engine is Engine.LOCAL else options or RayOptions()
+
+    def write_models(name: str) -> None:
+        with atomic_file(directory / "models.parquet") as file:
+            models_table(points, directory / RUNS).to_parquet(file, index=False)
+
+    with _locked(directory):
+        try:
+            play_points(plans, directory / RUNS, ray, progress, write_models, _secret(directory))
+        except FederationError:
+            if finished := [one for one in points if (directory / RUNS / one.name).is_dir()]:
+                _found(finished, directory, utility, title, by_guarantee)
+            raise
+        write_models("")
+        return _found(points, directory, utility, title, by_guarantee)
+
+
+def _plans(points: Sequence[Point], utility: UtilityColumn | None) -> dict[str, ResolvedAudit]:
+    """Return the audit plan of each point by name; points with equal data and neighbour have the same pair D and D'."""
+    pairs: dict[str, NeighbourPair] = {}
+    plans = {}
+    for one in points:
+        audit, privacy = one.config.audit, one.config.privacy
+        require(audit.epsilon_star, f"point {one.name}: epsilon-star = false: a landscape needs it true")
+        question = repr((one.config.data, privacy.adjacency, audit.neighbour, audit.neighbour_rank,
+                         audit.dissimilarity))  # fmt: skip
+        if audit.neighbour in CRAFTED:
+            question += repr((one.config.model, privacy.clipping_norm))
+        try:
+            plan = resolve(one.config, pairs.get(question))
+            classes = load_source(plan.public.data).pool.classes
+        except InputError as error:
+            raise InputError(f"point {describe(one.settings)}: {error}") from None
+        many = utility is UtilityColumn.AUROC and classes != 2
+        require(not many, f"utility auroc needs 2 classes, {one.config.data.name} has {classes}: accepted is accuracy")
+        pairs[question], plans[one.name] = plan.public.pair, plan
+    return plans
+
+
+@contextmanager
+def _locked(directory: Path) -> Iterator[None]:
+    """Create the directory of a sweep, and lock it while the block runs; another sweep there is refused."""
+    try:
+        (directory / RUNS).mkdir(parents=True, exist_ok=True)
+        (directory / ".lock").touch()
+    except OSError as error:
+        raise InputError(f"--out {directory} cannot be written to: {error.strerror}") from error
+    with file_lock(directory / ".lock", f"--out {directory} is in use by another sweep"):
+        yield
+
+
+def _secret(directory: Path) -> int:
+    """Return the 256-bit secret of a sweep, which the first call draws and stores."""
+    # Points played again have the same trials, and new points leave the others as they are.
+    path = directory / "challenger" / "seed.json"
+    if not path.exists():
+        make_private(path.parent)
+        write_json(path, {"seed": secrets.token_hex(32)}, private=True)
+    try:
+        return int(read_json(path)["seed"], 16)
+    except (KeyError, TypeError, ValueError):
+        raise InputError(f"{path} is damaged: remove it to have new points draw seeds of another secret") from None
+
+
+def _found(
+    points: Sequence[Point], directory: Path, utility: UtilityColumn | None, title: str, by_guarantee: bool
+) -> SweepResults:
+    models = models_table(points, directory / RUNS)
+    chosen = choose_utility(models, utility)
+    table = points_table(models, points, chosen, by_guarantee)
+    figure = landscape_figure(table, models, chosen, title, by_guarantee)
+    with atomic_file(directory / "points.csv") as file:
+        table.to_csv(file, index=False)
+    write_bytes(directory / "landscape.png", to_png(figure))
+    return SweepResults(models, table, chosen, figure)

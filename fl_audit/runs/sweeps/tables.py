@@ -1,0 +1,116 @@
+"""Result tables of a sweep: one with a row for each trained model, and one with a row for each point.
+
+A point of a sweep is one configuration. Epsilon* is an estimate of the privacy risk of a released model.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fl_audit.audits.membership.findings_attacks import INSIDER
+from fl_audit.errors import require
+from fl_audit.privacy.guarantee_line import GUARANTEE_NAMES
+from fl_audit.run_files import read_json
+from fl_audit.runs.sweeps.grid import Point, describe
+from fl_audit.runs.trial_batch_store import read_frame
+from fl_audit.runs.utility_columns import UtilityColumn as UtilityColumn
+from fl_audit.statistics.pareto_front import convex_frontier
+
+CLAIMED = (*GUARANTEE_NAMES, "noise_multiplier", "rounds", "sampling_rate")
+ATTACKED = ("attack", "attack_auc", "attack_tpr_at_fpr_001")
+"""Columns of the strongest attack in the membership audit."""
+UNTRAINED = "epsilon_star_untrained"
+"""Column of Epsilon* of a point's untrained models, which cannot leak: the value by chance alone."""
+_LEFT_OUT = (
+    "bit",
+    "log_odds",
+    "belief",
+    "won",
+    "record_membership_guess",
+    "record_score",
+    "epsilon_star_counted",
+    "epsilon_star_least",
+)
+
+
+def models_table(points: Sequence[Point], directory: Path) -> pd.DataFrame:
+    """Return a table with one row for each model that the finished points of a sweep have trained.
+
+    `points`: Points without a finished run are left out.
+    """
+    keys = list(dict.fromkeys(key for one in points for key, _ in one.settings))
+    finished = [one for one in points if (directory / one.name / "summary.json").exists()]
+    table = pd.concat([_models_of(one, keys, directory / one.name) for one in finished]) if finished else pd.DataFrame()
+    for key in keys if finished else ():
+        kinds = {type(value) for one in finished for name, value in one.settings if name == key}
+        if len(kinds - {int, float}) > 0 and len(kinds) > 1:
+            # A column of a file has one type: numbers beside words are written as words.
+            table[key] = table[key].map(str, na_action="ignore")
+    return table.reset_index(drop=True)
+
+
+def _models_of(one: Point, keys: Sequence[str], run: Path) -> pd.DataFrame:
+    trials, summary = read_frame(run / "trials.parquet"), read_json(run / "summary.json")
+    given: Mapping[str, Any] = dict(one.settings)
+    head: dict[str, Any] = {"point": one.name, **{key: given.get(key) for key in keys}}
+    found = (summary.get("attacks") or {}).get("by_name", {})
+    if outsiders := {name: attack for name, attack in found.items() if name != INSIDER}:
+        name, best = max(outsiders.items(), key=lambda attack: float(attack[1]["auc"]["value"]))
+        head |= zip(ATTACKED, (name, best["auc"]["value"], best["tpr_at_fpr_001"]["value"]), strict=True)
+    star = summary.get("epsilon_star") or {}
+    # Points are held against each other by one estimator, and early ones know normals alone.
+    head[UNTRAINED] = (star.get("by_normals") or star).get("untrained_mean")
+    head |= {"private": one.config.privacy.private, **{name: summary["guarantee"].get(name) for name in CLAIMED}}
+    # A guarantee of nothing is no number; numbers keep their type whatever stands in the first row.
+    columns = {name: np.full(len(trials), np.nan if value is None else value) for name, value in head.items()}
+    table = pd.DataFrame(columns).join(trials.drop(columns=list(_LEFT_OUT), errors="ignore"))
+    return table.assign(epsilon_star_cut=one.config.audit.epsilon_star_cut)
+
+
+def choose_utility(models: pd.DataFrame, wanted: UtilityColumn | None) -> UtilityColumn:
+    """Return the requested measure of utility, or a default if none is requested.
+
+    `wanted`: None selects AUROC if all models have it, which needs two classes, and accuracy otherwise.
+    """
+    has_area = bool(models[UtilityColumn.AUROC.column].notna().all())
+    require(wanted is not UtilityColumn.AUROC or has_area, "utility auroc needs two classes: accepted here is accuracy")
+    return wanted or (UtilityColumn.AUROC if has_area else UtilityColumn.ACCURACY)
+
+
+def guarantee_varies(points: pd.DataFrame) -> bool:
+    """Return whether all private points of a sweep claim an epsilon, and at least two claim different ones.
+
+    The table has one row for each point, with the columns private and epsilon.
+    """
+    claimed = points.loc[points["private"].to_numpy(dtype=bool), "epsilon"].to_numpy(dtype=np.float64)
+    return bool(np.isfinite(claimed).all()) and np.unique(claimed).size > 1
+
+
+def points_table(
+    models: pd.DataFrame, points: Sequence[Point], utility: UtilityColumn, by_guarantee: bool = True
+) -> pd.DataFrame:
+    """Return a table with a row for each point of a sweep: results over its models, and whether it is on the frontier.
+
+    `by_guarantee`: Otherwise it is that of utility against Epsilon*, over all points.
+    """
+    rows = []
+    for one in points:
+        own = models[models["point"] == one.name]
+        row: dict[str, Any] = {"point": one.name, "settings": describe(one.settings)}
+        row |= {"private": bool(own["private"].iloc[0]), "models": len(own)}
+        row |= {name: own[name].iloc[0] for name in GUARANTEE_NAMES}
+        for name, column in (("utility", utility.column), ("epsilon_star",) * 2, ("membership_advantage",) * 2):
+            row |= {name: own[column].mean(), f"{name}_low": own[column].min(), f"{name}_high": own[column].max()}
+        rows.append(row | {name: own[name].iloc[0] for name in ATTACKED if name in own})
+    table = pd.DataFrame(rows)
+    risk = "epsilon" if by_guarantee and guarantee_varies(table) else "epsilon_star"
+    # Points without a guarantee are on no frontier of guarantees; a model whose Epsilon* is unbounded is on none of
+    # that.
+    usable = np.flatnonzero(np.isfinite(table[risk]) & np.isfinite(table["utility"]))
+    if risk == "epsilon":
+        usable = usable[table["private"].to_numpy(dtype=bool)[usable]]
+    best = convex_frontier(table[risk][usable], table["utility"][usable]) if len(usable) else usable
+    return table.assign(on_frontier=np.isin(np.arange(len(table)), usable[best]))

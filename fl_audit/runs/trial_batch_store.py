@@ -1,0 +1,246 @@
+"""Storage of the results of trial batches (trials that are trained together), verified by digests."""
+
+import hashlib
+import re
+import shutil
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from pyarrow import Table
+from pyarrow.lib import ArrowException
+from pyarrow.parquet import write_table as write_parquet
+from pydantic import BaseModel, ConfigDict, ValidationError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from fl_audit.atomic_files import atomic_file, json_text, write_json, write_text
+from fl_audit.errors import InputError, first_line, require
+from fl_audit.run_files import SEALS, read_json
+from fl_audit.runs.run_directory_checks import RESUME
+from fl_audit.server.trial_batch_results import BatchResult
+from fl_audit.trial_batches import TrialBatch, remaining_batches
+
+_MANIFEST = "manifest.json"
+_OUTPUTS = "outputs.safetensors"
+_OF_A_BATCH = re.compile(r"(?:releases|models)-(batch-\d{5,})\.safetensors")
+
+
+class _BatchManifest(BaseModel):
+    """Content of a finished batch's `manifest.json`: its trials, and the SHA-256 digests of its files."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    run: str
+    index: int
+    first: int
+    count: int
+    files: dict[str, str]
+    seal: str = ""
+
+    def sealed(self) -> "_BatchManifest":
+        """Return a copy in which `seal` is the digest of all other fields."""
+        content = self.model_dump_json(exclude={"seal"}).encode()
+        return self.model_copy(update={"seal": hashlib.sha256(content).hexdigest()})
+
+    @property
+    def batch(self) -> TrialBatch:
+        return TrialBatch(self.index, self.first, self.count)
+
+
+def write_table(frame: pd.DataFrame, file: Path) -> None:
+    """Write a table as a Parquet file, compressed without loss.
+
+    Measured noise hardly repeats, so dictionary encoding would waste space. But the signs and exponents of numbers
+    repeat. Byte-stream-split encoding, which groups the bytes of all numbers by position, therefore compresses well.
+    """
+    floats = [name for name, kind in frame.dtypes.items() if kind.kind == "f"]
+    write_parquet(
+        # Pandas' own metadata on its columns takes as much space as four of them, and no reader here needs it.
+        Table.from_pandas(frame, preserve_index=False).replace_schema_metadata(None),
+        file,
+        compression="zstd",
+        compression_level=12,
+        use_dictionary=False,
+        use_byte_stream_split=floats,
+        write_statistics=False,
+    )
+
+
+@dataclass(frozen=True)
+class TrialBatchStore:
+    """Results of a run's trial batches (trials that are trained together): stored, checked, and joined to tables."""
+
+    directory: Path  # the run directory
+    run: str  # random identity of the run, by which batches of other runs are recognised
+    prior: float  # the insider's prior belief in D
+    keep_final_models: bool = True  # whether the final models of all trials are kept
+
+    @property
+    def public(self) -> Path:
+        """Folder `public` of the run directory, which every client of the federation may see."""
+        return self.directory / "public"
+
+    @property
+    def batches(self) -> Path:
+        """Folder of the finished batches. It is secret, because it contains the trials' secret bits."""
+        return self.directory / "challenger" / "batches"
+
+    def pending(self, trials: int, per_batch: int) -> tuple[TrialBatch, ...]:
+        """Return the batches that are still to be trained: together with the finished ones they cover all trials."""
+        return remaining_batches(trials, per_batch, tuple(one.batch for one in self._manifests(trials)))
+
+    def clear(self, trials: int) -> None:
+        """Remove files of unfinished batches from the folder `public`.
+
+        A batch is unfinished if it is incomplete, damaged, or overlaps with a finished batch. `trials` is the number of
+        trials of the run. Raises `InputError` if a directory has the name of such a file.
+        """
+        kept = {one.batch.name for one in self._manifests(trials)}
+        for path in self.public.glob("*-batch-*.safetensors"):
+            named = _OF_A_BATCH.fullmatch(path.name)
+            if named is None or named.group(1) in kept:
+                continue
+            require(not path.is_dir(), f"{path} is a directory, where a file of the run belongs: move it away")
+            path.unlink()
+
+    def finish(self, result: BatchResult) -> None:
+        """Store the tables, releases, final models and outputs of a batch, which then counts as finished.
+
+        The last step renames the batch's directory. If the process is interrupted before, the batch is not finished.
+        """
+        batch, digests, secret = result.batch, {}, list[Path]()
+        partial, place = self.batches / f".{batch.name}.partial", self.batches / batch.name
+        for label, tensors in (("releases", result.kept), ("models", {"models": result.final_models})):
+            if tensors and (label == "releases" or self.keep_final_models):
+                path = self.public / f"{label}-{batch.name}.safetensors"
+                _write_tensors(path, tensors)
+                digests[path.relative_to(self.directory).as_posix()] = file_digest(path)
+        _remove(partial)
+        make_private(partial)
+        for label, frame in result.frames(self.prior).items():
+            secret.append(partial / f"{label}.parquet")
+            with atomic_file(secret[-1], private=True) as file:
+                write_table(frame, file)
+        if result.outputs:
+            secret.append(partial / _OUTPUTS)
+            _write_tensors(secret[-1], result.outputs, private=True)
+        for path in secret:
+            digests[(place / path.name).relative_to(self.directory).as_posix()] = file_digest(path)
+        manifest = _BatchManifest(run=self.run, index=batch.index, first=batch.first, count=batch.count, files=digests)
+        write_json(partial / _MANIFEST, manifest.sealed().model_dump(), private=True)
+        _remove(place)
+        partial.rename(place)
+
+    def tables(self, trials: int) -> dict[str, pd.DataFrame]:
+        """Return the joined tables of all batches by name, such as "trials", with rows in the order of trials."""
+        manifests = self._manifests(trials)
+        held = sum(manifest.count for manifest in manifests)
+        if held != trials:
+            damages = (found for path in self._directories() if isinstance(found := self._inspected(path), str))
+            first = next((f" ({damage})" for damage in damages), "")
+            said = f"run directory {self.directory} holds {held} of {trials} trials whole"
+            raise InputError(f"{said}{first}: 'fl-audit run' with {RESUME} plays the others")
+        parts: dict[str, list[pd.DataFrame]] = {}
+        for manifest in manifests:
+            for name in manifest.files:
+                if name.endswith(".parquet"):
+                    parts.setdefault(Path(name).stem, []).append(read_frame(self.directory / name))
+        return {label: pd.concat(frames, ignore_index=True) for label, frames in parts.items()}
+
+    def outputs(self, trials: int) -> list[dict[str, Tensor]]:
+        """Return the outputs of the final models, one dictionary for each batch, in the order of trials.
+
+        The outputs, such as logits and losses, are tensors by name, whose first axis is the trial. `trials` is the
+        number of trials of the run.
+        """
+        return [load_file(self.batches / one.batch.name / _OUTPUTS) for one in self._manifests(trials)]
+
+    def _manifests(self, trials: int) -> list[_BatchManifest]:
+        """Return the manifests of the batches whose files are unchanged, in the order of trials.
+
+        A batch is left out if it has a trial beyond the first `trials`, or a trial that is also in a batch found
+        before.
+        """
+        found: list[_BatchManifest] = []
+        for path in self._directories():
+            match self._inspected(path):
+                case _BatchManifest() as manifest if manifest.batch.trials.stop <= trials:
+                    if not any(set(manifest.batch.trials) & set(other.batch.trials) for other in found):
+                        found.append(manifest)
+        return sorted(found, key=lambda manifest: manifest.first)
+
+    def _directories(self) -> list[Path]:
+        return sorted(path for path in self.batches.glob("batch-*") if path.is_dir())
+
+    def _inspected(self, path: Path) -> _BatchManifest | str:
+        """Return the manifest of the batch in a directory, or the first problem in words if a file was changed."""
+        try:
+            manifest = _BatchManifest.model_validate_json((path / _MANIFEST).read_bytes())
+        except (OSError, ValidationError):
+            return f"{path.name} has no manifest that can be read"
+        if manifest != manifest.sealed():
+            return f"the manifest of {path.name} is damaged"
+        if manifest.run != self.run:
+            return f"{path.name} is of another run"
+        if manifest.batch.name != path.name:
+            return f"{path.name} stands in another's place"
+        for name, digest in manifest.files.items():
+            with suppress(OSError):
+                if file_digest(self.directory / name) == digest:
+                    continue
+            return f"{name} is missing or damaged"
+        return manifest
+
+
+def file_digest(path: Path) -> str:
+    """Return the SHA-256 digest of a file's content, in hexadecimal digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def make_private(path: Path) -> None:
+    """Create a directory, with its missing parents, that only the user may read; an existing one is left as it is."""
+    missing = [place for place in (path, *path.parents) if not place.exists()]
+    for place in reversed(missing):
+        place.mkdir(mode=0o700, exist_ok=True)
+
+
+def read_frame(path: Path) -> pd.DataFrame:
+    """Return the table in a Parquet file; raise `InputError` if the file is missing or damaged."""
+    try:
+        return pd.read_parquet(path)
+    except (OSError, ValueError, ArrowException) as error:
+        raise InputError(f"{path} cannot be read: {first_line(error)}") from error
+
+
+def _write_tensors(path: Path, tensors: Mapping[str, Tensor], private: bool = False) -> None:
+    """Write tensors, given by name, atomically as a safetensors file."""
+    with atomic_file(path, private) as file:
+        save_file({name: value.contiguous() for name, value in tensors.items()}, file)
+
+
+def write_sealed(directory: Path, path: Path, value: Any) -> None:
+    """Write a JSON file of a run atomically, and record its digest, by which `require_sealed` recognises later
+    edits."""
+    seals = directory / SEALS
+    try:
+        noted = dict(read_json(seals))
+    except (InputError, TypeError, ValueError):
+        noted = {}
+    name, text = path.relative_to(directory).as_posix(), json_text(value)
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    # Whenever this ends, the file that stands there is one of those that are noted.
+    write_json(seals, noted | {name: [*noted.get(name, []), digest]})
+    write_text(path, text)
+    write_json(seals, noted | {name: [digest]})

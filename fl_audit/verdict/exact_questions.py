@@ -1,0 +1,245 @@
+"""Exact questions about a run: what the challenger recomputed is compared, without trials and without statistics.
+
+An answer is not random: either two numbers agree up to the rounding of 32-bit numbers, or the claim is broken. So these
+questions take no part of the level of the tests, and an honest run is never accused by them.
+"""
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fl_audit.errors import InputError
+from fl_audit.federation.finished_run import FinishedRun
+from fl_audit.mechanisms.contribution import PrivateTraining
+from fl_audit.privacy.independent_epsilon import independent_epsilon
+from fl_audit.verdict.played_releases import played_releases
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_LENGTH_ROUNDING = 1e-3
+"""Relative amount by which the rounding of 32-bit numbers may enlarge a clipped contribution, as the server allows."""
+
+
+class ExactRowKind(StrEnum):
+    """Kind of a row of an exact check in the table of tallies."""
+
+    SUM = "exact-sum"  # largest distance of a sum from the recomputed one, in clipping norms, with the client
+    SUM_ALLOWED = "exact-sum-allowed"  # what rounding may make of it
+    LENGTH = "exact-length"  # length of the longest contribution, in clipping norms, with the unit
+    UNITS = "exact-units"  # number of units whose contributions were computed
+    BITS = "exact-bits"  # distance of the sum of quantile bits from the recomputed one
+    BITS_ALLOWED = "exact-bits-allowed"  # what rounding at the edge of the norm may make of it
+    START = "exact-start"  # number of coordinates in which an initial model differs from the public one
+    STARTS = "exact-starts"  # number of initial models that were compared
+    MOVED = "exact-moved"  # distance of the releases of D and D' under the same noise, in clipping norms
+    MOVED_ALLOWED = "exact-moved-allowed"  # the claimed sensitivity, with what rounding may add
+
+
+@dataclass(frozen=True)
+class ExactRow:
+    """One value of an exact check."""
+
+    kind: ExactRowKind
+    trial: int  # number of the trial
+    number: int  # number of the round; 0 for the initial models
+    where: int  # number of the client or unit; -1 for all together
+    value: float
+
+
+class ExactQuestion(StrEnum):
+    """A question about a run that is answered by computing it again."""
+
+    SUM = "sum-before-noise"
+    LENGTH = "contribution-length"
+    BITS = "quantile-bits"
+    START = "initial-model"
+    MOVED = "sensitivity-of-release"
+    EPSILON = "epsilon"
+    SECOND_RUN = "second-run"
+
+
+TITLES = {
+    ExactQuestion.SUM: "sum before noise, recomputed from the data",
+    ExactQuestion.LENGTH: "length of every single contribution",
+    ExactQuestion.BITS: "sum of the quantile bits, recomputed from the data",
+    ExactQuestion.START: "initial model, recomputed from public values",
+    ExactQuestion.MOVED: "difference of D and D' after the server's step, under the same noise",
+    ExactQuestion.EPSILON: "epsilon, recomputed by another accountant",
+    ExactQuestion.SECOND_RUN: "noise and samples of a second run with another secret seed",
+}
+"""Title of each question."""
+_NOT_OPENED = "nothing was recomputed while the run was played, or the challenger's directory was not read"
+
+
+@dataclass(frozen=True)
+class ExactAnswer:
+    """The answer to one exact question; where it was not asked, `reason` says why and the numbers are NaN."""
+
+    question: ExactQuestion
+    measured: float = math.nan  # the measured value, in the unit that the text names
+    allowed: float = math.nan  # the largest value, or for epsilon the smallest claim, that keeps the claim
+    is_kept: bool = True  # whether the claim is kept; True where the question was not asked
+    text: str = ""  # what was found, in one line
+    checked: str = ""  # what was checked, such as "60 units in trial 3 round 1"
+    reason: str = ""  # why it was not asked; empty where it was
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether the question was asked."""
+        return not self.reason
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entry of this answer in `summary.json`."""
+        numbers = {"measured": self.measured, "allowed": self.allowed}
+        said = {"found": self.text, "checked": self.checked, "not_asked": self.reason or None}
+        told = {name: value if math.isfinite(value) else None for name, value in numbers.items()}
+        return {"name": str(self.question), "violated": not self.is_kept} | told | said
+
+
+def exact_answers(run: FinishedRun) -> tuple[ExactAnswer, ...]:
+    """Return the answers to all exact questions about a finished run, in the order of their declaration."""
+    return run.cached(_answers)
+
+
+def _answers(run: FinishedRun) -> tuple[ExactAnswer, ...]:
+    rows, mechanism = _rows_of(run.tables.tallies), run.facts.federation.mechanism
+    unbounded = "clients train privately: single gradients are clipped inside of their training"
+    server = "the server adds no independent noise whose step could be run again with D and D'"
+    is_private = isinstance(mechanism.contribution, PrivateTraining)
+    later = "no second run is played"
+    return (
+        _sum(rows),
+        _not_asked(ExactQuestion.LENGTH, unbounded) if is_private else _length(rows, mechanism.unit),
+        _bits(rows) if mechanism.is_adaptive else _not_asked(ExactQuestion.BITS, "the clipping norm is fixed"),
+        _start(rows),
+        _moved(rows, server),
+        _epsilon(run),
+        _not_asked(ExactQuestion.SECOND_RUN, later),
+    )
+
+
+def _not_asked(question: ExactQuestion, reason: str) -> ExactAnswer:
+    return ExactAnswer(question, reason=reason)
+
+
+_Rows = dict[ExactRowKind, list[ExactRow]]
+
+
+def _rows_of(tallies: "pd.DataFrame | None") -> _Rows:
+    """Return the rows of exact checks in the table of tallies, by kind, in the order of the table."""
+    found: _Rows = {kind: [] for kind in ExactRowKind}
+    if tallies is not None:
+        names = [str(kind) for kind in ExactRowKind]
+        table = tallies[tallies["kind"].isin(names)]
+        for kind, trial, number, where, value in table.itertuples(index=False):
+            found[ExactRowKind(kind)].append(ExactRow(ExactRowKind(kind), int(trial), int(number), int(where), value))
+    return found
+
+
+def _worst(values: list[ExactRow], allowed: list[ExactRow]) -> tuple[ExactRow, float]:
+    """Return the row that exceeds what is allowed by most, as a ratio, and what is allowed there."""
+    limits = np.array([max(row.value, 1e-300) for row in allowed])
+    at = int((np.array([row.value for row in values]) / limits).argmax())
+    return values[at], allowed[at].value
+
+
+def _places(values: list[ExactRow]) -> str:
+    return "; ".join(f"trial {row.trial} round {row.number}" for row in values)
+
+
+def _sum(rows: _Rows) -> ExactAnswer:
+    values = rows[ExactRowKind.SUM]
+    if not values:
+        return _not_asked(ExactQuestion.SUM, _NOT_OPENED)
+    worst, allowed = _worst(values, rows[ExactRowKind.SUM_ALLOWED])
+    who = "what the server summed" if worst.where < 0 else f"what client {worst.where} sent"
+    text = (
+        f"in trial {worst.trial} round {worst.number}, {who} is {worst.value:.3g} clipping norms away from what was "
+        f"recomputed from the data; rounding explains {allowed:.2g}"
+    )
+    units = sum(int(row.value) for row in rows[ExactRowKind.UNITS])
+    checked = f"{_places(values)} ({units:,} contributions)" if units else _places(values)
+    return ExactAnswer(ExactQuestion.SUM, worst.value, allowed, worst.value <= allowed, text, checked)
+
+
+def _length(rows: _Rows, unit: str) -> ExactAnswer:
+    values = rows[ExactRowKind.LENGTH]
+    if not values:
+        return _not_asked(ExactQuestion.LENGTH, _NOT_OPENED)
+    worst, allowed = max(values, key=lambda row: row.value), 1 + _LENGTH_ROUNDING
+    text = (
+        f"the longest contribution, of {unit} {worst.where} in trial {worst.trial} round {worst.number}, is "
+        f"{worst.value:.4g} times the clipping norm; rounding explains {allowed:g}"
+    )
+    return ExactAnswer(ExactQuestion.LENGTH, worst.value, allowed, worst.value <= allowed, text, _places(values))
+
+
+def _bits(rows: _Rows) -> ExactAnswer:
+    values = rows[ExactRowKind.BITS]
+    if not values:
+        return _not_asked(ExactQuestion.BITS, _NOT_OPENED)
+    excess = [row.value - limit.value for row, limit in zip(values, rows[ExactRowKind.BITS_ALLOWED], strict=True)]
+    at = int(np.argmax(excess))
+    worst, allowed = values[at], rows[ExactRowKind.BITS_ALLOWED][at].value
+    text = (
+        f"in trial {worst.trial} round {worst.number} the sum of the bits is {worst.value:g} away from what was "
+        f"recomputed from the data; rounding explains {allowed:g}"
+    )
+    return ExactAnswer(ExactQuestion.BITS, worst.value, allowed, worst.value <= allowed, text, _places(values))
+
+
+def _start(rows: _Rows) -> ExactAnswer:
+    values = rows[ExactRowKind.START]
+    if not values:
+        return _not_asked(ExactQuestion.START, _NOT_OPENED)
+    worst = max(values, key=lambda row: row.value)
+    compared = sum(int(row.value) for row in rows[ExactRowKind.STARTS])
+    text = f"the initial model of trial {worst.trial} differs from the public one in {worst.value:,.0f} numbers"
+    if worst.value == 0:
+        text = "the initial models are the public ones, to the last bit"
+    return ExactAnswer(ExactQuestion.START, worst.value, 0.0, worst.value == 0, text, f"{compared:,} initial models")
+
+
+def _moved(rows: _Rows, server: str) -> ExactAnswer:
+    values = rows[ExactRowKind.MOVED]
+    if not values:
+        return _not_asked(ExactQuestion.MOVED, server)
+    worst, allowed = _worst(values, rows[ExactRowKind.MOVED_ALLOWED])
+    text = (
+        f"in trial {worst.trial} round {worst.number}, D and D' move the release by {worst.value:.3g} clipping norms "
+        f"under the same noise; {allowed:.3g} is claimed"
+    )
+    return ExactAnswer(ExactQuestion.MOVED, worst.value, allowed, worst.value <= allowed, text, _places(values))
+
+
+def _epsilon(run: FinishedRun) -> ExactAnswer:
+    guarantee, delta = run.facts.guarantee, _configured_delta(run)
+    if guarantee is None:
+        return _not_asked(ExactQuestion.EPSILON, "nothing is claimed")
+    claimed = guarantee.epsilon
+    if not math.isfinite(claimed):
+        return _not_asked(ExactQuestion.EPSILON, "the claimed epsilon is infinite")
+    try:
+        found = max((independent_epsilon(each, delta) for each in played_releases(run)), key=lambda one: one.epsilon)
+    except (InputError, ValueError) as why:
+        return _not_asked(ExactQuestion.EPSILON, str(why))
+    text = f"the mechanism as played has epsilon {found.epsilon:.4g} at delta {delta:g}; {claimed:.4g} is claimed"
+    allowed = claimed + found.error
+    return ExactAnswer(ExactQuestion.EPSILON, found.epsilon, claimed, found.epsilon <= allowed, text, "all rounds")
+
+
+def _configured_delta(run: FinishedRun) -> float:
+    """Return the delta that was configured, or that of the claim if no configuration is at hand."""
+    told = run.facts.configuration.get("privacy", {}).get("delta")
+    if told is not None:
+        return float(told)
+    return math.nan if run.facts.guarantee is None else run.facts.guarantee.delta
+
+
+def any_broken(answers: tuple[ExactAnswer, ...]) -> tuple[ExactAnswer, ...]:
+    """Return the answers by which the claim is broken."""
+    return tuple(answer for answer in answers if not answer.is_kept)

@@ -1,0 +1,207 @@
+"""The Flower grid of a simulated federation: it owns messages, contexts and replies, and an executor calls the clients.
+
+There are three executors: one answers inline (`InlineExecutor`), one in threads of this process
+(`runs.local_engine`), and one in processes of Ray (`runs.cluster.call_scheduling`).
+"""
+
+import threading
+import time
+import uuid
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, NoReturn, Protocol
+
+from flwr.app import Context, Error, Message, Metadata, RecordDict, UserConfig
+
+from fl_audit.errors import InputError
+from fl_audit.strategies.flower_grids import PullingGrid, make_messages_for
+
+RUN_ID, SERVER_NODE, FIRST_NODE = 1, 1, 2  # Flower's ids of the run, of the server, and of the first client
+_UNKNOWN, _CLIENT_RAISED = 0, 2
+"""Codes that Flower gives to errors in replies."""
+_SECONDS_BETWEEN_LOOKS = 0.5
+
+Outcome = Message | Exception | None
+"""The outcome of a client call: the reply, the failure, or None for a client that gives no reply."""
+Settle = Callable[[Sequence[tuple[str, Outcome]]], None]
+"""A function that receives finished calls as pairs of message id and outcome; only the first of a call counts."""
+
+
+class Executor(Protocol):
+    """Calls clients, and reports the outcome of every call to the grid that it belongs to."""
+
+    def add(self, messages: Mapping[str, Message]) -> None:
+        """Schedule the calls of clients for messages, given by id."""
+
+    def look(self) -> None:
+        """Look after the calls: called by the thread that waits for replies, about every half second."""
+
+    def close(self) -> None:
+        """Begin no further call, and end the calls in progress where that is possible."""
+
+
+class NodeContexts(dict[int, Context]):
+    """The Flower context of each node, by node id; created when a node is first called."""
+
+    def __init__(self, clients: int) -> None:
+        super().__init__()
+        self.clients = clients
+
+    def __missing__(self, node: int) -> Context:
+        config = UserConfig({"partition-id": node - FIRST_NODE, "num-partitions": self.clients})
+        self[node] = Context(
+            run_id=RUN_ID, node_id=node, node_config=config, state=RecordDict(), run_config=UserConfig()
+        )
+        return self[node]
+
+
+class SimulatedGrid(PullingGrid):
+    """A Flower grid whose clients are called by an executor.
+
+    Parameters
+    ----------
+    clients
+        Number of clients; their node ids are 2 and up.
+    executor
+        Function that returns the executor for the contexts of the nodes and the function that takes outcomes.
+    """
+
+    def __init__(self, clients: int, executor: Callable[[NodeContexts, Settle], Executor]) -> None:
+        make_messages_for(RUN_ID, SERVER_NODE)
+        self.contexts = NodeContexts(clients)
+        self._changed = threading.Condition()
+        self._messages: dict[str, Message] = {}
+        self._replies: dict[str, Message] = {}
+        self._looked = time.monotonic()
+        self._executor = executor(self.contexts, self._settle)
+
+    @property
+    def run(self) -> NoReturn:
+        """Raise `InputError`, because a simulation has no run record."""
+        raise InputError("a simulation keeps no run record")
+
+    def set_run(self, run: Any) -> None:
+        """Do nothing, because the grid has only one run."""
+
+    def create_message(
+        self, content: RecordDict, message_type: str, dst_node_id: int, group_id: str, ttl: float | None = None
+    ) -> Message:
+        """Return a new message with the given content and destination."""
+        return Message(content, dst_node_id, message_type, ttl=ttl, group_id=group_id)
+
+    def get_node_ids(self) -> Iterable[int]:
+        """Return the node ids of all clients, in the order of their partition numbers."""
+        return list(self.nodes_in_order())
+
+    def nodes_in_order(self) -> range:
+        """Return the node ids of all clients, in the order of their partition numbers."""
+        return range(FIRST_NODE, FIRST_NODE + self.contexts.clients)
+
+    def push_messages(self, messages: Iterable[Message]) -> list[str]:
+        """Send messages, each addressed to a node id, and return a new message id for each, in the same order."""
+        sent = {str(uuid.uuid4()): message for message in messages}
+        sent = {identity: readdressed(message, message_id=identity) for identity, message in sent.items()}
+        with self._changed:
+            self._messages |= sent
+        self._executor.add(sent)
+        return list(sent)
+
+    def wait_for_replies(self, seconds: float) -> None:
+        """Wait up to the given seconds until there is a reply that `pull_messages` has not returned yet."""
+        with self._changed:
+            is_there = self._changed.wait_for(lambda: self._replies, min(seconds, _SECONDS_BETWEEN_LOOKS))
+        if not is_there or time.monotonic() > self._looked + _SECONDS_BETWEEN_LOOKS:
+            self._looked = time.monotonic()
+            self._executor.look()
+
+    def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> list[Message]:
+        """Send messages to clients, and return the replies that arrive in time, in the order of the messages."""
+        sent, replies = self.push_messages(messages), dict[str, Message]()
+        deadline = float("inf") if timeout is None else time.monotonic() + timeout
+        while self._is_awaited(sent) and (left := deadline - time.monotonic()) > 0:
+            self.wait_for_replies(min(left, _SECONDS_BETWEEN_LOOKS))
+            replies |= {reply.metadata.reply_to_message_id: reply for reply in self.pull_messages(set(sent))}
+        replies |= {reply.metadata.reply_to_message_id: reply for reply in self.pull_messages(set(sent))}
+        return [replies[identity] for identity in sent if identity in replies]
+
+    def close(self) -> None:
+        """End the calls of clients."""
+        self._executor.close()
+
+    def _is_awaited(self, identities: Collection[str]) -> bool:
+        with self._changed:
+            return any(identity in self._messages for identity in identities)
+
+    def _pulled(self, identities: Collection[str] | None) -> list[Message]:
+        with self._changed:
+            # The loop over a set is over the replies that have arrived, which are fewer than those that are asked for.
+            there = list(self._replies) if identities is None or isinstance(identities, set) else list(identities)
+            chosen = [identity for identity in there if identity in self._replies]
+            return [self._replies.pop(one) for one in chosen if identities is None or one in identities]
+
+    def _settle(self, outcomes: Sequence[tuple[str, Outcome]]) -> None:
+        """Store the replies for `pull_messages`; a failed call becomes an error reply, a second outcome is ignored."""
+        with self._changed:
+            pending = [(self._messages.pop(identity, None), outcome) for identity, outcome in outcomes]
+        replies = [_reply(message, outcome) for message, outcome in pending if message is not None]
+        with self._changed:
+            self._replies |= {one.metadata.reply_to_message_id: one for one in replies if one is not None}
+            self._changed.notify_all()
+
+
+class InlineExecutor:
+    """Calls one function for every message, at once and in the thread that sends it."""
+
+    def __init__(self, answer: Callable[[Message], Message | None], settle: Settle) -> None:
+        self._answer, self._settle = answer, settle
+
+    def add(self, messages: Mapping[str, Message]) -> None:
+        for identity, message in messages.items():
+            self._settle([(identity, self._answer(message))])
+
+    def look(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class InProcessGrid(SimulatedGrid):
+    """A grid whose clients are simulated inline by one function, which returns a message's reply or None."""
+
+    def __init__(self, clients: int, answer: Callable[[Message], Message | None]) -> None:
+        super().__init__(clients, lambda contexts, settle: InlineExecutor(answer, settle))
+
+
+def readdressed(message: Message, **changes: Any) -> Message:
+    """Return a message with the same content or error, and with other metadata."""
+    old = message.metadata
+    told: dict[str, Any] = {
+        "run_id": old.run_id,
+        "message_id": old.message_id,
+        "src_node_id": old.src_node_id,
+        "dst_node_id": old.dst_node_id,
+        "reply_to_message_id": old.reply_to_message_id,
+        "group_id": old.group_id,
+        "created_at": old.created_at,
+        "ttl": old.ttl,
+        "message_type": old.message_type,
+    }
+    for name in ("src_task_id", "dst_task_id"):  # before 1.32 Flower has none
+        if hasattr(old, name):
+            told[name] = getattr(old, name)
+    body: dict[str, Any] = {"error": message.error} if message.has_error() else {"content": message.content}
+    make_message: Any = Message  # its declared signatures leave out the argument `metadata`
+    copy: Message = make_message(metadata=Metadata(**told | changes), **body)
+    return copy
+
+
+def _reply(message: Message, outcome: Outcome) -> Message | None:
+    """Return the reply to a message, under a new id; a failure becomes an error reply."""
+    match outcome:
+        case None:
+            return None
+        case TimeoutError():
+            reply = Message(Error(_UNKNOWN, str(outcome)), reply_to=message)
+        case Exception():
+            reply = Message(Error(_CLIENT_RAISED, f"Message: {outcome}"), reply_to=message)
+        case _:
+            reply = outcome
+    return readdressed(reply, message_id=str(uuid.uuid4()), reply_to_message_id=message.metadata.message_id)

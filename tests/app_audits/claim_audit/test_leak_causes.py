@@ -1,0 +1,138 @@
+"""A violated claim is explained by its cause, and honest noise by none."""
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from made_up_trials import Bits, gaussian, result_of, trials_of
+from numpy.typing import NDArray
+
+from fl_audit.app_audits.claim_audit.claim import StatedClaim
+from fl_audit.app_audits.claim_audit.claim_audit_messages import refusal_words
+from fl_audit.app_audits.claim_audit.claim_audit_results import TrialErrorShares
+from fl_audit.app_audits.claim_audit.features import ROUNDED
+from fl_audit.app_audits.claim_audit.findings import findings
+from fl_audit.app_audits.claim_audit.leak_causes import LeakCause, cause_of
+from fl_audit.app_audits.page import write_result
+
+_CLAIM = StatedClaim("add-remove-client", noise_multiplier=1.0)
+
+
+def momentum(bits: Bits, random: np.random.Generator) -> NDArray[np.float64]:
+    """Three rounds in which a client's update is added again with weight .9 before the noise."""
+    steps = random.standard_normal((len(bits), 3, 3))
+    steps[:, :, 0] += bits[:, None] * np.array([1.0, 1.9, 2.71])
+    return steps
+
+
+def fixed_seed(bits: Bits, _random: np.random.Generator) -> NDArray[np.float64]:
+    steps = np.repeat(np.random.default_rng(0).standard_normal((1, 2, 3)), len(bits), axis=0)
+    steps[:, :, 0] += bits[:, None]
+    return steps
+
+
+def repeated(bits: Bits, random: np.random.Generator) -> NDArray[np.float64]:
+    steps = np.repeat(random.standard_normal((len(bits), 1, 3)), 2, axis=1)
+    steps[:, 0, 0] += bits
+    return steps
+
+
+def decaying(bits: Bits, random: np.random.Generator) -> NDArray[np.float64]:
+    steps = random.standard_normal((len(bits), 3, 3)) * np.array([1.0, 0.6, 0.36])[:, None]
+    steps[:, :, 0] += bits[:, None]
+    return steps
+
+
+def larger_noise(bits: Bits, random: np.random.Generator) -> NDArray[np.float64]:
+    return random.standard_normal((len(bits), 2, 3)) * np.where(bits, 1.5, 1.0)[:, None, None]
+
+
+def bare_bias(bits: Bits, random: np.random.Generator) -> NDArray[np.float64]:
+    steps = random.standard_normal((len(bits), 2, 3))
+    steps[:, :, 2] = bits[:, None]
+    return steps
+
+
+_CAUSES = {
+    momentum: "momentum",
+    fixed_seed: r" of weight .*no noise",
+    repeated: "same noise",
+    decaying: r"round to round: .* 2\.[5-9] times",
+    larger_noise: r"who took part: .* 1\.[45][0-9] times",
+    bare_bias: r" of bias .*no noise",
+}
+
+
+Make = Callable[[Bits, np.random.Generator], NDArray[np.float64]]
+
+
+@pytest.mark.parametrize("make", _CAUSES)
+def test_a_cause_is_named(make: Make) -> None:
+    random = np.random.default_rng(0)
+    bits = random.random(1000) < 0.5
+    said = cause_of(trials_of(make(bits, random)), bits, "along").words
+    assert re.search(_CAUSES[make], said), said
+
+
+def test_honest_noise_has_no_cause() -> None:
+    """Twenty times 1000 trials of three rounds: a threshold of five standard errors is passed by chance in none."""
+    for seed in range(20):
+        random = np.random.default_rng(seed)
+        bits = random.random(1000) < 0.5
+        assert cause_of(gaussian(1.0, rounds=3)(bits, random), bits, "along") == LeakCause()
+    assert "last bits" in cause_of(gaussian(1.0)(bits, random), bits, ROUNDED).words
+
+
+def test_a_longer_part_of_the_difference_is_no_cause() -> None:
+    """The weight has thirty times the bias's part of the difference, under the same noise: it shows there, as it must.
+
+    Where the noise of the weight is a tenth, it shows in the weight above all, in whichever units.
+    """
+    for noise, expected in ((1.0, ""), (0.1, "It shows in weight")):
+        random = np.random.default_rng(1)
+        bits = random.random(2000) < 0.5
+        steps = random.standard_normal((2000, 1, 3)) * np.array([noise, noise, 1.0])
+        difference = np.array([3.0, 0.0, 0.1])
+        steps += bits[:, None, None] * difference
+        trials = replace(trials_of(steps), direction=np.broadcast_to(difference, steps.shape))
+        found = cause_of(trials, bits, "along")
+        assert found.words.startswith(expected)
+        assert (found == LeakCause()) is (expected == "")
+
+
+@pytest.mark.parametrize(("make", "fix"), [(repeated, "new noise"), (bare_bias, "to every array")])
+def test_what_fixes_follows_from_the_cause(make: Make, fix: str) -> None:
+    """Noise that repeats is not fixed by more of it: the fix of the scenario stands where no cause is known."""
+    claim = replace(_CLAIM, noise_multiplier=5.0, rounds=2)
+    result = result_of(claim, lambda bits, random: trials_of(make(bits, random)))
+    found = findings(result, {"kind": "words"}, {"kind": "Calibrate the noise."})[0]
+    assert found.attempt.is_broken
+    assert fix in found.fix.partition(".")[0]
+    # More noise is advised besides where it is too little by itself.
+    assert ("Calibrate" in found.fix) is ("too little noise" in found.cause)
+    honest = result_of(_CLAIM, gaussian(3.2))
+    assert findings(honest, {"kind": "words"}, {"kind": "Calibrate the noise."})[0].fix == "Calibrate the noise."
+
+
+def test_the_same_exception_is_told_once() -> None:
+    refusals = [
+        TrialErrorShares(f"kind {place}", "KeyError: 'x'", 1.0, place / 10, is_allowed=False) for place in range(5)
+    ]
+    said = refusal_words([*refusals, TrialErrorShares("other", "ValueError: y", 0.5, 0.5, is_allowed=True)])
+    assert len(said) == 2
+    assert re.match(r"kind 0, kind 1, kind 2 and 2 more: .*ordinary .*100% .* D\b.* 0% to 40% .*D'", said[0])
+    assert re.match(r"other: .*50% .*D\b.* 50% .*D', as it may \(ValueError: y\)", said[1])
+
+
+def test_too_little_noise_is_said_in_times_and_the_page_distinguishers_with_it(tmp_path: Path) -> None:
+    result = result_of(_CLAIM, gaussian(3.2))
+    found = findings(result, {"kind": "words"}, {"kind": "fix"})
+    said = r" 3\.\d times .*noise .*mu 3\.\d\d, claimed 1\.00"
+    assert re.search(said, found[0].cause)
+    page = write_result(result, found, "mine", tmp_path).read_text()
+    assert page.index("too little noise") < page.index("<table")
+    assert "0.00 at delta" not in page
+    assert "claimed 0.00" not in found[0].sentence

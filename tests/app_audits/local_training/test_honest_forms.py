@@ -1,0 +1,373 @@
+"""Forms of honest training that have been taken for pitfalls, or for what cannot be seen: none is accused."""
+
+import random
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from opacus import PrivacyEngine
+from opacus.accountants import RDPAccountant
+from opacus.grad_sample import GradSampleModule
+from opacus.optimizers import AdaClipDPOptimizer, DPOptimizer
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset, random_split
+
+from fl_audit.app_audits.local_training.assessment import Assessment, assess
+from fl_audit.app_audits.local_training.patches import recorded
+from fl_audit.app_audits.local_training.pitfalls import Pitfall
+from fl_audit.app_audits.local_training.recorded_trainings import RecordedTrainings
+from fl_audit.app_audits.local_training.recorder import Recorder
+from fl_audit.app_audits.local_training.training_function_audit import TrainingAuditOptions, audit_training
+from fl_audit.verdict.verdict import Verdict
+
+DELTA = 1e-3
+Parts = tuple[PrivacyEngine, nn.Module, Any, Any]
+
+
+def _data(records: int = 98) -> TensorDataset:
+    source = torch.Generator().manual_seed(0)
+    return TensorDataset(torch.randn(records, 5, generator=source), torch.randint(3, (records,), generator=source))
+
+
+def _made(model: nn.Module, dataset: Any, workers: int = 0, engine: PrivacyEngine | None = None, **asked: Any) -> Parts:
+    engine = engine or PrivacyEngine(accountant="rdp")
+    own = [one for one in model.parameters() if one.requires_grad]
+    private, optimizer, loader = engine.make_private(
+        module=model, optimizer=torch.optim.SGD(own, lr=0.1),
+        data_loader=DataLoader(dataset, batch_size=20, num_workers=workers),
+        **({"noise_multiplier": 1.0, "max_grad_norm": 1.0} | asked),
+    )  # fmt: skip
+    return engine, private, optimizer, loader
+
+
+def _step(private: nn.Module, optimizer: Any, inputs: Tensor, labels: Tensor) -> None:
+    optimizer.zero_grad()
+    nn.functional.cross_entropy(private(inputs), labels).backward()
+    optimizer.step()
+
+
+def _trained(model: nn.Module, parts: Parts) -> nn.Module:
+    engine, private, optimizer, loader = parts
+    for inputs, labels in loader:
+        _step(private, optimizer, inputs, labels)
+    engine.get_epsilon(DELTA)
+    return model
+
+
+ADAPTIVE: dict[str, Any] = {
+    "clipping": "adaptive", "target_unclipped_quantile": 0.5, "clipbound_learning_rate": 0.2,
+    "max_clipbound": 10.0, "min_clipbound": 0.1, "unclipped_num_std": 2.0,
+}  # fmt: skip
+
+
+class _Centred(AdaClipDPOptimizer):
+    """The norm follows bits less one half over the expected number of records, as theorem 1 of Andrew et al. has it."""
+
+    def update_max_grad_norm(self) -> None:
+        share = 0.5 + (self.unclipped_num - self.sample_size / 2) / self.expected_batch_size
+        moved = torch.exp(-self.clipbound_learning_rate * (share - self.target_unclipped_quantile))
+        self.max_grad_norm = float((self.max_grad_norm * moved).clamp(self.min_clipbound, self.max_clipbound))
+
+
+def _adaptive(model: nn.Module, dataset: Any) -> nn.Module:
+    parts = _made(model, dataset, **ADAPTIVE)
+    parts[2].__class__ = _Centred
+    return _trained(model, parts)
+
+
+def _adaptive_of_opacus(model: nn.Module, dataset: Any) -> nn.Module:
+    return _trained(model, _made(model, dataset, **ADAPTIVE))
+
+
+class _Before807(AdaClipDPOptimizer):
+    """The optimizer as it was: the multiplier that is counted is the one that noises the sum of gradients alone."""
+
+    def add_noise(self) -> None:
+        DPOptimizer.add_noise(self)
+        noise = torch.normal(0.0, self.unclipped_num_std, (), generator=self.generator)
+        self.unclipped_num = float(self.unclipped_num) + noise
+
+
+def _adaptive_before_807(model: nn.Module, dataset: Any) -> nn.Module:
+    parts = _made(
+        model, dataset, clipping="adaptive", target_unclipped_quantile=0.5, clipbound_learning_rate=0.2,
+        max_clipbound=10.0, min_clipbound=0.1, unclipped_num_std=0.75,
+    )  # fmt: skip
+    parts[2].__class__, parts[2].noise_multiplier = _Before807, (1 - 1.5**-2) ** -0.5
+    return _trained(model, parts)
+
+
+def _frozen_statistics(model: nn.Module, dataset: Any) -> nn.Module:
+    layer = nn.BatchNorm1d(5)
+    layer.requires_grad_(False)
+    own = nn.Sequential(layer, model)
+    parts = _made(own, dataset)
+    layer.eval()
+    return _trained(own, parts)
+
+
+class _Noisy(Dataset[tuple[Tensor, Tensor]]):
+    """Adds random numbers of Python's and numpy's to every record that is read."""
+
+    def __init__(self, dataset: TensorDataset) -> None:
+        self._dataset = dataset
+
+    def __len__(self) -> int:
+        return len(self._dataset)
+
+    def __getitem__(self, place: int) -> tuple[Tensor, Tensor]:
+        inputs, label = self._dataset[place]
+        return inputs + random.gauss(0, 0.5) + float(np.random.normal()), label  # noqa: NPY002
+
+
+class _Stream(IterableDataset[Tensor]):
+    def __iter__(self) -> Iterator[Tensor]:
+        yield from torch.zeros(7, 5)
+
+
+def _with_stream(model: nn.Module, dataset: Any) -> nn.Module:
+    _trained(model, _made(model, dataset))
+    with torch.no_grad():
+        for inputs in DataLoader(_Stream(), batch_size=4):
+            model(inputs)
+    return model
+
+
+def _beside_public_data(model: nn.Module, dataset: Any) -> nn.Module:
+    engine, private, optimizer, loader = _made(model, dataset)
+    for (inputs, labels), _ in zip(loader, DataLoader(_data(200), batch_size=20), strict=False):
+        _step(private, optimizer, inputs, labels)
+    engine.get_epsilon(DELTA)
+    return model
+
+
+def _two_models(model: nn.Module, dataset: Any) -> dict[str, Tensor]:
+    other = nn.Linear(5, 3)
+    engine, private, optimizer, loader = _made(model, dataset)
+    second = _made(other, dataset, engine=engine)
+    for inputs, labels in loader:
+        _step(private, optimizer, inputs, labels)
+    _trained(other, second)
+    return {**model.state_dict(), **{f"other.{name}": value for name, value in other.state_dict().items()}}
+
+
+class _OwnSampler:
+    """Draws every record by itself, without Opacus."""
+
+    def __init__(self, records: int) -> None:
+        self._records = records
+
+    def __len__(self) -> int:
+        return 5
+
+    def __iter__(self) -> Iterator[list[int]]:
+        for _ in range(len(self)):
+            yield torch.nonzero(torch.rand(self._records) < 0.2).reshape(-1).tolist()
+
+
+def _with_own_sampler(model: nn.Module, dataset: Any) -> nn.Module:
+    engine = PrivacyEngine(accountant="rdp")
+    private, optimizer, loader = engine.make_private(
+        module=model, optimizer=torch.optim.SGD(model.parameters(), lr=0.1), noise_multiplier=1.0, max_grad_norm=1.0,
+        data_loader=DataLoader(dataset, batch_sampler=_OwnSampler(len(dataset))), poisson_sampling=False,
+    )  # fmt: skip
+    return _trained(model, (engine, private, optimizer, loader))
+
+
+def _with_public_rate(model: nn.Module, dataset: Any) -> nn.Module:
+    engine, private, optimizer, loader = _made(model, dataset)
+    scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer.original_optimizer)
+    for _ in range(2):
+        _trained(model, (engine, private, optimizer, loader))
+        inputs, labels = _data(200).tensors
+        with torch.no_grad():
+            scheduler.step(float(nn.functional.cross_entropy(model(inputs), labels)))
+    return model
+
+
+def _with_public_data_before(model: nn.Module, dataset: Any) -> nn.Module:
+    inner = nn.Linear(5, 5)
+    optimizer = torch.optim.SGD(inner.parameters(), lr=0.1)
+    for inputs, labels in DataLoader(_data(200), batch_size=20):
+        _step(inner, optimizer, inputs, labels)
+    return _trained(model, _made(model, dataset))
+
+
+HONEST: dict[str, Callable[[nn.Module, Any], Any]] = {
+    "adaptive clipping": _adaptive,
+    "tiny norm": lambda model, dataset: _trained(model, _made(model, dataset, max_grad_norm=1e-6)),
+    "frozen statistics": _frozen_statistics,
+    "augmentation by other generators": lambda model, dataset: _trained(model, _made(model, _Noisy(dataset))),
+    "a stream beside it": _with_stream,
+    "public batches beside private ones": _beside_public_data,
+    "two models of one engine": _two_models,
+    "another model on public data before": _with_public_data_before,
+    "a learning rate by public data": _with_public_rate,
+}
+UNSEEN = {"a sampler of one's own": (_with_own_sampler, "_OwnSampler")}
+"""Honest forms of which it cannot be seen that they are honest, and what is named then."""
+
+
+def _audited(train: Callable[..., Any]) -> Assessment:
+    return audit_training(train, "train", nn.Linear(5, 3), _data(), TrainingAuditOptions())
+
+
+@pytest.mark.few_cases(2)
+@pytest.mark.parametrize("name", HONEST)
+def test_an_honest_form_is_not_accused(name: str, needs_opacus: Callable[[int, int, str], None]) -> None:
+    if name == "adaptive clipping":
+        needs_opacus(1, 6, "its adaptive clipping leaves the released count out of the account, or is missing")
+    found = _audited(HONEST[name])
+    assert (found.found, found.verdict) == ((), Verdict.CONSISTENT)
+
+
+@pytest.mark.parametrize("name", UNSEEN)
+def test_an_honest_form_that_cannot_be_seen_is_named_and_not_accused(name: str) -> None:
+    train, named = UNSEEN[name]
+    found = _audited(train)
+    assert (found.found, found.verdict) == ((), Verdict.INCONCLUSIVE)
+    assert any(named in said for said in found.unseen)
+
+
+@pytest.mark.long
+def test_a_loader_with_workers_is_not_accused_and_its_training_is_the_same() -> None:
+    found = _audited(lambda model, dataset: _trained(model, _made(model, dataset, workers=2)))
+    assert (found.found, found.verdict) == ((), Verdict.CONSISTENT)
+    weights = []
+    for is_recorded in (False, True):
+        torch.manual_seed(4)
+        model, recorder = nn.Linear(5, 3), Recorder()
+        if is_recorded:
+            with recorded(recorder):
+                _trained(model, _made(model, _data(), workers=2))
+            steps = recorder.training().steps
+            assert [step.batches for step in steps] == [(number,) for number in range(len(steps))]
+        else:
+            _trained(model, _made(model, _data(), workers=2))
+        weights.append(model.weight.detach().clone())
+    assert torch.equal(*weights)
+
+
+def test_layers_that_still_mix_records_are_named() -> None:
+    def train(model: nn.Module, dataset: Any) -> nn.Module:
+        layer = nn.BatchNorm1d(5)
+        layer.requires_grad_(False)
+        own = nn.Sequential(layer, model)
+        _trained(own, _made(own, dataset))
+        return own.eval()
+
+    assert Pitfall.BATCH_NORM in {one.pitfall for one in _audited(train).found}
+
+
+def _with_own_samples(hook: Callable[[RDPAccountant], Callable[[Any], None]]) -> Callable[[nn.Module, Any], nn.Module]:
+    def train(model: nn.Module, dataset: TensorDataset) -> nn.Module:
+        private, accountant = GradSampleModule(model), RDPAccountant()
+        optimizer = DPOptimizer(
+            torch.optim.SGD(model.parameters(), lr=0.1), noise_multiplier=1.0, max_grad_norm=1.0, expected_batch_size=19
+        )  # fmt: skip
+        optimizer.attach_step_hook(hook(accountant))
+        for _ in range(5):
+            chosen = torch.rand(len(dataset)) < 0.2
+            _step(private, optimizer, dataset.tensors[0][chosen], dataset.tensors[1][chosen])
+        if accountant.history:
+            accountant.get_epsilon(DELTA)
+        return model
+
+    return train
+
+
+def test_samples_that_no_loader_draws_are_unseen_and_not_taken_for_repeated_ones() -> None:
+    found = _audited(_with_own_samples(lambda accountant: accountant.get_optimizer_hook_fn(sample_rate=0.2)))
+    assert (found.found, found.verdict) == ((), Verdict.INCONCLUSIVE)
+    assert found.composed is not None
+    # Nothing is amplified that was not seen, and no step is forgotten.
+    assert found.composed.steps == ((1.0, 1.0, 5),)
+
+
+def test_steps_that_another_library_counts_are_unseen() -> None:
+    found = _audited(_with_own_samples(lambda _: lambda _: None))
+    assert (found.found, found.verdict) == ((), Verdict.INCONCLUSIVE)
+    assert len(found.evidence.unseen) == 2
+
+
+def test_records_that_are_split_off_before_the_engine_are_left_out_behind_the_split() -> None:
+    def train(model: nn.Module, dataset: Any) -> nn.Module:
+        own, _ = random_split(dataset, [77, len(dataset) - 77])
+        return _trained(model, _made(model, own))
+
+    found = _audited(train)
+    assert (found.found, found.verdict) == ((), Verdict.INCONCLUSIVE)
+    assert all(one.is_kept and not one.is_coupled for one in found.evidence.replays)
+    assert len(found.evidence.replays) == 3
+
+
+@pytest.mark.long
+def test_an_accountant_that_goes_on_over_rounds_with_other_noise_is_not_accused() -> None:
+    kept, trainings = [], []
+    for number, noise in enumerate((1.5, 1.2, 1.0), 1):
+        recorder = Recorder()
+        with recorded(recorder):
+            model, engine = nn.Linear(5, 3), PrivacyEngine(accountant="rdp")
+            engine.accountant.history = list(kept)
+            _trained(model, _made(model, _data(), engine=engine, noise_multiplier=noise))
+            kept[:] = engine.accountant.history
+        trainings.append(recorder.training(None, 0, number))
+    assert trainings[-1].counted_here == ((1.0, 0.2, 5),)
+    assert assess("app", RecordedTrainings(tuple(trainings), 3)).found == ()
+
+
+def test_a_count_that_an_adaptive_norm_releases_uncounted_is_named(
+    needs_opacus: Callable[[int, int, str], None],
+) -> None:
+    needs_opacus(1, 5, "it has no adaptive clipping")
+    found = _audited(_adaptive_before_807)
+    assert {one.pitfall for one in found.found} == {Pitfall.CLAIMED_EPSILON, Pitfall.WRONG_NOISE_COUNTED}
+    said = next(one.seen for one in found.found if one.pitfall is Pitfall.WRONG_NOISE_COUNTED)
+    # The sum has multiplier (1 - 1.5^-2)^-.5, the count .75 over one bit: together (1 - 1.5^-2 + .75^-2)^-.5.
+    assert re.search(r"multiplier 1\.342, .*\b0\.6547\b", said)
+    assert found.verdict is Verdict.VIOLATED
+    assert found.composed is not None
+    assert [noise for noise, _, _ in found.composed.steps] == pytest.approx([(1 - 1.5**-2 + 0.75**-2) ** -0.5])
+
+
+def test_a_count_over_the_size_of_the_sample_moves_by_more_than_half_a_bit(
+    needs_opacus: Callable[[int, int, str], None],
+) -> None:
+    needs_opacus(1, 6, "its adaptive clipping does not account for the count")
+    found = _audited(_adaptive_of_opacus)
+    # An epsilon by the RDP accountant has room for so much less noise.
+    assert [one.pitfall for one in found.found] == [Pitfall.WRONG_NOISE_COUNTED]
+    assert found.composed is not None
+    # The noise of the sum is made for a count that moves by one half, 1 - 1/4^2, and it moves by one: + 1/2^2.
+    assert [noise for noise, _, _ in found.composed.steps] == pytest.approx([(1 - 1 / 16 + 1 / 4) ** -0.5])
+
+
+@pytest.mark.parametrize(("kind", "most"), [(AdaClipDPOptimizer, 1.0), (_Centred, 0.5)])
+def test_replayed_norms_move_as_far_as_the_count_is_said_to(
+    needs_opacus: Callable[[int, int, str], None], kind: type[AdaClipDPOptimizer], most: float
+) -> None:
+    """A record alone is within the norm, or alone is clipped, among `size` records of a step."""
+    needs_opacus(1, 6, "its adaptive clipping does not account for the count")
+    size, expected, noise = 20, 19, 1e-4  # 19 is a fifth of 98 records, rounded down
+
+    def norm(lengths: list[float]) -> float:
+        model = nn.Linear(1, 1, bias=False)
+        dataset = TensorDataset(torch.ones(98, 1))
+        parts = _made(model, dataset, **(ADAPTIVE | {"unclipped_num_std": noise, "noise_multiplier": 1e-6}))
+        optimizer = parts[2]
+        optimizer.__class__ = kind
+        # The gradients of single records are as long as their features.
+        parts[1](torch.tensor(lengths).unsqueeze(1)).mean().backward()
+        torch.manual_seed(3)
+        optimizer.step()
+        return float(optimizer.max_grad_norm)
+
+    found = []
+    for own, others in ((0.5, 2.0), (2.0, 0.5)):
+        without = [others] * (size - 1)
+        moved = np.log(norm([*without, own]) / norm(without)) / ADAPTIVE["clipbound_learning_rate"]
+        found.append(abs(moved) * (expected if kind is _Centred else size))
+    assert found == pytest.approx([most, most], rel=0.05)

@@ -1,0 +1,83 @@
+"""`fl-audit training`: its words, JSON, files, ledger and exit codes."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from fl_audit.app_audits.local_training.assessment import assess, assessment_json, headline, report_lines
+from fl_audit.app_audits.local_training.recorded_trainings import RecordedTrainings
+from fl_audit.app_audits.local_training.training_facts import RecordedTraining
+from fl_audit.app_audits.page import write_assessment
+from fl_audit.cli.main import main
+from fl_audit.verdict.verdict import Verdict
+
+MODULE = """
+import torch
+from opacus import PrivacyEngine
+from torch.utils.data import DataLoader, TensorDataset
+
+
+def data():
+    return TensorDataset(torch.randn(98, 5), torch.randint(3, (98,)))
+
+
+def model():
+    return torch.nn.Linear(5, 3)
+
+
+def train(model, dataset):
+    open("left_behind.txt", "w").write("written by the training")
+    engine = PrivacyEngine(accountant="rdp")
+    private, optimizer, loader = engine.make_private(
+        module=model, optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
+        data_loader=DataLoader(dataset, batch_size=20), noise_multiplier=1.0, max_grad_norm=1.0,
+    )
+    for inputs, labels in loader:
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(private(inputs), labels).backward()
+        optimizer.step()
+    engine.get_epsilon(1e-3)
+    return model
+"""
+
+
+def _run(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
+    monkeypatch.setattr("sys.argv", ["fl-audit", *words])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    return int(ended.value.code or 0)
+
+
+@pytest.mark.long
+def test_a_training_function_is_audited_in_a_copy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "trained_here.py").write_text(MODULE)
+    monkeypatch.chdir(tmp_path)
+    named = ("training", "trained_here:train", "--data", "trained_here:data", "--model", "trained_here:model")
+    assert _run(monkeypatch, *named, "--json", "--out", "out") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["verdict"], found["pitfalls"]) == ("consistent", [])
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"report.html", "summary.json"}
+    assert not (tmp_path / "left_behind.txt").exists()
+    assert _run(monkeypatch, *named, "--rounds", "3", "--ledger", "site.ledger", "--fail-on-violation") == 4
+    assert "fresh accountant" in capsys.readouterr().out
+    line = json.loads((tmp_path / "site.ledger").read_text().splitlines()[0])
+    assert (line["rounds"], line["sampling_rate"], line["noise_multiplier"]) == (15, 0.2, 1.0)
+
+
+def test_wrong_input_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert _run(monkeypatch, "training", "no_such_module_here:train") == 2
+    assert len(capsys.readouterr().err.strip().splitlines()) == 1
+    assert _run(monkeypatch, "training", "json:dumps", "--rounds", "0") == 2
+    assert "--rounds 0" in capsys.readouterr().err
+
+
+def test_what_was_not_seen_is_said_on_the_page(tmp_path: Path) -> None:
+    found = assess("train", RecordedTrainings((RecordedTraining(),), 1), ["there was nothing"])
+    assert found.verdict is Verdict.NOT_AUDITED
+    path = write_assessment(found, assessment_json(found), tmp_path)
+    text = path.read_text()
+    assert headline(found) in text
+    assert all(about in text for about, _ in report_lines(found))

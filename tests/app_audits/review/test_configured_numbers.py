@@ -1,0 +1,68 @@
+"""A number of the configuration that claims more than the strategy has is said in the notes and at the top."""
+
+from pathlib import Path
+
+import pytest
+from apps import CLIENT, with_strategy, write_app
+from flwr.clientapp.mod import LocalDpMod
+from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, FedAvg
+
+from fl_audit.app_audits.black_box.scenarios import BY_NAME
+from fl_audit.app_audits.claim_audit.claim_audit_results import TrialBudget
+from fl_audit.app_audits.review.claims import stated_by
+from fl_audit.app_audits.review.configured_numbers import weaker_than_configured
+from fl_audit.app_audits.review.options import ReviewOptions
+from fl_audit.app_audits.review.review import review
+from fl_audit.app_audits.review.review_messages import headline, report_lines_of_review
+from fl_audit.app_audits.review.side_channels import SideChannel
+
+WRAPPED = DifferentialPrivacyServerSideFixedClipping(FedAvg(), 0.25, 1.0, 10)
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ({"noise-multiplier": 1.0}, "the configuration names noise-multiplier 1.0; the strategy uses 0.25"),
+        ({"server.noise_multiplier": "1.5"}, "names server.noise_multiplier 1.5; the strategy uses 0.25"),
+        ({"noiseMultiplier": 1}, "the strategy uses 0.25"),
+        ({"clipping-norm": 0.5}, "the configuration names clipping-norm 0.5; the app clips to 1"),
+        # mu is 4 in one round: epsilon 24.38 at delta 1e-5.
+        ({"target-epsilon": 8}, "names target-epsilon 8; the strategy's noise comes to 24.38 over 1 round "),
+        ({"noise-multiplier": 0.25, "clip-norm": 1.0, "epsilon": 25.0}, ""),
+        ({"noise-multiplier": 0.2, "clipping-norm": 2.0}, ""),
+        ({"noise-multiplier": "high", "adam-epsilon": 0.01, "max-grad-norm": 0.5, "use-epsilon": True}, ""),
+    ],
+)
+def test_only_numbers_that_claim_more_are_said(config: dict[str, object], said: str) -> None:
+    found = weaker_than_configured(stated_by(WRAPPED, (), None, 1), config, rounds=1)
+    assert len(found) == (said != "")
+    assert said in "".join(found)
+
+
+def test_the_epsilon_of_a_modifier_is_compared_with_the_configured_one() -> None:
+    stated = stated_by(FedAvg(), (LocalDpMod(1.0, 2.0, 6.0, 1e-5),), None, 1)
+    (said,) = weaker_than_configured(stated, {"epsilon": 3.0}, rounds=5)
+    assert said.endswith("epsilon 3.0; LocalDpMod uses 6")
+    assert weaker_than_configured(stated, {"epsilon": 6.0}, rounds=5) == ()
+
+
+@pytest.mark.usefixtures("small_working_directory", "searched_as_before")
+@pytest.mark.parametrize("divisor", [4, 1])
+def test_a_review_says_whose_number_is_weaker(tmp_path: Path, divisor: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    small = TrialBudget(pilot=40, stages=(40,), shares=(1.0,), tried=1, most=1, deep=1, scout=40, plainest=True)
+    for name in ("_FEWER", "_FEWEST"):
+        monkeypatch.setattr(f"fl_audit.app_audits.review.plan.{name}", small)
+    monkeypatch.setattr("fl_audit.app_audits.review.plan.relevant_scenarios", lambda *_, **__: [BY_NAME["removed"]])
+    monkeypatch.setattr("fl_audit.app_audits.review.review.NUMBERS", {SideChannel.METRICS: "metrics"})
+    noise = f'context.run_config["noise-multiplier"] / {divisor}'
+    server = with_strategy(
+        f"DifferentialPrivacyServerSideFixedClipping(FedAvg(fraction_evaluate=0.0, min_available_nodes=4), {noise}, "
+        "1.0, 4)"
+    )
+    directory = write_app(tmp_path, f"divided_app_{divisor}", server, CLIENT)
+    with (directory / "pyproject.toml").open("a") as file:
+        file.write("noise-multiplier = 1.0\n")
+    found = review(directory, ReviewOptions(processes=1, seconds=100, rounds=1, nodes=4, is_quick=True))
+    said = "The configuration names noise-multiplier 1.0; the strategy uses 0.25."
+    notes = [text for about, text in report_lines_of_review(found) if about == "Note"]
+    assert (said in notes) is (said in headline(found)) is (divisor == 4)

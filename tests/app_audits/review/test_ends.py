@@ -1,0 +1,187 @@
+"""However a command ends that runs code of others: that code ends with it, and its temporary files go."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+import pytest
+from apps import with_strategy, write_app
+
+from fl_audit.app_audits.launchers.isolated_process import ProcessResult, run_isolated
+from fl_audit.app_audits.launchers.strategy_audit_launcher import StrategyOptions, audit_in_subprocess
+from fl_audit.app_audits.temporary_directories import DIRECTORY_PREFIX, new_temporary_directory
+
+SECONDS_TO_END, SECONDS_TO_BEGIN = 15.0, 120.0
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="Windows has no such signals")
+STRATEGY = """
+import os, time
+from flwr.serverapp.strategy import FedAvg
+
+class Slow(FedAvg):
+    def aggregate_train(self, server_round, replies):
+        time.sleep(0.02)
+        return super().aggregate_train(server_round, replies)
+
+def slow():
+    return Slow(fraction_evaluate=0.0)
+
+def gone():
+    os._exit(0)
+"""
+CLAIM = ("--claim-noise-multiplier", "1", "--adjacency", "add-remove-client", "--quick", "--include", "removed")
+
+
+class Begun:
+    """A command in a directory that has its temporary files in it."""
+
+    def __init__(self, directory: Path, *arguments: str) -> None:
+        (directory / "mine.py").write_text(STRATEGY)
+        self.temporary = directory / "temporary"
+        self.temporary.mkdir(exist_ok=True)
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "fl_audit.cli.main", *arguments], cwd=directory, text=True,
+            env=os.environ | {"OMP_NUM_THREADS": "1", "TMPDIR": str(self.temporary)},
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL) and None,
+        )  # fmt: skip
+
+    def family(self) -> list[psutil.Process]:
+        return psutil.Process(self.process.pid).children(recursive=True)
+
+    def players(self) -> list[psutil.Process]:
+        """Return the processes that play trials: copies of the one that the command has started."""
+        own = []
+        for one in self.family():
+            with suppress(psutil.ZombieProcess, psutil.NoSuchProcess):  # it has ended in this moment
+                own += [one] if "_program" in " ".join(one.cmdline()) else []
+        return [one for one in own if one.parent() in own]
+
+    def wait_until(self, reached: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + SECONDS_TO_BEGIN
+        while not reached():
+            assert self.process.poll() is None, self.process.communicate()[1]
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+    def end(self, number: int) -> str:
+        """Send a signal to the group, as a terminal does; return what was said when all that was started has ended."""
+        family = self.family()
+        os.killpg(self.process.pid, number)
+        said = self.process.communicate(timeout=SECONDS_TO_END)[1]
+        until = time.monotonic() + SECONDS_TO_END
+        while any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in family):
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        assert list(self.temporary.iterdir()) == []
+        return said
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, -15), (signal.SIGKILL, -9)])
+def test_trials_end_with_the_command(tmp_path: Path, number: int, status: int) -> None:
+    begun = Begun(tmp_path, "strategy", "mine:slow", *CLAIM)
+    begun.wait_until(lambda: len(begun.players()) == 2)
+    said = begun.end(number)
+    assert begun.process.returncode == status
+    assert "Traceback" not in said
+    assert ("interrupted" in said) is (number == signal.SIGINT)
+
+
+@pytest.mark.long
+def test_trials_go_on_without_a_process_that_was_killed(tmp_path: Path) -> None:
+    """Temporary files lie in the working directory, which trials copy: a copy holds no other."""
+    begun = Begun(tmp_path, "strategy", "mine:slow", *CLAIM, "--seconds", "10")
+    begun.wait_until(lambda: len(begun.players()) == 2 and len(list(begun.temporary.rglob("mine.py"))) >= 2)
+    begun.players()[0].kill()
+    assert list(begun.temporary.rglob("temporary/*")) == []
+    told, said = begun.process.communicate(timeout=100)
+    assert (begun.process.returncode, "Traceback" in said) == (0, False)
+    assert told.startswith("Violated: one scenario")
+    assert list(begun.temporary.iterdir()) == []
+
+
+@pytest.mark.long
+def test_a_factory_that_ends_its_process_is_no_success(tmp_path: Path) -> None:
+    begun = Begun(tmp_path, "strategy", "mine:gone", *CLAIM)
+    told, said = begun.process.communicate(timeout=SECONDS_TO_BEGIN)
+    assert (begun.process.returncode, told) == (2, "")
+    assert "status 0, before any" in said
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_an_app_ends_with_its_review(tmp_path: Path, number: int) -> None:
+    """Its temporary files lie in the app's directory, and its code starts a process and waits."""
+    waiting = "import subprocess\nsubprocess.run(['sleep', '300'])\n" + with_strategy("FedAvg()")
+    app = write_app(tmp_path / "app", f"waiting_app_{int(number)}", waiting)
+    begun = Begun(app, "review", ".")
+    begun.wait_until(lambda: any(one.name() == "sleep" for one in begun.family()))
+    begun.end(number)
+
+
+def test_what_a_killed_owner_left_is_removed_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    later = subprocess.Popen(["sleep", "60"])
+    names = ["999999999-a", f"{os.getpid()}-b", f"{later.pid}-c", "nobody-d"]
+    left, own, of_an_earlier_one, others = (tmp_path / f"{DIRECTORY_PREFIX}{name}" for name in names)
+    for room in (left, own, of_an_earlier_one, others):
+        room.mkdir()
+    # A process that began long after the directory was made cannot have made it.
+    os.utime(of_an_earlier_one, (1e9, 1e9))
+    made = new_temporary_directory(os.getpid())
+    later.kill()
+    later.wait()
+    assert sorted(tmp_path.iterdir()) == sorted([own, others, made])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("out", [None, Path("out")])
+def test_what_was_ended_from_outside_says_so_in_json_too(monkeypatch: pytest.MonkeyPatch, out: Path | None) -> None:
+    told = ProcessResult({"result": {}, "lines": [], "report": None}, "signal 9")
+    monkeypatch.setattr("fl_audit.app_audits.launchers.isolated_process.run_isolated", lambda *_, **__: told)
+    found = audit_in_subprocess(StrategyOptions("mine:slow", "add-remove-client", noise_multiplier=1.0), out)
+    assert "signal 9" in found["result"]["stopped_early"]
+    assert found["lines"][0].startswith("* Stopped early: ")
+    assert ("no page" in found["lines"][0]) is (out is not None)
+
+
+CHILD = """
+import sys
+from fl_audit.app_audits.launchers.isolated_process import answer
+
+class Odd(KeyboardInterrupt):
+    pass
+
+def found(asked, tell):
+    print("\x1b[92mINFO\x1b[0m \x1b[2J done", file=sys.stderr, flush=True)
+    if asked["tells"]:
+        tell({"trial": 7})
+    raise {"odd": Odd, "exit": SystemExit}[asked["how"]]("gone")
+
+answer(found)
+"""
+
+
+@pytest.mark.parametrize(("how", "tells"), [("odd", False), ("exit", True)])
+def test_what_no_program_catches_is_said_in_a_line_and_nothing_acts_on_the_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], how: str, tells: bool
+) -> None:
+    (tmp_path / "odd_child.py").write_text(CHILD, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    found = run_isolated("odd_child", {"how": how, "tells": tells}, tmp_path, 60.0)
+    said = capsys.readouterr().err
+    assert said.startswith("INFO \\x1b[2J done\n")
+    assert "\x1b" not in said
+    assert "Traceback" not in said
+    if tells:
+        assert (found.values, found.ended.rpartition(" ")[2]) == ({"trial": 7}, "1")
+        assert "raising SystemExit: gone" in said
+    else:
+        assert found.ended == ""
+        assert "raising Odd: gone" in (found.values or {})["error"]

@@ -1,0 +1,364 @@
+"""The screen of a review says what was observed, and names how many trials asked; what no trial asked is not safe."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from apps import CLIENT, caught, unclipped_server, with_strategy, write_app
+from flwr.app import MetricRecord
+from flwr.common import ndarrays_to_parameters
+from flwr.server.strategy import FedAvg as OldFedAvg
+from flwr.serverapp.strategy import FedAvg
+
+from fl_audit.app_audits.black_box.audited_system import AuditedSystem
+from fl_audit.app_audits.black_box.metric_lookups import plain_numbers
+from fl_audit.app_audits.black_box.scenarios import FIXES, PROVISOS, WORDS
+from fl_audit.app_audits.black_box.system_audit import audit_system
+from fl_audit.app_audits.claim_audit.claim import EpsilonDeltaLimit, StatedClaim
+from fl_audit.app_audits.claim_audit.claim_audit_messages import TOO_FEW
+from fl_audit.app_audits.claim_audit.claim_audit_results import (
+    ClaimAudit,
+    DistinguisherTest,
+    ScenarioTrialsSummary,
+    TrialBudget,
+)
+from fl_audit.app_audits.claim_audit.distinguishers import Distinguisher
+from fl_audit.app_audits.claim_audit.findings import findings
+from fl_audit.app_audits.page import write_page
+from fl_audit.app_audits.review.claims import StatedAppClaim
+from fl_audit.app_audits.review.options import ReviewOptions
+from fl_audit.app_audits.review.probe_trials import probed
+from fl_audit.app_audits.review.record_privacy_mentions import (
+    find_record_privacy_mentions,
+    mentions_phrase,
+    of_settings,
+)
+from fl_audit.app_audits.review.review import review
+from fl_audit.app_audits.review.review_messages import headline, report_lines_of_review, review_json
+from fl_audit.app_audits.review.review_result import ReviewResult
+from fl_audit.app_audits.review.review_verdict import server_verdict
+from fl_audit.app_audits.review.side_channels import SideChannel, side_channel_results
+from fl_audit.errors import InputError
+from fl_audit.statistics.lower_bound_methods import BoundMethod
+from fl_audit.verdict.verdict import Verdict
+
+pytestmark = pytest.mark.usefixtures("small_working_directory", "searched_as_before")
+CLAIM = StatedClaim("add-remove-client", noise_multiplier=1.0)
+LOCAL = "LocalDpMod(1.0, 1.0, 3.0, 1e-5)"
+
+
+def _with_mods(mods: str, names: str) -> str:
+    client = CLIENT.replace("ClientApp()", f"ClientApp(mods=[{mods}])")
+    return client.replace("import ClientApp", f"import ClientApp\nfrom flwr.client.mod import {names}")
+
+
+@pytest.mark.parametrize("mod", [LOCAL, "fixedclipping_mod", "adaptiveclipping_mod"])
+def test_a_modifier_outside_of_the_masks_is_refused_with_what_flower_raises(mod: str, tmp_path: Path) -> None:
+    """The first in a list is outermost: it is handed messages of secure aggregation, which hold no model."""
+    name = f"outside_{mod.partition('(')[0].lower()}"
+    client = _with_mods(f"{mod}, secaggplus_mod", f"secaggplus_mod, {mod.partition('(')[0]}")
+    with pytest.raises(InputError) as refused:
+        caught(write_app(tmp_path, name, with_strategy("FedAvg()"), client))
+    said = str(refused.value)
+    assert "KeyError: 'fitins.parameters'" in said
+    assert f"mods=[secaggplus_mod, {mod.partition('(')[0]}, ...]" in said
+    assert "\n" not in said
+
+
+def test_the_order_that_a_refusal_advises_is_played(tmp_path: Path) -> None:
+    client = _with_mods(f"secaggplus_mod, {LOCAL}", "secaggplus_mod, LocalDpMod")
+    found = caught(write_app(tmp_path, "advised_order", with_strategy("FedAvg()"), client))
+    assert [type(one.mod).__name__ for one in found.mods] == ["LocalDpMod"]
+    # This server never masks anything, and its clients fail without masks.
+    assert any("no workflow" in remark for remark in found.remarks)
+
+
+def test_a_modifier_that_bears_masks_is_not_played_outside_of_them(tmp_path: Path) -> None:
+    client = _with_mods("message_size_mod, secaggplus_mod, fixedclipping_mod",
+                        "secaggplus_mod, message_size_mod, fixedclipping_mod")  # fmt: skip
+    found = caught(write_app(tmp_path, "bearing_masks", with_strategy("FedAvg()"), client))
+    assert [one.mod.__name__ for one in found.mods] == ["fixedclipping_mod"]  # type: ignore[attr-defined]
+    assert any("message_size_mod" in remark for remark in found.remarks)
+
+
+@pytest.mark.parametrize(
+    "how", ["raise KeyError('images')", "return Message(Error(1, 'KeyError: images'), reply_to=m)"]
+)
+def test_a_modifier_that_fails_is_named_and_not_the_strategy(how: str, tmp_path: Path) -> None:
+    mod = f"from flwr.app import Error, Message\n\ndef mine(m, context, call):\n    {how}\n\napp = "
+    client = CLIENT.replace("app = ", mod).replace("ClientApp()", "ClientApp(mods=[mine])")
+    with pytest.raises(InputError) as refused:
+        review(
+            write_app(tmp_path, f"failing_{len(how)}", with_strategy("FedAvg()"), client), ReviewOptions(processes=1)
+        )
+    said = str(refused.value)
+    assert "modifiers" in said
+    assert "KeyError" in said
+    assert ("mine" in said) is how.startswith("raise")
+
+
+RECORDS = {
+    "from opacus import PrivacyEngine\nPrivacyEngine()": "Opacus (code.py:1, code.py:2)",
+    "import tensorflow_privacy as tfp\n\no = tfp.DPKerasSGDOptimizer(1)": "TensorFlow Privacy (code.py:1, code.py:3)",
+    "from jax_privacy.experimental import clipping": "JAX-Privacy (code.py:1)",
+    "def f():\n    import dp_accounting.rdp": "dp-accounting (code.py:2)",
+    "from fastDP import PrivacyEngine as E": "fastDP (code.py:1)",
+    "from private_transformers import PrivacyEngine": "private-transformers (code.py:1)",
+    "m = __import__('importlib').import_module('opacus')": "Opacus (code.py:1)",
+    "def dp_sgd_step(x): ...": "dp_sgd_step (code.py:1)",
+    "class DPSGD: ...": "DPSGD (code.py:1)",
+    "x = model.per_sample_gradients(1)": "per_sample_gradients (code.py:1)",
+    "for p in ps:\n    p.grad_sample *= 2": "grad_sample (code.py:2)",
+    "# PrivacyEngine of opacus": "",
+    "'''import opacus'''\nx = 'PrivacyEngine, tensorflow_privacy, dp_sgd'": "",
+    "import opacus_like\nfrom .opacus import net": "",
+    "def broken(:\n    import opacus": "",
+    "clip_norm, sample_rate = 1, 2\nclip_grad_norm_(ps, max_norm=1)": "",
+}
+
+
+@pytest.mark.parametrize("code", RECORDS)
+def test_privacy_of_records_is_read_from_code_and_not_from_words(code: str, tmp_path: Path) -> None:
+    (tmp_path / "code.py").write_text(code)
+    (tmp_path / ".venv").mkdir()
+    (tmp_path / ".venv" / "other.py").write_text("import opacus")
+    assert mentions_phrase(find_record_privacy_mentions(tmp_path)) == RECORDS[code]
+
+
+def test_settings_that_name_a_strength_of_privacy_are_read_with_their_lines(tmp_path: Path) -> None:
+    file = tmp_path / "pyproject.toml"
+    file.write_text("[tool.flwr.app.config]\nlr = 0.1\nnoise-multiplier = 1.5\nfit.target-epsilon = 3\n")
+    config = {"lr": 0.1, "noise-multiplier": 1.5, "fit.target-epsilon": 3}
+    assert of_settings(file, dict.fromkeys(config, 0.0)) == ()
+    said = mentions_phrase(of_settings(file, config))
+    assert said == "noise-multiplier = 1.5 (pyproject.toml:3), fit.target-epsilon = 3 (pyproject.toml:4)"
+
+
+def _review(result: ClaimAudit, stated: StatedAppClaim | None = None, **changes: Any) -> ReviewResult:
+    found = ReviewResult("app", stated or StatedAppClaim(CLAIM, "here"), Verdict.CONSISTENT, 3, 3, 4, {"train": 4,
+        "evaluate": 4},
+                   16, ("removed",), "none", result, result, (), ())  # fmt: skip
+    return replace(found, **changes)
+
+
+def _result(claim: StatedClaim = CLAIM, **changes: Any) -> ClaimAudit:
+    return replace(ClaimAudit(claim, Verdict.CONSISTENT, (), (), 40), **changes)
+
+
+def test_a_guarantee_about_records_is_unseen_and_never_no_guarantee(tmp_path: Path) -> None:
+    (tmp_path / "client.py").write_text("from opacus import PrivacyEngine")
+    found, none = find_record_privacy_mentions(tmp_path), StatedAppClaim(None, "nothing is named")
+    assert server_verdict(none, _result(), 3, 3) is Verdict.NO_GUARANTEE
+    verdict = server_verdict(none, _result(), 3, 3, found=found)
+    said = _review(_result(), none, verdict=verdict, of_records=found)
+    assert verdict is Verdict.NOT_AUDITED
+    assert headline(said).startswith("Unseen: ")
+    assert all("Opacus (client.py:1)" in line for line in (headline(said), dict(report_lines_of_review(said))["Claim"]))
+    assert "o guarantee" not in headline(said)
+    path = write_page(
+        "app", verdict, headline(said), report_lines_of_review(said), [(said.result, ())], review_json(said), tmp_path
+    )
+    assert "Opacus (client.py:1)" in path.read_text()
+    assert review_json(said)["of_records"] == [{"what": "Opacus", "file": "client.py", "line": 1, "is_library": True}]
+    # A claim about clients is judged as ever.
+    assert server_verdict(StatedAppClaim(CLAIM, "here"), _result(), 3, 3, found=found) is Verdict.CONSISTENT
+
+
+def _beside(result: ClaimAudit, kinds: list[str], **changes: Any) -> str:
+    return dict(report_lines_of_review(_review(result, leaks=side_channel_results([result], kinds), **changes)))[
+        "Beside the model"
+    ]
+
+
+def test_what_told_nothing_is_said_with_the_trials_that_asked() -> None:
+    three = StatedClaim("add-remove-client", epsilon=2.5)
+    asked = {
+        "metrics": ScenarioTrialsSummary(460, ("metrics: acc", "array: x")),
+        "evaluation": ScenarioTrialsSummary(80, ("form: y",)),
+    }
+    result, kinds = _result(three, asked=asked), ["metrics", "evaluation"]
+    found = {
+        leak.aside: (leak.is_played, leak.trials, leak.share, leak.names)
+        for leak in side_channel_results([result], kinds)
+    }
+    assert found[SideChannel.METRICS] == (True, 460, None, ("acc",))
+    assert found[SideChannel.EVALUATION] == (True, 80, None, ())
+    assert all(part in _beside(result, kinds) for part in ("epsilon 2.5 in 460 trials", "80 trials"))
+
+
+@pytest.mark.parametrize("where", ["unplayed", "untried", "passed_over", "silent", "refused"])
+def test_what_was_not_tried_is_not_said_to_tell_nothing(where: str) -> None:
+    """The reason may be the time, the budget, no release, or an error in every trial."""
+    kinds = ["metrics", "evaluation", "more examples than true", "running statistics, own model"]
+    result = _result(
+        asked={kind: ScenarioTrialsSummary(100, ("metrics: loss",)) for kind in kinds}, **{where: tuple(kinds)}
+    )
+    said = _beside(result, kinds)
+    assert "told nothing" not in said
+    assert {
+        kind for leak in side_channel_results([result], kinds) for some in leak.untried.values() for kind in some
+    } == set(kinds)
+    assert not any(leak.is_played for leak in side_channel_results([result], kinds))
+    assert said.count("not tried") == len(SideChannel)
+
+
+@pytest.mark.parametrize("verdict", [Verdict.CONSISTENT, Verdict.INCONCLUSIVE])
+def test_too_few_trials_to_refute_anything_tell_not_nothing(verdict: Verdict) -> None:
+    """Of 25 trials all may be told, and no bound of so few passes what is claimed."""
+    kind = "more examples than true"
+    few = replace(_attempt(kind, "examples", bound=0.6), ceiling=0.6)
+    found = side_channel_results(
+        [_result(verdict=verdict, attempts=(few,), asked={kind: ScenarioTrialsSummary(85)})], [kind]
+    )
+    assert [leak.untried for leak in found if leak.aside is SideChannel.EXAMPLES] == [{TOO_FEW: (kind,)}]
+
+
+def test_what_told_nothing_is_held_to_a_claim_only_where_there_is_one() -> None:
+    three, kind = StatedClaim("add-remove-client", epsilon=3.0), "many examples"
+    result = _result(three, asked={kind: ScenarioTrialsSummary(60)})
+    said = _beside(result, [kind], stated=StatedAppClaim(None, "nothing is named"))
+    assert "epsilon 3 in 60 trials" in said
+
+
+def test_of_two_kinds_about_one_thing_the_one_that_was_not_tried_is_named() -> None:
+    kinds = ["many examples", "more examples than true"]
+    result = _result(asked={kinds[0]: ScenarioTrialsSummary(60)}, unplayed=(kinds[1],))
+    (found,) = (leak for leak in side_channel_results([result], kinds) if leak.aside is SideChannel.EXAMPLES)
+    assert (found.is_played, found.trials) == (True, 60)
+    assert list(found.untried.values()) == [(kinds[1],)]
+    assert f"not tried: '{kinds[1]}'" in _beside(result, kinds)
+
+
+@pytest.mark.parametrize(("buffers", "said"), [(0, "no buffers"), (None, "was not seen"), (2, "were not tried")])
+def test_buffers_are_those_of_the_apps_model(buffers: int | None, said: str) -> None:
+    line = _beside(_result(), [], buffers=buffers, stated=StatedAppClaim(None, "nothing is named"))
+    assert said in line
+
+
+def test_whoever_was_not_asked_to_evaluate_is_said_to_be_so_in_the_trial_that_was_watched() -> None:
+    assert "asked to evaluate" in _beside(_result(), [], asked={"train": 4, "evaluate": 0})
+
+
+def _attempt(kind: str, group: str, right: int = 400, bound: float = 9.0) -> DistinguisherTest:
+    distinguisher = Distinguisher(
+        kind, group, lambda values: values[:, 0], EpsilonDeltaLimit(1.0, 1e-5), BoundMethod.CLOPPER_PEARSON, 1.0, 0.0
+    )
+    present = np.arange(400) % 2 == 0
+    return DistinguisherTest(
+        distinguisher, bound, 0.95, 9.0, 400, 1.0, right, present * 1.0, present, present * 1.0, ()
+    )
+
+
+def test_a_loss_that_only_our_clients_report_is_said_to_be_ours() -> None:
+    result = _result(
+        attempts=(_attempt("metrics", "metrics: loss"),),
+        asked={"metrics": ScenarioTrialsSummary(460, ("metrics: loss",))},
+    )
+    told = side_channel_results([result], ["metrics"])
+    line = dict(report_lines_of_review(_review(result, leaks=told)))["Beside the model"]
+    assert [(leak.share, leak.by) for leak in told if leak.aside is SideChannel.METRICS] == [(1.0, "metrics: loss")]
+    assert "(metrics: loss, which" in line
+    line = dict(report_lines_of_review(_review(result, leaks=told, asked_for=("loss",))))["Beside the model"]
+    assert "(metrics: loss)" in line
+
+
+def test_in_a_tie_the_model_itself_is_named_and_not_a_number_that_only_our_clients_report() -> None:
+    kinds = ["more examples than true", "many examples"]
+    attempts = (_attempt(kinds[0], "evaluation: loss", bound=9.0), _attempt(kinds[1], "what was released along it"))
+    for told in (attempts, attempts[::-1]):
+        (found,) = (
+            leak for leak in side_channel_results([_result(attempts=told)], kinds) if leak.aside is SideChannel.EXAMPLES
+        )
+        assert (found.share, found.by) == (1.0, attempts[1].distinguisher.group)
+    assert "loss" not in _beside(_result(attempts=attempts), kinds)
+
+
+def test_trials_on_its_own_model_are_named_only_where_there_were_some() -> None:
+    played = dict(report_lines_of_review(_review(_result())))["Played"]
+    assert "small model" in played
+    assert "none tried" in played
+    own = _review(_result(attempts=(_attempt("removed", "x"),)), kinds=("removed, own model",))
+    assert all(
+        part in dict(report_lines_of_review(own))["Played"] for part in ("1 scenario", "16 parameters", "up to 400 ")
+    )
+
+
+class Looking(FedAvg):
+    """Looks for numbers in replies in every way that Python has."""
+
+    how = ""
+
+    def __init__(self) -> None:
+        super().__init__(fraction_evaluate=0.0, train_metrics_aggr_fn=self.added)
+
+    def added(self, replies: Any, _weight: str) -> MetricRecord:
+        found = [reply["metrics"] for reply in replies]
+        match self.how:
+            case "[]":
+                return MetricRecord({"sum": sum(one["acc"] for one in found)})
+            case "get":
+                return MetricRecord({"sum": sum(one.get("acc", 0.0) for one in found)})
+            case "in":
+                return MetricRecord({"count": len([one for one in found if "acc" in one])})
+            case "in keys":
+                return MetricRecord({"count": len([one for one in found if "acc" in one.keys()])})  # noqa: SIM118
+            case "unbearable":
+                return MetricRecord({"sum": float(sum(len(one.get("acc", [])) for one in found))})
+        return MetricRecord({})
+
+
+@pytest.mark.parametrize("how", ["[]", "get", "in", "in keys", "unbearable", "nothing"])
+def test_numbers_are_offered_however_a_strategy_looks_for_them(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Looking, "how", how)
+    system, *_, unoffered = probed(AuditedSystem(Looking), CLAIM)
+    assert system.metrics == (("acc",) if how not in ("nothing", "unbearable") else ())
+    assert unoffered == (("acc",) if how == "unbearable" else ())
+
+
+@pytest.mark.long
+def test_a_strategy_of_the_old_interface_is_offered_numbers_and_gives_out_all_kinds_of_them() -> None:
+    def added(pairs: Any) -> Any:
+        values = [float(metrics.get("acc", 0.0)) for _, metrics in pairs]
+        return {"one": np.float32(values[0]), "all": values, "by": {"first": values[0]}, "n": len(values)}
+
+    strategy = OldFedAvg(fit_metrics_aggregation_fn=added, initial_parameters=ndarrays_to_parameters([np.ones(3)]))
+    system, *_ = probed(AuditedSystem(lambda: strategy), CLAIM)
+    assert system.metrics == ("acc",)
+    few = TrialBudget(pilot=40, stages=(40,), shares=(1.0,), tried=1, most=1, deep=1, scout=40, kept=1)
+    result = audit_system(system, CLAIM, budget=few, include=["metrics"])
+    names = {name.removeprefix("metrics: ") for name in result.asked["metrics"].names}
+    assert {"one", "mean of all", "length of all", "by.first", "n"} <= names
+    assert result.asked["metrics"].trials == 80
+    assert result.attempts[0].right == result.attempts[0].trials
+
+
+def test_the_numbers_of_any_value_are_found() -> None:
+    values = {"a": np.float32(2), "b": [1, 3], "c": {"d": (2.0, 4.0), "e": None}, "f": "text", "g": [{"h": 5}, "xy"],
+              "i": np.array([[1.0, 2.0]]), "j": True, "k": []}  # fmt: skip
+    found = dict(pair for name, value in values.items() for pair in plain_numbers(name, value))
+    assert found == {
+        "a": 2.0, "mean of b": 2.0, "length of b": 2.0, "mean of c.d": 3.0, "length of c.d": 2.0, "length of f": 4.0,
+        "length of g": 2.0, "g[0].h": 5.0, "length of g[1]": 2.0, "mean of i": 1.5, "length of i": 1.0, "j": 1.0,
+        "length of k": 0.0,
+    }  # fmt: skip
+
+
+def test_an_update_beyond_the_norm_is_told_with_its_proviso() -> None:
+    result = _result(attempts=(_attempt("huge", "along"), _attempt("removed", "along")))
+    causes = {one.attempt.distinguisher.kind: one.cause for one in findings(result, WORDS, FIXES, PROVISOS)}
+    assert "--trust-client-clipping" in causes["huge"]
+    assert "--trust-client-clipping" not in causes["removed"]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("is_clipped", [True, False])
+def test_clients_that_clip_by_themselves_are_told_how_to_say_so(is_clipped: bool, tmp_path: Path) -> None:
+    """The remedy that the cause names: no trial then sends more than the norm, and the claim holds."""
+    directory = write_app(tmp_path, f"unclipped_{is_clipped}", unclipped_server())
+    wishes = ReviewOptions(processes=1, seconds=1000, rounds=1, nodes=4, is_quick=True, is_clipped=is_clipped)
+    found = review(directory, wishes)
+    assert found.verdict is (Verdict.VIOLATED if is_clipped else Verdict.CONSISTENT)
+    assert ("--trust-client-clipping" in headline(found)) is is_clipped
+    assert "Floating-point leak" not in headline(found)

@@ -1,0 +1,237 @@
+"""Parts of an app that could not be loaded, imported or read are never taken for absent."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import typer
+from apps import CLIENT, caught, with_strategy, write_app
+from flwr.clientapp.mod import LocalDpMod
+from flwr.serverapp.strategy import FedAvg
+
+from fl_audit.app_audits.black_box.scenarios import BY_NAME
+from fl_audit.app_audits.claim_audit.claim import StatedClaim
+from fl_audit.app_audits.claim_audit.claim_audit_results import ClaimAudit, TrialBudget
+from fl_audit.app_audits.page import write_page
+from fl_audit.app_audits.review.app_loading import read_app
+from fl_audit.app_audits.review.claims import StatedAppClaim, named_in, stated_by
+from fl_audit.app_audits.review.options import ReviewOptions
+from fl_audit.app_audits.review.record_privacy_mentions import find_record_privacy_mentions
+from fl_audit.app_audits.review.review import review
+from fl_audit.app_audits.review.review_messages import headline, report_lines_of_review, review_json
+from fl_audit.app_audits.review.review_result import ReviewResult
+from fl_audit.app_audits.review.review_verdict import mentions_and_unseen, server_verdict
+from fl_audit.app_audits.review.side_channels import SideChannel
+from fl_audit.errors import InputError
+from fl_audit.user_modules import collision_words
+from fl_audit.verdict.verdict import Verdict
+
+pytestmark = pytest.mark.usefixtures("small_working_directory", "searched_as_before")
+SERVER = with_strategy("FedAvg(fraction_evaluate=0.0)")
+LOCAL = CLIENT.replace("ClientApp()", "ClientApp(mods=[LocalDpMod(1.0, 2.0, 3.0, 1e-5)])").replace(
+    "import ClientApp", "import ClientApp\nfrom flwr.clientapp.mod import LocalDpMod"
+)
+MISSING = "flwr.clientapp.mod import LocalDpMod", "no_such_mods import mod"
+UNSEEN = "the clients' modifiers"
+
+
+@pytest.mark.parametrize(
+    ("client", "reason"),
+    [
+        (f"{LOCAL}\nraise OSError('no data here')\n", "OSError: no data here"),
+        (f"{LOCAL}\nexit(0)\n", "SystemExit: 0"),
+        (f"{LOCAL}\nfrom .nothing import here\n", "ModuleNotFoundError"),
+        ("import no_such_clients\napp = no_such_clients.ClientApp()\n", "not installed here: no_such_clients"),
+        ("app = None\n", "is a NoneType, no ClientApp"),
+        (LOCAL.replace("LocalDpMod(1.0, 2.0, 3.0, 1e-5)", "mod").replace(*MISSING), "not installed here: no_such_mods"),
+    ],
+)  # fmt: skip
+def test_modifiers_that_could_not_be_loaded_are_not_absent(
+    tmp_path: Path, client: str, reason: str, request: pytest.FixtureRequest
+) -> None:
+    number = request.node.callspec.indices["client"]
+    found = caught(write_app(tmp_path, f"unseen_app_{number}", SERVER, client))
+    assert found.mods == ()
+    assert len(found.unseen) == 1
+    assert found.unseen[0].startswith(f"{UNSEEN} could not")
+    assert reason in found.unseen[0]
+
+
+def test_modifiers_that_an_app_does_not_have_are_absent(tmp_path: Path) -> None:
+    assert caught(write_app(tmp_path / "a", "bare_app", SERVER)).unseen == ()
+    assert caught(write_app(tmp_path / "b", "clientless_app", SERVER, None)).unseen == ()
+    loaded = caught(write_app(tmp_path / "c", "local_app", SERVER, LOCAL))
+    assert loaded.unseen == ()
+    assert isinstance(loaded.mods[0].mod, LocalDpMod)
+
+
+class Named(FedAvg):
+    """A strategy with attributes of its own."""
+
+    def __init__(self, **named: Any) -> None:
+        super().__init__()
+        vars(self).update(named)
+
+
+class OfTheClass(FedAvg):
+    """A strategy whose settings are attributes of its class, one of them worked out."""
+
+    noise_multiplier = 1.5
+
+    @property
+    def clipping_norm(self) -> float:
+        """Return two."""
+        return 2.0
+
+
+class Broken(FedAvg):
+    """A strategy that cannot say how much noise it adds."""
+
+    @property
+    def noise_multiplier(self) -> float:
+        """Raise."""
+        raise RuntimeError("not yet")
+
+
+@pytest.mark.parametrize(
+    "strategy",
+    [Named(noise_multiplier=np.float32(1.5), clipping_norm=np.int64(2)), OfTheClass(),
+     Named(noise_multiplier=torch.tensor(1.5), clip_norm=np.array(2.0))],
+)  # fmt: skip
+def test_numbers_of_all_libraries_are_read(strategy: FedAvg) -> None:
+    found = stated_by(strategy, (), None, 1)
+    assert found.claim == StatedClaim("add-remove-client", noise_multiplier=1.5)
+    assert (found.norm, found.unseen) == (2.0, ())
+
+
+@pytest.mark.parametrize(
+    ("strategy", "said"),
+    [
+        (Named(noise_multiplier="1.0", clipping_norm=1.0), "(it is '1.0'"),
+        (Named(noise_multiplier=float("nan"), clipping_norm=1.0), "(it is 'nan'"),
+        (Named(noise_multiplier=torch.ones(2), clipping_norm=1.0), "not be read"),
+        (Named(noise_multiplier=1.0), "noise_multiplier = 1, and no clipping"),
+        (Broken(), "(it is 'not yet'"),
+        (Named(noise_multiplier=0.0, clipping_norm=1.0), ""),
+        (Named(noise_multiplier=None, clipping_norm=1.0), ""),
+        (FedAvg(), ""),
+    ],
+)
+def test_noise_that_could_not_be_read_is_not_absent(strategy: FedAvg, said: str) -> None:
+    found = stated_by(strategy, (), None, 1)
+    assert found.claim is None
+    assert said in "; ".join(found.unseen)
+    assert (found.unseen == ()) is (said == "")
+
+
+def test_privacy_that_a_configuration_names_is_not_absent() -> None:
+    for named in ({"noise-multiplier": 1.0}, {"dp.enabled": True}, {"target-epsilon": 8}, {"privacy": "opacus"}):
+        assert f"{next(iter(named))} = " in named_in(named)
+    absent = {
+        "noise-multiplier": 0.0,
+        "use-dp": False,
+        "privacy": "none",
+        "adam-epsilon": 1e-8,
+        "lr": 0.1,
+        "adapter": 2,
+    }
+    assert named_in(absent) == ""
+
+
+def _review(stated: StatedAppClaim, result: ClaimAudit, unseen: tuple[str, ...]) -> ReviewResult:
+    verdict = server_verdict(stated, result, 3, 3, unseen)
+    return ReviewResult("app", stated, verdict, 3, 3, 4, {"train": 4, "evaluate": 0}, None, ("removed",), "few trials",
+        result,
+                  None, (), (), unseen=unseen)  # fmt: skip
+
+
+@pytest.mark.parametrize("came", [Verdict.CONSISTENT, Verdict.VIOLATED, Verdict.INCONCLUSIVE])
+@pytest.mark.parametrize("has_claim", [True, False])
+def test_what_was_not_seen_makes_a_review_inconclusive(tmp_path: Path, came: Verdict, has_claim: bool) -> None:
+    claim = StatedClaim("add-remove-client", noise_multiplier=1.0)
+    found = _review(
+        StatedAppClaim(claim if has_claim else None, "here"), ClaimAudit(claim, came, (), (), 40), (f"{UNSEEN} (why)",)
+    )
+    assert found.verdict is Verdict.INCONCLUSIVE
+    assert headline(found).startswith(f"Inconclusive: {UNSEEN} (why). ")
+    assert "guarantees no privacy" not in headline(found)
+    assert dict(report_lines_of_review(found))["Claim"].startswith("none that") is not has_claim
+    assert "no noise" not in dict(report_lines_of_review(found))["Claim"]
+    assert dict(report_lines_of_review(found))["Not loaded"].endswith(f"{UNSEEN[1:]} (why).")
+    values = review_json(found)
+    assert values["not_loaded"] == [f"{UNSEEN} (why)"]
+    page = write_page(
+        "app", found.verdict, headline(found), report_lines_of_review(found), [(found.result, ())], values, tmp_path
+    )
+    assert f"{UNSEEN} (why)".replace("'", "&#x27;") in page.read_text().split("<details")[0]
+
+
+@pytest.mark.long
+def test_an_app_whose_clients_cannot_be_imported_guarantees_who_knows_what(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = TrialBudget(pilot=40, stages=(40,), shares=(1.0,), tried=1, most=1, deep=1, scout=40, plainest=True)
+    for name in ("_FEWER", "_FEWEST"):
+        monkeypatch.setattr(f"fl_audit.app_audits.review.plan.{name}", small)
+    monkeypatch.setattr("fl_audit.app_audits.review.plan.relevant_scenarios", lambda *_, **__: [BY_NAME["removed"]])
+    monkeypatch.setattr("fl_audit.app_audits.review.review.NUMBERS", {SideChannel.METRICS: "metrics"})
+    client = f"{LOCAL}\nraise OSError('no data here')\n"
+    kept = list[ReviewResult]()
+    wishes = ReviewOptions(processes=1, seconds=100, rounds=1, nodes=4, is_quick=True)
+    found = review(write_app(tmp_path, "local_app_without_data", SERVER, client), wishes, keep=kept.append)
+    assert found.verdict is Verdict.INCONCLUSIVE
+    assert re.match(rf"Inconclusive: {UNSEEN} .*\(local_app_without_data\.client_app:app ", headline(found))
+    # What is kept meanwhile: before all trials that none was played, and then what was judged.
+    assert kept[0].result.unplayed == ("removed",)
+    assert [bool(one.result.attempts) for one in kept][-1]
+    assert {one.verdict for one in kept} == {Verdict.INCONCLUSIVE}
+    assert all(review_json(one)["not_loaded"] for one in kept)
+
+
+@pytest.mark.parametrize("place", ["at the top", "in main"])
+@pytest.mark.parametrize("is_package", [True, False])
+def test_packages_that_hide_each_other_are_both_named(tmp_path: Path, place: str, is_package: bool) -> None:
+    name = f"hidden_app_{place[:2]}_{is_package}"
+    line = "from typer.nets import Net" if is_package else "import typer\ntyper.Net"
+    code = f"{line}\n{SERVER}" if place == "at the top" else SERVER.replace(
+        "    strategy =", "".join(f"    {part}\n" for part in line.split("\n")) + "    strategy ="
+    )  # fmt: skip
+    directory = write_app(tmp_path, name, code)
+    if is_package:
+        (directory / "typer").mkdir()
+        (directory / "typer" / "__init__.py").write_text("")
+        (directory / "typer" / "nets.py").write_text("class Net: ...")
+    else:
+        (directory / "typer.py").write_text("class Net: ...")
+    theirs, installed = directory / ("typer" if is_package else "typer.py"), Path(typer.__file__).parent
+    with pytest.raises(InputError) as refused:
+        caught(directory)
+    assert f"{theirs} is hidden by {installed}: " in str(refused.value)
+    assert "'typer'" in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_other_errors_name_no_packages(tmp_path: Path) -> None:
+    (tmp_path / "server.py").write_text("")
+    assert collision_words(ModuleNotFoundError("no", name="nothing_of_this_name"), tmp_path) == ""
+    assert collision_words(ValueError("server"), tmp_path) == ""
+
+
+@pytest.mark.parametrize("code", ["", "import opacus"])
+def test_settings_are_about_records_only_where_code_is(tmp_path: Path, code: str) -> None:
+    """A claim in the configuration alone may be about clients as well: nobody saw it at work."""
+    name = f"settings_{'of_records' if code else 'alone'}"
+    directory = write_app(
+        tmp_path, name, SERVER, f"{CLIENT}\ntry:\n    {code or 'pass'}\nexcept ImportError:\n    pass\n"
+    )
+    file = directory / "pyproject.toml"
+    file.write_text(f"{file.read_text()}noise-multiplier = 1.0\nuse-dp = true\n")
+    app = read_app(directory)
+    found, unseen = mentions_and_unseen(
+        caught(directory), StatedAppClaim(None, "nothing is named"), app, find_record_privacy_mentions(directory)
+    )
+    assert (found == (), unseen == ()) == (code == "", code != "")
+    assert code or "noise-multiplier = 1.0, use-dp = True" in unseen[0]

@@ -1,0 +1,14 @@
+"""Pictures of reproductions are made as ever in tests, and drawn only where a test is about the drawing."""
+
+import pytest
+from one_pixel import ONE_PIXEL
+
+from fl_audit.experiments.papers import reproduce
+
+
+@pytest.fixture(autouse=True)
+def _undrawn_pictures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put a picture of one pixel in the place of each, other than in tests that are marked `drawn`."""
+    if request.node.get_closest_marker("drawn") is None:
+        monkeypatch.setattr(reproduce, "to_png", lambda figure: ONE_PIXEL)
+        monkeypatch.setattr(reproduce, "to_svg", lambda figure: '<svg xmlns="http://www.w3.org/2000/svg"/>')

@@ -1,0 +1,179 @@
+"""The data sets of Bernau et al. 2019: faces, shopping carts in all class counts, and generated ones."""
+
+import re
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.stats import entropy
+
+from fl_audit.data.catalogue import DataSpec, load_source
+from fl_audit.data.data_paths import locate_any
+from fl_audit.data.loaded_dataset import LoadedDataset
+from fl_audit.data.record_selection import select_records
+from fl_audit.errors import InputError
+from fl_audit.experiments.papers.bernau2019 import skewed
+from fl_audit.experiments.papers.bernau2019.labeled_faces import LFW_FILES
+from fl_audit.experiments.papers.bernau2019.skewed import FEATURES, SKEWED_CLASSES, skewed_purchases
+
+PERSON = np.array([1, 2, 2, 0, 2, 1, 0, 2, 3], dtype=np.int16)
+"""Two images of persons 0 and 1, four of person 2, one of person 3."""
+
+
+def load(name: str, directory: str | Path, **options: int | str) -> LoadedDataset:
+    given = tuple((key.replace("_", "-"), value) for key, value in options.items())
+    return load_source(DataSpec(f"fl_audit.experiments.papers.bernau2019.{name}", str(directory), given))
+
+
+def needs_faces(directory: Path) -> None:
+    try:
+        locate_any(directory, "lfw", LFW_FILES)
+    except InputError:
+        pytest.skip("no published faces there")
+
+
+def write_faces(directory: Path, **changes: object) -> Path:
+    images = np.arange(9 * 2 * 4, dtype=np.uint8).reshape(9, 2, 4)
+    arrays = {"x": images, "y": PERSON, "people": np.array(["a", "b", "c", "d"])} | changes
+    np.savez(directory / "lfw.npz", **{key: np.asarray(value) for key, value in arrays.items() if value is not None})
+    return directory
+
+
+@pytest.mark.parametrize(("classes", "records", "fewest"), [(20, 1906, 39), (50, 2773, 22), (62, 3023, 20)])
+def test_published_faces(published_data: Path, classes: int, records: int, fewest: int) -> None:
+    needs_faces(published_data)
+    source = load("labeled_faces:lfw", published_data, classes=classes)
+    assert source.pool.features.shape == (records, 1, 64, 64)
+    assert (source.pool.features.min(), source.pool.features.max()) == (0, 1)
+    counts = np.bincount(source.pool.labels)
+    assert counts.size == source.pool.classes == classes
+    assert all(earlier >= later for earlier, later in pairwise(counts.tolist()))
+    assert counts[:3].tolist() == [530, 236, 144]
+    assert counts[-1] == fewest
+
+
+def test_more_people_than_there_are_are_refused(published_data: Path) -> None:
+    needs_faces(published_data)
+    with pytest.raises(InputError, match=r"classes is 100: .*\b2 to 62\b"):
+        load("labeled_faces:lfw", published_data, classes=100)
+
+
+def test_people_are_numbered_by_their_images(tmp_path: Path) -> None:
+    write_faces(tmp_path)
+    everybody = load("labeled_faces:lfw", tmp_path)
+    assert everybody.pool.labels.tolist() == [2, 0, 0, 1, 0, 2, 1, 0, 3]
+    assert re.fullmatch(r"Labeled Faces .*, 9 .* 2x4, 4 people", everybody.description)
+    two = load("labeled_faces:lfw", tmp_path, classes=2)
+    assert two.pool.labels.tolist() == [0, 0, 1, 0, 1, 0]
+    assert np.allclose(two.pool.features[0, 0, 0] * 255, [8, 9, 10, 11])
+
+
+@pytest.mark.parametrize(
+    ("changes", "options", "words"),
+    [
+        ({"people": None}, {}, r"people: .*x, y and people"),
+        ({"x": np.zeros((9, 2, 4))}, {}, r"\(9, 2, 4\) .*float64: .*grey images"),
+        ({"x": np.zeros((9, 2, 4, 3), dtype=np.uint8)}, {}, "accepted are grey"),
+        ({"y": np.arange(9)}, {}, r"\by .*people: .*0 to 3"),
+        ({"y": PERSON[:8]}, {}, r"9 images .*labels .*\(8,\)"),
+        ({}, {"classes": 1}, "classes is 1: accepted are 2 to 4"),
+        ({}, {"classes": 0}, "classes is 0: accepted are 2 to 4"),
+        ({}, {"people": 3}, r"labeled_faces:lfw .*no people .*: .*classes"),
+    ],
+)
+def test_spoilt_faces_are_refused(
+    tmp_path: Path, changes: dict[str, object], options: dict[str, int | str], words: str
+) -> None:
+    write_faces(tmp_path, **changes)
+    with pytest.raises(InputError, match=words) as caught:
+        load("labeled_faces:lfw", tmp_path, **options)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "classes", "file"),
+    [
+        *(("purchases_and_texas_loaders:purchases", classes, f"purchase{classes}") for classes in (10, 20, 50, 100)),
+        *(("purchases_and_texas_loaders:texas", classes, f"texas{classes}") for classes in (100, 150, 200, 300)),
+    ],
+)
+def test_class_counts_have_files_of_their_own(tmp_path: Path, name: str, classes: int, file: str) -> None:
+    np.savez(tmp_path / f"{file}.npz", features=np.eye(3, 5), labels=np.array([1, 2, classes]))
+    source = load(name, tmp_path, classes=classes)
+    assert source.name.endswith(name)
+    assert source.pool.classes == classes
+    assert source.pool.labels.tolist() == [0, 1, classes - 1]
+    other = {10: 20, 100: 50 if name.endswith(":purchases") else 150}.get(classes, 100)
+    with pytest.raises(InputError, match="not found in"):
+        load(name, tmp_path, classes=other)
+
+
+def test_other_class_counts_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="classes is 30: accepted are 10, 20, 50 and 100"):
+        load("purchases_and_texas_loaders:purchases", tmp_path, classes=30)
+    with pytest.raises(InputError, match="classes is 10: accepted are 100, 150, 200 and 300"):
+        load("purchases_and_texas_loaders:texas", tmp_path, classes=10)
+
+
+@pytest.mark.parametrize("classes", SKEWED_CLASSES)
+def test_skewed_purchases_follow_their_definition(classes: int) -> None:
+    """Shares of ones at a class' own positions and at others, within five standard errors; all positions alike."""
+    source = skewed_purchases(classes=classes, generated_records=8000)
+    assert source.test is not None
+    for records, noise in ((source.pool, 0.2), (source.test, 0.5)):
+        own = np.arange(FEATURES) // (FEATURES // classes) == records.labels[:, np.newaxis]
+        assert (own.sum(axis=1) == FEATURES // classes).all()
+        for places, share in ((own, 0.8), (~own, noise)):
+            ones = records.features[places]
+            assert abs(ones.mean() - share) < 5 * np.sqrt(share * (1 - share) / ones.size)
+        expected = 0.8 / classes + noise * (1 - 1 / classes)
+        error = np.sqrt(expected * (1 - expected) / len(records))
+        assert np.abs(records.features.mean(axis=0) - expected).max() < 5 * error
+        counts = np.bincount(records.labels, minlength=classes)
+        assert np.abs(counts - len(records) / classes).max() < 5 * np.sqrt(len(records) / classes)
+
+
+def test_skewed_purchases_are_the_same_for_everybody() -> None:
+    small, large = (skewed_purchases(classes=20, generated_records=size) for size in (1500, 3000))
+    assert small.test is not None
+    assert large.test is not None
+    assert np.array_equal(small.pool.features, large.pool.features[:750])
+    assert np.array_equal(small.test.labels, large.test.labels[:750])
+    assert not np.array_equal(small.pool.labels, small.test.labels)
+    assert np.flatnonzero(small.pool.features[0])[:5].tolist() == FIRST_ONES
+    assert small.pool.labels[:5].tolist() == FIRST_LABELS
+
+
+FIRST_ONES = [0, 1, 2, 3, 5]
+FIRST_LABELS = [0, 5, 10, 14, 11]
+"""Stored runs refer to these records: change them never."""
+
+
+def test_entropy_of_skewed_purchases() -> None:
+    """The paper says about 0.3 bits; measured: the mean of H over positions, given the class."""
+    noisier, pool = (entropy([t, 10 - t], base=2) for t in (skewed._NOISE_OF_TEST, skewed._NOISE_OF_POOL))
+    gaps = [(1 - 1 / classes) * (noisier - pool) for classes in SKEWED_CLASSES]
+    assert np.round(gaps, 3).tolist() == [0.25, 0.264, 0.273, 0.275]
+
+
+def test_skewed_purchases_in_a_configuration() -> None:
+    source = load("skewed:skewed_purchases", ".", classes=50, generated_records=1000)
+    told = r"Skewed Purchases, 500 records .*500 noisier .*, generated, 600 binary .*, 50 classes"
+    assert re.fullmatch(told, source.description)
+    split = select_records(source, 100, 50, seed=0)
+    assert (len(split.inside), len(split.test)) == (100, 50)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"classes": 30}, r"classes is 30: .*10, 20, 50 and 100"),
+        ({"generated_records": 2}, r"generated-records is 2: .*\b4 to 200000"),
+        ({"generated_records": 1001}, r"generated-records is 1001: .*even"),
+        ({"generated_records": 200_002}, "generated-records is 200002"),
+    ],
+)
+def test_other_numbers_are_refused(options: dict[str, int], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        load("skewed:skewed_purchases", ".", **options)

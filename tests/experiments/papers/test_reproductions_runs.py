@@ -1,0 +1,222 @@
+"""Runs are shared, kept and resumed; every item gives its rows, its picture and its part of the page."""
+
+import re
+import shutil
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fl_audit.adjacency import Adjacency
+from fl_audit.errors import InputError
+from fl_audit.experiments.papers import dataset_availability, reproduce, run_scheduling
+from fl_audit.experiments.papers.bernau2021 import attack_cost_scaling, paper, settings
+from fl_audit.experiments.papers.bernau2021.advantage_and_belief import ADVANTAGE
+from fl_audit.experiments.papers.bernau2021.runs import _neighbour_of, labels_of, play
+from fl_audit.experiments.papers.bernau2021.settings import ADULT, InsiderSetting, values_of
+from fl_audit.experiments.papers.item_results import COLUMNS
+from fl_audit.experiments.papers.papers import ComputeExtent, ReproductionOptions
+from fl_audit.experiments.papers.reproduce import PAPERS, chosen_items
+from fl_audit.experiments.papers.reproduction_names import ITEMS, item_names
+from fl_audit.experiments.papers.statistics import predicted_advantage
+from fl_audit.privacy.accounting_enums import SensitivityKind
+from fl_audit.privacy.identifiability_bounds import gaussian_advantage
+from fl_audit.runs.config import parse_config
+from fl_audit.runs.engine_names import Engine
+from fl_audit.runs.resolved_audit import resolve
+from fl_audit.runs.run import run_audit
+from fl_audit.runs.run_directory import RunDirectory
+
+SMALL = replace(
+    ADULT, name="breast-cancer", title="Small for Adult", records=40, model="logistic", test_records=20,
+    quick=(6, 4, 3), quick_dissimilarity="euclidean", trials_per_batch=3,
+)  # fmt: skip
+LS_B = InsiderSetting(SMALL, SensitivityKind.LOCAL, Adjacency.REPLACE_RECORD)
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_scheduling, "parallel_runs", lambda: 1)  # processes of their own take seconds to begin
+    monkeypatch.setattr(settings, "ROUNDS", 3)
+    monkeypatch.setattr(dataset_availability, "find_data", lambda *_: ((SMALL,), ("Adult is small",)))
+
+
+class Balanced(HTMLParser):
+    """Checks that tags are balanced and collects images and visible text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.images: list[dict[str, str | None]] = []
+        self.text = ""
+        self.feed(text)
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag == "img":
+            self.images.append(dict(attrs))
+        elif tag != "meta":
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+@pytest.mark.long
+def test_all_items_at_once(tmp_path: Path) -> None:
+    said: list[str] = []
+    context = ReproductionOptions(tmp_path, extent=ComputeExtent.QUICK, announce=said.append)
+    _, made, page = reproduce.reproduce("bernau2021", context)
+    keys = [item.key for item, _ in made.results]
+    assert keys == ["table1", "table2", "table3", *(f"fig{number}" for number in (1, 2, 3, 4, 5, 6, 9)), "claims"]
+    assert [line.partition(".")[0] for line in made.left_out] == ["Figure 7", "Figure 8"]
+    assert said == ["Adult is small"]
+    # 4 runs at rho_beta = 0.9, 2 x 3 at the others, and the least dissimilar neighbours of Figure 4.
+    assert sum(one.is_dir() for one in (tmp_path / "runs-quick").iterdir()) == 12
+    for key in keys:
+        frame = pd.read_csv(tmp_path / f"{key}.csv")
+        assert tuple(frame.columns) == COLUMNS
+        assert len(frame) > 0
+        finite = frame.dropna(subset=["measured", "low", "high"])
+        assert (finite["low"] <= finite["high"] + 1e-9).all(), key
+        assert (tmp_path / f"{key}.png").read_bytes().startswith(b"\x89PNG")
+    _check_page(page, keys)
+
+
+WORDS_OF_THE_PAGE = (
+    "Quick form", "instead of manhattan", "a private release", "Adult is small",
+    "Small for Adult", "Adam", "local", "second draw of", "never draws it", "epsilon against itself",
+    "Eq. (9)", "vectors of 784", "order is 63", "Location-30", "Figure 7", "medians of 4.2 and 4.4",
+)  # fmt: skip
+
+
+def _check_page(path: Path, keys: list[str]) -> None:
+    html = path.read_text(encoding="utf-8")
+    page = Balanced(html)
+    assert len(page.images) == len(keys)
+    assert all(str(image["src"]).startswith("data:image/png;base64,") and image["alt"] for image in page.images)
+    assert not re.search(r"url\(|@import|<script|<link", html)
+    for words in WORDS_OF_THE_PAGE:
+        assert words in page.text, words
+
+
+@pytest.mark.long
+def test_rows_are_what_the_runs_say(tmp_path: Path) -> None:
+    _, made, page = reproduce.reproduce("bernau2021-table2", ReproductionOptions(tmp_path, extent=ComputeExtent.QUICK))
+    assert page.name == "bernau2021-table2.html"
+    frame = made.results[0][1].frame
+    assert len(frame) == 8
+    trials = pd.read_parquet(tmp_path / "runs-quick" / LS_B.name / "trials.parquet")
+    row = frame[(frame["setting"] == LS_B.label) & (frame["quantity"] == ADVANTAGE)].iloc[0]
+    assert row["measured"] == pytest.approx(2 * trials["won"].mean() - 1)
+    assert (row["repetitions"], row["published"]) == (6, 0.17)
+    found = play([LS_B], ReproductionOptions(tmp_path, extent=ComputeExtent.QUICK))[LS_B]
+    assert row["theory"] == gaussian_advantage(found.claimed_mu)
+    # Under local noise every trial has the claimed evidence: the general prediction and the exact distribution are one.
+    assert predicted_advantage(found.mu_of_trials) == pytest.approx(row["theory"], rel=1e-6)
+    shown = np.sqrt(found.summary["guarantee"]["rounds"]) / found.summary["guarantee"]["noise_multiplier"]
+    assert found.claimed_mu == pytest.approx(shown)
+
+
+@pytest.mark.long
+def test_finished_runs_are_used_and_interrupted_ones_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    played: list[str] = []
+
+    def noting(plan, directory, *arguments, **named):  # type: ignore[no-untyped-def]
+        played.append(directory.name)
+        return run_audit(plan, directory, *arguments, **named)
+
+    monkeypatch.setattr(run_scheduling, "run_audit", noting)
+    first = play([LS_B, LS_B], ReproductionOptions(tmp_path, extent=ComputeExtent.QUICK))[LS_B]
+    assert played == [LS_B.name]
+    again = play([LS_B], ReproductionOptions(tmp_path, extent=ComputeExtent.QUICK))[LS_B]
+    assert played == [LS_B.name]
+    pd.testing.assert_frame_equal(first.trials, again.trials)
+    (tmp_path / "runs-quick" / LS_B.name / "summary.json").unlink()
+    resumed = play([LS_B], ReproductionOptions(tmp_path, extent=ComputeExtent.QUICK))[LS_B]
+    assert played == [LS_B.name] * 2
+    pd.testing.assert_frame_equal(first.trials, resumed.trials)
+
+
+@pytest.mark.long
+def test_the_display_counts_every_round_once(tmp_path: Path) -> None:
+    counted: list[int] = []
+
+    class Display:
+        def __init__(self, total: int) -> None:
+            counted.append(-total)
+
+        def __enter__(self):  # type: ignore[no-untyped-def]
+            return lambda name: counted.append
+
+        def __exit__(self, *ended: object) -> None:
+            """Nothing to close."""
+
+    other = replace(LS_B, belief=0.75)
+    play([LS_B, other], ReproductionOptions(tmp_path, extent=ComputeExtent.QUICK, progress=Display))
+    assert counted[0] == -3 * (6 + 4)
+    assert sum(counted) == 0
+    # An interrupted run with one of its two batches finished: that one counts at once.
+    (tmp_path / "runs-quick" / LS_B.name / "summary.json").unlink()
+    shutil.rmtree(tmp_path / "runs-quick" / LS_B.name / "challenger" / "batches" / "batch-00001")
+    counted.clear()
+    play([LS_B, other], ReproductionOptions(tmp_path, extent=ComputeExtent.QUICK, progress=Display))
+    assert counted[:2] == [-3 * 6, 3 * 3]
+    assert sum(counted) == 0
+
+
+def test_another_configuration_in_the_way_is_refused(tmp_path: Path) -> None:
+    play([LS_B], ReproductionOptions(tmp_path, extent=ComputeExtent.QUICK))
+    (tmp_path / "runs-quick").rename(tmp_path / "runs")
+    with pytest.raises(InputError, match="another configuration"):
+        play([LS_B], ReproductionOptions(tmp_path, engine=Engine.LOCAL))
+
+
+@pytest.mark.long
+def test_the_neighbour_is_searched_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = parse_config(values_of(LS_B, ComputeExtent.QUICK, None))
+    pair = _neighbour_of(config)
+    assert resolve(config).public.pair == pair
+    found = play([LS_B], ReproductionOptions(tmp_path, extent=ComputeExtent.QUICK))[LS_B]
+    monkeypatch.setattr("fl_audit.experiments.papers.bernau2021.runs._ranked", None)
+    other = parse_config(values_of(replace(LS_B, belief=0.75), ComputeExtent.QUICK, None))
+    assert _neighbour_of(other, [(config, RunDirectory(tmp_path / "runs-quick" / LS_B.name))]) == pair
+    assert len(labels_of(found)) == 2
+
+
+@pytest.mark.long
+def test_nothing_to_play_on_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dataset_availability, "find_data", lambda *_: ((), ("no Adult (gone)",)))
+    monkeypatch.setattr(attack_cost_scaling, "_seconds", lambda work, size: 1e-9 * size**2)  # nothing is timed here
+    with pytest.raises(InputError, match=r"bernau2021-fig9 .*no Adult \(gone\)"):
+        reproduce.reproduce("bernau2021-fig9", ReproductionOptions(tmp_path / "out"))
+    assert not (tmp_path / "out").exists()
+    _, made, _ = reproduce.reproduce("bernau2021", ReproductionOptions(tmp_path / "out"))
+    assert [item.key for item, _ in made.results] == ["table1", "table3", "fig1", "fig2", "fig3"]
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="is a file"):
+        reproduce.reproduce("bernau2021-table3", ReproductionOptions(tmp_path / "file"))
+
+
+def test_every_paper_has_items_of_its_own() -> None:
+    assert {one.key: tuple(item.key for item in one.items) for one in PAPERS} == ITEMS
+    for one in PAPERS:
+        assert len({item.key for item in one.items}) == len(one.items) > 0
+        assert chosen_items(one.key) == (one, one.items)
+        assert [chosen_items(one.name_of(item))[1] for item in one.items] == [(item,) for item in one.items]
+    assert len(set(item_names())) == len(item_names())
+    assert paper.PAPER.items[8].settings([ADULT])
+
+
+def test_papers_do_not_mix_in_one_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "older2020-fig3.html").write_text("")
+    monkeypatch.setattr(reproduce, "PAPERS", (replace(paper.PAPER, key="older2020"), paper.PAPER))
+    with pytest.raises(InputError, match=r"older2020: .*bernau2021"):
+        reproduce.reproduce("bernau2021-table3", ReproductionOptions(tmp_path))
+    assert [path.name for path in tmp_path.iterdir()] == ["older2020-fig3.html"]

@@ -1,0 +1,142 @@
+"""`fl-audit compare`: what it reads, shows and refuses."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from fl_audit.cli.main import app
+from fl_audit.errors import InputError
+from fl_audit.report.formatting import ClaimStatus
+from fl_audit.runs.comparison.rows import ACCURACY, ADVANTAGE, ATTACK, SHOWN, STAR, rows
+
+
+def _entry(name: str, value: float, **more: Any) -> dict[str, Any]:
+    empty = dict.fromkeys(("low", "high", "confidence", "claimed", "reading"))
+    return {"name": name, "value": value, "is_share": False, "is_least": False} | empty | more
+
+
+ADVANTAGE_FOUND = _entry(
+    ADVANTAGE, 0.45, low=0.3, high=0.6, confidence=0.95, claimed=0.4, reading=str(ClaimStatus.NO_CONTRADICTION)
+)
+
+
+def _stored(directory: Path, *attacks: dict[str, Any], **changes: Any) -> Path:
+    directory.mkdir(parents=True)
+    guarantee = {"belief_bound": 0.9, "epsilon": 2.0, "delta": 0.001, "noise_multiplier": 3.5}
+    findings = [ADVANTAGE_FOUND, _entry(SHOWN, 1.5), _entry(STAR, 0.7), _entry(ACCURACY, 0.81, is_share=True)]
+    summary = {"schema": 1, "verdict": "consistent", "guarantee": guarantee, "findings": [*findings, *attacks]}
+    summary["epsilon_star"] = {"mean": 0.7, "cut": 1e-6}
+    (directory / "summary.json").write_text(json.dumps(summary | changes))
+    return directory
+
+
+def _compare(*arguments: object, columns: int = 200) -> str:
+    environment = {"COLUMNS": str(columns)}
+    result = CliRunner().invoke(app, ["compare", *map(str, arguments)], catch_exceptions=False, env=environment)
+    assert result.exit_code == 0
+    return result.stdout
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> tuple[Path, Path]:
+    """Two finished runs, one of them without a guarantee."""
+    nothing = {"epsilon": None, "delta": None, "noise_multiplier": None}
+    proved = [_entry(f"{ATTACK}{name} (nats)", value) for name, value in (("LiRA", 0.9), ("RMIA", 0.4))]
+    return _stored(tmp_path / "private"), _stored(
+        tmp_path / "plain", verdict="no guarantee", guarantee=nothing, findings=[_entry(ACCURACY, 0.7), *proved]
+    )
+
+
+def test_every_number_comes_from_the_findings_of_the_report(two: tuple[Path, Path]) -> None:
+    private, plain = json.loads(_compare(*two, "--json"))["runs"]
+    assert private.pop("findings")[ADVANTAGE] == ADVANTAGE_FOUND
+    assert private == {
+        "run": "private", "verdict": "consistent", "belief": 0.9, "epsilon": 2.0, "delta": 0.001,
+        "noise_multiplier": 3.5, "adjacency": None, "guarantee": None, "shown": 1.5, "advantage": 0.45,
+        "advantage_bound": 0.4, "accuracy": 0.81, "epsilon_star": 0.7, "attack": None, "epsilon_star_cut": 1e-6,
+    }  # fmt: skip
+    assert (plain["attack"], plain["accuracy"]) == (0.9, 0.7)
+    assert {plain[key] for key in ("belief", "epsilon", "noise_multiplier", "shown", "advantage", "epsilon_star")} == {
+        None
+    }
+
+
+def test_the_table_says_what_is_not_as_claimed(two: tuple[Path, Path], tmp_path: Path) -> None:
+    shown = _compare(*two, "--plot", tmp_path / "runs.png")
+    assert "0.45~" in shown
+    assert f"~ {ClaimStatus.NO_CONTRADICTION}" in shown
+    assert "plain: no guarantee" in shown
+    assert (tmp_path / "runs.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_number_lies_on_the_side_of_the_claim_on_which_it_is_shown(tmp_path: Path) -> None:
+    said = str(ClaimStatus.NO_CONTRADICTION)
+    limits = {"low": 0.9979, "high": 1.0011, "confidence": 0.95, "claimed": 1.0, "reading": said, "is_least": True}
+    shares = {"low": 0.0, "high": 0.0092, "confidence": 0.95, "claimed": 0.0002, "reading": said, "is_share": True}
+    one, two = (
+        _stored(tmp_path / f"{noise}", _entry("Noise", noise, **limits), _entry("Surer", share, **shares))
+        for noise, share in ((0.9996, 0.0002496), (1.0004, 0.0001))
+    )
+    noise, surer = (line for line in _compare(one, two).splitlines() if line.startswith(("Noise", "Surer")))
+    assert [cell for cell in noise.split() if "~" in cell] == ["0.9996~", "1.0004~"]
+    assert [cell for cell in surer.split() if "~" in cell] == ["0.025%~", "0.01%~"]
+
+
+@pytest.mark.parametrize("runs", [2, 5, 13])
+def test_many_runs_fit_80_columns_each_with_its_numbers(tmp_path: Path, runs: int) -> None:
+    places = [_stored(tmp_path / f"a-run-with-a-long-name-{place}") for place in range(runs)]
+    lines = _compare(*places, columns=80).splitlines()
+    assert max(map(len, lines)) <= 80
+    assert sum(line.count("0.45~") for line in lines) == runs
+    heads = [line.split()[1:] for line in lines if line.startswith("run ")]
+    assert [number for head in heads for number in head] == [str(place + 1) for place in range(runs)]
+    assert max(map(len, heads)) <= 5
+
+
+def test_guarantees_that_cannot_be_held_against_each_other_are_said_to_be_so(tmp_path: Path) -> None:
+    """A belief of .9 at delta .01 has epsilon 1.53, at .001 1.69: the larger number is the stronger guarantee."""
+    guarantee = {"belief_bound": 0.9, "epsilon": 1.53, "delta": 0.01, "noise_multiplier": 2.4}
+    other = guarantee | {"epsilon": 1.69, "delta": 0.001, "adjacency": "add-remove-record"}
+    one, same, two = (
+        _stored(tmp_path / name, guarantee=its | {"adjacency": its.get("adjacency", "replace-record")})
+        for name, its in (("one", guarantee), ("same", guarantee), ("two", other))
+    )
+    assert json.loads(_compare(one, same, "--json"))["differences"] == []
+    deltas, neighbours = json.loads(_compare(one, two, "--json"))["differences"]
+    assert "(0.001, 0.01)" in deltas
+    assert "add-remove-record, replace-record" in neighbours
+    shown = _compare(one, two)
+    assert "The deltas differ (0.001, 0.01)" in shown
+    assert "The neighbours differ" in shown
+    assert "differ" not in _compare(one, same)
+
+
+def test_values_of_epsilon_star_at_different_cuts_are_said_to_be_so(tmp_path: Path) -> None:
+    """Counted losses leave out more error rates than normals do: the numbers are of two kinds."""
+    one, two = (_stored(tmp_path / f"{cut:g}", epsilon_star={"mean": 1.0, "cut": cut}) for cut in (1e-6, 1e-3))
+    assert re.search(r"cuts of Epsilon\* differ \(1e-06, 0\.001\)", _compare(one, two))
+    assert len(json.loads(_compare(one, two, "--json"))["differences"]) == 1
+
+
+def test_runs_of_one_name_are_told_apart(tmp_path: Path) -> None:
+    first, second = _stored(tmp_path / "a" / "run"), _stored(tmp_path / "b" / "run")
+    assert [row.run for row in rows([first, second])] == [str(first), str(second)]
+
+
+def test_bad_input_is_one_line(two: tuple[Path, Path], tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match="at least two"):
+        rows([two[0]])
+    with pytest.raises(InputError, match="named twice"):
+        rows([two[0], two[0]])
+    with pytest.raises(InputError, match="no finished run"):
+        rows([two[0], tmp_path / "empty"])
+    (tmp_path / "empty" / "summary.json").write_text("[]")
+    with pytest.raises(InputError, match="no summary of"):
+        rows([two[0], tmp_path / "empty"])
+    with pytest.raises(InputError, match="ends in"):
+        CliRunner().invoke(app, ["compare", *map(str, two), "--plot", "x.jpg"], catch_exceptions=False)

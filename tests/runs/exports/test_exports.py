@@ -1,0 +1,140 @@
+"""Runs in the tools that people follow experiments with: what is written is read back through their own libraries."""
+
+import json
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from fl_audit.cli.main import app
+from fl_audit.runs.exports.badge import badge
+from fl_audit.runs.exports.trackers import findings_of, series_of
+from fl_audit.runs.stored_run import Run, read_run
+
+ONE_PIXEL = (
+    b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\x00\x00\x00\x01\x00\x00\x00\x01\x08\x02\x00\x00\x00\x90wS\xde\x00\x00\x00\x0cIDATx"
+    b"\x9cc```\x00\x00\x00\x04\x00\x01\xf6\x178U\x00\x00\x00\x00IEND\xaeB`\x82"
+)
+LOG_ODDS = [[1.0, 2.0], [-0.5, 1.5], [0.2, -3.0]]  # of D against D', of three trials over two rounds
+BITS = [True, True, False]
+
+
+def stored(directory: Path) -> Path:
+    """Write a run of three trials and two rounds whose numbers are known."""
+    (directory / "public").mkdir(parents=True)
+    (directory / "figures").mkdir()
+    (directory / "figures" / "beliefs.png").write_bytes(ONE_PIXEL)
+    summary = {
+        "schema": 1, "verdict": "consistent", "scope": "one pair",
+        "guarantee": {"epsilon": 2.0, "delta": 0.001}, "epsilon_star": None, "noise": {"tests": [], "ratio": 1.01},
+        "findings": [{"name": "Share at 10\xa0% (nats)", "value": 0.2}, {"name": "AUC", "value": None}],
+    }  # fmt: skip
+    (directory / "summary.json").write_text(json.dumps(summary))
+    configuration = {"privacy": {"prior": 0.5, "epsilon": 2.0}, "run": {"device": "cpu"}, "data": {"path": None}}
+    (directory / "public" / "configuration.json").write_text(json.dumps({"configuration": configuration}))
+    trials = {"trial": [0, 1, 2], "bit": BITS, "log_odds": [row[-1] for row in LOG_ODDS]}
+    pd.DataFrame(trials | dict.fromkeys(("belief", "won", "test_accuracy"), 0.5)).to_parquet(
+        directory / "trials.parquet"
+    )
+    each: list[dict[str, Any]] = [
+        {"trial": trial, "round": number, "sigma": 3.0, "local_sensitivity": 1.0 + trial, "log_odds": value}
+        for trial, row in enumerate(LOG_ODDS)
+        for number, value in enumerate(row, start=1)
+    ]
+    pd.DataFrame(each).to_parquet(directory / "rounds.parquet")
+    releases = [{"trial": w, "round": r, "test_accuracy": 0.1 * w + 0.2 * r} for w in range(3) for r in range(3)]
+    pd.DataFrame(releases).to_parquet(directory / "releases.parquet")
+    return directory
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    return read_run(stored(tmp_path / "first"))
+
+
+def export(*arguments: object) -> str:
+    result = CliRunner().invoke(app, ["export", *map(str, arguments)], catch_exceptions=False)
+    assert result.exit_code == 0
+    return result.stdout
+
+
+def test_series_are_statistics_over_the_trials_of_a_round(run: Run) -> None:
+    found = {series.name: series for series in series_of(run)}
+    assert set(found) == {
+        "accuracy/mean", "belief/mean", "belief/max", "noise/claimed", "sensitivity/mean", "sensitivity/max",
+    }  # fmt: skip
+    # Beliefs are in the data set that was really used: D, D and D'.
+    right = 1 / (1 + np.exp(-np.array(LOG_ODDS) * np.array([[1], [1], [-1]])))
+    assert found["belief/mean"].steps == (1, 2)
+    assert found["belief/mean"].values == pytest.approx(right.mean(axis=0))
+    assert found["belief/max"].values == pytest.approx(right.max(axis=0))
+    assert found["accuracy/mean"].steps == (0, 1, 2)
+    assert found["accuracy/mean"].values == pytest.approx([0.1, 0.3, 0.5])
+    assert found["sensitivity/max"].values == (3.0, 3.0)
+    assert findings_of(run) == {
+        "schema": 1.0,
+        "guarantee.epsilon": 2.0,
+        "guarantee.delta": 0.001,
+        "noise.ratio": 1.01,
+        "page/Share at 10 nats": 0.2,
+    }
+
+
+def test_tensorboard_reads_what_was_written(run: Run, tmp_path: Path) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    said = export(run.path, "--to", "tensorboard", "--out", tmp_path / "logs")
+    assert said == f"tensorboard: {tmp_path / 'logs' / 'first'}\n"
+    events = EventAccumulator(str(tmp_path / "logs" / "first"))
+    events.Reload()
+    assert [event.step for event in events.Scalars("accuracy/mean")] == [0, 1, 2]
+    assert [event.value for event in events.Scalars("accuracy/mean")] == pytest.approx([0.1, 0.3, 0.5])
+    assert events.Scalars("findings/guarantee.epsilon")[0].value == 2.0
+    assert events.Tags()["images"] == ["figures/beliefs"]
+    again = CliRunner().invoke(app, ["export", str(run.path), "--to", "tensorboard", "--out", str(tmp_path / "logs")])
+    assert f"{tmp_path / 'logs' / 'first'} exists: " in str(again.exception)
+
+
+@pytest.mark.long
+def test_mlflow_reads_what_was_written(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from mlflow import MlflowClient
+
+    monkeypatch.chdir(tmp_path)  # MLflow keeps artifacts where it is run
+    address = f"sqlite:///{tmp_path / 'runs.db'}"
+    export(run.path, "--to", "mlflow", "--out", address, "--experiment", "audits")
+    client = MlflowClient(tracking_uri=address)
+    place = client.get_experiment_by_name("audits")
+    assert place is not None
+    (found,) = client.search_runs([place.experiment_id])
+    assert found.info.run_name == "first"
+    assert found.info.status == "FINISHED"
+    assert found.data.tags["verdict"] == "consistent"
+    assert found.data.params == {"privacy.prior": "0.5", "privacy.epsilon": "2.0", "run.device": "cpu"}
+    assert found.data.metrics["findings/noise.ratio"] == 1.01
+    assert [metric.value for metric in client.get_metric_history(found.info.run_id, "accuracy/mean")] == pytest.approx(
+        [0.1, 0.3, 0.5]
+    )
+    assert {item.path for item in client.list_artifacts(found.info.run_id)} == {"figures", "summary.json"}
+
+
+def test_the_badge_says_the_verdict(run: Run, tmp_path: Path) -> None:
+    export(run.path, "--to", "badge", "--out", tmp_path / "badge.svg")
+    root = ElementTree.fromstring((tmp_path / "badge.svg").read_text())
+    assert root.attrib["aria-label"] == "privacy audit: consistent, epsilon 2"
+    assert "#1a7f37" in badge(run.summary)
+    violated = {**run.summary, "verdict": "violated", "guarantee": None}
+    assert "#b3261e" in badge(violated)
+    assert ">violated</text>" in badge(violated)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [(["--to", "paper"], "'paper': accepted are tensorboard, mlflow"), (["--to", "badge"], "one run")],
+)
+def test_what_cannot_be_exported_is_refused(arguments: list[str], said: str, tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["export", "a", "b", *arguments, "--out", str(tmp_path / "x")])
+    assert said in str(result.exception)

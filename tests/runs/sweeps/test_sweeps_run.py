@@ -1,0 +1,329 @@
+"""Sweeps on Ray: ordinary runs, kept one by one, one row a model."""
+
+import json
+import os
+import shutil
+import stat
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.figure import Figure
+from small_audits import small_settings
+from untold import assert_untold
+
+from fl_audit.cli.main import main
+from fl_audit.errors import InputError
+from fl_audit.privacy.gaussian import gaussian_mu
+from fl_audit.released_model.normal_fit_tests import FIT
+from fl_audit.report.figure_style import to_png
+from fl_audit.report.formatting import number_text
+from fl_audit.runs.engine_names import Engine
+from fl_audit.runs.ray_engine import RayOptions
+from fl_audit.runs.resolved_audit import resolve
+from fl_audit.runs.run import run_audit
+from fl_audit.runs.run_directory import RunDirectory
+from fl_audit.runs.sweeps import point_execution
+from fl_audit.runs.sweeps.grid import Axis, Point, baselines, grid
+from fl_audit.runs.sweeps.page import chance_text, claims_text, fit_text, points_html, sweep_page
+from fl_audit.runs.sweeps.privacy_utility_plot import landscape_figure
+from fl_audit.runs.sweeps.sweep import SweepResults, run_sweep
+from fl_audit.runs.sweeps.tables import UNTRAINED, UtilityColumn, choose_utility, models_table, points_table
+from fl_audit.strategies.errors import FederationError
+
+VALUES = small_settings(
+    training={"rounds": 2},
+    privacy={"belief": None, "epsilon": 1.0, "sensitivity": "global", "adjacency": "add-remove-record"},
+    audit={"trials": 3, "insider": False, "epsilon-star-cut": 1e-6},
+)
+ONE_ACTOR = RayOptions(actors=1)
+
+
+def points(*epsilons: float) -> tuple[Point, ...]:
+    baseline = baselines(VALUES, [Axis("training.learning-rate", (0.5,))])
+    return grid(VALUES, [Axis("privacy.epsilon", epsilons)]) + baseline
+
+
+@contextmanager
+def interrupts(total: int) -> Iterator[Callable[[str], Callable[[int], None]]]:
+    """A display during which somebody presses Ctrl-C when the first point has ended."""
+
+    def begin(name: str) -> Callable[[int], None]:
+        if name.startswith("1/"):
+            raise KeyboardInterrupt
+        return lambda done: None
+
+    yield begin
+
+
+@pytest.mark.long
+@pytest.mark.ray
+def test_a_sweep_is_its_runs_survives_interrupts_and_failures_and_grows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its points have seeds of their own, which no file tells and which stay when it grows or a point is lost."""
+    monkeypatch.setitem(VALUES, "run", {**VALUES["run"], "seed": None})
+    runs = tmp_path / "sweep" / "points"
+    with pytest.raises(KeyboardInterrupt):
+        run_sweep(points(1.0), tmp_path / "sweep", ONE_ACTOR, progress=interrupts)
+    (first,) = runs.iterdir()
+    kept = {path: path.stat().st_mtime_ns for path in first.rglob("*.parquet")}
+    assert len(kept) == 6
+    assert pd.read_parquet(tmp_path / "sweep" / "models.parquet")["point"].unique().tolist() == [first.name]
+    hopeless = grid(VALUES, [Axis("run.client-time-limit", (1e-6,))])
+    with pytest.raises(FederationError, match=r"point client-time-limit=1e-06: .*time limit"):
+        run_sweep((*points(1.0, 8.0), *hopeless), tmp_path / "sweep", ONE_ACTOR)
+    assert {path: path.stat().st_mtime_ns for path in kept} == kept
+    assert (tmp_path / "sweep" / "landscape.png").exists()
+    before = pd.read_parquet(first / "trials.parquet")
+    seed = RunDirectory(first).secret().seed
+    shutil.rmtree(first)
+    # Whatever the engine, a point that was lost comes back as it was.
+    found = run_sweep(points(1.0, 8.0), tmp_path / "sweep", engine=Engine.LOCAL)
+    assert RunDirectory(first).secret().seed == seed
+    pd.testing.assert_frame_equal(pd.read_parquet(first / "trials.parquet"), before, check_exact=True)
+    models = pd.read_parquet(tmp_path / "sweep" / "models.parquet")
+    names = ["epsilon=1.0", "epsilon=8.0", "private=false_learning-rate=0.5"]
+    assert sorted(path.name for path in runs.iterdir()) == names
+    assert models["point"].tolist() == [name for name in names for _ in range(3)]
+    assert models["privacy.epsilon"].tolist()[:6] == [1.0] * 3 + [8.0] * 3
+    assert models["privacy.epsilon"].isna().tolist() == [False] * 6 + [True] * 3
+    np.testing.assert_allclose(models["epsilon"][:6], [1.0] * 3 + [8.0] * 3, atol=1e-3)
+    seeds = {path.name: RunDirectory(path).secret().seed for path in runs.iterdir()}
+    plan = resolve(points(8.0)[0].config).with_seed(seeds["epsilon=8.0"])
+    alone = run_audit(plan, tmp_path / "alone", Engine.LOCAL, with_report=False)
+    for column in ("test_accuracy", "test_auroc", "epsilon_star", "membership_advantage"):
+        np.testing.assert_array_equal(models.loc[models["point"] == "epsilon=8.0", column], alone.trials[column])
+    assert found.utility is UtilityColumn.AUROC
+    claimed = found.points["gdp_mu"].to_numpy()
+    multipliers = models["noise_multiplier"].to_numpy()[[0, 3]]
+    np.testing.assert_allclose(claimed[:2], [gaussian_mu(one, 2) for one in multipliers], rtol=1e-12)
+    assert np.isnan(claimed[2])
+    (terms,) = claims_text(found)
+    assert "delta 0.01" in terms
+    assert "add-remove-record" in terms
+    assert terms.count("record)") == 1
+    page = sweep_page(found, "A sweep")
+    assert terms in page
+    assert "privacy.epsilon = 8.0" in page
+    assert "training.learning-rate = 0.5" in page
+    (tmp_path / "sweep" / "sweep.html").write_text(page, encoding="utf-8")
+    _assert_seeds_are_secret(tmp_path / "sweep", seeds)
+
+
+def _assert_seeds_are_secret(sweep: Path, seeds: dict[str, int]) -> None:
+    assert len(set(seeds.values())) == len(seeds) == 3
+    secret = json.loads((sweep / "challenger" / "seed.json").read_text())["seed"]
+    for seed in (*seeds.values(), int(secret, 16) % 2**64):
+        assert_untold(sweep, seed)
+    assert secret not in (sweep / "sweep.html").read_text()
+    if os.name != "nt":
+        kept = sweep / "points" / "epsilon=1.0" / "challenger" / "seed.json"
+        assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+        assert stat.S_IMODE(kept.parent.stat().st_mode) == 0o700
+
+
+CLAIM = {
+    "epsilon": 1.0, "delta": 0.01, "accountant": "rdp", "adjacency": "add-remove-record", "unit": "record",
+    "gdp_mu": 0.5, "gdp_regret": 0.0,
+}  # fmt: skip
+
+
+def test_an_interrupted_command_says_how_to_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*arguments: object) -> None:
+        (tmp_path / "out" / "points").mkdir(parents=True)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("fl_audit.runs.sweeps.sweep.run_sweep", interrupted)
+    monkeypatch.setattr(sys, "argv", ["fl-audit", "sweep", "config.toml", "--set", "run.seed=7", "--out", "out"])
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "config.toml").write_text("[privacy]\nadjacency = 'replace-record'\nepsilon = 1\n")
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 130
+    assert capfd.readouterr().err.endswith(
+        "interrupted; go on with: fl-audit sweep config.toml --set run.seed=7 --out out\n"
+    )
+
+
+@pytest.mark.long
+def test_a_sweep_in_this_process_keeps_its_points_goes_on_and_grows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def here(*epsilons: float) -> SweepResults:
+        return run_sweep(grid(VALUES, [Axis("privacy.epsilon", epsilons)]), tmp_path / "out", engine=Engine.LOCAL)
+
+    assert len(here(1.0, 4.0).models) == 6
+    kept = {path.name for path in (tmp_path / "out" / "points").iterdir()}
+    assert len(kept) == 2
+    assert not list(tmp_path.rglob("*.partial"))
+    one = tmp_path / "out" / "points" / sorted(kept)[0]
+    assert stat.S_IMODE((one / "challenger").stat().st_mode) == 0o700
+    played: list[Path] = []
+
+    def noted(*arguments: Any, **options: Any) -> Any:
+        played.append(arguments[1])
+        return run_audit(*arguments, **options)
+
+    monkeypatch.setattr("fl_audit.runs.sweeps.point_execution.run_audit", noted)
+    assert len(here(1.0, 2.0, 4.0).points) == 3
+    assert len(played) == 1
+
+
+@pytest.mark.long
+def test_a_point_that_fails_in_this_process_leaves_nothing_behind(tmp_path: Path) -> None:
+    hopeless = grid(VALUES, [Axis("run.client-time-limit", (1e-6,))])
+    with pytest.raises(FederationError, match=r"point client-time-limit=1e-06: .*time limit"):
+        run_sweep((*points(1.0), *hopeless), tmp_path / "out", engine=Engine.LOCAL)
+    names = {path.name for path in (tmp_path / "out" / "points").iterdir()}
+    assert names == {"epsilon=1.0", "private=false_learning-rate=0.5"}
+
+
+def test_no_ended_sweep_leaves_a_half_point_with_its_seed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An interrupt takes it away, and the next sweep what a killed one left."""
+    left = tmp_path / "out" / "points" / ".epsilon=1.0.999999.partial" / "challenger"
+    left.mkdir(parents=True)
+    (left / "seed.json").write_text("{}")
+
+    def interrupted(plan: Any, directory: Path, *_: Any, **__: Any) -> None:
+        run_audit(plan, directory, Engine.LOCAL, with_report=False)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("fl_audit.runs.sweeps.point_execution.run_audit", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run_sweep(points(1.0), tmp_path / "out", engine=Engine.LOCAL)
+    assert list((tmp_path / "out" / "points").iterdir()) == []
+
+
+def test_frontier_and_ranges_of_points() -> None:
+    given = points(1.0, 8.0)
+    star = {"epsilon=1.0": [0.1, 0.3], "epsilon=8.0": [1.0, 1.0], "private=false_learning-rate=0.5": [np.inf, 2.0]}
+    accuracy = {"epsilon=1.0": [0.5, 0.7], "epsilon=8.0": [0.6, 0.6], "private=false_learning-rate=0.5": [0.9, 0.9]}
+    models = pd.DataFrame(
+        [
+            {**CLAIM, "point": name, "private": "epsilon" in name, "test_accuracy": accuracy[name][index],
+             "test_auroc": np.nan, "epsilon_star": star[name][index], "membership_advantage": 0.0}
+            for name in star
+            for index in range(2)
+        ]
+    )  # fmt: skip
+    table = points_table(models, given, UtilityColumn.ACCURACY).set_index("point")
+    assert table.loc["epsilon=1.0", ["utility", "utility_low", "utility_high"]].tolist() == [0.6, 0.5, 0.7]
+    assert table["on_frontier"].tolist() == [True, False, False]
+    assert choose_utility(models, None) is UtilityColumn.ACCURACY
+    with pytest.raises(InputError, match="two classes"):
+        choose_utility(models, UtilityColumn.AUROC)
+
+
+def test_values_of_several_kinds_are_written_as_words(tmp_path: Path) -> None:
+    both = grid(VALUES, [Axis("audit.neighbour", (0, "random"))])
+    for one in both:
+        run_audit(resolve(one.config), tmp_path / one.name, Engine.LOCAL, with_report=False)
+    table = models_table(both, tmp_path)
+    table.to_parquet(tmp_path / "models.parquet")
+    assert table["audit.neighbour"].unique().tolist() == ["0", "random"]
+
+
+def test_points_of_the_membership_audit_name_their_strongest_attack(tmp_path: Path) -> None:
+    audit = {"kind": "membership", "targets": 40, "trials": 2, "attacks": ["loss"], "insider": True}
+    settings = small_settings(
+        training={"rounds": 1},
+        privacy={"belief": None, "epsilon": 1.0, "sensitivity": None, "adjacency": "add-remove-record"},
+        audit=audit,
+    )
+    both = grid(settings, [Axis("audit.kind", ("membership",))]) + grid(VALUES, [Axis("training.rounds", (1,))])
+    found = [run_audit(resolve(one.config), tmp_path / one.name, Engine.LOCAL, with_report=False) for one in both]
+    models = models_table(both, tmp_path)
+    table = points_table(models, both, UtilityColumn.ACCURACY)
+    rates = found[0].summary["attacks"]["by_name"]["loss"]
+    assert table["attack"].fillna("none").tolist() == ["loss", "none"]
+    assert table["attack_auc"][0] == rates["auc"]["value"]
+    assert table["attack_tpr_at_fpr_001"][0] == rates["tpr_at_fpr_001"]["value"]
+    page = points_html(SweepResults(models, table, UtilityColumn.ACCURACY, Figure()))
+    assert "Strongest attack" in page
+    # What chance reaches stands beside Epsilon*, as in the report of a run.
+    stars = [one.summary["epsilon_star"] for one in found]
+    # Points are compared by normals, also where a run has too few losses to state a value.
+    untrained = [(star.get("by_normals") or star)["untrained_mean"] for star in stars]
+    assert models.groupby("point", sort=False)[UNTRAINED].first().tolist() == untrained
+    chance = chance_text(SweepResults(models, table, UtilityColumn.ACCURACY, Figure()))
+    assert all(number_text(one, 3) in chance for one in untrained)
+    assert f">{number_text(rates['auc']['value'], 3)}</td>" in page
+
+
+def test_what_epsilon_star_of_a_sweep_rests_on_is_said() -> None:
+    """Its points are compared by normals: whether these fit is said as the report of a run says it."""
+
+    def said(**columns: object) -> str:
+        models = pd.DataFrame({"point": ["one"] * 4, "epsilon_star": 1.0} | columns)
+        return fit_text(SweepResults(models, models, UtilityColumn.ACCURACY, Figure()))
+
+    assert "in 2 of 3 models" in said(**{FIT: [1e-9, 0.5, 1e-3, np.nan]})
+    assert "rejects most" in said(**{FIT: [1e-9, 0.5, 1e-3, np.nan]})
+    assert said(**{FIT: [0.5] * 4}).endswith("in 0 of 4 models.")
+    assert "was not tested" in said(**{FIT: [np.nan] * 4})
+    assert "was not tested" in said()
+
+
+def test_unbounded_models_are_not_drawn() -> None:
+    models = pd.DataFrame(
+        {**CLAIM, "point": ["epsilon=1.0"] * 2, "private": True, "test_accuracy": [0.5, 0.6],
+         "epsilon_star": [np.inf, np.inf], "membership_advantage": 0.0, "epsilon_star_cut": 1e-6}
+    )  # fmt: skip
+    table = points_table(models, points(1.0)[:1], UtilityColumn.ACCURACY)
+    assert not table["on_frontier"].any()
+    figure = landscape_figure(table, models, UtilityColumn.ACCURACY, "cost in $ and $$")
+    to_png(figure)
+    assert all(panel.get_xlim()[0] >= 0 or panel.get_ylim()[0] >= 0 for panel in figure.axes), "no density is below 0"
+
+
+@pytest.mark.parametrize(
+    ("utility", "out", "said"),
+    [(UtilityColumn.AUROC, "new", r"auroc .*2 classes, .*\b10"), (None, "file/new", "cannot be written")],
+)
+def test_what_cannot_work_is_refused_before_training(
+    utility: UtilityColumn | None, out: str, said: str, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match=said):
+        run_sweep(grid({**VALUES, "data": {**VALUES["data"], "name": "digits"}}, []), tmp_path / out, utility=utility)
+
+
+def test_a_directory_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
+    notes = tmp_path / "points" / "epsilon=1.0" / "notes.txt"
+    notes.parent.mkdir(parents=True)
+    notes.write_text("mine")
+    with pytest.raises(InputError, match="no finished point"):
+        run_sweep(points(1.0), tmp_path)
+    assert notes.read_text() == "mine"
+
+
+def test_a_sweep_without_epsilon_star_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    blind = grid(small_settings(audit={"epsilon-star": False}), [])
+    with pytest.raises(InputError, match="needs it true"):
+        run_sweep(blind, tmp_path / "sweep")
+    assert not (tmp_path / "sweep").exists()
+
+
+@pytest.mark.parametrize(
+    ("node", "is_large"),
+    [
+        ({"Alive": True, "Resources": {"CPU": 4.0}}, True),
+        ({"Alive": True, "Resources": {"CPU": 3.0}}, False),
+        ({"Alive": False, "Resources": {"CPU": 8.0}}, False),
+        ({"Alive": True, "Resources": {}}, False),
+    ],
+)
+def test_a_cluster_with_no_node_large_enough_is_noticed(
+    node: dict[str, object], is_large: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ray.nodes", lambda: [{"Alive": True, "Resources": {"CPU": 1.0}}, node])
+    assert point_execution.has_room(RayOptions("head:6379", threads=4)) == is_large

@@ -1,0 +1,205 @@
+"""From a configuration to rounds, sampling rate and guarantee; refusals in one line."""
+
+import math
+from typing import Any
+
+import pytest
+from dp_accounting.pld import privacy_loss_distribution
+from dp_accounting.privacy_accountant import NeighboringRelation
+from few_examples import examples
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from opacus.accountants import RDPAccountant
+from opacus.accountants.analysis.rdp import compute_rdp
+from small_audits import MakePlan, small_settings
+
+from fl_audit.errors import InputError
+from fl_audit.privacy.renyi import RDP_ORDERS
+from fl_audit.runs.config import RunConfig, parse_config
+from fl_audit.runs.mechanism_of_config import rounds_of, sampling_rate
+from fl_audit.runs.resolved_audit import ResolvedAudit
+
+GLOBAL = {"sensitivity": "global", "adjacency": "add-remove-record", "accountant": "rdp"}
+ALONE = {"insider": False}
+
+
+def _config(**training: Any) -> RunConfig:
+    return parse_config(small_settings(training={"rounds": None} | training, audit=ALONE, privacy=GLOBAL))
+
+
+def _sampled(
+    small_plan: MakePlan, accountant: str, adjacency: str = "add-remove-record", **privacy: Any
+) -> ResolvedAudit:
+    named = {"belief": None, "noise-multiplier": 1.3} | privacy
+    return small_plan(
+        training={"rounds": 40, "sampling-rate": 0.05},
+        privacy=named | {"sensitivity": "global", "adjacency": adjacency, "accountant": accountant},
+        audit=ALONE,
+    )
+
+
+@pytest.mark.parametrize(
+    ("training", "rate", "rounds"),
+    [
+        ({}, 1.0, 30),
+        ({"rounds": 7}, 1.0, 7),
+        ({"epochs": 3}, 1.0, 3),
+        ({"epochs": 3, "sampling-rate": 0.1}, 0.1, 30),  # 3 / 0.1 is no whole number in binary
+        ({"epochs": 0.3, "sampling-rate": 0.1}, 0.1, 3),
+        ({"epochs": 20, "expected-batch": 7}, 7 / 60, 172),
+        ({"epochs": 1, "expected-batch": 60}, 1.0, 1),
+        ({"rounds": 5, "sampling-rate": 1.0}, 1.0, 5),
+    ],
+)
+def test_epochs_and_batches_become_rounds_and_a_rate(training: dict[str, Any], rate: float, rounds: int) -> None:
+    config = _config(**training)
+    assert float(sampling_rate(config)) == rate
+    assert rounds_of(config) == rounds
+
+
+@given(st.integers(1, 60), st.integers(1, 400))
+@settings(max_examples=examples(100), deadline=None, derandomize=True)
+def test_rounds_are_the_fewest_that_reach_the_epochs(batch: int, tenths: int) -> None:
+    rounds = rounds_of(_config(**{"epochs": tenths / 10, "expected-batch": batch}))
+    assert (rounds - 1) * batch * 10 < tenths * 60 <= rounds * batch * 10
+
+
+@pytest.mark.parametrize(
+    ("sections", "said"),
+    [
+        ({"training": {"epochs": 2, "rounds": 3}}, "rounds = 3 and epochs = 2.0 .*both given"),
+        (
+            {"training": {"sampling-rate": 0.5, "expected-batch": 3}},
+            "sampling-rate = 0.5 and expected-batch = 3 .*both given",
+        ),
+        ({"training": {"sampling-rate": 1.5}}, "sampling-rate"),
+        ({"training": {"expected-batch": 61}, "audit": ALONE}, "expected-batch is 61 of 60 records"),
+        ({"training": {"sampling-rate": 0.5}}, "sensitivity is 'local' .*rate 0.5: .*'global'"),
+        (
+            {"training": {"sampling-rate": 0.5}, "audit": ALONE, "privacy": {"adjacency": "add-remove-record"}},
+            "sensitivity is 'local' .*rate 0.5",
+        ),
+        ({"audit": ALONE}, "sensitivity is 'local' .*without the insider"),
+        ({"privacy": {"private": False}}, "clipping-norm = 1.0 and sensitivity = local .*private = false"),
+        (
+            {"privacy": {"private": False, "belief": None, "clipping-norm": None, "sensitivity": None}},
+            r"nothing to weigh .*: set insider = false in \[audit\]",
+        ),
+        (
+            {"privacy": {"private": False, "belief": None, "clipping-norm": None, "sensitivity": "global"}},
+            "sensitivity = global .*private = false, .*guarantees nothing",
+        ),
+    ],
+)
+def test_what_does_not_go_together_is_refused_in_one_line(
+    sections: dict[str, Any], said: str, small_plan: MakePlan
+) -> None:
+    with pytest.raises(InputError, match=said) as caught:
+        small_plan(**sections)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("accountant", "adjacency", "said"),
+    [
+        ("gdp", "add-remove-record", "gdp .*without sampling only"),
+        ("gdp", "replace-record", "gdp .*without sampling only"),
+        ("rdp", "replace-record", "^rdp .*sampling only .*comes or goes"),
+        ("rdp-classic", "replace-record", "^rdp-classic .*sampling only .*comes or goes"),
+    ],
+)
+def test_accountants_refuse_samples_that_they_do_not_cover(
+    accountant: str, adjacency: str, said: str, small_plan: MakePlan
+) -> None:
+    for target in ({}, {"noise-multiplier": None, "epsilon": 2.0}):
+        with pytest.raises(InputError, match=said):
+            _sampled(small_plan, accountant, adjacency, **target)
+
+
+def test_the_guarantee_of_a_sampled_run_is_that_of_opacus(small_plan: MakePlan) -> None:
+    theirs = RDPAccountant()
+    theirs.history = [(1.3, 0.05, 40)]
+    found = _sampled(small_plan, "rdp").guarantee
+    assert found is not None
+    assert found.epsilon == pytest.approx(theirs.get_epsilon(0.01), rel=1e-9)
+    orders = RDP_ORDERS
+    divergences = compute_rdp(q=0.05, noise_multiplier=1.3, steps=40, orders=orders.tolist())
+    classic = _sampled(small_plan, "rdp-classic").guarantee
+    assert classic is not None
+    assert classic.epsilon == pytest.approx(min(divergences + math.log(100) / (orders - 1)), rel=1e-9)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("adjacency", "relation", "unit"),
+    [
+        ("add-remove-record", NeighboringRelation.ADD_OR_REMOVE_ONE, 1.0),
+        # dp-accounting measures the noise in C, the mechanism in the sensitivity 2C
+        ("replace-record", NeighboringRelation.REPLACE_ONE, 2.0),
+    ],
+)
+def test_the_guarantee_of_a_sampled_run_is_that_of_dp_accounting(
+    adjacency: str, relation: NeighboringRelation, unit: float, small_plan: MakePlan
+) -> None:
+    plan = _sampled(small_plan, "pld", adjacency)
+    theirs = privacy_loss_distribution.from_gaussian_mechanism(
+        1.3 * unit, sampling_prob=0.05, neighboring_relation=relation
+    ).self_compose(40)
+    assert plan.guarantee is not None
+    assert plan.guarantee.epsilon == pytest.approx(theirs.get_epsilon_for_delta(0.01), rel=1e-4)
+    mechanism = plan.public.mechanism
+    assert mechanism.noise_multiplier * mechanism.global_sensitivity == pytest.approx(1.3 * unit * 1.0)
+
+
+@pytest.mark.parametrize(("adjacency", "times"), [("add-remove-record", 1.0), ("replace-record", 2.0)])
+def test_a_multiplier_over_the_clipping_norm_is_that_of_other_libraries(
+    adjacency: str, times: float, small_plan: MakePlan
+) -> None:
+    """sigma is z C between whichever neighbours, and a replaced record moves the sum by 2C."""
+    privacy = {"noise-over": "clipping-norm", "noise-multiplier": 1.3}
+    plan = _sampled(small_plan, "pld", adjacency, **privacy)
+    mechanism = plan.public.mechanism
+    assert mechanism.noise_multiplier * mechanism.global_sensitivity == pytest.approx(1.3 * mechanism.clipping_norm)
+    assert mechanism.noise_multiplier == pytest.approx(1.3 / times)
+    assert plan.guarantee is not None
+    assert plan.guarantee.noise_over_clipping_norm == pytest.approx(1.3)
+
+
+@pytest.mark.parametrize(
+    ("privacy", "said"),
+    [
+        ({"noise-over": "clipping-norm", "belief": 0.9}, "noise-over = clipping-norm .*noise-multiplier"),
+        (
+            {"noise-over": "clipping-norm", "belief": None, "noise-multiplier": 2.0, "sensitivity": "local"},
+            "noise-over = clipping-norm .*sensitivity = local",
+        ),
+    ],
+)
+def test_noise_over_a_norm_needs_a_multiplier_of_noise_that_is_scaled_to_it(
+    privacy: dict[str, object], said: str, small_plan: MakePlan
+) -> None:
+    with pytest.raises(InputError, match=said):
+        small_plan(privacy=privacy)
+
+
+@pytest.mark.parametrize("accountant", ["rdp", "rdp-classic", "pld"])
+def test_noise_for_a_sampled_run_is_calibrated_with_its_sampling(accountant: str, small_plan: MakePlan) -> None:
+    target = {"noise-multiplier": None, "epsilon": 1.5}
+    plan = _sampled(small_plan, accountant, **target)
+    assert plan.guarantee is not None
+    assert plan.guarantee.epsilon == pytest.approx(1.5, rel=1e-4)
+    whole = small_plan(
+        training={"rounds": 40},
+        privacy={"belief": None, "epsilon": 1.5, "sensitivity": "global", "accountant": accountant},
+    )
+    assert plan.public.mechanism.noise_multiplier < 0.4 * whole.public.mechanism.noise_multiplier
+
+
+def test_a_stored_configuration_means_the_same_when_it_is_read_again() -> None:
+    for training in ({}, {"epochs": 2, "expected-batch": 7}, {"rounds": 3, "sampling-rate": 0.5}):
+        config = _config(**training)
+        assert parse_config(config.as_dict()) == config
+    nothing = dict.fromkeys(("belief", "clipping-norm", "sensitivity")) | {"private": False}
+    baseline = parse_config(small_settings(audit=ALONE, privacy=nothing))
+    assert parse_config(baseline.as_dict()) == baseline
+    assert "clipping-norm" not in baseline.as_dict()["privacy"]

@@ -1,0 +1,306 @@
+"""Damaged run directories: what can be played again is, what cannot is told in one line, what is not ours is left."""
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from small_audits import small_settings
+
+from fl_audit import atomic_files
+from fl_audit.atomic_files import atomic_file
+from fl_audit.errors import InputError
+from fl_audit.run_files import read_json, require_sealed
+from fl_audit.runs import trial_batch_store
+from fl_audit.runs.comparison.rows import rows
+from fl_audit.runs.config import parse_config
+from fl_audit.runs.engine_names import Engine
+from fl_audit.runs.provenance import read_provenance
+from fl_audit.runs.resolved_audit import ResolvedAudit, resolve
+from fl_audit.runs.run import run_audit
+from fl_audit.runs.run_directory import RunDirectory
+from fl_audit.runs.run_report import rebuild_report
+from fl_audit.runs.stored_run import read_run
+
+Damage = Callable[[Path], object]
+
+
+def plan_with(trials: int = 6, seed: int = 0) -> ResolvedAudit:
+    changes = {"trials": trials, "epsilon-star": False, "membership": False}
+    return resolve(parse_config(small_settings(training={"rounds": 2}, audit=changes, run={"seed": seed})))
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A finished run of two batches, and one of another seed."""
+
+    path: Path
+    other: Path
+    trials: pd.DataFrame
+    rounds: pd.DataFrame
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Finished:
+    place = tmp_path_factory.mktemp("finished")
+    found = run_audit(plan_with(), place / "run", Engine.LOCAL, with_report=False)
+    run_audit(plan_with(seed=1), place / "other", Engine.LOCAL, with_report=False)
+    return Finished(place / "run", place / "other", found.trials, found.rounds)
+
+
+@pytest.fixture
+def run(finished: Finished, tmp_path: Path) -> Path:
+    """A copy of the finished run, to be damaged."""
+    shutil.copytree(finished.path, tmp_path / "run")
+    return tmp_path / "run"
+
+
+def batch(run: Path, number: int = 0) -> Path:
+    return run / "challenger" / "batches" / f"batch-{number:05d}"
+
+
+def public(run: Path, kind: str, number: int = 0) -> Path:
+    return run / "public" / f"{kind}-batch-{number:05d}.safetensors"
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[-3] ^= 1
+    path.write_bytes(content)
+
+
+def exchange(one: Path, two: Path) -> None:
+    aside = one.with_name("aside")
+    one.rename(aside)
+    two.rename(one)
+    aside.rename(two)
+
+
+def into_directory(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def into_file(path: Path) -> None:
+    shutil.rmtree(path)
+    path.write_text("a file")
+
+
+def rewrite(path: Path, **changes: object) -> None:
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+PLAYED_AGAIN: dict[str, Damage] = {
+    "table missing": lambda run: (batch(run) / "trials.parquet").unlink(),
+    "table cut": lambda run: cut(batch(run) / "rounds.parquet"),
+    "table empty": lambda run: (batch(run) / "rounds.parquet").write_bytes(b""),
+    "table of another batch": lambda run: exchange(batch(run) / "rounds.parquet", batch(run, 1) / "rounds.parquet"),
+    "two tables exchanged": lambda run: exchange(batch(run) / "rounds.parquet", batch(run) / "releases.parquet"),
+    "one bit of a table": lambda run: flip(batch(run) / "trials.parquet"),
+    "table is a directory": lambda run: into_directory(batch(run) / "trials.parquet"),
+    "batches exchanged": lambda run: exchange(batch(run), batch(run, 1)),
+    "batch missing": lambda run: shutil.rmtree(batch(run, 1)),
+    "batch is a file": lambda run: into_file(batch(run)),
+    "manifest missing": lambda run: (batch(run) / "manifest.json").unlink(),
+    "manifest cut": lambda run: cut(batch(run) / "manifest.json"),
+    "manifest a list": lambda run: (batch(run) / "manifest.json").write_text("[]"),
+    "manifest of words": lambda run: rewrite(batch(run) / "manifest.json", count="3"),
+    "manifest of other trials": lambda run: rewrite(batch(run) / "manifest.json", first=3),
+    "manifest is a directory": lambda run: into_directory(batch(run) / "manifest.json"),
+    "models missing": lambda run: public(run, "models").unlink(),
+    "models cut": lambda run: cut(public(run, "models", 1)),
+    "one bit of a model": lambda run: flip(public(run, "models")),
+    "models exchanged": lambda run: exchange(public(run, "models"), public(run, "models", 1)),
+    "releases missing": lambda run: public(run, "releases").unlink(),
+    "one bit of a release": lambda run: flip(public(run, "releases")),
+    "all batches gone": lambda run: shutil.rmtree(batch(run).parent),
+}  # fmt: skip
+
+PASSED_OVER: dict[str, Damage] = {
+    "stray file among batches": lambda run: (batch(run).parent / "notes.txt").write_text("mine"),
+    "stray file in a batch": lambda run: (batch(run) / "notes.parquet").write_text("mine"),
+    "stray directory": lambda run: (batch(run).parent / "batch-copy").mkdir(),
+    "copy of a batch": lambda run: shutil.copytree(batch(run), batch(run, 7)),
+    "half a batch": lambda run: (batch(run).parent / ".batch-00000.partial").mkdir(),
+    "half a file": lambda run: (run / ".summary.123.part.json").write_text("{"),
+    "summary cut": lambda run: cut(run / "summary.json"),
+    "table of the run cut": lambda run: cut(run / "trials.parquet"),
+    "timing cut": lambda run: cut(run / "timing.json"),
+    "timing a list": lambda run: (run / "timing.json").write_text("[1]"),
+    "models of a batch that is none": lambda run: public(run, "models", 9).write_text("mine"),
+}
+
+REFUSED: dict[str, tuple[Damage, str]] = {
+    "configuration missing": (lambda run: (run / "public" / "configuration.json").unlink(), "holds no run"),
+    "configuration cut": (lambda run: cut(run / "public" / "configuration.json"), "cannot be read"),
+    "configuration a list": (lambda run: (run / "public" / "configuration.json").write_text("[]"), "is damaged"),
+    "configuration deep": (
+        lambda run: (run / "public" / "configuration.json").write_text("[" * 100_000),
+        "cannot be read",
+    ),
+    "sections a list": (lambda run: rewrite(run / "public" / "configuration.json", configuration=[]), "is damaged"),
+    "no federation": (lambda run: rewrite(run / "public" / "configuration.json", federation={}), "is damaged"),
+    "an unknown setting": (
+        lambda run: rewrite(run / "public" / "configuration.json", configuration={"privcy": {}}),
+        "is damaged",
+    ),
+    "an earlier version": (
+        lambda run: rewrite(run / "public" / "configuration.json", schema=1),
+        r"another version .*\(schema 1\)",
+    ),
+    "configuration is a directory": (
+        lambda run: into_directory(run / "public" / "configuration.json"),
+        "is a directory",
+    ),
+    "seed missing": (lambda run: (run / "challenger" / "seed.json").unlink(), "seed.json is missing"),
+    "seed cut": (lambda run: cut(run / "challenger" / "seed.json"), "cannot be read"),
+    "seed a list": (lambda run: (run / "challenger" / "seed.json").write_text("[4711]"), "seed.json is damaged"),
+    "seed a word": (lambda run: rewrite(run / "challenger" / "seed.json", seed="4711"), "seed.json is damaged"),
+}
+
+IN_THE_WAY: dict[str, tuple[Damage, str]] = {
+    "table is a directory": (lambda run: into_directory(run / "trials.parquet"), "a directory, where"),
+    "batches is a file": (lambda run: into_file(batch(run).parent), "a file, where"),
+    "models is a directory": (lambda run: into_directory(public(run, "models")), "a directory, where"),
+}
+
+
+def resumed(run: Path) -> pd.DataFrame:
+    return run_audit(plan_with(), run, Engine.LOCAL, resume=True, with_report=False).trials
+
+
+@pytest.mark.few_cases(1)
+@pytest.mark.parametrize("kind", PLAYED_AGAIN)
+def test_what_is_damaged_is_played_again(kind: str, run: Path, finished: Finished) -> None:
+    PLAYED_AGAIN[kind](run)
+    with pytest.raises(InputError, match=r"holds [03] of 6 .*--resume .* plays") as caught:
+        rebuild_report(run)
+    assert "\n" not in str(caught.value)
+    pd.testing.assert_frame_equal(resumed(run), finished.trials, check_exact=True)
+    for kind_of, number in (("models", 0), ("models", 1), ("releases", 0)):
+        assert public(run, kind_of, number).read_bytes() == public(finished.path, kind_of, number).read_bytes()
+
+
+@pytest.mark.few_cases(1)
+@pytest.mark.parametrize("kind", PASSED_OVER)
+def test_what_decides_nothing_is_passed_over(kind: str, run: Path, finished: Finished) -> None:
+    PASSED_OVER[kind](run)
+    written = [(batch(run, number) / "trials.parquet").stat().st_mtime_ns for number in (0, 1)]
+    pd.testing.assert_frame_equal(resumed(run), finished.trials, check_exact=True)
+    assert [(batch(run, number) / "trials.parquet").stat().st_mtime_ns for number in (0, 1)] == written
+    pd.testing.assert_frame_equal(pd.read_parquet(run / "rounds.parquet"), finished.rounds, check_exact=True)
+
+
+@pytest.mark.few_cases(5)
+@pytest.mark.parametrize("kind", REFUSED)
+def test_what_cannot_be_played_again_gets_one_line(kind: str, run: Path) -> None:
+    damage, said = REFUSED[kind]
+    damage(run)
+    with pytest.raises(InputError, match=said) as caught:
+        resumed(run)
+    assert "\n" not in str(caught.value)
+    assert "4711" not in str(caught.value)
+    with pytest.raises(InputError) as told:
+        rebuild_report(run)
+    assert "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize("kind", IN_THE_WAY)
+def test_what_stands_in_the_way_is_named_before_anything_is_played(kind: str, run: Path) -> None:
+    damage, said = IN_THE_WAY[kind]
+    damage(run)
+    with pytest.raises(InputError, match=said) as caught:
+        resumed(run)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_batch_of_another_run_is_not_taken_for_ones_own(run: Path, finished: Finished) -> None:
+    shutil.rmtree(batch(run))
+    shutil.copytree(batch(finished.other), batch(run))
+    for kind in ("models", "releases"):
+        shutil.copy(public(finished.other, kind), public(run, kind))
+    with pytest.raises(InputError, match=r"batch-00000 .*another run"):
+        rebuild_report(run)
+    pd.testing.assert_frame_equal(resumed(run), finished.trials, check_exact=True)
+
+
+def test_undamaged_batches_are_not_played_again(run: Path) -> None:
+    written = (batch(run, 1) / "trials.parquet").stat().st_mtime_ns
+    flip(public(run, "models"))
+    resumed(run)
+    assert (batch(run, 1) / "trials.parquet").stat().st_mtime_ns == written
+
+
+EDITED: dict[str, Damage] = {
+    "public/configuration.json": lambda run: edit(
+        run / "public" / "configuration.json", '"delta": 0.01', '"delta": 0.2'
+    ),
+    "public/provenance.json": lambda run: edit(run / "public" / "provenance.json", '"began": "2', '"began": "1'),
+    "summary.json": lambda run: edit(run / "summary.json", '"trials": 6', '"trials": 60'),
+}
+
+
+def edit(path: Path, old: str, new: str) -> None:
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+
+
+@pytest.mark.parametrize("name", EDITED)
+def test_an_edited_run_is_refused_by_report_compare_and_readers(name: str, run: Path, finished: Finished) -> None:
+    assert len(rows([run, finished.other])) == 2
+    EDITED[name](run)
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    for read in (rebuild_report, read_run, lambda place: rows([finished.other, place])):
+        with pytest.raises(InputError, match="the run wrote") as caught:
+            read(run)
+        assert str(caught.value).startswith(f"{run / name} ")
+        assert "\n" not in str(caught.value)
+    assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
+
+
+def test_a_run_that_ended_while_it_wrote_is_not_taken_for_edited(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run whose summary was being written is read as it was or as it would have been."""
+    path = run / "summary.json"
+    for last in (0, 1, 2):
+        ended: list[Path] = []
+
+        def stops(place: Path, last: int = last, ended: list[Path] = ended) -> None:
+            ended.append(place)
+            if len(ended) > last:
+                raise KeyboardInterrupt
+
+        monkeypatch.setattr(atomic_files, "atomic_file", interrupted(stops))
+        with pytest.raises(KeyboardInterrupt):
+            trial_batch_store.write_sealed(run, path, read_json(path) | {"note": last})
+        monkeypatch.undo()
+        require_sealed(run)
+        assert ("note" in read_json(path)) == (last == 2)
+
+
+def interrupted(stops: Callable[[Path], None]) -> Callable[..., object]:
+    @contextmanager
+    def writing(path: Path, private: bool = False) -> Iterator[Path]:
+        stops(path)
+        with atomic_file(path, private) as file:
+            yield file
+
+    return writing
+
+
+def test_a_run_without_seals_is_read_and_a_date_that_is_none_is_not_shown(run: Path) -> None:
+    (run / "seals.json").unlink()
+    edit(run / "public" / "provenance.json", '"began": "2', '"began": "soon 2')
+    rebuild_report(run)
+    assert read_provenance(RunDirectory(run)) is None
+    (run / "seals.json").write_text("[1]")
+    with pytest.raises(InputError, match=r"seals.json is damaged"):
+        rebuild_report(run)

@@ -1,0 +1,226 @@
+"""However a run ends, it ends soon, says how to go on if there is anything to go on with, and leaves no process."""
+
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+import psutil
+import pytest
+from small_audits import small_toml
+
+from fl_audit.cli.interrupts import flags_of, printing_continuation, without_seed
+from fl_audit.cli.main import main
+from fl_audit.runs.process_guard import marked_processes, nothing_outlives
+
+CONFIG = small_toml(
+    data={"test-records": 50},
+    training={"rounds": 60},
+    privacy={"epsilon": None, "belief": 0.9},
+    audit={"trials": 12, "epsilon-star": False, "membership": False},
+    run={"trials-per-batch": 2, "batches-in-flight": 1, "actors": 1},
+)
+SECONDS_TO_END = 10.0
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="Windows has no such signals")
+
+
+class Begun:
+    """A command in a process and a process group of its own."""
+
+    def __init__(self, directory: Path, *arguments: str) -> None:
+        (directory / "audit.toml").write_text(CONFIG)
+        self.out = directory / "out"
+        command = [sys.executable, "-m", "fl_audit.cli.main", *arguments]
+        self.process = subprocess.Popen(
+            command,
+            cwd=directory,
+            env=os.environ | {"OMP_NUM_THREADS": "1"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+            # Whoever started the tests in the background may have had them ignore interrupts, and children inherit it.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL) and None,
+        )
+
+    def wait_until(self, reached: Callable[[], bool], seconds: float = 120.0) -> None:
+        deadline = time.monotonic() + seconds
+        while not reached():
+            assert self.process.poll() is None, self.process.communicate()[1]
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+
+    def end(self, number: int) -> str:
+        """Send a signal to the group, as a terminal does, and return what the command said."""
+        family = psutil.Process(self.process.pid).children(recursive=True)
+        sent = time.monotonic()
+        os.killpg(self.process.pid, number)
+        try:
+            said = self.process.communicate(timeout=SECONDS_TO_END)[1]
+        except subprocess.TimeoutExpired:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            raise
+        while time.monotonic() - sent < SECONDS_TO_END:
+            if not any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in family):
+                return said
+            time.sleep(0.1)
+        raise AssertionError(f"still there: {[one.cmdline() for one in family if one.is_running()]}")
+
+
+def batches(out: Path) -> list[Path]:
+    return sorted((out / "challenger" / "batches").glob("batch-*"))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("delay", [0.3, 0.8, 1.6])
+def test_an_interrupt_before_anything_was_begun_says_so(delay: float, tmp_path: Path) -> None:
+    begun = Begun(tmp_path, "run", "audit.toml", "--engine", "local", "--out", "out", "--set", "audit.trials=10000")
+    time.sleep(delay)
+    said = begun.end(signal.SIGINT)
+    assert begun.process.returncode == 130
+    if not (begun.out / "public" / "configuration.json").exists():
+        assert re.fullmatch(r"fl-audit: interrupted; nothing .*\n", said)
+
+
+@pytest.mark.long
+def test_an_interrupted_run_names_the_command_that_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    flags = ["--set", "run.seed=90071992547409931", "--set", "audit.confidence=0.9", "--engine", "local"]
+    begun = Begun(tmp_path, "run", "audit.toml", *flags, "--out", "out")
+    begun.wait_until(lambda: len(batches(begun.out)) >= 1)
+    said = begun.end(signal.SIGINT)
+    assert begun.process.returncode == 130
+    said = said.splitlines()[-1]
+    command = said.partition("go on with: ")[2].strip()
+    wanted = "fl-audit run audit.toml --set audit.confidence=0.9 --set run.seed= --engine local --out out --resume"
+    assert command == wanted
+    kept = {path: path.stat().st_mtime_ns for path in batches(begun.out)}
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "argv", shlex.split(command))
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 0
+    assert {path: path.stat().st_mtime_ns for path in kept} == kept
+    assert len(pd.read_parquet(begun.out / "trials.parquet")) == 12
+
+
+@pytest.mark.parametrize("engine", ["local", "ray"])
+def test_an_interrupt_while_clients_train_names_the_command_that_goes_on(
+    engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """In this process, where an interrupt is an exception; below it is a signal to a command and its processes."""
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("fl_audit.runs.run.run_on_ray", interrupted)
+    monkeypatch.setattr("fl_audit.runs.run.run_locally", interrupted)
+    monkeypatch.setattr("fl_audit.runs.requested_run.start_ray", lambda *_: None)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "audit.toml").write_text(CONFIG)
+    flags = ["--set", "audit.trials=1000", "--engine", engine, "--out", "out"]
+    monkeypatch.setattr(sys, "argv", ["fl-audit", "run", "audit.toml", *flags])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 130
+    go_on = f"fl-audit run audit.toml {shlex.join(flags)} --resume"
+    assert capfd.readouterr().err.splitlines()[-1] == f"fl-audit: interrupted; go on with: {go_on}"
+    assert (tmp_path / "out" / "public" / "configuration.json").exists()
+
+
+@pytest.mark.long
+@pytest.mark.ray
+# While Ray starts, and while it starts the clients; a run whose clients train is killed below.
+@pytest.mark.parametrize("delay", [0.5, 4.0])
+def test_an_interrupt_on_ray_ends_everything(delay: float, tmp_path: Path) -> None:
+    begun = Begun(tmp_path, "run", "audit.toml", "--out", "out", "--set", "audit.trials=1000")
+    begun.wait_until((begun.out / "public" / "configuration.json").exists)
+    time.sleep(delay)
+    said = begun.end(signal.SIGINT)
+    assert begun.process.returncode == 130
+    go_on = "fl-audit run audit.toml --set audit.trials=1000 --engine ray --out out --resume"
+    # Before it there may stand a line that says what goes on.
+    assert said.splitlines()[-1] == f"fl-audit: interrupted; go on with: {go_on}"
+    assert not any("Traceback" in line for line in said.splitlines())
+
+
+@pytest.mark.long
+@pytest.mark.ray
+def test_nothing_outlives_a_run_that_was_killed(tmp_path: Path) -> None:
+    # The first batch is soon over, and the last is not.
+    settings = ("--set", "training.rounds=5", "--set", "audit.trials=1000")
+    begun = Begun(tmp_path, "run", "audit.toml", *settings, "--out", "out")
+    begun.wait_until(lambda: len(batches(begun.out)) >= 1)
+    begun.end(signal.SIGKILL)
+
+
+def test_the_guard_ends_what_the_block_leaves_behind() -> None:
+    before = os.environ.get("FL_AUDIT_EMBEDDED_RAY")
+    command = [sys.executable, "-c", "import time; print(flush=True); time.sleep(300)"]
+    with nothing_outlives():
+        left = subprocess.Popen(command, start_new_session=True, stdout=subprocess.PIPE)
+        assert left.stdout is not None
+        left.stdout.readline()  # until it runs, the system may not show its environment
+        mark = psutil.Process(left.pid).environ()["FL_AUDIT_EMBEDDED_RAY"]
+        assert [process.pid for process in marked_processes(mark)] == [left.pid]
+    assert left.wait(timeout=5) == -signal.SIGKILL
+    assert os.environ.get("FL_AUDIT_EMBEDDED_RAY") == before
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("guarded", ["with nothing_outlives():\n", "nothing_outlives_this_process()\nif True:\n"])
+def test_the_guard_ends_what_a_killed_process_leaves_behind(guarded: str) -> None:
+    program = (
+        "import subprocess, sys, time\n"
+        "from fl_audit.runs.process_guard import nothing_outlives, nothing_outlives_this_process\n"
+        f"{guarded}"
+        "    left = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(300)'], start_new_session=True)\n"
+        "    print(left.pid, flush=True)\n"
+        "    time.sleep(300)\n"
+    )
+    holder = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    assert holder.stdout is not None
+    left = psutil.Process(int(holder.stdout.readline()))
+    holder.kill()
+    holder.wait()
+    gone, _ = psutil.wait_procs([left], timeout=SECONDS_TO_END)
+    assert gone or left.status() == psutil.STATUS_ZOMBIE
+
+
+def test_the_way_on_shows_no_seed() -> None:
+    given = ["run.seed=12345", "audit.trials=9", " run.seed = 6 "]
+    assert without_seed(given) == ["--set", "audit.trials=9", "--set", "run.seed="]
+    assert without_seed(["model.seed=1"]) == ["--set", "model.seed=1"]
+    assert flags_of(engine="ray", ray_address=None, out=Path("a b")) == ["--engine", "ray", "--out", "a b"]
+
+
+def test_the_innermost_way_on_is_told(capfd: pytest.CaptureFixture[str]) -> None:
+    with (
+        pytest.raises(SystemExit) as ended,
+        printing_continuation(lambda: ["outer"]),
+        printing_continuation(lambda: None),
+    ):
+        raise KeyboardInterrupt
+    assert ended.value.code == 130
+    assert capfd.readouterr().err == "fl-audit: interrupted; go on with: fl-audit outer\n"
+
+
+def test_a_file_that_cannot_be_written_gets_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "out").write_text("a file")
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "audit.toml").write_text("\ufeff" + CONFIG)
+    arguments = ["fl-audit", "run", str(tmp_path / "audit.toml"), "--engine", "local", "--out", str(tmp_path / "out/x")]
+    monkeypatch.setattr(sys, "argv", arguments)
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.count("\n") == 1

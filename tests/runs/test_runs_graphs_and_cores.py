@@ -1,0 +1,154 @@
+"""Runs on graphs, and runs whose model has a frozen core."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from data.test_data_graph_records import collab, random_graphs
+from learning.test_learning_frozen_cores import PUBLISHED
+from safetensors.torch import save_file
+from small_audits import MakePlan, small_settings
+
+from fl_audit.errors import InputError
+from fl_audit.federation.federation import Federation
+from fl_audit.federation.loaded_federation import load_federation
+from fl_audit.runs.config import parse_config
+from fl_audit.runs.config_file import load_values
+from fl_audit.runs.engine_names import Engine
+from fl_audit.runs.replay import replay
+from fl_audit.runs.resolved_audit import resolve
+from fl_audit.runs.run import require_runnable, run_audit
+from fl_audit.runs.run_directory import read_public
+
+DGCNN = "fl_audit.experiments.papers.bernau2019.graph_convolutions:dgcnn"
+SMALL = {"training": {"rounds": 2}, "audit": {"trials": 3}, "privacy": {"clipping-norm": 3.0}}
+
+
+@pytest.fixture(scope="module")
+def graphs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
+    """Settings for 40 small graphs: those of class 1 are larger."""
+    draw = np.random.default_rng(0)
+    labels = np.arange(40) % 2
+    sizes = [int(nodes) for nodes in draw.integers(4, 12, 40) + 8 * labels]
+    directory = collab(tmp_path_factory.mktemp("graphs"), random_graphs(sizes))
+    return {
+        "name": "fl_audit.experiments.papers.bernau2019.collab:collab",
+        "data-dir": str(directory),
+        "records": 24,
+        "test-records": 8,
+        "population-records": 8,
+    }
+
+
+def weights_file(path: Path, seed: int = 0) -> Path:
+    draw = torch.Generator().manual_seed(seed)
+    # Even the largest activations stay near 1, so that nothing overflows.
+    spreads = {name: (2 / (shape[1] * 9)) ** 0.5 if len(shape) == 4 else 0.1 for name, shape in PUBLISHED.items()}
+    tensors = {name: spreads[name] * torch.randn(shape, generator=draw) for name, shape in PUBLISHED.items()}
+    save_file({name: tensor.half() for name, tensor in tensors.items()}, path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def faces(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
+    """Settings for 24 made-up faces of 32x32 of two people, in the form of Labeled Faces in the Wild."""
+    directory, draw = tmp_path_factory.mktemp("faces"), np.random.default_rng(0)
+    images = draw.integers(0, 256, (24, 32, 32)).astype(np.uint8)
+    np.savez(directory / "lfw.npz", x=images, y=np.arange(24) % 2, people=np.array(["one", "two"]))
+    return {
+        "name": "fl_audit.experiments.papers.bernau2019.labeled_faces:lfw",
+        "data-dir": str(directory),
+        "records": 12,
+        "test-records": 4,
+        "population-records": 4,
+    }
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return weights_file(tmp_path_factory.mktemp("weights") / "faces.safetensors")
+
+
+@pytest.mark.long
+def test_a_run_on_graphs(graphs: dict[str, object], small_plan: MakePlan, tmp_path: Path) -> None:
+    plan = small_plan(data=graphs, model={"name": DGCNN}, **SMALL)
+    found = run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
+    assert len(found.trials) == 3
+    assert np.isfinite(found.trials["log_odds"]).all()
+    assert found.trials["log_odds"].nunique() == 3
+    again = replay(tmp_path / "run")
+    np.testing.assert_allclose(again.log_odds[:, -1], found.trials["log_odds"], atol=1e-6)
+    assert "weights" not in read_public(tmp_path / "run")[1]["model"]
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        ({"name": "logistic"}, r"model is logistic .*graphs: .*package\.module:factory"),
+        ({"name": "mnist-cnn"}, r"model is mnist-cnn .*graphs"),
+        ({"name": DGCNN, "weights": "a.pt"}, r"weights is .*a\.pt .*:dgcnn: accepted"),
+    ],
+)
+def test_models_that_do_not_fit_graphs_are_refused(
+    model: dict[str, str], said: str, graphs: dict[str, object], small_plan: MakePlan
+) -> None:
+    with pytest.raises(InputError, match=said):
+        require_runnable(small_plan(data=graphs, model=model, **SMALL))
+
+
+def test_other_data_are_no_graphs(small_plan: MakePlan) -> None:
+    with pytest.raises(InputError, match=r"dgcnn: .*\(30,\)"):
+        require_runnable(small_plan(model={"name": DGCNN}))
+
+
+@pytest.mark.long
+def test_a_run_on_a_frozen_core(faces: dict[str, object], weights: Path, small_plan: MakePlan, tmp_path: Path) -> None:
+    model = {"name": "vgg16", "weights": str(weights)}
+    plan = small_plan(data=faces, model=model, **SMALL)
+    found = run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
+    assert np.isfinite(found.trials["log_odds"]).all()
+    federation = load_federation(plan.public)
+    assert federation.model.layout.size == 512 * 2 + 2
+    assert federation.training.features.shape == (12, 512, 1, 1)
+    assert federation.core is not None
+    torch.testing.assert_close(
+        federation.core(torch.from_numpy(federation.test_records.features)), federation.test.features
+    )
+    public, stored = read_public(tmp_path / "run")
+    assert public.weights == plan.public.weights
+    assert stored["model"]["weights"] == str(weights)
+    np.testing.assert_allclose(replay(tmp_path / "run").log_odds[:, -1], found.trials["log_odds"], atol=1e-6)
+
+    # The same weights somewhere else go on with the run; others do not.
+    elsewhere = weights.rename(tmp_path / "moved.safetensors")
+    more = SMALL | {"audit": {"trials": 4}}
+    going_on = small_plan(data=faces, model=model | {"weights": str(elsewhere)}, **more)
+    run_audit(going_on, tmp_path / "run", Engine.LOCAL, resume=True, with_report=False)
+    assert read_public(tmp_path / "run")[0].weights == going_on.public.weights
+    others = small_plan(
+        data=faces, model=model | {"weights": str(weights_file(tmp_path / "other.safetensors", seed=1))}, **more
+    )
+    with pytest.raises(InputError, match=r"weights .*frozen core"):
+        run_audit(others, tmp_path / "run", Engine.LOCAL, resume=True, with_report=False)
+    elsewhere.rename(weights)
+
+
+def test_without_the_file_it_is_said_what_is_missing(faces: dict[str, object], small_plan: MakePlan) -> None:
+    with pytest.raises(InputError, match=r"vgg16 needs weights .*\[model\]: accepted") as caught:
+        small_plan(data=faces, model={"name": "vgg16"}, **SMALL)
+    assert "\n" not in str(caught.value)
+    assert "features.0.weight" in str(caught.value)
+
+
+def test_relative_paths_are_relative_to_the_configuration(tmp_path: Path) -> None:
+    (tmp_path / "audit.toml").write_text('[model]\nname = "vgg16"\nweights = "files/vgg16.pt"\n')
+    assert load_values(tmp_path / "audit.toml")["model"]["weights"] == str(tmp_path / "files" / "vgg16.pt")
+
+
+def test_federations_from_before_there_were_cores_are_read() -> None:
+    public = resolve(parse_config(small_settings())).public
+    stored = json.loads(public.to_json())
+    assert stored.pop("weights") is None
+    assert Federation.from_json(json.dumps(stored)) == public

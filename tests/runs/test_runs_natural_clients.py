@@ -1,0 +1,54 @@
+"""Natural clients, from the configuration to the shards of the federation."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from small_audits import small_settings
+
+from fl_audit.errors import InputError
+from fl_audit.federation.loaded_federation import load_federation
+from fl_audit.runs.config import RunConfig, parse_config
+from fl_audit.runs.resolved_audit import resolve
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Path:
+    """An archive of 200 records of the clinics 1, 2, 4 and 8."""
+    draw = np.random.default_rng(0)
+    path = tmp_path / "clinics.npz"
+    np.savez(path, x=draw.random((200, 5)), y=draw.integers(0, 2, 200), clinic=draw.choice([1, 2, 4, 8], 200))
+    return path
+
+
+def _config(archive: Path, **data: Any) -> RunConfig:
+    named = {"name": "npz", "path": str(archive), "owner": "clinic", "partition": "natural", "clients": None}
+    return parse_config(small_settings(data=named | data))
+
+
+def test_every_owner_is_a_client(archive: Path) -> None:
+    config = _config(archive)
+    assert config.data.clients is None
+    plan = resolve(config)
+    assert plan.config.data.clients == plan.public.clients == 4
+    assert resolve(_config(archive, clients=4)).public == plan.public
+    assert parse_config(plan.config.as_dict()) == plan.config
+    shards = load_federation(plan.public).shards
+    assert len(shards) == 4
+    assert np.array_equal(np.sort(np.concatenate(shards)), np.arange(60))
+
+
+def test_another_number_of_clients_is_refused_with_both_numbers(archive: Path) -> None:
+    with pytest.raises(InputError, match=r"clients is 5, .*\b4 owners"):
+        load_federation(resolve(_config(archive, clients=5)).public)
+
+
+def test_data_without_owners_has_no_natural_clients(archive: Path) -> None:
+    with pytest.raises(InputError, match="whose each record"):
+        resolve(_config(archive, owner=None))
+
+
+def test_other_partitions_have_ten_clients_unless_told() -> None:
+    assert parse_config(small_settings(data={"clients": None})).data.clients == 10
+    assert parse_config(small_settings(data={"clients": None, "partition": "iid"})).data.clients == 10

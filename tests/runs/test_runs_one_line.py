@@ -1,0 +1,143 @@
+"""A failure of a machine gets one line, never a traceback, and what was finished is kept."""
+
+import errno
+import os
+import re
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from safetensors import SafetensorError
+from small_audits import MakePlan
+
+from fl_audit.atomic_files import atomic_file
+from fl_audit.cli.main import main
+from fl_audit.data.catalogue import DataSpec, load_source
+from fl_audit.data.encoding import min_max
+from fl_audit.errors import InputError
+from fl_audit.runs.engine_names import Engine
+from fl_audit.runs.run import run_audit
+from fl_audit.runs.verbosity import printable
+from fl_audit.strategies.errors import FederationError
+
+STRANGE = ("a$b$c_{x", "[red]x[bold]", "one\x1b[31mtwo\nthree")
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 200 KB, where this machine lets the test have one."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=200k", "none", str(place)]
+    if os.name != "posix" or os.geteuid() != 0 or subprocess.run(mount, capture_output=True).returncode != 0:
+        pytest.skip("a small disk is mounted, which only root may")
+    yield place
+    subprocess.run(["umount", str(place)], check=True)
+
+
+@pytest.mark.long
+def test_a_full_disk_stops_the_run_in_one_line_and_with_room_it_goes_on(
+    small_plan: MakePlan, small_disk: Path, tmp_path: Path
+) -> None:
+    plan = small_plan(audit={"trials": 60}, run={"batches-in-flight": 1})
+    with pytest.raises(FederationError, match=r"No space left .*finished batches") as caught:
+        run_audit(plan, small_disk / "run", Engine.LOCAL, with_report=False)
+    assert "\n" not in str(caught.value)
+    kept = sorted((small_disk / "run" / "challenger" / "batches").glob("batch-*"))
+    assert 0 < len(kept) < 20
+    subprocess.run(["mount", "-o", "remount,size=50m", str(small_disk)], check=True)
+    written = [(path / "trials.parquet").stat().st_mtime_ns for path in kept]
+    resumed = run_audit(plan, small_disk / "run", Engine.LOCAL, resume=True, with_report=False)
+    assert [(path / "trials.parquet").stat().st_mtime_ns for path in kept] == written
+    undisturbed = run_audit(plan, tmp_path / "undisturbed", Engine.LOCAL, with_report=False)
+    pd.testing.assert_frame_equal(resumed.trials, undisturbed.trials, check_exact=True)
+
+
+def test_a_disk_that_is_full_before_the_run_leaves_nothing_in_its_way(small_plan: MakePlan, small_disk: Path) -> None:
+    (small_disk / "filler").write_bytes(b"0" * 190_000)
+    with pytest.raises(InputError, match="be made: No space"):
+        run_audit(small_plan(), small_disk / "run", Engine.LOCAL)
+    assert not (small_disk / "run").exists()
+
+
+@pytest.mark.parametrize(
+    "raised",
+    [
+        OSError(errno.ENOSPC, "Error writing bytes to file. Detail: [errno 28] No space left on device"),
+        SafetensorError("I/O error: No space left on device (os error 28)"),
+    ],
+)
+def test_a_writer_that_fails_names_the_file_that_was_to_be_written(raised: Exception, tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="No space left") as caught, atomic_file(tmp_path / "table"):
+        raise raised
+    assert (caught.value.errno, caught.value.filename) == (errno.ENOSPC, str(tmp_path / "table"))
+    with pytest.raises(KeyError), atomic_file(tmp_path / "table"):
+        raise KeyError("something else")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_ray_that_does_not_start_gets_one_line(
+    small_plan: MakePlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ray raises an exception of no particular kind where its raylet dies while it starts."""
+    import ray
+
+    def dies(**arguments: object) -> None:
+        raise Exception("Node timed out.\nThis could happen because some of the raylet")
+
+    monkeypatch.setattr(ray, "init", dies)
+    before = dict(os.environ)
+    with pytest.raises(FederationError) as caught:
+        run_audit(small_plan(), tmp_path / "run", Engine.RAY, with_report=False)
+    assert re.fullmatch(r"Ray .*did not .*: Node timed out\.", str(caught.value))
+    assert {name for name in os.environ if name.startswith("RAY_AUTH")} <= before.keys()
+
+
+@pytest.mark.long
+def test_names_of_runs_are_shown_and_drawn_as_they_are(
+    small_plan: MakePlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A dollar sign begins no formula, brackets no style, and nothing moves the cursor."""
+    for name in STRANGE:
+        run_audit(small_plan(audit={"epsilon-star": False}), tmp_path / name, Engine.LOCAL, with_report=False)
+    monkeypatch.setenv("COLUMNS", "200")
+    said = _status(
+        monkeypatch, "compare", *(str(tmp_path / name) for name in STRANGE), "--plot", str(tmp_path / "x.png")
+    )
+    out, err = capsys.readouterr()
+    assert (said, err) == (0, "")
+    assert all(printable(name) in out for name in STRANGE)
+    assert "\x1b[31m" not in out
+    assert (tmp_path / "x.png").stat().st_size > 0
+    assert _status(monkeypatch, "report", str(tmp_path / "no\x1b[31mne\n")) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def _status(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> object:
+    monkeypatch.setattr(sys, "argv", ["fl-audit", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    return ended.value.code or 0
+
+
+def test_an_archive_that_claims_more_than_memory_holds_gets_one_line(tmp_path: Path) -> None:
+    header = b"{'descr': '<f8', 'fortran_order': False, 'shape': (1000000000000, 4), }"
+    text = header.ljust(117) + b"\n"
+    with zipfile.ZipFile(tmp_path / "huge.npz", "w") as archive:
+        archive.writestr("x.npy", b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + b"\0" * 64)
+    with pytest.raises(InputError, match=r"huge\.npz .*memory .*29\.1 TiB") as caught:
+        load_source(DataSpec("npz", options=(("path", str(tmp_path / "huge.npz")),)))
+    assert "\n" not in str(caught.value)
+
+
+def test_columns_too_wide_for_a_number_are_refused() -> None:
+    wide = np.array([[0.0, -1e308], [1.0, 1e308]])
+    with pytest.raises(InputError, match=r"-1e\+308 to 1e\+308"):
+        min_max(wide)
+    scaled, _ = min_max(wide / 4)
+    np.testing.assert_array_equal(scaled, [[0, 0], [1, 1]])

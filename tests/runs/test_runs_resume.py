@@ -1,0 +1,191 @@
+"""Going on with a run: what counts as the same run, what differs said by name, and more trials of the same run."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from small_audits import MakePlan, small_settings
+
+from fl_audit.data.catalogue import load_source
+from fl_audit.data.record_selection import select_records
+from fl_audit.errors import InputError
+from fl_audit.report.report_elements import ReportContents
+from fl_audit.runs.config import parse_config
+from fl_audit.runs.engine_names import Engine
+from fl_audit.runs.resolved_audit import resolve
+from fl_audit.runs.run import run_audit
+from fl_audit.runs.run_directory import RunDirectory, read_public
+
+QUICK = {"epsilon-star": False, "membership": False}
+
+
+def play(plan_of: MakePlan, directory: Path, resume: bool = False, **changes: dict[str, object]) -> ReportContents:
+    changes["audit"] = QUICK | changes.get("audit", {})
+    plan = plan_of(training={"rounds": 2, **changes.pop("training", {})}, **changes)
+    return run_audit(plan, directory, Engine.LOCAL, resume=resume, with_report=False)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that nobody changes."""
+    place = tmp_path_factory.mktemp("finished") / "run"
+    play(lambda **changes: resolve(parse_config(small_settings(**changes))), place)
+    return place
+
+
+def test_a_run_goes_on_with_more_trials(small_plan: MakePlan, tmp_path: Path) -> None:
+    few, many = {"audit": {"trials": 5}}, {"audit": {"trials": 11}}
+    at_once = play(small_plan, tmp_path / "at once", **many)
+    first = play(small_plan, tmp_path / "run", **few)
+    batches = tmp_path / "run" / "challenger" / "batches"
+    written = {path: path.stat().st_mtime_ns for path in batches.glob("*/*.parquet")}
+    more = play(small_plan, tmp_path / "run", resume=True, **many)
+    assert {path: path.stat().st_mtime_ns for path in written} == written
+    assert more.trials["trial"].tolist() == list(range(11))
+    pd.testing.assert_frame_equal(more.trials[:5], first.trials, check_exact=True)
+    # Trials 0 to 2 and 5 to 10 were played in other batches than at once, so their last bits may differ.
+    assert more.trials["bit"].tolist() == at_once.trials["bit"].tolist()
+    np.testing.assert_allclose(more.trials["log_odds"], at_once.trials["log_odds"], atol=1e-4)
+    assert read_public(tmp_path / "run")[1]["audit"]["trials"] == 11
+    assert sorted(path.name for path in batches.glob("batch-*")) == [f"batch-{index:05d}" for index in range(4)]
+    with pytest.raises(InputError, match=r"audit\.trials is 5 and was 11, .*added"):
+        play(small_plan, tmp_path / "run", resume=True, **few)
+
+
+@pytest.mark.few_cases(2)
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"run": {"seed": 1}}, r"run\.seed is another"),
+        ({"model": {"seed": 3}}, r"model\.seed is 3 and was 0"),
+        ({"training": {"learning-rate": 2.0}}, r"training\.learning-rate is 2\.0 and was 1\.0"),
+        ({"run": {"trials-per-batch": 2}}, r"run\.trials-per-batch is 2 and was 3"),
+        ({"privacy": {"belief": None, "epsilon": 1.0}}, r"privacy\.belief is .*was 0\.9; privacy\.epsilon is 1\.0"),
+        ({"data": {"partition-parameters": {"alpha": 2.0}, "partition": "dirichlet"}}, r"data\.partition is dirichlet"),
+    ],
+)
+def test_what_differs_is_named(
+    changes: dict[str, dict[str, object]], said: str, small_plan: MakePlan, finished: Path
+) -> None:
+    with pytest.raises(InputError, match="another configuration") as caught:
+        play(small_plan, finished, resume=True, **changes)
+    assert re.search(said, str(caught.value))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_run_may_be_carried_out_otherwise(small_plan: MakePlan, tmp_path: Path) -> None:
+    play(small_plan, tmp_path / "run")
+    otherwise = {"client-time-limit": 9.0, "actors": 1, "batches-in-flight": 1, "client-retries": 0, "seed": None}
+    play(small_plan, tmp_path / "run", resume=True, run=otherwise)
+
+
+def test_where_a_built_in_set_is_looked_for_is_no_difference(small_plan: MakePlan, tmp_path: Path) -> None:
+    play(small_plan, tmp_path / "run", data={"data-dir": str(tmp_path)})
+    play(small_plan, tmp_path / "run", resume=True, data={"data-dir": None})
+    assert RunDirectory(tmp_path / "run").is_begun
+
+
+def _csv(path: Path, shift: float) -> None:
+    draw = np.random.default_rng(0)
+    features = draw.normal(size=(120, 3))
+    table = pd.DataFrame(features, columns=["a", "b", "c"]).assign(y=(features[:, 0] > 0).astype(int))
+    table.loc[3, "a"] += shift
+    table.to_csv(path, index=False)
+
+
+@pytest.mark.long
+def test_the_same_records_may_lie_elsewhere_and_others_may_not(small_plan: MakePlan, tmp_path: Path) -> None:
+    _csv(tmp_path / "here.csv", 0.0)
+    _csv(tmp_path / "there.csv", 0.0)
+    _csv(tmp_path / "others.csv", 0.5)
+    named = {
+        place: {"name": "csv", "path": str(tmp_path / f"{place}.csv"), "label": "y", "records": 80, "test-records": 30}
+        for place in ("here", "there", "others")
+    }
+    first = play(small_plan, tmp_path / "run", data=named["here"])
+    (tmp_path / "here.csv").unlink()
+    more = play(small_plan, tmp_path / "run", resume=True, data=named["there"], audit={"trials": 9})
+    pd.testing.assert_frame_equal(more.trials[:6], first.trials, check_exact=True)
+    with pytest.raises(InputError, match="records are others"):
+        play(small_plan, tmp_path / "run", resume=True, data=named["others"], audit={"trials": 9})
+
+
+def test_a_run_goes_on_with_the_same_records_outside_the_training_set_alone(
+    small_plan: MakePlan, tmp_path: Path
+) -> None:
+    """A record outside D, one of which stands in D' for the differing one, is another; an older run noted no digest."""
+    features = np.random.default_rng(5).normal(size=(120, 3)).astype(np.float32)
+    labels, held_out = (features[:, 0] > 0).astype(np.int64), features[:30].copy()
+
+    def written(name: str) -> dict[str, object]:
+        np.savez(tmp_path / name, x=features, y=labels, x_test=held_out, y_test=labels[:30])
+        return {"name": "npz", "path": str(tmp_path / name), "records": 80, "test-records": 30}
+
+    data = written("here.npz")
+    play(small_plan, tmp_path / "run", data=data)
+    plan = small_plan(data=data)
+    split = select_records(load_source(plan.public.data), 80, 30, plan.config.data.seed)
+    assert split.outside is not None
+    features[np.argmin(np.abs(features - split.outside.features[0]).sum(axis=1)), 1] += 0.25
+    data = written("there.npz")
+    with pytest.raises(InputError, match=r"records outside .*others"):
+        play(small_plan, tmp_path / "run", resume=True, data=data, audit={"trials": 9})
+    secret = tmp_path / "run" / "challenger" / "seed.json"
+    secret.write_text(json.dumps({key: one for key, one in json.loads(secret.read_text()).items() if key != "outside"}))
+    play(small_plan, tmp_path / "run", resume=True, data=data, audit={"trials": 9})
+
+
+@pytest.mark.long
+def test_a_run_whose_machine_is_lost_goes_on_from_a_copy_of_its_directory(small_plan: MakePlan, tmp_path: Path) -> None:
+    _csv(tmp_path / "here.csv", 0.0)
+    data = {"name": "csv", "path": str(tmp_path / "here.csv"), "label": "y", "records": 80, "test-records": 30}
+    undisturbed = play(small_plan, tmp_path / "undisturbed", data=data, audit={"trials": 9})
+    play(small_plan, tmp_path / "lost", data=data)
+    other = tmp_path / "other" / "machine"
+    shutil.copytree(tmp_path / "lost", other / "run")
+    (tmp_path / "here.csv").rename(other / "data.csv")
+    shutil.rmtree(tmp_path / "lost")
+    more = play(
+        small_plan, other / "run", resume=True, data=data | {"path": str(other / "data.csv")}, audit={"trials": 9}
+    )
+    pd.testing.assert_frame_equal(more.trials, undisturbed.trials, check_exact=True)
+    pd.testing.assert_frame_equal(more.rounds, undisturbed.rounds, check_exact=True)
+
+
+def test_a_federation_that_does_not_follow_from_its_configuration_is_noticed(
+    small_plan: MakePlan, tmp_path: Path
+) -> None:
+    play(small_plan, tmp_path / "run")
+    path = tmp_path / "run" / "public" / "configuration.json"
+    path.write_text(path.read_text().replace('"clients": 3,\n    "partition"', '"clients": 2,\n    "partition"'))
+    with pytest.raises(InputError, match=r"clients is 2 .*\b3\b"):
+        play(small_plan, tmp_path / "run", resume=True)
+
+
+def test_two_runs_cannot_begin_in_one_directory(small_plan: MakePlan, tmp_path: Path) -> None:
+    (tmp_path / "run" / "challenger" / "batches").mkdir(parents=True)
+    with pytest.raises(InputError, match=r"exists .*no run"):
+        play(small_plan, tmp_path / "run")
+
+
+def test_several_insiders_are_kept_over_batches_and_resumed(small_plan: MakePlan, tmp_path: Path) -> None:
+    several = {"insiders": 2}
+    alone = play(small_plan, tmp_path / "alone", audit={"trials": 5})
+    first = play(small_plan, tmp_path / "run", audit={"trials": 5} | several)
+    assert alone.run.tables.insiders is None
+    assert first.run.tables.insiders is not None
+    more = play(small_plan, tmp_path / "run", resume=True, audit={"trials": 8} | several)
+    kept = pd.read_parquet(tmp_path / "run" / "insiders.parquet")
+    assert list(kept.columns) == ["trial", "insider", "log_odds", "belief", "won"]
+    assert kept["trial"].tolist() == [trial for trial in range(8) for _ in range(2)]
+    assert more.run.tables.insiders is not None
+    pd.testing.assert_frame_equal(more.run.tables.insiders, kept)
+    pd.testing.assert_frame_equal(kept[:10], first.run.tables.insiders, check_exact=True)
+    # The first of them is the insider whose every round is noted.
+    one = kept[kept["insider"] == kept["insider"].iloc[0]]
+    np.testing.assert_array_equal(one["log_odds"], more.trials["log_odds"])
+    assert [entry["trials"] for entry in more.summary["insiders"]["each"]] == [8, 8]

@@ -1,0 +1,183 @@
+"""Signed statements: any edited byte is found, another key is refused, and the envelope is what the standards say."""
+
+import base64
+import json
+import random
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.serialization import load_pem_public_key
+from typer.testing import CliRunner
+
+from fl_audit.cli.main import app
+from fl_audit.errors import InputError
+from fl_audit.runs.engine_names import Engine
+from fl_audit.runs.run import run_audit
+from fl_audit.runs.signed_statement import STATEMENT, SignerIdentity, new_key, sign, verify
+
+
+@pytest.fixture(scope="module")
+def signed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from small_audits import small_settings
+
+    from fl_audit.runs.config import parse_config
+    from fl_audit.runs.resolved_audit import resolve
+
+    place = tmp_path_factory.mktemp("signed")
+    run_audit(resolve(parse_config(small_settings())), place / "run", Engine.LOCAL, with_report=False)
+    (place / "run" / "report.html").write_text("<p>a page</p>")
+    new_key(place / "key")
+    sign(place / "run", place / "key", SignerIdentity("A. Officer", "data protection officer"))
+    return place
+
+
+@pytest.fixture
+def copied(signed: Path, tmp_path: Path) -> Path:
+    shutil.copytree(signed, tmp_path / "copy")
+    return tmp_path / "copy"
+
+
+def test_a_signed_directory_agrees_and_says_what_was_found(signed: Path) -> None:
+    found = verify(signed / "run", signed / "key.pub")
+    summary = json.loads((signed / "run" / "summary.json").read_text())
+    assert found.agrees
+    assert found.statement["predicate"]["verdict"] == summary["verdict"]
+    assert found.statement["predicate"]["scope"] == summary["scope"]
+    assert found.statement["predicate"]["signer"]["name"] == "A. Officer"
+    files = {path.relative_to(signed / "run").as_posix() for path in (signed / "run").rglob("*") if path.is_file()}
+    assert {one["name"] for one in found.statement["subject"]} == files - {STATEMENT}
+    assert (signed / "key").stat().st_mode & 0o077 == 0
+
+
+def test_a_hundred_edits_of_a_byte_of_any_file_are_found(copied: Path) -> None:
+    run, draw = copied / "run", random.Random(0)
+    files = [path for path in sorted(run.rglob("*")) if path.is_file() and path.stat().st_size]
+    tried = [*files, run / STATEMENT] + [draw.choice(files) for _ in range(100 - len(files))]
+    tried += [run / STATEMENT] * 20
+    for path in tried:
+        content = bytearray(path.read_bytes())
+        place, other = draw.randrange(len(content)), draw.randrange(1, 256)
+        content[place] ^= other
+        whole = path.read_bytes()
+        path.write_bytes(content)
+        if path.name == STATEMENT:
+            with pytest.raises(InputError):
+                verify(run)
+        else:
+            assert verify(run).edited == (path.relative_to(run).as_posix(),)
+        path.write_bytes(whole)
+    assert verify(run).agrees
+
+
+def test_files_that_are_added_or_missing_are_found_and_a_run_may_be_handed_on_without_its_secrets(copied: Path) -> None:
+    run = copied / "run"
+    (run / "more.txt").write_text("")
+    (run / "timing.json").unlink()
+    found = verify(run)
+    assert (found.added, found.missing, found.agrees) == (("more.txt",), ("timing.json",), False)
+    (run / "challenger" / "seed.json").unlink()
+    assert "challenger/seed.json" in verify(run).missing
+    shutil.rmtree(run / "challenger")
+    found = verify(run)
+    assert found.left_out > 1
+    assert found.missing == ("timing.json",)
+
+
+def test_links_are_refused_as_they_hold_what_nobody_signed(copied: Path) -> None:
+    run, other = copied / "run", copied / "other"
+    other.mkdir()
+    (other / "figure.txt").write_text("x")
+    for target in (other, other / "figure.txt", copied / "nowhere"):
+        (run / "more").symlink_to(target)
+        with pytest.raises(InputError, match=r"more .*no ordinary"):
+            verify(run)
+        with pytest.raises(InputError, match=r"more .*no ordinary"):
+            sign(run, copied / "key")
+        (run / "more").unlink()
+    assert verify(run).agrees
+
+
+def test_a_key_in_the_run_directory_is_not_handed_on_with_it(copied: Path) -> None:
+    run = copied / "run"
+    for place in (run / "key", run / "challenger" / ".." / "key"):
+        with pytest.raises(InputError, match="handed on"):
+            sign(run, place, with_new_key=True)
+    assert not (run / "key").exists()
+    assert verify(run).agrees
+
+
+def test_another_key_is_refused_and_so_is_what_it_signs_anew(copied: Path) -> None:
+    new_key(copied / "other")
+    with pytest.raises(InputError, match="not by SHA256:"):
+        verify(copied / "run", copied / "other.pub")
+    (copied / "run" / "report.html").write_text("<p>another page</p>")
+    sign(copied / "run", copied / "other")
+    assert verify(copied / "run").agrees  # nothing says whose key it is
+    with pytest.raises(InputError, match="was signed by"):
+        verify(copied / "run", copied / "key.pub")
+
+
+def test_the_envelope_is_dsse_around_an_in_toto_statement(signed: Path) -> None:
+    """Check the signature by the words of the DSSE specification, apart from the code that is tested."""
+    envelope = json.loads((signed / "run" / STATEMENT).read_text())
+    payload, kind = base64.b64decode(envelope["payload"]), envelope["payloadType"]
+    said = f"DSSEv1 {len(kind)} {kind} {len(payload)} ".encode() + payload
+    key = load_pem_public_key((signed / "key.pub").read_bytes())
+    key.verify(base64.b64decode(envelope["signatures"][0]["sig"]), said)  # type: ignore[call-arg,union-attr]
+    statement = json.loads(payload)
+    assert kind == "application/vnd.in-toto+json"
+    assert statement["_type"] == "https://in-toto.io/Statement/v1"
+    assert {"subject", "predicateType", "predicate"} < set(statement)
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not here")
+def test_a_key_of_openssl_signs_and_one_of_another_kind_is_refused(copied: Path) -> None:
+    for kind in ("ed25519", "x25519"):
+        subprocess.run(["openssl", "genpkey", "-algorithm", kind, "-out", copied / kind], check=True)
+    assert sign(copied / "run", copied / "ed25519").agrees
+    # No public key lies beside it: what the command offers next has to work all the same.
+    said = CliRunner().invoke(app, ["sign", str(copied / "run"), "--key", str(copied / "ed25519")]).stdout
+    following = said.splitlines()[-1].removeprefix("next: fl-audit ").split()
+    assert CliRunner().invoke(app, following).exit_code == 0
+    with pytest.raises(InputError, match="Ed25519 key in PEM"):
+        sign(copied / "run", copied / "x25519")
+
+
+def test_what_cannot_be_signed_is_refused(copied: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="--new-key makes one"):
+        sign(copied / "run", tmp_path / "gone")
+    (tmp_path / "text").write_text("no key")
+    with pytest.raises(InputError, match="no private key"):
+        sign(copied / "run", tmp_path / "text")
+    with pytest.raises(InputError, match="exists"):
+        new_key(copied / "key")
+    with pytest.raises(InputError, match="fl-audit sign writes"):
+        verify(tmp_path)
+    with pytest.raises(InputError, match=r"gone .*missing: .*public key"):
+        verify(copied / "run", tmp_path / "gone")
+    summary = copied / "run" / "summary.json"
+    summary.write_text(summary.read_text().replace('"verdict"', '"verdikt"', 1))
+    with pytest.raises(InputError):
+        sign(copied / "run", copied / "key")
+    summary.unlink()
+    with pytest.raises(InputError, match="that is finished"):
+        sign(copied / "run", copied / "key")
+
+
+def test_the_commands(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(copied)
+    done = CliRunner().invoke(app, ["sign", "run", "--key", "mine", "--new-key", "--name", "B", "--role", "officer"])
+    assert done.exit_code == 0, done.exception
+    said = CliRunner().invoke(app, ["verify", "run", "--key", "mine.pub"])
+    assert said.exit_code == 0, said.exception
+    assert "by B, officer" in said.stdout
+    assert "the given one" in said.stdout
+    (copied / "run" / "report.html").write_text("x")
+    said = CliRunner().invoke(app, ["verify", "run"])
+    assert said.exit_code == 4
+    assert "edited: report.html" in said.stdout
+    told = json.loads(CliRunner().invoke(app, ["verify", "run", "--json"]).stdout)
+    assert told["edited"] == ["report.html"]
+    assert not told["agrees"]

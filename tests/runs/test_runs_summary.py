@@ -1,0 +1,25 @@
+"""From the tables of a run to its guarantee: what holds where local noise was raised to its floor."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from small_audits import MakePlan
+
+from fl_audit.runs.engine_names import Engine
+from fl_audit.runs.run import run_audit
+from fl_audit.runs.run_report_contents import summarise
+
+
+@pytest.mark.long
+def test_a_round_under_the_floor_makes_sensitivities_adaptive(small_plan: MakePlan, tmp_path: Path) -> None:
+    plan = small_plan(privacy={"accountant": "gdp", "sensitivity": "local"})
+    contents = run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
+    claimed = contents.summary["guarantee"]
+    assert claimed["belief_bound"] == claimed["belief_bound_fixed"]
+    rounds = contents.rounds.assign(
+        local_sensitivity=contents.rounds["local_sensitivity"].where(lambda s: s.index > 0, 0)
+    )
+    floored = summarise(plan, replace(contents.run.tables, rounds=rounds), contents.summary["timing"])
+    assert floored.summary["guarantee"]["belief_bound"] > claimed["belief_bound"]
+    assert floored.summary["guarantee"]["belief_bound_fixed"] == claimed["belief_bound_fixed"]

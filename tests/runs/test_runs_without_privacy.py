@@ -1,0 +1,110 @@
+"""Accuracy beside the same training without privacy, where such a run is named."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from small_audits import small_settings
+
+from fl_audit.errors import InputError
+from fl_audit.federation.federation_records import split_of
+from fl_audit.run_files import read_json
+from fl_audit.runs.config import parse_config
+from fl_audit.runs.engine_names import Engine
+from fl_audit.runs.non_private_run import note_unprotected, unprotected_config, unprotected_place
+from fl_audit.runs.resolved_audit import resolve
+from fl_audit.runs.run import run_audit
+from fl_audit.runs.run_report import rebuild_report
+
+# One worker plays the runs that tests of this file share.
+pytestmark = pytest.mark.xdist_group("without privacy")
+FREE = {"private": False, "belief": None, "clipping-norm": None, "sensitivity": None}
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A private run, the same without privacy, and one of another training without privacy."""
+    place = tmp_path_factory.mktemp("beside")
+    without = {"privacy": FREE, "audit": {"insider": False}}
+    kinds = {"private": {}, "free": without, "other": without | {"training": {"rounds": 1}}}
+    for name, changes in kinds.items():
+        run_audit(resolve(parse_config(small_settings(**changes))), place / name, Engine.LOCAL, with_report=False)
+    return place
+
+
+@pytest.mark.long
+def test_the_report_shows_both_from_then_on(runs: Path) -> None:
+    rebuild_report(runs / "private", runs / "free")
+    releases = pd.read_parquet(runs / "free" / "releases.parquet")
+    final = releases.loc[releases["round"] == releases["round"].max(), "test_accuracy"].mean()
+    utility = read_json(runs / "private" / "summary.json")["utility"]
+    assert utility["test_accuracy_without_privacy"] == pytest.approx(final)
+    assert utility["test_accuracy"] != pytest.approx(final)
+    rebuild_report(runs / "private")
+    assert "without privacy" in (runs / "private" / "report.html").read_text()
+    assert read_json(runs / "private" / "summary.json")["utility"] == utility
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("of", "beside", "said"),
+    [
+        ("free", "private", r"private .*--without-privacy .*private = false"),
+        ("private", "other", r"other .*training\.rounds is 1 and was"),
+        ("private", "nothing", "nothing"),
+    ],
+)
+def test_another_training_is_refused(of: str, beside: str, said: str, runs: Path) -> None:
+    with pytest.raises(InputError, match=said):
+        rebuild_report(runs / of, runs / beside)
+    assert not (runs / "other" / "public" / "without-privacy.json").exists()
+
+
+def test_a_run_that_was_changed_is_refused(runs: Path, tmp_path: Path) -> None:
+    """A joined table is not believed, and the batches and the summary are only as they were written."""
+    changed = shutil.copytree(runs / "free", tmp_path / "free")
+    place = runs / "private" / "public" / "without-privacy.json"
+    note_unprotected(runs / "private", changed)
+    expected = read_json(place)
+    frame = pd.read_parquet(changed / "releases.parquet")
+    frame.assign(test_accuracy=1.0).to_parquet(changed / "releases.parquet")
+    note_unprotected(runs / "private", changed)
+    assert read_json(place) == expected
+    batch = next(changed.glob("challenger/batches/*/releases.parquet"))
+    pd.read_parquet(batch).assign(test_accuracy=1.0).to_parquet(batch)
+    with pytest.raises(InputError, match="missing or damaged"):
+        note_unprotected(runs / "private", changed)
+    (changed / "summary.json").write_text((changed / "summary.json").read_text() + " ")
+    with pytest.raises(InputError, match="the run wrote"):
+        note_unprotected(runs / "private", changed)
+
+
+def test_the_same_training_is_made_from_the_run_itself(runs: Path, tmp_path: Path) -> None:
+    config = parse_config(small_settings())
+    plain = unprotected_config(config)
+    assert (plain.data, plain.model, plain.training) == (config.data, config.model, config.training)
+    assert not plain.privacy.private
+    assert not plain.audit.insider
+    place = unprotected_place(runs / "private")
+    assert place == runs / "private-without-privacy"
+    run_audit(resolve(plain), place, Engine.LOCAL, with_report=False)
+    contents = rebuild_report(runs / "private", place)
+    names = [entry["name"] for entry in contents.summary["findings"]]
+    assert {"Test accuracy", "Accuracy of naming one class", "Test accuracy without privacy"} <= set(names)
+    with pytest.raises(InputError, match="without privacy already"):
+        unprotected_config(plain)
+
+
+@pytest.mark.parametrize("adjacency", ["replace-user", "add-remove-user", "replace-record", "add-remove-record"])
+def test_the_same_records_train_without_privacy(adjacency: str, tmp_path: Path) -> None:
+    table = pd.DataFrame({"patient": [n // 3 for n in range(120)], "age": range(120), "outcome": [0, 1, 1, 0] * 30})
+    table.to_csv(tmp_path / "patients.csv", index=False)
+    data = {"name": "csv", "path": str(tmp_path / "patients.csv"), "label": "outcome", "user": "patient"}
+    privacy = {"adjacency": adjacency, "accountant": "gdp", "sensitivity": "global"}
+    private = resolve(parse_config(small_settings(data=data, privacy=privacy)))
+    free = resolve(unprotected_config(private.config))
+    trained = [split_of(plan.public).inside.features for plan in (private, free)]
+    assert private.config.as_dict()["data"] == free.config.as_dict()["data"]
+    np.testing.assert_array_equal(*trained)

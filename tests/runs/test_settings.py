@@ -1,0 +1,100 @@
+"""The list of settings: every key is explained, and what it says of a key holds for the key."""
+
+import json
+import re
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from fl_audit.cli.main import app
+from fl_audit.errors import InputError
+from fl_audit.runs.config import RunConfig, parse_config
+from fl_audit.runs.config.settings_reference import settings
+
+
+def test_every_key_is_explained_in_one_line() -> None:
+    found = settings()
+    keys = {
+        f"{section}.{field.alias}"
+        for section, part in RunConfig.model_fields.items()
+        for field in part.annotation.model_fields.values()  # type: ignore[union-attr]
+    }
+    assert {one.key for one in found} == keys
+    assert len(keys) > 90
+    for one in found:
+        assert one.explanation.endswith("."), one.key
+        assert "\n" not in one.explanation, one.key
+        assert one.accepted, one.key
+
+
+def test_a_setting_that_is_refused_when_left_out_has_no_default() -> None:
+    [adjacency] = settings("privacy.adjacency")
+    assert adjacency.default is None
+    assert "claimed" in str(adjacency.required)
+    told = CliRunner().invoke(app, ["settings", "privacy.adjacency"]).stdout
+    assert f"required {adjacency.required}" in " ".join(told.split())
+    with pytest.raises(InputError, match=r"adjacency .*left out"):
+        parse_config({"data": {"name": "digits"}, "model": {"name": "logistic"}, "privacy": {"belief": 0.9}})
+    assert [one.key for one in settings() if one.required] == ["privacy.adjacency"]
+
+
+def test_every_word_that_is_offered_is_accepted_and_another_one_is_not() -> None:
+    for one in settings():
+        section, _, key = one.key.partition(".")
+        for word in one.choices or ():
+            said = _problem(section, key, word)
+            assert said is None or f"configuration {one.key} is" not in said, said
+        if one.choices is not None:
+            assert one.accepted in str(_problem(section, key, "loud"))
+
+
+def _problem(section: str, key: str, value: Any) -> str | None:
+    """Return what is said of a configuration with one setting; `value` may still not go with others."""
+    values: dict[str, dict[str, Any]] = {"privacy": {"epsilon": 1.0, "adjacency": "replace-record"}}
+    values.setdefault(section, {})[key] = value
+    try:
+        parse_config(values)
+    except InputError as error:
+        return str(error)
+    return None
+
+
+def test_defaults_are_those_of_a_configuration_that_leaves_all_out() -> None:
+    left_out = parse_config({"privacy": {"epsilon": 1.0, "adjacency": "replace-record"}}).as_dict()
+    for one in settings():
+        section, _, key = one.key.partition(".")
+        if one.default is not None and one.key != "privacy.epsilon":
+            assert left_out[section][key] == one.default, one.key
+
+
+def test_the_command_lists_all_a_section_or_one_key() -> None:
+    whole = json.loads(CliRunner().invoke(app, ["settings", "--json"]).stdout)["settings"]
+    section = json.loads(CliRunner().invoke(app, ["settings", "privacy", "--json"]).stdout)["settings"]
+    assert section == [one for one in whole if one["key"].startswith("privacy.")]
+    shown = CliRunner().invoke(app, ["settings", "privacy.noise"]).stdout
+    assert "Party that adds" in shown
+    assert "'banded'" in shown
+    assert "clipping" not in shown
+
+
+def test_a_key_alone_is_found_in_whatever_sections_have_it() -> None:
+    assert [one.key for one in settings("belief")] == ["privacy.belief"]
+    assert [one.key for one in settings("seed")] == ["data.seed", "model.seed", "run.seed"]
+
+
+@pytest.mark.parametrize(("place", "nearest"), [("prvacy", "privacy"), ("privacy.nois", "noise")])
+def test_an_unknown_place_is_answered_with_the_nearest(place: str, nearest: str) -> None:
+    with pytest.raises(InputError, match=f"nearest is '{nearest}'"):
+        settings(place)
+
+
+def test_thirty_settings_stand_before_the_advanced_ones() -> None:
+    usual = [one.key for one in settings() if not one.advanced]
+    assert len(usual) == 30
+    shown = CliRunner().invoke(app, ["settings"]).stdout
+    before, heading, after = shown.partition("# advanced")
+    assert heading
+    for one in settings():
+        name = re.compile(rf"^{re.escape(one.key.partition('.')[2])}  \(", re.MULTILINE)
+        assert name.search(after if one.advanced else before), one.key

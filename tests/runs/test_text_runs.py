@@ -1,0 +1,129 @@
+"""From a table with a column of text to a verdict, by the built-in model of texts."""
+
+import csv
+import random
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fl_audit.data.catalogue import load_source
+from fl_audit.errors import InputError
+from fl_audit.federation.loaded_federation import load_federation
+from fl_audit.federation.model_check_records import probe_records
+from fl_audit.federation.serialization import sent_federation
+from fl_audit.runs.config import parse_config
+from fl_audit.runs.config_file import load_config
+from fl_audit.runs.engine_names import Engine
+from fl_audit.runs.new_config import ConfigRequest, config_or_remedies
+from fl_audit.runs.resolved_audit import resolve
+from fl_audit.runs.run import run_audit
+from fl_audit.runs.stored_run import read_run
+
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "good", "bad", "the", "room", "was", "very", "food"]
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """A directory with a table of texts and a public vocabulary."""
+    draw = random.Random(1)
+    with (tmp_path / "reviews.csv").open("w", newline="") as file:
+        table = csv.writer(file)
+        table.writerow(["review", "liked", "stars"])
+        for number in range(80):
+            words = [*draw.choices(WORDS[6:], k=draw.randint(1, 5)), ("bad", "good")[number % 2]]
+            table.writerow([" ".join(words), ("no", "yes")[number % 2], number])
+    (tmp_path / "vocab.txt").write_text("\n".join(WORDS) + "\n")
+    return tmp_path
+
+
+def config(**data: Any) -> dict[str, Any]:
+    return {
+        "data": {"name": "csv", "path": "reviews.csv", "label": "liked", "text": "review", "vocabulary": "vocab.txt"}
+        | data,
+        "model": {"name": "mean-embedding"},
+        "training": {"rounds": 2},
+        "privacy": {"epsilon": 2.0, "adjacency": "replace-record", "delta": 0.001},
+        "audit": {"trials": 6},
+        "run": {"seed": 3},
+    }
+
+
+def test_six_lines_of_configuration_lead_from_texts_to_a_verdict(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(place)
+    # The six are those of [data] and [model]; how many records train is said so that there are enough beside them.
+    plan = resolve(parse_config(config(records=40, clients=3, tokens=8)))
+    run_audit(plan, place / "run", Engine.LOCAL, with_report=False)
+    assert read_run(place / "run").verdict is not None
+
+
+def test_a_process_without_records_is_told_what_was_found_of_the_model(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(place)
+    federation = load_federation(resolve(parse_config(config(records=40, clients=3, tokens=8))).public)
+    sent = sent_federation(federation, knows_all=False, knows_differing=False)
+    assert sent.spec.inputs == federation.inputs != ()
+    assert sent.known == federation.model.properties
+
+
+def test_a_model_is_tried_on_the_shortest_and_the_longest_text_first(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(place)
+    source = load_source(resolve(parse_config(config(records=40, clients=3, tokens=8))).public.data)
+    lengths = source.pool.features[:, 8:].sum(1)
+    tried = probe_records(source).features[:, 8:].sum(1)
+    assert {float(tried[0]), float(tried[1])} == {float(lengths.min()), float(lengths.max())}
+
+
+def asked(place: Path, **more: Any) -> ConfigRequest:
+    table = {"text": "review", "vocabulary": str(place / "vocab.txt"), "tokens": 8} | more.pop("table", {})
+    return ConfigRequest(str(place / "reviews.csv"), "epsilon", 2.0, "liked", 3, 2, None, 5, table, **more)
+
+
+def test_init_writes_the_text_its_vocabulary_and_the_model_of_texts(place: Path) -> None:
+    text, notes = config_or_remedies(asked(place), place)
+    written = tomllib.loads(text)
+    assert written["data"]["text"] == "review"
+    assert written["data"]["vocabulary"] == "vocab.txt"  # beside the configuration, wherever that is moved to
+    assert written["data"]["tokens"] == 8
+    assert written["model"]["name"] == "mean-embedding"
+    assert any("column review" in note for note in notes)
+    (place / "audit.toml").write_text(text)
+    assert load_config(place / "audit.toml").data.vocabulary == str(place / "vocab.txt")
+
+
+def test_init_asks_for_a_model_where_no_vocabulary_says_how_many_tokens_there_are(place: Path) -> None:
+    (place / "their_tokens.py").write_text(
+        "def made(texts):\n    return {'input_ids': [[len(text)] * 3 for text in texts]}\n"
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(place))
+        wishes = asked(place, table={"vocabulary": None, "tokens": None, "tokenizer": "their_tokens:made"})
+        with pytest.raises(InputError, match=r"accepted is --model package.module:factory"):
+            config_or_remedies(wishes, place)
+
+
+def test_a_text_without_a_vocabulary_is_told_of_both_options(place: Path) -> None:
+    with pytest.raises(InputError, match=r"--vocabulary, .*public.* --tokenizer, ") as caught:
+        config_or_remedies(asked(place, table={"vocabulary": None, "tokens": None}), place)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"model": {"name": "logistic"}}, "logistic.*texts .*: .*mean-embedding"),
+        ({"audit": {"trials": 6, "neighbour": "crafted"}}, "crafted.*texts, .*none .*crafted"),
+    ],
+)
+def test_what_is_for_numbers_alone_is_refused_for_texts(
+    place: Path, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any], said: str
+) -> None:
+    monkeypatch.chdir(place)
+    values = config(records=40, clients=3, tokens=8) | change
+    with pytest.raises(InputError, match=said) as caught:
+        load_federation(resolve(parse_config(values)).public)
+    assert "\n" not in str(caught.value)

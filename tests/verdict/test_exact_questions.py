@@ -1,0 +1,181 @@
+"""Tests of the exact questions: each finds its breach in a real federation, and honest federations break none."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from flwr.app import ArrayRecord, ConfigRecord, Message
+from flwr.serverapp import Grid
+from torch import Tensor
+
+from fl_audit.array_types import Floats
+from fl_audit.learning.stacked_model import StackedModel
+from fl_audit.privacy.guarantee import derive_guarantee
+from fl_audit.runs.engine_names import Engine
+from fl_audit.runs.resolved_audit import ResolvedAudit
+from fl_audit.runs.run import HONEST, ClientAppAndStrategy, run_audit
+from fl_audit.strategies.contributors import UnnoisedRoundSum
+from fl_audit.strategies.trial_batch_strategy import TrialBatchStrategy
+from fl_audit.trial_batches import TrialBatch
+from fl_audit.verdict.exact_questions import ExactQuestion
+from tests.validation.breach_kinds import BREACHES
+from tests.validation.engine_runs import breach_plan, honest_plans, parties_of
+from tests.validation.opened_breaches import ADAPTIVE, DISTRIBUTED, OPENED_BREACHES
+
+SMALL: dict[str, dict[str, Any]] = {
+    "training": {"rounds": 3},
+    "audit": {"trials": 6, "epsilon-star": False, "membership": False},
+    "run": {"trials-per-batch": 6},
+}
+
+
+def plan_of(**changes: dict[str, Any]) -> ResolvedAudit:
+    sections = {*SMALL, *changes}
+    return breach_plan(3, **{name: SMALL.get(name, {}) | changes.get(name, {}) for name in sections})
+
+
+def played(place: Path, plan: ResolvedAudit, parties: ClientAppAndStrategy = HONEST) -> dict[str, Any]:
+    return run_audit(plan, place / "run", Engine.LOCAL, parties=parties, with_report=False).summary
+
+
+def broken(summary: dict[str, Any]) -> dict[str, float]:
+    return {one["name"]: one["measured"] for one in summary["exact"] if one["violated"]}
+
+
+class _OnAGrid(TrialBatchStrategy):
+    """A server that rounds the sums before it adds noise to them."""
+
+    def noise(self, batch: TrialBatch, server_round: int, total: Tensor, sigma: Floats) -> Tensor:
+        return super().noise(batch, server_round, torch.round(total * 5).div_(5), sigma)
+
+
+class _TrueSize(TrialBatchStrategy):
+    """A server that divides by the number of records that are there, which is another one with D and with D'."""
+
+    def _read(self, *of: Any) -> UnnoisedRoundSum:
+        read = super()._read(*of)
+        return replace(read, total=read.total * 100 / 99)
+
+
+class _Trained(TrialBatchStrategy):
+    """A server whose initial models are not the public ones."""
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Sequence[Message]:
+        messages = super().configure_train(server_round, arrays, config, grid)
+        if server_round == 1:
+            for batch in self.batches:
+                self.transcripts[batch.name].models[-1][1] += 1e-3
+        return list(messages)
+
+
+class _WrongBits(TrialBatchStrategy):
+    """A server that counts the bit of a client that is not there."""
+
+    def _read(self, *of: Any) -> UnnoisedRoundSum:
+        read = super()._read(*of)
+        return replace(read, centred_bits=read.centred_bits + 0.5)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "changes", "question"),
+    [
+        (_OnAGrid, {"privacy": {"noise-multiplier": 4.0, "clipping-norm": 0.1}}, ExactQuestion.MOVED),
+        (_TrueSize, {}, ExactQuestion.SUM),
+        (_Trained, {}, ExactQuestion.START),
+        (_WrongBits, ADAPTIVE, ExactQuestion.BITS),
+    ],
+)
+def test_a_server_that_breaks_one_claim_is_found(
+    strategy: type[TrialBatchStrategy], changes: dict[str, dict[str, Any]], question: ExactQuestion, tmp_path: Path
+) -> None:
+    summary = played(tmp_path, plan_of(**changes), ClientAppAndStrategy(strategy=strategy))
+    assert set(broken(summary)) == {str(question)}
+    assert summary["verdict"] == "violated"
+
+
+@pytest.mark.parametrize("name", ["one client does not clip", "clipping norm 10 % too large"])
+def test_clients_that_clip_at_another_norm_are_found(name: str, tmp_path: Path) -> None:
+    breach = next(one for one in BREACHES if one.name == name)
+    found = broken(played(tmp_path, plan_of(), parties_of(breach)))
+    assert found.keys() == {str(ExactQuestion.SUM)}
+    assert found[ExactQuestion.SUM] > 1
+
+
+@pytest.mark.parametrize("name", ["all shares of the noise from one seed", "two clients draw from one seed"])
+def test_shares_that_were_sent_are_those_of_their_clients(name: str, tmp_path: Path) -> None:
+    breach = next(one for one in OPENED_BREACHES if one.name == name)
+    assert breach.strategy is not None
+    summary = played(tmp_path, plan_of(**DISTRIBUTED), ClientAppAndStrategy(strategy=breach.strategy))
+    assert broken(summary).keys() == {str(ExactQuestion.SUM)}
+    assert "client" in next(one["found"] for one in summary["exact"] if one["violated"])
+
+
+def _clipped_at(factor: Callable[[Tensor], Tensor | float]) -> Any:
+    honest = StackedModel.clipped_sum
+
+    def clipped_sum(
+        self: StackedModel, models: Tensor, features: Tensor, labels: Tensor, norm: float, *of: Any, **more: Any
+    ) -> Tensor:
+        return honest(self, models, features, labels, norm, *of, **more) * factor(labels)
+
+    return clipped_sum
+
+
+def test_contributions_that_are_too_long_everywhere_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients, insider and challenger all clip alike, so that no sum is wrong."""
+    monkeypatch.setattr(StackedModel, "clipped_sum", _clipped_at(lambda labels: 1.05))
+    found = broken(played(tmp_path, plan_of()))
+    assert found[ExactQuestion.LENGTH] == pytest.approx(1.05, abs=1e-4)
+
+
+def test_shards_that_overlap_count_records_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import fl_audit.federation.loaded_federation as module
+
+    honest = module.shards_of
+
+    def overlapping(*of: Any) -> tuple[Any, ...]:
+        first, *others = honest(*of)
+        return np.sort(np.append(first, others[-1][:2])), *others
+
+    plan = plan_of()
+    monkeypatch.setattr(module, "shards_of", overlapping)
+    module.load_federation.cache_clear()
+    try:
+        found = broken(played(tmp_path, plan))
+    finally:
+        module.load_federation.cache_clear()
+    assert 0.5 < found[ExactQuestion.SUM] < 2.01
+
+
+def test_an_epsilon_that_forgets_something_is_found(tmp_path: Path) -> None:
+    plan = plan_of(**{name: dict(part) for name, part in ADAPTIVE.items()})
+    assert plan.guarantee is not None
+    claim = plan.guarantee.claim
+    z, without_bits = plan.public.mechanism.noise_multiplier, claim.noise_multiplier
+    assert without_bits is not None
+    assert without_bits < z
+    wrong = {
+        "bits": claim.with_noise(z / without_bits),
+        "delta": replace(claim, delta=10 * claim.delta),
+        "rounds": claim.with_rounds(2),
+    }
+    for name, forgotten in wrong.items():
+        summary = played(tmp_path / name, replace(plan, guarantee=derive_guarantee(forgotten)))
+        assert broken(summary).keys() == {str(ExactQuestion.EPSILON)}, name
+
+
+@pytest.mark.few_cases(3)
+@pytest.mark.parametrize("number", range(28))
+def test_honest_federations_break_nothing(number: int, tmp_path: Path) -> None:
+    plan = list(honest_plans(28, tmp_path, seed=5))[number]
+    small = plan.config.changed(audit={"trials": 4}, run={"trials_per_batch": 4})
+    summary = played(tmp_path, replace(plan, config=small))
+    assert broken(summary) == {}
+    asked = {one["name"] for one in summary["exact"] if not one["not_asked"]}
+    assert {str(ExactQuestion.SUM), str(ExactQuestion.START), str(ExactQuestion.EPSILON)} <= asked
