@@ -21,6 +21,39 @@ _COUNT_RELEASED = (
 _COUNTS = ("num-examples", "num_examples", "num-samples", "num_samples")
 
 
+def unasked(evidence: RecordedTrainings) -> dict[Pitfall, str]:
+    """Return the pitfalls that could not be looked for, each with the reason."""
+    is_single = max(map(len, (evidence.repeated, *evidence.by_client.values())), default=0) < 2
+    is_unclipped = all(step.rows is None for training in evidence.private_trainings for step in training.steps)
+    reasons: tuple[tuple[bool, str, tuple[Pitfall, ...]], ...] = (
+        (is_single, CALLED_ONCE, (Pitfall.SEEDED_NOISE, Pitfall.FIXED_SAMPLE)),
+        (len(evidence.by_client) < 2, "one client trained", (Pitfall.SHARED_NOISE,)),
+        (not evidence.replays, "no replay was compared", (Pitfall.COUPLED, Pitfall.OVER_NORM, Pitfall.LAYER_CLIPPING)),
+        (evidence.trace is None, "what leaves was not traced with other records",
+         (Pitfall.BARE_OUTPUT, Pitfall.PRIVATE_SCHEDULE, Pitfall.PRIVATE_RATE)),
+        (is_unclipped, "Opacus kept no gradients of single records", (Pitfall.CUT_BATCH, Pitfall.BATCH_CLIPPING)),
+        (evidence.claimed is None, "no epsilon was named", (Pitfall.CLAIMED_EPSILON, Pitfall.EARLY_EPSILON)),
+        (not any(one.is_accountant_seen for one in evidence.private_trainings), "no accountant of Opacus counted",
+         (Pitfall.UNCOUNTED_STEPS, Pitfall.UNTAKEN_STEPS, Pitfall.WRONG_RATE, Pitfall.WRONG_NOISE_COUNTED)),
+        (not any(one.left.evaluation for one in evidence.private_trainings), "no evaluation replied",
+         (Pitfall.CLEAR_EVALUATION,)),
+        (not _has_numbers(evidence), "no numbers left", (Pitfall.EXACT_COUNT,)),
+        (evidence.trace is None and not _has_numbers(evidence), "what leaves was not traced with other records",
+         (Pitfall.CLEAR_METRICS,)),
+    )  # fmt: skip
+    named = {one.pitfall for one in found_pitfalls(evidence)}
+    found = {name: why for holds, why, names in reasons if holds for name in names if name not in named}
+    return dict(sorted(found.items(), key=lambda item: list(Pitfall).index(item[0])))
+
+
+def _has_numbers(evidence: RecordedTrainings) -> bool:
+    return any(one.left.numbers or one.left.evaluation for one in evidence.private_trainings)
+
+
+CALLED_ONCE = "the training ran once"
+"""Why it is not known whether a training repeats its draws."""
+
+
 def found_pitfalls(evidence: RecordedTrainings) -> tuple[FoundPitfall, ...]:
     """Return the pitfalls that the evidence shows, in the order of `CHECKS`; () if Opacus was not used."""
     found = (FoundPitfall(pitfall, seen) for pitfall, check in CHECKS.items() if (seen := check(evidence)))
@@ -161,8 +194,7 @@ def _unknown_tensors(evidence: RecordedTrainings) -> str:
 
 
 def _chosen(evidence: RecordedTrainings) -> str:
-    if _is_traced(evidence):
-        return ""  # by public data, or by the number of the step
+    # A choice among few steps may be the same with other records by chance: tracing does not tell what it follows.
     for training in evidence.private_trainings:
         if training.left.earlier is not None:
             last = len(training.noised)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, assert_never
 
-from fl_audit.app_audits.local_training.accounting_and_output_checks import CHECKS, found_pitfalls
+from fl_audit.app_audits.local_training.accounting_and_output_checks import CALLED_ONCE, CHECKS, found_pitfalls, unasked
 from fl_audit.app_audits.local_training.composition import ComposedPrivacy
 from fl_audit.app_audits.local_training.pitfalls import FoundPitfall, Severity
 from fl_audit.app_audits.local_training.recorded_trainings import RecordedTrainings
@@ -43,6 +43,8 @@ def assess(name: str, evidence: RecordedTrainings, unseen: Sequence[str] = ()) -
     composed = evidence.composed_of()
     of_users = evidence.composed_of(of_user=True) if evidence.records_per_user > 1 else None
     unseen = (*unseen, *evidence.unseen)
+    if evidence.is_private and CALLED_ONCE in unasked(evidence).values():
+        unseen = (*unseen, f"whether noise and samples repeat when it trains again, since {CALLED_ONCE}; 2 calls tell")
     verdict = _verdict(evidence, found, unseen)
     if evidence.is_private and not evidence.replays:
         unseen = (*unseen, "replays without a record: the clipping of records by themselves was not compared")
@@ -93,7 +95,13 @@ def report_lines(assessment: Assessment) -> tuple[tuple[str, str], ...]:
         lines.append((about, f"{_sentence(one.seen)} Fix: {one.fix}"))
     named = {one.pitfall for one in assessment.found}
     if evidence.is_private:
-        lines.append(("Not found", f"{len(CHECKS) - len(named)} of {len(CHECKS)} pitfalls that were looked for."))
+        missing = unasked(evidence)
+        asked = len(CHECKS) - len(missing)
+        lines.append(("Not found", f"{asked - len(named)} of {asked} pitfalls that were looked for."))
+        lines += [
+            ("Not looked for", f"{', '.join(name for name, other in missing.items() if other == why)}: {why}.")
+            for why in dict.fromkeys(missing.values())
+        ]
     lines += [("Not looked at", _sentence(reason)) for reason in assessment.unseen]
     return (*lines, ("Not seen", _sentence(_ALWAYS_UNSEEN)))
 
@@ -205,6 +213,7 @@ def assessment_json(assessment: Assessment) -> dict[str, Any]:
         "replays": [asdict(one) for one in evidence.replays],
         "trainings": [_training_json(one) for one in evidence.private_trainings],
         "not_looked_at": list(assessment.unseen),
+        "not_looked_for": {str(name): why for name, why in unasked(evidence).items()} if evidence.is_private else {},
     }
 
 

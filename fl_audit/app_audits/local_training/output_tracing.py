@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from fl_audit.app_audits.local_training.training_facts import RecordedTraining
 
 _DEPTH = 8  # levels of containers that are opened
+_OF_OPACUS = ("activations", "max_batch_len", "norm_sample")  # what its hooks keep at layers
 _MOST_BYTES = 2**31  # of a file that is read
 _PRINTED = "printed line"
 
@@ -129,7 +130,7 @@ def _parts(value: Any) -> Iterator[tuple[Any, Any]]:
             for prefix, module in value.named_modules():
                 # What Opacus keeps in its own modules does not leave with the weights.
                 if not type(module).__module__.startswith("opacus."):
-                    own = (pair for pair in vars(module).items() if not pair[0].startswith("_"))
+                    own = (pair for pair in vars(module).items() if pair[0][:1] != "_" and pair[0] not in _OF_OPACUS)
                     yield from ((f"{prefix}.{key}" if prefix else key, part) for key, part in own)
         case Mapping():
             yield from value.items()

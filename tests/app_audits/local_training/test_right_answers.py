@@ -1,0 +1,238 @@
+"""Small trainings with answers that were computed by hand: what is broken is named, what is honest is not accused."""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from opacus import PrivacyEngine
+from opacus.accountants import RDPAccountant
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from fl_audit.app_audits.local_training.assessment import Assessment, assessment_json, report_lines
+from fl_audit.app_audits.local_training.composition import composed
+from fl_audit.app_audits.local_training.pitfalls import Pitfall
+from fl_audit.app_audits.local_training.training_function_audit import TrainingAuditOptions, audit_training
+from fl_audit.verdict.verdict import Verdict
+
+DELTA = 1e-5
+Made = tuple[PrivacyEngine, nn.Module, Any, DataLoader[Any]]
+
+
+def _data() -> TensorDataset:
+    return TensorDataset(torch.randn(98, 5, generator=torch.Generator().manual_seed(0)), torch.arange(98) % 3)
+
+
+def _made(dataset: Any, engine: PrivacyEngine | None = None, shuffle: bool = False, **asked: Any) -> Made:
+    model, engine = nn.Linear(5, 3), engine or PrivacyEngine(accountant="rdp")
+    loader = DataLoader(dataset, batch_size=20, shuffle=shuffle, drop_last=shuffle)
+    private, optimizer, loader = engine.make_private(
+        module=model, optimizer=torch.optim.SGD(model.parameters(), lr=0.1), data_loader=loader, noise_multiplier=1.0,
+        max_grad_norm=1.0, **asked,
+    )  # fmt: skip
+    return engine, private, optimizer, loader
+
+
+def _trained(made: Made, mean: Any = 0.0, factor: float = 1.0, at_step: Callable[[Any], None] | None = None) -> None:
+    _, private, optimizer, loader = made
+    for inputs, labels in loader:
+        optimizer.zero_grad()
+        (factor * nn.functional.cross_entropy(private(inputs - mean), labels)).backward()
+        optimizer.step()
+        if at_step is not None:
+            at_step((inputs, labels))
+
+
+def _audited(train: Callable[[Any], Any], rounds: int = 1, calls: int = 2, **asked: Any) -> Assessment:
+    return audit_training(train, "train", None, _data(), TrainingAuditOptions(rounds, calls, **asked))
+
+
+def _names(found: Assessment) -> set[Pitfall]:
+    return {one.pitfall for one in found.found}
+
+
+@pytest.mark.parametrize("form", ["modules", "weights by name"])
+def test_a_second_model_of_plain_steps_is_found(form: str) -> None:
+    def train(dataset: Any) -> Any:
+        made, plain = _made(dataset), nn.Linear(5, 3)
+        beside = torch.optim.SGD(plain.parameters(), lr=1.0)
+
+        def step(batch: Any) -> None:
+            beside.zero_grad()
+            nn.functional.cross_entropy(plain(batch[0]), batch[1]).backward()
+            beside.step()
+
+        _trained(made, at_step=step)
+        made[0].get_epsilon(DELTA)
+        both = nn.ModuleList([made[1], plain])
+        return both if form == "modules" else {"private": made[1].state_dict(), "plain": plain.state_dict()}
+
+    found = _audited(train)
+    assert found.verdict is Verdict.VIOLATED
+    assert Pitfall.BARE_OUTPUT in _names(found)
+    assert found.composed is not None
+    assert found.composed.epsilon == float("inf")
+
+
+def test_a_second_model_that_is_public_and_an_average_are_not_accused() -> None:
+    def train(dataset: Any) -> Any:
+        made, public = _made(dataset), nn.Linear(5, 3)
+        average = {name: value.detach().clone() for name, value in made[1].named_parameters()}
+
+        def step(_: Any) -> None:
+            for name, value in made[1].named_parameters():
+                average[name].mul_(0.9).add_(0.1 * value.detach())
+
+        _trained(made, at_step=step)
+        made[0].get_epsilon(DELTA)
+        with torch.no_grad():
+            accuracy = float((made[1](torch.ones(4, 5)).argmax(1) == 0).float().mean())  # on public data
+        return {"private": made[1], "public": public, "average": average, "accuracy": accuracy}
+
+    found = _audited(train)
+    assert (found.found, found.verdict) == ((), Verdict.CONSISTENT)
+
+
+def test_what_is_printed_and_returned_in_the_clear_is_named_beside() -> None:
+    def train(dataset: Any) -> Any:
+        made = _made(dataset)
+        _trained(made)
+        made[0].get_epsilon(DELTA)
+        loss = float(nn.functional.cross_entropy(made[1](dataset.tensors[0]), dataset.tensors[1]))
+        sys.stdout.write(f"loss {loss}\n")
+        return made[1], {"loss": loss}
+
+    found = _audited(train)
+    assert (_names(found), found.verdict) == ({Pitfall.CLEAR_METRICS}, Verdict.CONSISTENT)
+    assert "loss" in found.found[0].seen
+    assert "printed line" in found.found[0].seen
+
+
+def test_a_choice_among_steps_stays_in_doubt_where_other_records_choose_the_same() -> None:
+    def train(dataset: Any) -> Any:
+        made, weights = _made(dataset), []
+
+        def keep(_: Any) -> None:
+            weights.append({name: value.detach().clone() for name, value in made[1].state_dict().items()})
+
+        _trained(made, at_step=keep)
+        made[0].get_epsilon(DELTA)
+        loss = float(nn.functional.cross_entropy(made[1](dataset.tensors[0]), dataset.tensors[1]))
+        return weights[1 if loss < 1e9 else 3]
+
+    found = _audited(train)
+    assert (_names(found), found.verdict) == ({Pitfall.CHOSEN_EPOCH}, Verdict.INCONCLUSIVE)
+
+
+def test_weak_coupling_makes_no_epsilon_smaller() -> None:
+    def train(dataset: Any) -> nn.Module:
+        mean = torch.stack([dataset[place][0] for place in range(len(dataset))]).mean(0)
+        made = _made(dataset)
+        _trained(made, mean, factor=0.01)
+        made[0].get_epsilon(DELTA)
+        return made[1]
+
+    found = _audited(train)
+    assert Pitfall.COUPLED in _names(found)
+    # A record acts on all five sums, drawn or not: mu is the root of 5, and dp-accounting has 11.48 at 1e-5.
+    assert found.composed is not None
+    assert found.composed.is_least
+    assert found.composed.steps == ((1.0, 1.0, 5),)
+    assert found.composed.epsilon == pytest.approx(11.48, abs=0.01)
+
+
+def test_the_epsilon_of_an_effect_below_the_claim_is_refused() -> None:
+    with pytest.raises(Exception, match="effect of a record"):
+        composed([], DELTA, 1, factor=0.01)
+
+
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_an_engine_that_is_kept_between_calls_is_not_accused_and_the_remedy_helps(is_kept: bool) -> None:
+    engines: list[Made] = []
+    history: list[Any] = []
+
+    def with_kept_engine(dataset: Any) -> nn.Module:
+        if not engines:
+            engines.append(_made(dataset))
+        _trained(engines[0])
+        engines[0][0].get_epsilon(1e-3)
+        return engines[0][1]
+
+    def with_kept_accountant(dataset: Any) -> nn.Module:
+        made = _made(dataset)
+        made[0].accountant.history = list(history)
+        _trained(made)
+        history[:] = made[0].accountant.history
+        made[0].get_epsilon(1e-3)
+        return made[1]
+
+    found = _audited(with_kept_engine if is_kept else with_kept_accountant, rounds=2)
+    assert found.found == ()
+    assert found.verdict is (Verdict.INCONCLUSIVE if is_kept else Verdict.CONSISTENT)
+    assert any("state_dict()" in said for said in found.unseen) is is_kept
+
+
+@pytest.mark.parametrize(("claim", "verdict"), [(None, "consistent"), (4.4, "consistent"), (4.0, "violated")])
+def test_one_shuffled_epoch_without_amplification_is_judged_by_its_claim(claim: float | None, verdict: str) -> None:
+    def train(dataset: Any) -> nn.Module:
+        made = _made(dataset, shuffle=True, poisson_sampling=False)
+        _trained(made)
+        return made[1]
+
+    found = _audited(train, epsilon=claim, delta=DELTA)
+    assert str(found.verdict) == verdict
+    # Each record is in one step with multiplier 1: Phi(-eps + 1/2) - e^eps Phi(-eps - 1/2) is 1e-5 at 4.377.
+    assert found.composed is not None
+    assert found.composed.epsilon == pytest.approx(4.377, abs=1e-3)
+
+
+def test_accountants_are_counted_by_themselves() -> None:
+    def train(dataset: Any) -> nn.Module:
+        made, own = _made(dataset, PrivacyEngine()), RDPAccountant()
+        _trained(made)
+        for _ in range(3 * 5):
+            own.step(noise_multiplier=1.0, sample_rate=0.2)
+        own.get_epsilon(delta=1e-3)
+        return made[1]
+
+    found = _audited(train, rounds=3)
+    assert (found.found, found.verdict) == ((), Verdict.CONSISTENT)
+    assert found.composed is not None
+    assert found.composed.steps == ((1.0, 0.2, 15),)
+    assert "4.57 over 3 rounds at delta 0.001 by rdp, which counted 15 steps" in dict(report_lines(found))["Claimed"]
+
+
+def test_what_one_call_cannot_show_is_named_and_not_counted() -> None:
+    def train(dataset: Any) -> nn.Module:
+        torch.manual_seed(42)
+        made = _made(dataset)
+        _trained(made)
+        made[0].get_epsilon(DELTA)
+        return made[1]
+
+    assert Pitfall.SEEDED_NOISE in _names(_audited(train, calls=2))
+    once = _audited(train, calls=1)
+    assert (once.found, once.verdict) == ((), Verdict.INCONCLUSIVE)
+    missing = json.loads(json.dumps(assessment_json(once)))["not_looked_for"]
+    assert {str(Pitfall.SEEDED_NOISE), str(Pitfall.FIXED_SAMPLE)} <= set(missing)
+    count = len(Pitfall) - len(missing)
+    assert f"{count} of {count} pitfalls" in dict(report_lines(once))["Not found"]
+
+
+def test_files_that_follow_the_records_are_named(tmp_path: Path) -> None:
+    def train(dataset: Any) -> nn.Module:
+        made = _made(dataset)
+        _trained(made)
+        made[0].get_epsilon(DELTA)
+        (tmp_path / "mean.bin").write_bytes(dataset.tensors[0].mean(0).numpy().tobytes())
+        (tmp_path / "public.bin").write_bytes(b"\0\1")
+        return made[1]
+
+    found = audit_training(train, "train", None, _data(), TrainingAuditOptions(), tmp_path)
+    assert (_names(found) - {Pitfall.CLAIMED_EPSILON}, found.verdict) == ({Pitfall.BARE_OUTPUT}, Verdict.VIOLATED)
+    assert "file mean.bin" in next(one.seen for one in found.found if one.pitfall is Pitfall.BARE_OUTPUT)
+    assert "public.bin" not in str(found.found)
