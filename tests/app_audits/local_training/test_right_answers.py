@@ -41,7 +41,7 @@ def _trained(made: Made, mean: Any = 0.0, factor: float = 1.0, at_step: Callable
     _, private, optimizer, loader = made
     for inputs, labels in loader:
         optimizer.zero_grad()
-        (factor * nn.functional.cross_entropy(private(inputs - mean), labels)).backward()
+        torch.autograd.backward(factor * nn.functional.cross_entropy(private(inputs - mean), labels))
         optimizer.step()
         if at_step is not None:
             at_step((inputs, labels))
@@ -63,7 +63,7 @@ def test_a_second_model_of_plain_steps_is_found(form: str) -> None:
 
         def step(batch: Any) -> None:
             beside.zero_grad()
-            nn.functional.cross_entropy(plain(batch[0]), batch[1]).backward()
+            torch.autograd.backward(nn.functional.cross_entropy(plain(batch[0]), batch[1]))
             beside.step()
 
         _trained(made, at_step=step)
