@@ -1,11 +1,12 @@
 """The command `training`, which audits the claim of a private training function."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.app_audits.launchers.training_audit_launcher import TrainingFunctionOptions, audit_training_in_subprocess
 from fl_audit.cli.options import FailOption, ResultOptions, end_if_violated
+from fl_audit.errors import InputError
 from fl_audit.privacy.ledger import LedgerTraining, add_to_ledger
 from fl_audit.privacy.stated_releases import StatedReleases
 from fl_audit.runs.option_declarations import option
@@ -27,16 +28,22 @@ def training(
     wishes.check()
     with at_work(f"training by {wishes.function}"):
         found = audit_training_in_subprocess(wishes, shown.out)
-    if ledger is not None:
-        _add_steps(ledger, wishes.function, found)
+    if ledger is not None and (composed := found["composed"]) is not None and composed["epsilon"] is not None:
+        _add_steps(ledger, wishes.function, composed)
+        if composed["is_least"]:
+            found["screen"].append(["Ledger", "what was added is the least that these steps may spend."])
     shown.show_screen(found)
+    if ledger is not None and composed is not None and composed["epsilon"] is None:
+        raise InputError(
+            f"{ledger} got no line, since the training has no finite epsilon: accepted is a training whose output is "
+            "noised; release nothing of this one, or count its records as spent"
+        )
     end_if_violated(found["verdict"], fail_on_violation)
 
 
-def _add_steps(ledger: Path, name: str, found: dict[str, object]) -> None:
+def _add_steps(ledger: Path, name: str, composed: dict[str, Any]) -> None:
     """Add to a ledger the DP-SGD steps of a training. A ledger is a file that lists all trainings on the same data."""
-    composed = found["composed"]
-    for step in composed["steps"] if isinstance(composed, dict) else ():
+    for step in composed["steps"]:
         terms = StatedReleases(
             Adjacency.ADD_REMOVE_RECORD, step["noise_multiplier"], step["steps"], step["sampling_rate"]
         )  # fmt: skip

@@ -9,6 +9,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+NOT_REPEATABLE = (
+    "replays without a record, and with other records: it takes other steps when it is called again with the "
+    "same records and the same random numbers, since something is kept from call to call, or is drawn elsewhere; make "
+    "model, optimizer, loader and engine in every call (what an accountant counted may be kept: "
+    "accountant.state_dict()), and draw by the generators of torch, numpy and Python that every module shares"
+)
+"""Why a training was not replayed, and what helps."""
+
 
 class NotRepeatableError(Exception):
     """Raised if a training, repeated from the same start with the same records, does not take the same steps."""

@@ -31,6 +31,7 @@ from fl_audit.app_audits.local_training.patches import recorded
 from fl_audit.app_audits.local_training.recorded_trainings import RecordedTrainings
 from fl_audit.app_audits.local_training.recorder import Recorder
 from fl_audit.app_audits.local_training.replay_state import (
+    NOT_REPEATABLE,
     NotRepeatableError,
     StopReplay,
     random_states,
@@ -88,17 +89,9 @@ def audit_training(
     try:
         again, unseen = _replayed(runner, recorders[0].dataset)
     except NotRepeatableError:
-        return assess(name, found, [_NOT_REPEATABLE])
+        return assess(name, found, [NOT_REPEATABLE])
     trace = runner.trace(start)
     return assess(name, replace(found, replays=again, trace=trace), unseen)
-
-
-_NOT_REPEATABLE = (
-    "replays without a record, and with other records: the function takes other steps when it is called again with the "
-    "same records and the same random numbers, since something is kept from call to call, or is drawn elsewhere; make "
-    "model, optimizer, loader and engine inside of the function (what an accountant counted may be kept: "
-    "accountant.state_dict()), and draw by the generators of torch, numpy and Python that every module shares"
-)
 
 
 def _replayed(runner: "_Runner", inner: Any) -> tuple[tuple[LeaveOneOutEffect, ...], list[str]]:

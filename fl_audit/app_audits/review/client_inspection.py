@@ -27,7 +27,7 @@ from fl_audit.app_audits.local_training.leave_one_out_replay import Edit, replay
 from fl_audit.app_audits.local_training.patches import recorded
 from fl_audit.app_audits.local_training.recorded_trainings import RecordedTrainings
 from fl_audit.app_audits.local_training.recorder import Recorder
-from fl_audit.app_audits.local_training.replay_state import StopReplay
+from fl_audit.app_audits.local_training.replay_state import NOT_REPEATABLE, NotRepeatableError, StopReplay
 from fl_audit.app_audits.local_training.training_facts import RecordedTraining, TrainingOutputs
 from fl_audit.app_audits.review.app_loading import AppDescription, StubImportFinder, loaded
 from fl_audit.app_audits.review.legacy_client_messages import is_of_old_interface, of_old_message, old_message
@@ -200,7 +200,10 @@ def _looked(clients: _InspectedClients, caught: CapturedStrategy, delta: float |
     if not found.is_private:
         return assess(clients.app.name, found, unseen)
     repeated = (clients.trainings[min(clients.trainings)], clients.train_first_again(Recorder()))
-    again = replays(_edited(clients), clients.dataset) if clients.dataset is not None else ()
+    try:
+        again = replays(_edited(clients), clients.dataset) if clients.dataset is not None else ()
+    except NotRepeatableError:
+        again, unseen = (), [*unseen, NOT_REPEATABLE]
     return assess(clients.app.name, replace(found, repeated=repeated, replays=again), unseen)
 
 

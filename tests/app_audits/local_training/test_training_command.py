@@ -81,3 +81,28 @@ def test_what_was_not_seen_is_said_on_the_page(tmp_path: Path) -> None:
     text = path.read_text()
     assert headline(found) in text
     assert all(about in text for about, _ in report_lines(found))
+
+
+@pytest.mark.parametrize(("epsilon", "status", "lines"), [(11.48, 0, 1), (None, 2, 0)])
+def test_a_ledger_gets_no_less_than_a_training_spends(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    epsilon: float | None,
+    status: int,
+    lines: int,
+) -> None:
+    """Of an effect that is not bounded the least is added, with a word; without any bound nothing can be added."""
+    step = {"noise_multiplier": 1.0, "sampling_rate": 1.0, "steps": 5}
+    found = {
+        "verdict": "violated", "headline": "Violated.", "screen": [],
+        "composed": {"epsilon": epsilon, "is_least": True, "steps": [step]},
+    }  # fmt: skip
+    monkeypatch.setattr("fl_audit.cli.training.audit_training_in_subprocess", lambda *_: found)
+    monkeypatch.chdir(tmp_path)
+    assert _run(monkeypatch, "training", "json:dumps", "--ledger", "site.ledger") == status
+    shown = capsys.readouterr()
+    assert ("least" in shown.out) is (status == 0)
+    assert ("no finite epsilon" in shown.err) is (status == 2)
+    path = tmp_path / "site.ledger"
+    assert (len(path.read_text().splitlines()) if path.exists() else 0) == lines
