@@ -220,9 +220,30 @@ def equal_values(measured: NoiseMeasurements, level: float) -> Look:
     a gamma distribution, which has twice the skewness. Uniform random numbers as wide as a rounding step are added to
     the values, because rounding makes more of them equal than chance does.
     """
-    values, grain = measured.even_sample, float(np.max(measured.noise.grain))
+    found = equal_pairs(measured.even_sample, float(np.max(measured.noise.grain)))
+    only_if(found.close <= _LARGEST_CLOSE, NotTestedReason.ROUNDING)
+    only_if(found.mean >= 20, NotTestedReason.TOO_FEW)
+    spread = math.sqrt(found.variance)
+    limit = min(1.0, detectable_deviation(level) * spread / found.count)
+    statistic, more = (found.pairs - found.mean) / spread, {"close": found.close, "values": found.count}
+    return Look("equal-values", statistic, found.p_value, found.pairs, found.mean, limit, more=more)
+
+
+@dataclass(frozen=True)
+class EqualPairs:
+    """Number of pairs of noise values that are nearly equal, and what is expected of independent values."""
+
+    pairs: float
+    mean: float
+    variance: float
+    p_value: float
+    close: float  # difference up to which two values are nearly equal
+    count: int  # number of values
+
+
+def equal_pairs(values: Floats, grain: float) -> EqualPairs:
+    """Return the pairs of nearly equal values, up to signs, of noise over its scale; `grain` is a step of rounding."""
     close = max(_CLOSE, 2 * grain)
-    only_if(close <= _LARGEST_CLOSE, NotTestedReason.ROUNDING)
     steps = generator(0, Purpose.DITHER).uniform(-0.5, 0.5, values.size) * grain
     ranked = np.sort(np.abs(values.reshape(-1) + steps))
     count = ranked.size
@@ -232,10 +253,8 @@ def equal_values(measured: NoiseMeasurements, level: float) -> Look:
     chance, covariance = 2 * close * second, 4 * close**2 * (third - second**2)
     all_pairs = count * (count - 1) / 2
     mean, variance = all_pairs * chance, all_pairs * (2 * (count - 2) * covariance + chance * (1 - chance))
-    only_if(mean >= 20, NotTestedReason.TOO_FEW)
-    spread, stretch = math.sqrt(variance), variance / mean
-    reach = detectable_deviation(level)
+    if pairs <= 0 or mean <= 0:
+        return EqualPairs(pairs, mean, variance, 1.0, close, count)
+    stretch = variance / mean
     tails = gammainc(pairs / stretch, mean / stretch), chdtrc(2 * mean / stretch, 2 * (pairs - 0.5) / stretch)
-    p_value, limit = 1.0 if pairs <= 0 else float(max(tails)), min(1.0, reach * spread / count)
-    statistic, more = (pairs - mean) / spread, {"close": close, "values": count}
-    return Look("equal-values", statistic, p_value, pairs, mean, limit, more=more)
+    return EqualPairs(pairs, mean, variance, float(max(tails)), close, count)

@@ -7,6 +7,7 @@ from itertools import combinations
 import numpy as np
 from scipy.stats import chi2, kstest
 
+from fl_audit.app_audits.local_training.noise_family import OF_COPIES, OF_SIZE, has_equal_values, rejected
 from fl_audit.app_audits.local_training.pitfalls import Pitfall
 from fl_audit.app_audits.local_training.recorded_trainings import RecordedTrainings
 from fl_audit.app_audits.local_training.sampling_checks import LEVEL
@@ -47,6 +48,9 @@ def _small_noise(evidence: RecordedTrainings) -> str:
         count = sum(step.noise.count for step in steps if step.noise is not None)
         if count and chi2.cdf(squares, count) < LEVEL:
             return f"the noise has {np.sqrt(squares / count):.3g} times the scale that is claimed"
+    if (found := rejected(evidence, OF_SIZE, LEVEL)) is not None:
+        where = f" in {found.place}" if found.place else ""
+        return f"the noise has {found.measured:.3g} times the scale that is claimed{where}"
     return ""
 
 
@@ -81,6 +85,10 @@ def _is_alike(one: RecordedTraining, other: RecordedTraining) -> bool:
 
 
 def _seeded(evidence: RecordedTrainings) -> str:
+    for training in (*evidence.private_trainings, *evidence.repeated):
+        for step in training.noised:
+            if step.noise is not None and step.noise.is_predictable and not _is_bare(step):
+                return f"the generator of the noise had the seed {step.noise.seed}, which others can try"
     for each in (evidence.repeated, *evidence.by_client.values()):
         for one, other in combinations(each, 2):
             if _is_alike(one, other):
@@ -100,7 +108,12 @@ def _repeated(evidence: RecordedTrainings) -> str:
         most = max(Counter(_heads(training)).values(), default=0)
         if most > 1:
             return f"{most} steps of a training added the same noise"
-    return ""
+    if _seeded(evidence) or _shared(evidence) or _no_noise(evidence):
+        return ""
+    if has_equal_values(evidence, LEVEL):
+        return "values of the noise are used again, at other places or with another sign"
+    found = None if _small_noise(evidence) else rejected(evidence, OF_COPIES, LEVEL)
+    return "" if found is None else f"the noise is not independent: {found.name}{found.place and f', {found.place}'}"
 
 
 NOISE_CHECKS: dict[Pitfall, Callable[[RecordedTrainings], str]] = {

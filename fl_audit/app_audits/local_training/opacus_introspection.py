@@ -17,10 +17,12 @@ from opacus.utils.uniform_sampler import DistributedUniformWithReplacementSample
 from torch import Tensor, nn
 from torch.utils.data import BatchSampler
 
+from fl_audit.app_audits.local_training.step_noise_statistics import statistics_of
 from fl_audit.app_audits.local_training.training_facts import BatchSamplingKind, History, MakePrivateCall, Noise
 from fl_audit.privacy.gaussian import combined_multiplier
 
 _HEAD, _SAMPLE = 8, 512  # coordinates of noise that are kept: to find copies, and to test their distribution
+_FEW_SEEDS = 2**32  # seeds that somebody who sees a release can try one by one
 _PROBED = 64  # records of the batches for which an adaptive norm is asked how it follows a count
 _MOST_ROWS = 5_000_000  # most numbers of per-record gradients that are stored of a step
 _COUPLED = (nn.modules.batchnorm._BatchNorm,)
@@ -139,13 +141,14 @@ def _moved_count(optimizer: AdaClipDPOptimizer) -> float:
     return max(half, abs(is_within) / unit, abs(is_clipped) / unit)
 
 
-def noise_of(optimizer: DPOptimizer) -> tuple[Noise | None, Any, tuple[int, ...]]:
+def noise_of(optimizer: DPOptimizer, start_seed: int = 0) -> tuple[Noise | None, Any, tuple[int, ...]]:
     """Read the noise of an optimizer's last step; return it with the sum of clipped gradients and the sizes of tensors.
 
+    `start_seed` is the seed of torch's generator before the training.
     The sum, float64 (parameters,), does not contain the noise. The size of a tensor is its number of entries. The
     result is (None, None, ()) if there is no gradient.
     """
-    parts, sums = [], []
+    parts, sums, shapes = [], [], list[tuple[int, ...]]()
     share = 1.0
     if optimizer.loss_reduction == "mean" and optimizer.expected_batch_size:
         share = float(optimizer.expected_batch_size * optimizer.accumulated_iterations)
@@ -155,6 +158,7 @@ def noise_of(optimizer: DPOptimizer) -> tuple[Noise | None, Any, tuple[int, ...]
         total = one.summed_grad.detach().double().reshape(-1)
         parts.append(one.grad.detach().double().reshape(-1) * share - total)
         sums.append(total)
+        shapes.append(tuple(one.shape))
     if not parts:
         return None, None, ()
     noise, seed = torch.cat(parts).cpu().numpy(), torch.initial_seed()
@@ -163,8 +167,14 @@ def noise_of(optimizer: DPOptimizer) -> tuple[Noise | None, Any, tuple[int, ...]
     # The noise is rounded in units of the claimed scale. Otherwise small noise, as for a tiny norm, would round to 0.
     scale = float(optimizer.noise_multiplier * optimizer.max_grad_norm) or 1.0
     head = tuple(np.round(noise[:_HEAD] / scale, 5).tolist())
-    found = Noise(noise.size, float((noise**2).sum()), head, noise[:_SAMPLE].copy(), int(seed))
-    return found, torch.cat(sums).cpu().numpy(), tuple(one.numel() for one in sums)
+    is_of_few = seed < _FEW_SEEDS or seed == torch.Generator().initial_seed()
+    whole = torch.cat(sums).cpu().numpy()
+    each = tuple(shapes)
+    found = Noise(
+        noise.size, float((noise**2).sum()), head, noise[:_SAMPLE].copy(), int(seed),
+        is_of_few and seed != start_seed, each, statistics_of(noise, whole, each),
+    )  # fmt: skip
+    return found, whole, tuple(one.numel() for one in sums)
 
 
 def put_release(optimizer: DPOptimizer, number: int, norm: float) -> None:

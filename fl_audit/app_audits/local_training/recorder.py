@@ -88,6 +88,7 @@ class Recorder:
         self.moved = list[UnaccountedTensorChange]()
         self._asked = self._noised = 0
         self._measures = list[float]()
+        self._start_seed = torch.initial_seed()
         self.target: tuple[float, float] | None = None  # epsilon and delta that an engine is asked for
         self._accountant: Any = None  # the last that an engine was made with, or that counted a step
         self._answering: Any = None  # the last that reported epsilon
@@ -221,7 +222,7 @@ class Recorder:
         multiplier, norm = multiplier_of(optimizer), float(optimizer.max_grad_norm)
         made = call()
         is_noised = bool(made) and bool(optimizer.params)
-        noise, total, sizes = noise_of(optimizer) if is_noised else (None, None, ())
+        noise, total, sizes = noise_of(optimizer, self._start_seed) if is_noised else (None, None, ())
         self.steps.append(
             PrivateStep(
                 type(optimizer).__name__, self._fed(rows), bool(self._fresh), rows, is_noised, False, multiplier, norm,

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from fl_audit.array_types import Floats
+from fl_audit.verdict.noise_statistics import NoiseStatistics
 
 History = tuple[tuple[float, float, int], ...]
 """History of an Opacus accountant: noise multiplier, sampling rate and number of steps, as often as these change."""
@@ -63,6 +64,9 @@ class Noise:
     head: tuple[float, ...]  # first values of the noise over its claimed scale, to find copies
     sample: Floats  # first values of the noise, to test their distribution
     seed: int  # initial seed of the random generator that drew the noise
+    is_predictable: bool = False  # whether the training gave that generator a seed that others can try
+    shapes: tuple[tuple[int, ...], ...] = ()  # shapes of the tensors
+    statistics: NoiseStatistics | None = None  # for the tests of a run's noise, with a claimed scale of 1
 
     @property
     def scale(self) -> float:

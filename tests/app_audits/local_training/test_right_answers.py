@@ -10,6 +10,7 @@ import pytest
 import torch
 from opacus import PrivacyEngine
 from opacus.accountants import RDPAccountant
+from opacus.optimizers import DPOptimizer
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -221,6 +222,86 @@ def test_what_one_call_cannot_show_is_named_and_not_counted() -> None:
     assert {str(Pitfall.SEEDED_NOISE), str(Pitfall.FIXED_SAMPLE)} <= set(missing)
     count = len(Pitfall) - len(missing)
     assert f"{count} of {count} pitfalls" in dict(report_lines(once))["Not found"]
+
+
+def _negated(noise: list[torch.Tensor], before: list[torch.Tensor] | None, number: int) -> list[torch.Tensor]:
+    return noise if before is None or number % 2 == 0 else [-one for one in before]
+
+
+def _shifted(noise: list[torch.Tensor], before: list[torch.Tensor] | None, _: int) -> list[torch.Tensor]:
+    return noise if before is None else [one.flatten().roll(1).view_as(one) for one in before]
+
+
+def _shared_by_shape(noise: list[torch.Tensor], _: Any, __: int) -> list[torch.Tensor]:
+    return [next(other for other in noise if other.shape == one.shape) for one in noise]
+
+
+def _bare_bias(noise: list[torch.Tensor], _: Any, __: int) -> list[torch.Tensor]:
+    return [*noise[:-1], torch.zeros_like(noise[-1])]
+
+
+def _right(noise: list[torch.Tensor], _: Any, __: int) -> list[torch.Tensor]:
+    return noise
+
+
+NOISES = {
+    "right": (_right, set()),
+    "every second step negated": (_negated, {Pitfall.REPEATED_NOISE}),
+    "shifted by one": (_shifted, {Pitfall.REPEATED_NOISE}),
+    "one draw for all tensors of a shape": (_shared_by_shape, {Pitfall.REPEATED_NOISE}),
+    "a bare last bias": (_bare_bias, {Pitfall.SMALL_NOISE}),
+}
+"""Ways of drawing noise from fresh noise, that of the step before and the number of the step; and what is found."""
+
+
+@pytest.mark.parametrize("name", NOISES)
+def test_patterns_of_noise_are_found_by_the_tests_of_a_run(name: str) -> None:
+    pattern, expected = NOISES[name]
+
+    class Own(DPOptimizer):  # type: ignore[misc]
+        before: list[torch.Tensor] | None = None
+        number = 0
+
+        def add_noise(self) -> None:
+            self.before = pattern([torch.randn_like(one) for one in self.params], self.before, self.number)
+            self.number += 1
+            for one, noise in zip(self.params, self.before, strict=True):
+                one.grad = (one.summed_grad + noise).view_as(one)
+
+    def train(dataset: Any) -> nn.Module:
+        engine = PrivacyEngine(accountant="rdp")
+        model = nn.Sequential(nn.Linear(5, 5), nn.Linear(5, 5), nn.Linear(5, 3))
+        private, usual, loader = engine.make_private(
+            module=model, optimizer=torch.optim.SGD(model.parameters(), lr=0.1), noise_multiplier=1.0,
+            max_grad_norm=1.0, data_loader=DataLoader(dataset, batch_size=10),
+        )  # fmt: skip
+        optimizer = Own(
+            usual.original_optimizer, noise_multiplier=1.0, max_grad_norm=1.0,
+            expected_batch_size=usual.expected_batch_size,
+        )  # fmt: skip
+        optimizer.attach_step_hook(usual.step_hook)
+        _trained((engine, private, optimizer, loader))
+        engine.get_epsilon(DELTA)
+        return model
+
+    names = _names(_audited(train))
+    # Noise that is used again varies more in all than the test of its size expects.
+    assert names >= expected
+    assert bool(names) is bool(expected)
+
+
+def test_a_seed_that_others_can_try_is_found_although_it_differs_from_call_to_call() -> None:
+    calls = [0]
+
+    def train(dataset: Any) -> nn.Module:
+        calls[0] += 1
+        torch.manual_seed(1000 + calls[0])
+        made = _made(dataset)
+        _trained(made)
+        made[0].get_epsilon(DELTA)
+        return made[1]
+
+    assert Pitfall.SEEDED_NOISE in _names(_audited(train))
 
 
 def test_files_that_follow_the_records_are_named(tmp_path: Path) -> None:

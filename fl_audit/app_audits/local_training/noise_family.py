@@ -1,0 +1,71 @@
+"""Test the noise of private steps by the tests of a run's verdict: a training is a trial, and a step a round."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from fl_audit.app_audits.local_training.recorded_trainings import RecordedTrainings
+from fl_audit.app_audits.local_training.training_facts import Noise, PrivateStep
+from fl_audit.array_types import Floats
+from fl_audit.verdict.declared_tests import TestName, TestResult
+from fl_audit.verdict.judging import run_family
+from fl_audit.verdict.noise_copies import equal_pairs
+from fl_audit.verdict.noise_statistics import NoiseStatistics, join
+from fl_audit.verdict.run_measurements import NoiseMeasurements
+
+_BARE = 1e-3  # below this value over the claimed scale, noise may be missing: that is no copy
+OF_SIZE = (TestName.NOISE_TOTAL, TestName.NOISE_TENSOR, TestName.NOISE_ROUND)
+OF_COPIES = (TestName.REPEATED_NOISE, TestName.CORRELATED_NOISE)
+
+
+def measured_noise(evidence: RecordedTrainings) -> NoiseMeasurements | None:
+    """Return the noise of all trainings with as many steps as the shortest has; None if it cannot be compared."""
+    trainings = {id(one): one for one in (*evidence.private_trainings, *evidence.repeated)}.values()
+    steps = [[step for step in one.noised if _is_usable(step)] for one in trainings]
+    rounds = min(map(len, steps), default=0)
+    noises = [[step.noise for step in each[:rounds] if step.noise is not None] for each in steps]
+    shapes = {noise.shapes for each in noises for noise in each}
+    if not rounds or len(shapes) != 1:
+        return None
+    found = join([join([_statistics(noise) for noise in each], axis=1) for each in noises], axis=0)
+    sigma = np.array([[step.gradient_multiplier * step.norm for step in each[:rounds]] for each in steps])
+    nothing = np.zeros(sigma.shape)
+    members = np.zeros(len(sigma), dtype=np.bool_)
+    return NoiseMeasurements(members, nothing, nothing, sigma, float(sigma.max()), _over(found, sigma))
+
+
+def _is_usable(step: PrivateStep) -> bool:
+    noise = step.noise
+    return noise is not None and noise.statistics is not None and step.gradient_multiplier * step.norm > 0
+
+
+def _statistics(noise: Noise) -> NoiseStatistics:
+    assert noise.statistics is not None, "only steps with statistics are usable"
+    return noise.statistics
+
+
+def _over(found: NoiseStatistics, sigma: Floats) -> NoiseStatistics:
+    """Return statistics that were measured with a width of 1 as if they had been with the claimed width."""
+    wide = sigma[..., None, None]
+    return replace(
+        found, grain=found.grain / sigma, signal=found.signal / wide, strides=found.strides / wide**2,
+        sample=found.sample / wide,
+    )  # fmt: skip
+
+
+def rejected(evidence: RecordedTrainings, names: tuple[TestName, ...], level: float) -> TestResult | None:
+    """Return the first of some tests of the noise that has a smaller p-value than `level`; None if none has."""
+    measured = measured_noise(evidence)
+    if measured is None:
+        return None
+    made, _ = run_family(measured, names)
+    return next((one for one in made if one.p_value < level), None)
+
+
+def has_equal_values(evidence: RecordedTrainings, level: float) -> bool:
+    """Return True if more sampled values of the noise are equal, but for their signs, than chance explains."""
+    measured = measured_noise(evidence)
+    if measured is None or not measured.sampled_trials.any():
+        return False
+    values = measured.sample[np.abs(measured.sample) > _BARE]
+    return equal_pairs(values, float(np.max(measured.noise.grain))).p_value < level
