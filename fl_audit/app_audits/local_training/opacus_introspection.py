@@ -23,6 +23,8 @@ from fl_audit.privacy.gaussian import combined_multiplier
 
 _HEAD, _SAMPLE = 8, 512  # coordinates of noise that are kept: to find copies, and to test their distribution
 _FEW_SEEDS = 2**32  # seeds that somebody who sees a release can try one by one
+_BEFORE_WORDS, _WORDS = 24, 624  # bytes of a generator's state before its words, and number of these
+_MOST_BLOCKS = 5000  # of 624 draws each, after which a state is searched
 _PROBED = 64  # records of the batches for which an adaptive norm is asked how it follows a count
 _MOST_ROWS = 5_000_000  # most numbers of per-record gradients that are stored of a step
 _COUPLED = (nn.modules.batchnorm._BatchNorm,)
@@ -161,20 +163,43 @@ def noise_of(optimizer: DPOptimizer, start_seed: int = 0) -> tuple[Noise | None,
         shapes.append(tuple(one.shape))
     if not parts:
         return None, None, ()
-    noise, seed = torch.cat(parts).cpu().numpy(), torch.initial_seed()
-    if optimizer.generator is not None:
-        seed = optimizer.generator.initial_seed()
+    noise = torch.cat(parts).cpu().numpy()
+    source = torch.default_generator if optimizer.generator is None else optimizer.generator
+    seed = source.initial_seed()
     # The noise is rounded in units of the claimed scale. Otherwise small noise, as for a tiny norm, would round to 0.
     scale = float(optimizer.noise_multiplier * optimizer.max_grad_norm) or 1.0
     head = tuple(np.round(noise[:_HEAD] / scale, 5).tolist())
-    is_of_few = seed < _FEW_SEEDS or seed == torch.Generator().initial_seed()
     whole = torch.cat(sums).cpu().numpy()
     each = tuple(shapes)
     found = Noise(
         noise.size, float((noise**2).sum()), head, noise[:_SAMPLE].copy(), int(seed),
-        is_of_few and seed != start_seed, each, statistics_of(noise, whole, each),
+        seed != start_seed and is_predictable(source), each, statistics_of(noise, whole, each),
     )  # fmt: skip
     return found, whole, tuple(one.numel() for one in sums)
+
+
+def is_predictable(source: torch.Generator) -> bool:
+    """Return True if a generator's state comes from a seed that others can try, within its first three million draws.
+
+    The seed alone does not tell, since the state may have been set afterwards.
+    """
+    seed = source.initial_seed()
+    if seed >= _FEW_SEEDS and seed != torch.Generator().initial_seed():
+        return False
+    if source.device.type != "cpu":
+        return True
+    again, block = torch.Generator().manual_seed(seed), torch.empty(_WORDS, dtype=torch.int32)
+    words = _words_of(source)
+    for _ in range(_MOST_BLOCKS):
+        if torch.equal(_words_of(again), words):
+            return True
+        block.random_(generator=again)
+    return False
+
+
+def _words_of(source: torch.Generator) -> Tensor:
+    """Return the words of a Mersenne Twister's state, which change once in 624 draws."""
+    return source.get_state()[_BEFORE_WORDS : _BEFORE_WORDS + 8 * _WORDS].clone()
 
 
 def put_release(optimizer: DPOptimizer, number: int, norm: float) -> None:
