@@ -141,9 +141,9 @@ class SimulatedGrid(PullingGrid):
     def _settle(self, outcomes: Sequence[tuple[str, Outcome]]) -> None:
         """Store the replies for `pull_messages`; a failed call becomes an error reply, a second outcome is ignored."""
         with self._changed:
+            # In one step: a message that is no longer awaited has its reply.
             pending = [(self._messages.pop(identity, None), outcome) for identity, outcome in outcomes]
-        replies = [_reply(message, outcome) for message, outcome in pending if message is not None]
-        with self._changed:
+            replies = [_reply(message, outcome) for message, outcome in pending if message is not None]
             self._replies |= {one.metadata.reply_to_message_id: one for one in replies if one is not None}
             self._changed.notify_all()
 

@@ -138,7 +138,7 @@ def test_an_app_is_reviewed_with_its_own_packages(app: Path) -> None:
 
 @pytest.mark.long
 def test_an_app_is_audited_in_place_with_its_own_packages(app: Path) -> None:
-    toys = Path(__file__).parent / "strategies" / "black_box"
+    toys = Path(__file__).parent / "app_audits" / "black_box"
     assert python(app, "-c", IN_PLACE, str(app), str(toys)).strip() == f"{app / 'strategies'} ['campaign.json']"
 
 
