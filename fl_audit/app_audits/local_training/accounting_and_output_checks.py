@@ -29,6 +29,8 @@ def unasked(evidence: RecordedTrainings) -> dict[Pitfall, str]:
         (is_single, CALLED_ONCE, (Pitfall.SEEDED_NOISE, Pitfall.FIXED_SAMPLE)),
         (len(evidence.by_client) < 2, "one client trained", (Pitfall.SHARED_NOISE,)),
         (not evidence.replays, "no replay was compared", (Pitfall.COUPLED, Pitfall.OVER_NORM, Pitfall.LAYER_CLIPPING)),
+        (all(one.noise_moved is None or one.is_replaced for one in evidence.replays),
+         "no replay had the same noise and one record less", (Pitfall.NOISE_FOLLOWS,)),
         (evidence.trace is None, "what leaves was not traced with other records",
          (Pitfall.BARE_OUTPUT, Pitfall.PRIVATE_SCHEDULE, Pitfall.PRIVATE_RATE)),
         (is_unclipped, "Opacus kept no gradients of single records", (Pitfall.CUT_BATCH, Pitfall.BATCH_CLIPPING)),

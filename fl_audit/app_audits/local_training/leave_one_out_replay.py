@@ -7,7 +7,7 @@ gradients of all other records must be equal. So no statistical test is needed. 
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -36,6 +36,8 @@ Run = Callable[[Recorder, Edit], RecordedTraining]
 KEPT_STEPS = 6
 """Steps of a training that are compared."""
 _LONG = 60  # steps beyond which replays end when enough steps are compared
+NOISE_TOLERANCE = 1e-3
+"""Difference of the noise of two replays, over its claimed scale, that rounding explains."""
 _TOLERANCE = 1e-4  # of the clipping norm, and of the largest gradient: sums of float32 in another order
 
 
@@ -59,6 +61,8 @@ class LeaveOneOutEffect:
     larger_steps: int  # number of steps of the training with the record
     smaller_steps: int  # number of steps of the training without the record
     schedule: tuple[tuple[str, float, float], ...] = ()  # settings that changed: name, value with and without it
+    # Largest difference of a coordinate of the noise, over its claimed scale; None if the noise differs by itself.
+    noise_moved: float | None = None
 
     @property
     def is_kept(self) -> bool:
@@ -96,8 +100,10 @@ def replays(run: Run, dataset: Any) -> tuple[LeaveOneOutEffect, ...]:
     drawn = Counter(place for batch in private[: 2 * KEPT_STEPS] for place in batch)
     if not drawn or not first[1].noised:
         return ()
-    if not _is_repeatable(run, first, start, len(first[1].noised) > _LONG):
+    again = _repeated(run, first, start, len(first[1].noised) > _LONG)
+    if again is None or again.moved > _TOLERANCE:
         raise NotRepeatableError
+    has_same_noise = again.noise_moved is not None and again.noise_moved <= NOISE_TOLERANCE
     usual = drawn.most_common(1)[0][0]
     odd = most_dissimilar(dataset, sorted(drawn))
     large, is_long = crafted_record(record_at(dataset, odd)), len(first[1].noised) > _LONG
@@ -113,7 +119,8 @@ def replays(run: Run, dataset: Any) -> tuple[LeaveOneOutEffect, ...]:
             _replayed(run, "the most dissimilar record", odd, lambda data: data, first, start, other, is_long),
             _replayed(run, "a crafted record", odd, with_large, crafted, start, other, is_long),
         ]
-        return tuple(one for one in replayed if one is not None)
+        found = tuple(one for one in replayed if one is not None)
+        return found if has_same_noise else tuple(replace(one, noise_moved=None) for one in found)
 
     another = record_at(dataset, 0 if usual else 1)
     # Layers that draw would draw otherwise for a smaller batch: there another record takes the place. So it does where
@@ -121,15 +128,15 @@ def replays(run: Run, dataset: Any) -> tuple[LeaveOneOutEffect, ...]:
     return compared(another) if first[0].is_random else compared(None) or compared(another)
 
 
-def _is_repeatable(run: Run, led: tuple[Recorder, RecordedTraining], start: Any, is_short: bool) -> bool:
-    """Return True if a replay with the same records makes the same sums as the training that it follows."""
+def _repeated(run: Run, led: tuple[Recorder, RecordedTraining], start: Any, is_short: bool) -> LeaveOneOutEffect | None:
+    """Return how a replay with the same records differs from the training that it follows; None if in its steps."""
     leader, longer = led
     _, again = _recorded(run, lambda data: data, start, ReplayPlan(leader.track, None), is_short)
     pairs = [pair for pair in _pairs(longer, again) if all(one.total is not None for one in pair)]
     kept = sum(step.total is not None for step in longer.steps if step.is_fresh)
     if not pairs or len(pairs) < kept:
-        return False
-    return not _compared("nothing", -1, True, pairs, longer, again, is_short).moved > _TOLERANCE
+        return None
+    return _compared("nothing", -1, True, pairs, longer, again, is_short)
 
 
 def _recorded(
@@ -208,7 +215,20 @@ def _compared(
         name, index, is_replaced, compared, taking, claimed, moved, absent, max(others, default=None),
         tuple(tensors.tolist()), len(longer.noised), len(shorter.noised),
         () if is_replaced else tuple(_schedule(longer, shorter, is_short)),
+        max((gap for pair in pairs if (gap := _noise_gap(*pair)) is not None), default=None),
     )  # fmt: skip
+
+
+def _noise_gap(one: PrivateStep, two: PrivateStep) -> float | None:
+    """Return the largest difference of the noise of two steps, over its claimed scale; None without noise."""
+    scale = one.gradient_multiplier * one.norm
+    if one.total is None or one.noise is None or two.noise is None or scale <= 0:
+        return None
+    if one.noise.sample.shape != two.noise.sample.shape:
+        return None
+    # What float32 rounds off a sum is no noise.
+    rounding = 1e-5 * float(np.abs(one.total).max(initial=0.0))
+    return max(0.0, float(np.abs(one.noise.sample - two.noise.sample).max()) - rounding) / scale
 
 
 def _gap(one: Floats | None, two: Floats | None, places: list[int], index: int, is_replaced: bool) -> float | None:

@@ -7,6 +7,7 @@ from itertools import combinations
 import numpy as np
 from scipy.stats import chi2, kstest
 
+from fl_audit.app_audits.local_training.leave_one_out_replay import NOISE_TOLERANCE
 from fl_audit.app_audits.local_training.noise_family import OF_COPIES, OF_SIZE, has_equal_values, rejected
 from fl_audit.app_audits.local_training.pitfalls import Pitfall
 from fl_audit.app_audits.local_training.recorded_trainings import RecordedTrainings
@@ -116,11 +117,22 @@ def _repeated(evidence: RecordedTrainings) -> str:
     return "" if found is None else f"the noise is not independent: {found.name}{found.place and f', {found.place}'}"
 
 
+def _follows(evidence: RecordedTrainings) -> str:
+    for replay in evidence.replays:
+        if replay.noise_moved is not None and replay.noise_moved > NOISE_TOLERANCE:
+            return (
+                f"{replay.record} changed what a step adds to its sum by {replay.noise_moved:.3g} times the scale of "
+                "the noise, with the same random numbers"
+            )
+    return ""
+
+
 NOISE_CHECKS: dict[Pitfall, Callable[[RecordedTrainings], str]] = {
     Pitfall.NO_NOISE: _no_noise,
     Pitfall.SMALL_NOISE: _small_noise,
     Pitfall.NOISE_DISTRIBUTION: _noise_distribution,
     Pitfall.SEEDED_NOISE: _seeded,
+    Pitfall.NOISE_FOLLOWS: _follows,
     Pitfall.SHARED_NOISE: _shared,
     Pitfall.REPEATED_NOISE: _repeated,
 }

@@ -42,6 +42,7 @@ class Pitfall(StrEnum):
     SMALL_NOISE = "too little noise"
     NOISE_DISTRIBUTION = "noise of another distribution"
     SEEDED_NOISE = "seeded noise"
+    NOISE_FOLLOWS = "noise that follows the records"
     SHARED_NOISE = "the same noise at several clients"
     REPEATED_NOISE = "repeated noise"
     TRAINED_BEFORE = "trained without privacy first"
@@ -114,6 +115,10 @@ ABOUT: dict[Pitfall, SeverityAndFix] = {
     ),
     Pitfall.NOISE_DISTRIBUTION: SeverityAndFix(_B, "Draw Gaussian noise: the accountant knows no other."),
     Pitfall.SEEDED_NOISE: SeverityAndFix(_B, "Seed no generator that noise is drawn from, or use secure_mode=True."),
+    Pitfall.NOISE_FOLLOWS: SeverityAndFix(
+        _B,
+        "Add noise of a fixed scale to the sum, and divide both by a fixed number and not by the size of the sample.",
+    ),
     Pitfall.SHARED_NOISE: SeverityAndFix(
         _B, "Let every client draw noise from a generator of its own that nobody seeds."
     ),

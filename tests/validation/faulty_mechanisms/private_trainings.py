@@ -352,6 +352,20 @@ def _with_optimizer(kind: type[DPOptimizer]) -> Train:
     return train
 
 
+class _TrueSize(DPOptimizer):
+    """Divides the noised sum by the size of the sample, and not by the expected one."""
+
+    size = 1
+
+    def clip_and_accumulate(self) -> None:
+        self.size = max(len(self.grad_samples[0]), 1)
+        super().clip_and_accumulate()
+
+    def scale_grad(self) -> None:
+        for one in self.params:
+            one.grad /= self.size
+
+
 def _uniform(like: Tensor, _: int) -> Tensor:
     return (torch.rand(like.shape) - 0.5) * 12**0.5
 
@@ -503,6 +517,7 @@ PLANTED: dict[Pitfall, Train] = {
     Pitfall.OVER_NORM: _with_optimizer(_WideClipping),
     Pitfall.LAYER_CLIPPING: _with_optimizer(_LayerClipping),
     Pitfall.NO_NOISE: _with_optimizer(_noising(lambda like, _: torch.zeros(like.shape))),
+    Pitfall.NOISE_FOLLOWS: _with_optimizer(_TrueSize),
     Pitfall.SMALL_NOISE: _with_optimizer(_noising(lambda like, _: 0.5 * torch.randn(like.shape))),
     Pitfall.NOISE_DISTRIBUTION: _with_optimizer(_noising(_uniform)),
     Pitfall.REPEATED_NOISE: _with_optimizer(_noising(_always_same)),
