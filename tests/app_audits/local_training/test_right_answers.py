@@ -139,7 +139,8 @@ def test_weak_coupling_makes_no_epsilon_smaller() -> None:
 
     found = _audited(train)
     assert Pitfall.COUPLED in _names(found)
-    # A record acts on all five sums, drawn or not: mu is the root of 5; dp-accounting and the closed form have 11.480 at 1e-5.
+    # A record acts on all five sums, drawn or not: mu is the root of 5.
+    # dp-accounting and the closed form have 11.480 at 1e-5.
     assert found.composed is not None
     assert found.composed.is_least
     assert found.composed.steps == ((1.0, 1.0, 5),)
