@@ -3,7 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import ceil
 
 from flwr.app import Context, Message, RecordDict, UserConfig
@@ -36,7 +36,7 @@ class _ThreadCalls:
 
     calls: list[_Call]
     deadline: float  # latest time for the reply to the first call, by the monotonic clock
-    is_given_up: bool = field(default=False)  # whether another thread has taken the place of this one
+    is_given_up: bool = False  # whether another thread has taken the place of this one
 
 
 class ThreadExecutor:

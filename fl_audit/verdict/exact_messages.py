@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 from fl_audit.report.formatting import DASH, ClaimStatus, capital
 from fl_audit.report.report_elements import Table
-from fl_audit.verdict.exact_questions import TITLES, ExactAnswer, any_broken
+from fl_audit.verdict.exact_questions import TITLES, ExactAnswer, broken_answers
 
 
 def exact_sentences(answers: Sequence[ExactAnswer]) -> str:
     """Return one sentence for each exact question by which the claim is broken; empty if there is none."""
-    return " ".join(f"{capital(answer.text)}." for answer in any_broken(tuple(answers)))
+    return " ".join(f"{capital(answer.text)}." for answer in broken_answers(answers))
 
 
 def exact_scope(answers: Sequence[ExactAnswer]) -> str:

@@ -5,6 +5,7 @@ questions take no part of the level of the tests, and an honest run is never acc
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -240,6 +241,6 @@ def _configured_delta(run: FinishedRun) -> float:
     return math.nan if run.facts.guarantee is None else run.facts.guarantee.delta
 
 
-def any_broken(answers: tuple[ExactAnswer, ...]) -> tuple[ExactAnswer, ...]:
+def broken_answers(answers: Sequence[ExactAnswer]) -> tuple[ExactAnswer, ...]:
     """Return the answers by which the claim is broken."""
     return tuple(answer for answer in answers if not answer.is_kept)

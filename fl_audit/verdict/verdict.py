@@ -8,7 +8,7 @@ from enum import StrEnum
 from fl_audit.statistics.claim_comparisons import ClaimStatus
 from fl_audit.verdict import noise_estimate as estimates
 from fl_audit.verdict.declared_tests import FAMILY_LEVEL, NotTestedReason, TestName, TestResult
-from fl_audit.verdict.exact_questions import ExactAnswer, any_broken
+from fl_audit.verdict.exact_questions import ExactAnswer, broken_answers
 from fl_audit.verdict.signal_detection_limit import SignalDetectionLimit
 
 
@@ -84,7 +84,7 @@ class VerdictDetails:
         """Verdict that follows from the tests: violated, consistent or inconclusive."""
         is_computed = all(reason is not NotTestedReason.NOT_COMPUTED for _, reason in self.not_offered)
         is_conclusive = self.conclusive and (self.signal is None or self.signal.conclusive)
-        return verdict_on(bool(self.broken or any_broken(self.exact)), is_conclusive and is_computed)
+        return verdict_on(bool(self.broken or broken_answers(self.exact)), is_conclusive and is_computed)
 
     @property
     def trials_for_conclusive_verdict(self) -> int | None:
