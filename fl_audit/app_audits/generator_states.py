@@ -1,6 +1,11 @@
-"""States of the global random generators of Python, numpy and torch."""
+"""States of the global random generators of Python, numpy and torch: to keep, compare, restore and seed them.
+
+Apps, trainings and Flower's own wrappers draw from these generators.
+"""
 
 import random
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
@@ -9,9 +14,9 @@ import numpy as np
 import torch
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class GeneratorStates:
-    """States of the global random generators, from which apps and Flower's own wrappers draw."""
+    """States of the global random generators."""
 
     python: Any  # state of `random`
     numpy: Any  # state of `numpy.random`
@@ -28,6 +33,15 @@ class GeneratorStates:
         np.random.set_state(self.numpy)  # noqa: NPY002
         torch.set_rng_state(self.torch)
 
+    def is_same(self, other: "GeneratorStates") -> bool:
+        """Return whether two states are equal: then nothing was drawn in between."""
+        return (
+            self.python == other.python
+            and self.numpy[2:] == other.numpy[2:]
+            and np.array_equal(self.numpy[1], other.numpy[1])
+            and torch.equal(self.torch, other.torch)
+        )
+
     def digests(self) -> dict[str, str]:
         """Return a digest of each state, keyed by the name of the generator."""
         texts = {
@@ -36,3 +50,19 @@ class GeneratorStates:
             "torch": self.torch.numpy().tobytes(),
         }
         return {name: sha256(text).hexdigest() for name, text in texts.items()}
+
+
+@contextmanager
+def spared_generators() -> Iterator[None]:
+    """Keep the states of the global random generators, and restore them after a `with` block."""
+    states = GeneratorStates.current()
+    try:
+        yield
+    finally:
+        states.restore()
+
+
+def seed_generators(draws: np.random.Generator) -> None:
+    """Seed the global random generators of Python, numpy and torch with integers drawn from `draws`."""
+    for seeded in (random.seed, np.random.seed, torch.manual_seed):
+        seeded(int(draws.integers(2**32)))

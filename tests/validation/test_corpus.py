@@ -8,7 +8,7 @@ import pytest
 from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent, SelfComposedDpEvent
 from dp_accounting.pld import PLDAccountant
 
-from fl_audit.app_audits.local_training.replay_state import are_same_states, random_states
+from fl_audit.app_audits.generator_states import GeneratorStates
 from fl_audit.errors import InputError
 from tests.validation.corpus import scores, truth
 from tests.validation.corpus.auditors import Auditor, Finding, _installed, baseline, black_box, conformance
@@ -49,10 +49,10 @@ def test_a_case_plays_and_its_truth_fits_its_claim(name: str) -> None:
 
 
 def test_a_trial_follows_from_its_generator_and_leaves_the_shared_ones_alone() -> None:
-    one, before = case("federated/wrong-denominator"), random_states()
+    one, before = case("federated/wrong-denominator"), GeneratorStates.current()
     first, second = (one.play(np.random.default_rng(3), True) for _ in range(2))
     assert np.array_equal(first, second)
-    assert are_same_states(random_states(), before)
+    assert GeneratorStates.current().is_same(before)
 
 
 @pytest.mark.long

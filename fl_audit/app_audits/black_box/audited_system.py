@@ -1,8 +1,7 @@
 """The system under audit: a Flower strategy with its arguments, and the mods and local training of its clients."""
 
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from inspect import signature
@@ -188,25 +187,3 @@ def _move(found: object, moved: Callable[[str], str]) -> None:
     for name, value in list(holder.items()):
         if isinstance(value, (str, Path)) and moved(str(value)) != str(value):
             holder[name] = type(value)(moved(str(value)))
-
-
-@contextmanager
-def spared_generators() -> Iterator[None]:
-    """Save the states of the global random generators, and restore them after a `with` block.
-
-    These are the generators of Python, numpy and torch.
-    """
-    # Apps and Flower's own wrappers draw from numpy's legacy global generator.
-    states = random.getstate(), np.random.get_state(), torch.get_rng_state()  # noqa: NPY002
-    try:
-        yield
-    finally:
-        random.setstate(states[0])
-        np.random.set_state(states[1])  # noqa: NPY002
-        torch.set_rng_state(states[2])
-
-
-def seed_generators(draws: np.random.Generator) -> None:
-    """Seed the global random generators of Python, numpy and torch with integers drawn from `draws`."""
-    for seeded in (random.seed, np.random.seed, torch.manual_seed):
-        seeded(int(draws.integers(2**32)))

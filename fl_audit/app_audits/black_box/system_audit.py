@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 
 from fl_audit.adjacency import Unit
-from fl_audit.app_audits.black_box.audited_system import AuditedSystem, seed_generators
+from fl_audit.app_audits.black_box.audited_system import AuditedSystem
 from fl_audit.app_audits.black_box.black_box_trial import BlackBoxTrial, model_of, sketch_of
 from fl_audit.app_audits.black_box.recorder import errors_in, evidence_names
 from fl_audit.app_audits.black_box.scenario import ModelKind, OtherContributions, Scenario
@@ -38,6 +38,7 @@ from fl_audit.app_audits.claim_audit.claim_audit_results import (
     TrialBudget,
 )
 from fl_audit.app_audits.claim_audit.transcript import Transcript, Transcripts, stacked
+from fl_audit.app_audits.generator_states import seed_generators
 from fl_audit.app_audits.temporary_directories import new_temporary_directory
 from fl_audit.errors import require
 from fl_audit.randomness import Purpose, generator

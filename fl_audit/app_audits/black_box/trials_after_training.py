@@ -16,7 +16,7 @@ from flwr.serverapp.strategy import Result, Strategy
 
 from fl_audit.adjacency import Relation
 from fl_audit.app_audits.black_box.audit_config import AuditConfig, TargetUpdateKind
-from fl_audit.app_audits.black_box.audited_system import StrategyStartCall, seed_generators, spared_generators, start_of
+from fl_audit.app_audits.black_box.audited_system import StrategyStartCall, start_of
 from fl_audit.app_audits.black_box.fingerprint import fingerprint, joined
 from fl_audit.app_audits.black_box.in_app_verdict import finish
 from fl_audit.app_audits.black_box.legacy_adapter import clips_and_adds_noise
@@ -33,6 +33,7 @@ from fl_audit.app_audits.black_box.trial_store import StoredTrials, open_trial_s
 from fl_audit.app_audits.black_box.working_copy import WorkingCopy, in_working_copy
 from fl_audit.app_audits.claim_audit.claim_audit_results import OthersNoiseShareReason
 from fl_audit.app_audits.claim_audit.transcript import LinearSketch, Transcript, linear_sketch_of
+from fl_audit.app_audits.generator_states import seed_generators, spared_generators
 from fl_audit.array_types import Floats
 from fl_audit.errors import InputError, in_a_line, require
 from fl_audit.randomness import Purpose, generator

@@ -1,6 +1,5 @@
 """Program that a review runs in a fresh process: it starts the app, or its clients alone, and sends what came out."""
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,5 +20,4 @@ def _started(asked: dict[str, Any], _: Callable[[dict[str, Any]], None]) -> dict
 
 
 if __name__ == "__main__":
-    print("a fresh start", file=sys.stderr)
     answer(_started)

@@ -37,11 +37,11 @@ def reviewed(app: Path, wishes: ReviewOptions, out: Path | None = None) -> dict[
     began = time.monotonic()
     with temporary_directory() as place:
         environment = _environment(place)
-        starts = _fresh_starts(app, wishes, place, environment)
+        traces = _fresh_starts(app, wishes, place, environment)
         # The copy keeps the name of the directory, because this may be the name of the app.
         copy = _copied(app, place / "copy")
         left = replace(wishes, seconds=wishes.seconds - (time.monotonic() - began))
-        asked = {"out": out and str(out.absolute()), "wishes": asdict(left), **starts}
+        asked = {"out": out and str(out.absolute()), "wishes": asdict(left), "traces": traces}
         with (place / "log").open("wb") as log:
             found, ended, is_late = run_isolated(_PROGRAM, asked, place, left.seconds, copy, environment, log)
         last = _last_line(place)
@@ -61,8 +61,8 @@ def reviewed(app: Path, wishes: ReviewOptions, out: Path | None = None) -> dict[
     return found
 
 
-def _fresh_starts(app: Path, wishes: ReviewOptions, place: Path, environment: Mapping[str, str]) -> dict[str, Any]:
-    """Return what the app releases when it is started in another fresh process, or what its clients send in two."""
+def _fresh_starts(app: Path, wishes: ReviewOptions, place: Path, environment: Mapping[str, str]) -> list[Any]:
+    """Return the trace of a start of the app in another process, or of two of its clients; [] without a claim."""
     limit = _OF_START * wishes.seconds
 
     def start(name: str, of_clients: bool) -> dict[str, Any] | None:
@@ -76,10 +76,11 @@ def _fresh_starts(app: Path, wishes: ReviewOptions, place: Path, environment: Ma
         return trace
 
     server = start("start", of_clients=False)
-    clients = []
-    if server is not None and server.get("awaits_clients"):
-        clients = [start(f"clients {number}", of_clients=True) for number in (1, 2)]
-    return {"start": server, "client_starts": clients}
+    if server is None:
+        return []
+    if server.get("awaits_clients"):
+        return [start(f"clients {number}", of_clients=True) for number in (1, 2)]
+    return [server]
 
 
 def _copied(app: Path, place: Path) -> Path:

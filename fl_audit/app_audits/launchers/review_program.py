@@ -22,8 +22,7 @@ def _review(asked: dict[str, Any], tell: Callable[[dict[str, Any]], None]) -> di
         ReviewOptions(**asked["wishes"]),
         lambda said: print(said, file=sys.stderr, flush=True),
         lambda so_far: tell(review_json(so_far)),
-        None if asked["start"] is None else StartTrace(**asked["start"]),
-        tuple(StartTrace(**trace) for trace in asked["client_starts"]),
+        tuple(StartTrace(**trace) for trace in asked["traces"]),
     )
     values = review_json(done)
     if asked["out"]:

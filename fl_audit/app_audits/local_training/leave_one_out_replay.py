@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from fl_audit.app_audits.generator_states import GeneratorStates
 from fl_audit.app_audits.local_training.edited_datasets import (
     crafted_record,
     most_dissimilar,
@@ -20,12 +21,7 @@ from fl_audit.app_audits.local_training.edited_datasets import (
     without_record,
 )
 from fl_audit.app_audits.local_training.recorder import Recorder
-from fl_audit.app_audits.local_training.replay_state import (
-    NotRepeatableError,
-    ReplayPlan,
-    random_states,
-    set_random_states,
-)
+from fl_audit.app_audits.local_training.replay_state import NotRepeatableError, ReplayPlan
 from fl_audit.app_audits.local_training.training_facts import PrivateStep, RecordedTraining
 from fl_audit.array_types import Floats
 
@@ -92,7 +88,7 @@ def replays(run: Run, dataset: Any) -> tuple[LeaveOneOutEffect, ...]:
     record cannot be compared, another record takes its place. Effects that could not be compared are left out. The
     result is empty if the training drew no record or added no noise.
     """
-    start = random_states()
+    start = GeneratorStates.current()
     first = _recorded(run, lambda data: data, start)
     dataset, track = first[0].dataset if dataset is None else dataset, first[0].track
     # Draws from other data sets, such as public ones, do not change.
@@ -128,7 +124,9 @@ def replays(run: Run, dataset: Any) -> tuple[LeaveOneOutEffect, ...]:
     return compared(another) if first[0].is_random else compared(None) or compared(another)
 
 
-def _repeated(run: Run, led: tuple[Recorder, RecordedTraining], start: Any, is_short: bool) -> LeaveOneOutEffect | None:
+def _repeated(
+    run: Run, led: tuple[Recorder, RecordedTraining], start: GeneratorStates, is_short: bool
+) -> LeaveOneOutEffect | None:
     """Return how a replay with the same records differs from the training that it follows; None if in its steps."""
     leader, longer = led
     _, again = _recorded(run, lambda data: data, start, ReplayPlan(leader.track, None), is_short)
@@ -140,9 +138,9 @@ def _repeated(run: Run, led: tuple[Recorder, RecordedTraining], start: Any, is_s
 
 
 def _recorded(
-    run: Run, edit: Edit, start: Any, followed: ReplayPlan | None = None, is_short: bool = False
+    run: Run, edit: Edit, start: GeneratorStates, followed: ReplayPlan | None = None, is_short: bool = False
 ) -> tuple[Recorder, RecordedTraining]:
-    set_random_states(start)
+    start.restore()
     recorder = Recorder(KEPT_STEPS, followed, is_short)
     return recorder, run(recorder, edit)
 
@@ -153,7 +151,7 @@ def _replayed(
     index: int,
     edit: Edit,
     led: tuple[Recorder, RecordedTraining],
-    start: Any,
+    start: GeneratorStates,
     other: Any,
     is_short: bool,
 ) -> LeaveOneOutEffect | None:

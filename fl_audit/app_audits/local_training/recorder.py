@@ -15,6 +15,7 @@ import torch
 from opacus.optimizers import AdaClipDPOptimizer
 from torch import Tensor, nn
 
+from fl_audit.app_audits.generator_states import GeneratorStates
 from fl_audit.app_audits.local_training.model_snapshots import PrivateModels
 from fl_audit.app_audits.local_training.opacus_introspection import (
     count_multiplier_of,
@@ -31,14 +32,7 @@ from fl_audit.app_audits.local_training.opacus_introspection import (
     record_gradients_of,
     sampling_of,
 )
-from fl_audit.app_audits.local_training.replay_state import (
-    ReplayInputs,
-    ReplayPlan,
-    StopReplay,
-    are_same_states,
-    random_states,
-    set_random_states,
-)
+from fl_audit.app_audits.local_training.replay_state import ReplayInputs, ReplayPlan, StopReplay
 from fl_audit.app_audits.local_training.training_facts import (
     Batch,
     MakePrivateCall,
@@ -178,7 +172,7 @@ class Recorder:
             track.batches.append(positions)
             track.datasets.append(dataset)
             track.norms.append([float(one.max_grad_norm) for one in self._adaptive()])
-            track.states.append(random_states())
+            track.states.append(GeneratorStates.current())
             # Weights are needed for the steps that are compared; those of many batches would fill the memory.
             live = self.models.tensors() if self._keeps else {}
             track.weights.append({name: value.detach().cpu().clone() for name, value in live.items()})
@@ -191,7 +185,7 @@ class Recorder:
         track = None if self._followed is None else self._followed.track
         if track is None or number >= len(track.states):
             return
-        set_random_states(track.states[number])
+        track.states[number].restore()
         self.models.set_to(track.weights[number])
         for one, norm in zip(self._adaptive(), track.norms[number], strict=False):
             one.max_grad_norm = norm
@@ -215,7 +209,7 @@ class Recorder:
         self.knows_optimizer(optimizer)
         self.moved += self.models.changed_tensors(optimizer, is_at_end=False)
         if len(self.track.states) == len(self.batches) > 0:
-            self.is_random |= not are_same_states(self.track.states[-1], random_states())
+            self.is_random |= not GeneratorStates.current().is_same(self.track.states[-1])
         self._coupled |= dict.fromkeys(name for module in self.models.modules for name in coupled_layers(module))
         is_kept = self._keeps
         rows, gradients = record_gradients_of(optimizer, is_kept)

@@ -1,13 +1,10 @@
 """Recorded state of an earlier training, so that a replay repeats it: mini-batches, random states and weights."""
 
-import random
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
-import numpy as np
-import torch
 from torch import Tensor
+
+from fl_audit.app_audits.generator_states import GeneratorStates
 
 NOT_REPEATABLE = (
     "replays without a record, and with other records: it takes other steps when it is called again with the "
@@ -34,7 +31,7 @@ class ReplayInputs:
     datasets: list[object] = field(default_factory=list)  # the data set of each mini-batch
     private: object = None  # the data set that the first engine was given; None without an engine
     norms: list[list[float]] = field(default_factory=list)  # adaptive clipping norms at each draw
-    states: list[Mapping[str, Any]] = field(default_factory=list)
+    states: list[GeneratorStates] = field(default_factory=list)
     weights: list[dict[str, Tensor]] = field(default_factory=list)
 
     def is_private(self, number: int) -> bool:
@@ -64,25 +61,3 @@ class ReplayPlan:
         if gone is None or not self.track.is_private(number):
             return list(self.track.batches[number])
         return [place - (place > gone) for place in self.track.batches[number] if place != gone]
-
-
-def random_states() -> dict[str, Any]:
-    """Return the states of the global random generators of Python, NumPy and torch, for `set_random_states`."""
-    return {"python": random.getstate(), "numpy": np.random.get_state(), "torch": torch.get_rng_state()}  # noqa: NPY002
-
-
-def are_same_states(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Return True if two states of the global random generators are equal: then nothing was drawn in between."""
-    left, right = one["numpy"], other["numpy"]
-    return bool(
-        one["python"] == other["python"]
-        and (left[2:] == right[2:] and np.array_equal(left[1], right[1]))
-        and torch.equal(one["torch"], other["torch"])
-    )
-
-
-def set_random_states(states: Mapping[str, Any]) -> None:
-    """Set the global random generators of Python, NumPy and torch to states that `random_states` returned."""
-    random.setstate(states["python"])
-    np.random.set_state(states["numpy"])  # noqa: NPY002
-    torch.set_rng_state(states["torch"])

@@ -11,6 +11,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from fl_audit.app_audits.generator_states import GeneratorStates
 from fl_audit.app_audits.local_training.assessment import Assessment, assess
 from fl_audit.app_audits.local_training.edited_datasets import (
     is_sized,
@@ -30,13 +31,7 @@ from fl_audit.app_audits.local_training.output_tracing import (
 from fl_audit.app_audits.local_training.patches import recorded
 from fl_audit.app_audits.local_training.recorded_trainings import RecordedTrainings
 from fl_audit.app_audits.local_training.recorder import Recorder
-from fl_audit.app_audits.local_training.replay_state import (
-    NOT_REPEATABLE,
-    NotRepeatableError,
-    StopReplay,
-    random_states,
-    set_random_states,
-)
+from fl_audit.app_audits.local_training.replay_state import NOT_REPEATABLE, NotRepeatableError, StopReplay
 from fl_audit.app_audits.local_training.training_facts import RecordedTraining
 from fl_audit.errors import InputError, in_a_line, require
 from fl_audit.value_checks import require_number
@@ -72,7 +67,7 @@ def audit_training(
     for what in places:
         require(given[what] is not None, f"{name} takes a {what}, and none is named: accepted is --{_FLAG[what]}")
     runner = _Runner(function, name, model, dataset, places, directory)
-    start = random_states()
+    start = GeneratorStates.current()
     calls = max(1, min(options.calls, max(options.rounds, 2)))
     # A function that is called once is called again all the same: only so is seen whether it repeats its noise.
     recorders = [Recorder() for _ in range(calls)]
@@ -163,14 +158,14 @@ class _Runner:
         training = recorder.training(recorder.outputs_of(_weights_in(made), numbers, {}), 0, number)
         return TracedRun(training, outputs, tuple(printed.getvalue().splitlines()))
 
-    def trace(self, start: Mapping[str, Any]) -> OutputTrace | None:
+    def trace(self, start: GeneratorStates) -> OutputTrace | None:
         """Run the function with given releases on its own records, again, and on others; None if that fails.
 
         Each run begins with the random states `start`.
         """
 
         def run(edit: Edit) -> TracedRun:
-            set_random_states(start)
+            start.restore()
             return self.run(Recorder(has_given_releases=True), edit)
 
         try:

@@ -5,39 +5,30 @@ and once more with new states. What both processes release alike, and what is so
 randomness that repeats.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from flwr.app import ArrayRecord, Context, Message, RecordDict, UserConfig
+from flwr.app import Context, Message, RecordDict, UserConfig
 from flwr.clientapp.mod import LocalDpMod
-from flwr.serverapp import Grid
-from flwr.serverapp.strategy import Result, Strategy
 
-from fl_audit.adjacency import Relation
-from fl_audit.app_audits.black_box.audited_system import (
-    AuditedSystem,
-    Mod,
-    StrategyStartCall,
-    seed_generators,
-    spared_generators,
-    with_mods,
-)
-from fl_audit.app_audits.black_box.black_box_trial import BlackBoxTrial
+from fl_audit.app_audits.black_box.audited_system import AuditedSystem, Mod, StrategyStartCall, with_mods
 from fl_audit.app_audits.black_box.message_tensors import arrays_of, record_of
-from fl_audit.app_audits.black_box.scenarios import BY_NAME
 from fl_audit.app_audits.black_box.trials_after_training import no_news_from_flower
-from fl_audit.app_audits.black_box.working_copy import WorkingCopy, in_working_copy
 from fl_audit.app_audits.claim_audit.claim import StatedClaim
+from fl_audit.app_audits.generator_states import GeneratorStates
 from fl_audit.app_audits.review.app_loading import StubImportFinder, read_app
 from fl_audit.app_audits.review.claims import StatedAppClaim
-from fl_audit.app_audits.review.generator_states import GeneratorStates
+from fl_audit.app_audits.review.recorded_training import (
+    Release,
+    generators_with,
+    in_new_working_copy,
+    recorded_training,
+)
 from fl_audit.app_audits.review.strategy_capture import client_mods_alone
-from fl_audit.app_audits.review.virtual_clients import TrialStrategyFactory, VirtualClientGrid
-from fl_audit.randomness import Purpose, generator
 from fl_audit.report.formatting import capital
 from fl_audit.strategies.flower_grids import make_messages_for
 from fl_audit.strategies.simulated_grid import FIRST_NODE, RUN_ID
@@ -119,24 +110,9 @@ def trace_of_server(
     rounds: int,
 ) -> StartTrace:
     """Play the start of a strategy with its own generators and with new ones, and return what was released."""
-    mods = tuple(with_fixed_generators(mod) for mod in system.mods)
 
-    def played(renews: bool) -> _Releases:
-        log = list[Mapping[str, Any]]()
-        factory = RecordingFactory(start, nodes, system.clients, log=log, renews=renews)
-        plain = "removed" if claim.neighbours.relation is Relation.ADD_REMOVE else "opposite"
-        kind = BY_NAME[plain if system.model is None else f"{plain}, own model"]
-        once = replace(claim, rounds=min(max(rounds, 1), _ROUNDS))
-        own = replace(system, strategy=factory.new_strategy, mods=mods)
-        with spared_generators():
-            if renews:
-                seed_generators(np.random.default_rng())
-            else:
-                states.restore()
-            seen = BlackBoxTrial(own, once, kind, True, generator(0, Purpose.BLACK_BOX)).play()
-        if seen.refusal is not None:
-            raise RuntimeError(seen.refusal)
-        return _digests(log)
+    def played(given: GeneratorStates | None) -> _Releases:
+        return _digests(recorded_training(start, nodes, system, claim, min(max(rounds, 1), _ROUNDS), given))
 
     return _trace(played, states)
 
@@ -150,36 +126,27 @@ def trace_of_clients(directory: Path) -> StartTrace:
     states = GeneratorStates.current()
     noisy = [mod.mod for mod in mods if isinstance(mod.mod, LocalDpMod)]
 
-    def played(renews: bool) -> _Releases:
-        log = list[Mapping[str, Any]]()
-        with spared_generators():
-            if renews:
-                seed_generators(np.random.default_rng())
-            else:
-                states.restore()
-            for _ in range(_ROUNDS):
-                log.append(_reply_of(noisy))
-        return _digests(log)
+    def played(given: GeneratorStates | None) -> _Releases:
+        with generators_with(given):
+            return _digests(_reply_of(noisy) for _ in range(_ROUNDS))
 
     with no_news_from_flower():
         return _trace(played, states)
 
 
-def _trace(played: Any, states: GeneratorStates) -> StartTrace:
-    copy = WorkingCopy(Path.cwd())
+def _trace(played: Callable[[GeneratorStates | None], _Releases], states: GeneratorStates) -> StartTrace:
+    """Play a start with the states in which the app left the generators and with new ones, and return its trace."""
     try:
-        with in_working_copy(copy, thoroughly=False):
+        with in_new_working_copy():
             # The app's own generators first: those in its modules go on from play to play.
-            own = played(False)
-            return StartTrace(own, played(True), states.digests())
+            releases = played(states)
+            return StartTrace(releases, played(None), states.digests())
     except Exception as error:  # other people's code may raise anything
         return StartTrace(generators=states.digests(), failure=f"a start could not be played ({error})")
-    finally:
-        copy.remove()
 
 
-def _reply_of(mods: Sequence[Mod]) -> Mapping[str, Any]:
-    """Return the arrays of a client's reply after its mods: a model of 100 zeros, to which the client adds ones."""
+def _reply_of(mods: Sequence[Mod]) -> Release:
+    """Return the arrays of a client's reply after its mods: a model of 100 zeros, to which the client adds 0.01."""
     make_messages_for(RUN_ID, 1)
     message = Message(RecordDict({"arrays": record_of({"weight": np.zeros(100, np.float32)})}), FIRST_NODE, "train")
     context = Context(
@@ -194,62 +161,10 @@ def _reply_of(mods: Sequence[Mod]) -> Mapping[str, Any]:
     return next(iter(reply.content.array_records.values()))
 
 
-def with_fixed_generators(mod: Mod) -> Mod:
-    """Return a mod that always draws the same, so that what the server draws can be compared.
-
-    A client runs in another process than the server, whose seeds say nothing of its noise.
-    """
-
-    def fixed(message: Message, context: Context, call_next: Any) -> Message:
-        with spared_generators():
-            seed_generators(generator(0, Purpose.BLACK_BOX))
-            return mod(message, context, call_next)
-
-    return fixed
-
-
-def _digests(log: Iterable[Mapping[str, Any]]) -> _Releases:
+def _digests(log: Iterable[Release]) -> _Releases:
     found = _Releases()
     for place, record in enumerate(log):
         for name, value in arrays_of(record).items():
             array = np.ascontiguousarray(value)
             found[f"{place}: {name}"] = sha256(f"{array.dtype} {array.shape}".encode() + array.tobytes()).hexdigest()
     return found
-
-
-@dataclass
-class RecordingFactory(TrialStrategyFactory):
-    """Factory of an app's strategy, as it is or with new states of its generators, whose releases are recorded."""
-
-    log: list[Mapping[str, Any]] = field(default_factory=list)  # models that were sent, and the last one
-    renews: bool = False  # whether the strategy's own generators get new states
-
-    def new_strategy(self) -> Strategy:
-        """Return a copy of the app's strategy, whose `start` records each model that it releases."""
-        copy = self.start.copy_for_trial(0, np.random.default_rng()) if self.renews else self.start.copied()
-        begin, arguments = copy.strategy.start, {k: v for k, v in copy.arguments.items() if k != "num_rounds"}
-
-        def start(grid: Grid, arrays: ArrayRecord, num_rounds: int) -> Result:
-            seated = _RecordingGrid(grid, self.nodes, self.seats, self.log)
-            result = begin(grid=seated, initial_arrays=arrays, num_rounds=num_rounds, **arguments)
-            if result.arrays is not None:
-                self.log.append(result.arrays)
-            return result
-
-        copy.strategy.start = start  # type: ignore[method-assign, assignment]
-        return copy.strategy
-
-
-class _RecordingGrid(VirtualClientGrid):
-    """Grid that records the model of the first message to train in each round."""
-
-    def __init__(self, room: Grid, nodes: int, seats: int, log: list[Mapping[str, Any]]) -> None:
-        super().__init__(room, nodes, seats)
-        self._log = log
-
-    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
-        """Record the model of the first message, and send all messages."""
-        asked = list(messages)
-        if asked and asked[0].metadata.message_type.startswith("train"):
-            self._log += list(asked[0].content.array_records.values())
-        return super().push_messages(asked)

@@ -5,24 +5,17 @@ twice over all of its rounds, with new random states and the same replies. Repli
 whatever it is, so the two trainings differ in a round by the noise of this round alone.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from scipy.stats import f as f_distribution
 
-from fl_audit.adjacency import Relation
-from fl_audit.app_audits.black_box.audited_system import AuditedSystem, seed_generators, spared_generators
-from fl_audit.app_audits.black_box.black_box_trial import BlackBoxTrial
+from fl_audit.app_audits.black_box.audited_system import AuditedSystem, StrategyStartCall
 from fl_audit.app_audits.black_box.message_tensors import arrays_of
-from fl_audit.app_audits.black_box.scenarios import BY_NAME
-from fl_audit.app_audits.black_box.working_copy import WorkingCopy, in_working_copy
 from fl_audit.app_audits.claim_audit.claim import StatedClaim
-from fl_audit.app_audits.review.fresh_starts import RecordingFactory, with_fixed_generators
+from fl_audit.app_audits.review.recorded_training import in_new_working_copy, recorded_training
 from fl_audit.array_types import Floats
-from fl_audit.randomness import Purpose, generator
 
 LEAST_SHARE = 0.1
 """Share of the first round's noise below which a later round counts as one without its noise."""
@@ -42,30 +35,29 @@ def rounds_without_noise(noise: Sequence[Floats]) -> tuple[int, ...]:
     return tuple(number for number, square in enumerate(squares, start=1) if square < largest * squares[0])
 
 
-def noise_of_rounds(factory: RecordingFactory, system: AuditedSystem, claim: StatedClaim, rounds: int) -> list[Floats]:
+def noise_of_rounds(
+    start: StrategyStartCall, nodes: int, system: AuditedSystem, claim: StatedClaim, rounds: int
+) -> list[Floats]:
     """Return for each round the difference between two trainings with the same replies, shape (parameters,).
 
     Raises `RuntimeError` if the strategy refuses to train.
     """
-    first, second = (_released(factory, system, claim, rounds) for _ in range(2))
+    first, second = (_released(start, nodes, system, claim, rounds) for _ in range(2))
     moves = [np.diff(np.stack(models), axis=0) for models in (first, second)]
     return list(moves[0] - moves[1])
 
 
 def noise_doubt(
-    factory: RecordingFactory, system: AuditedSystem, claim: StatedClaim, rounds: int, played: int
+    start: StrategyStartCall, nodes: int, system: AuditedSystem, claim: StatedClaim, rounds: int, played: int
 ) -> tuple[str, ...]:
     """Return a phrase on later rounds without noise that trials of `played` rounds do not show; else ()."""
     if played >= rounds:
         return ()
-    copy = WorkingCopy(Path.cwd())
     try:
-        with in_working_copy(copy, thoroughly=False):
-            bare = rounds_without_noise(noise_of_rounds(factory, system, claim, min(rounds, MOST_ROUNDS)))
+        with in_new_working_copy():
+            bare = rounds_without_noise(noise_of_rounds(start, nodes, system, claim, min(rounds, MOST_ROUNDS)))
     except Exception as error:  # other people's code may raise anything
         return (f"the noise of rounds {played + 1} to {rounds} was not seen ({error}), and trials play {played}",)
-    finally:
-        copy.remove()
     late = [number for number in bare if number > played]
     if not late:
         return ()
@@ -76,20 +68,11 @@ def noise_doubt(
     )
 
 
-def _released(factory: RecordingFactory, system: AuditedSystem, claim: StatedClaim, rounds: int) -> list[Floats]:
+def _released(
+    start: StrategyStartCall, nodes: int, system: AuditedSystem, claim: StatedClaim, rounds: int
+) -> list[Floats]:
     """Return the models of a training of all rounds, each flattened: the initial one, then one a round."""
-    log = list[Mapping[str, Any]]()
-    recording = replace(factory, log=log, renews=True)
-    plain = "removed" if claim.neighbours.relation is Relation.ADD_REMOVE else "opposite"
-    kind = BY_NAME[plain if system.model is None else f"{plain}, own model"]
-    mods = tuple(with_fixed_generators(mod) for mod in system.mods)
-    own = replace(system, strategy=recording.new_strategy, mods=mods)
-    with spared_generators():
-        seed_generators(np.random.default_rng())
-        trial = BlackBoxTrial(own, replace(claim, rounds=rounds), kind, True, generator(0, Purpose.BLACK_BOX))
-        seen = trial.play()
-    if seen.refusal is not None:
-        raise RuntimeError(seen.refusal)
+    log = recorded_training(start, nodes, system, claim, rounds)
     return [np.concatenate([_flat(value) for value in arrays_of(record).values()]) for record in log]
 
 

@@ -8,23 +8,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from fl_audit.app_audits.black_box.audited_system import AuditedSystem, Observer, spared_generators
+from fl_audit.app_audits.black_box.audited_system import AuditedSystem, Observer
 from fl_audit.app_audits.black_box.black_box_trial import LOSS
 from fl_audit.app_audits.black_box.system_audit import audit_system, kinds_of
 from fl_audit.app_audits.black_box.trial_models import template_of
 from fl_audit.app_audits.black_box.trials_after_training import no_news_from_flower
 from fl_audit.app_audits.claim_audit.claim import StatedClaim
 from fl_audit.app_audits.claim_audit.claim_audit_results import ClaimAudit, Tell, TrialBudget
+from fl_audit.app_audits.generator_states import spared_generators
 from fl_audit.app_audits.review import plan as planning
 from fl_audit.app_audits.review.client_counts import too_few_clients
 from fl_audit.app_audits.review.configured_numbers import weaker_than_configured
-from fl_audit.app_audits.review.fresh_starts import (
-    ComparedStarts,
-    RecordingFactory,
-    StartTrace,
-    compared_starts,
-    trace_of_server,
-)
+from fl_audit.app_audits.review.fresh_starts import ComparedStarts, StartTrace, compared_starts, trace_of_server
 from fl_audit.app_audits.review.noise_by_round import noise_doubt
 from fl_audit.app_audits.review.options import ReviewOptions
 from fl_audit.app_audits.review.plan import smallest_budget
@@ -58,17 +53,19 @@ def review(
     wishes: ReviewOptions,
     tell: Tell = lambda _: None,
     keep: Callable[[ReviewResult], None] = lambda _: None,
-    other_start: StartTrace | None = None,
-    client_starts: tuple[StartTrace, ...] = (),
+    traces: tuple[StartTrace, ...] = (),
 ) -> ReviewResult:
     """Review the Flower app in a directory: find its privacy claim, test it by trials, and return the results.
 
     The app's code runs in this process. Raises `InputError` if the app cannot be reviewed.
+
+    `traces`: Of the start of the app in another fresh process, to which that in this process is compared, or of two
+    starts of its clients.
     """
     began = time.monotonic()
     read = read_reviewed_app(directory, wishes)
     with spared_generators(), no_news_from_flower():
-        return _planned(read, wishes, began, tell, keep, other_start, client_starts).carried_out()
+        return _planned(read, wishes, began, tell, keep, traces).carried_out()
 
 
 def trace_start(directory: Path, wishes: ReviewOptions) -> StartTrace | None:
@@ -93,17 +90,15 @@ def _planned(
     began: float,
     tell: Tell,
     keep: Callable[[ReviewResult], None],
-    other_start: StartTrace | None,
-    client_starts: tuple[StartTrace, ...],
+    traces: tuple[StartTrace, ...],
 ) -> "_PlannedReview":
     """Measure in a dry run how long a trial takes, and plan trials that fit into the time limit.
 
     The time limit counts from `began`, a time of the monotonic clock in seconds.
     """
     system, slow, quick, has_written, unoffered = probed(read.system, read.claim)
-    traces = client_starts if len(client_starts) == 2 else ()
-    if not traces and other_start is not None and not other_start.awaits_clients and read.stated.claim is not None:
-        traces = (_traced(read, system), other_start)
+    if len(traces) == 1 and read.stated.claim is not None:
+        traces = (_traced(read, system), *traces)
     starts = compared_starts(read.stated, traces)
     asked, stated, claim = dict(read.stage.most), read.stated, read.claim
     kinds = planning.relevant_scenarios(kinds_of(system, claim), read.own, has_claim=stated.claim is not None)
@@ -134,9 +129,7 @@ def _late_noise(read: ReviewedApp, system: AuditedSystem, claim: StatedClaim, pl
     """Return a phrase on rounds without noise that trials do not play; () if there are none, or clients add it."""
     if read.stated.claim is None or read.stated.observer is Observer.SERVER:
         return ()
-    factory = RecordingFactory(read.start, read.nodes, system.clients)
-    with spared_generators(), no_news_from_flower():
-        return noise_doubt(factory, system, claim, read.caught.rounds, played)
+    return noise_doubt(read.start, read.nodes, system, claim, read.caught.rounds, played)
 
 
 @dataclass(frozen=True)

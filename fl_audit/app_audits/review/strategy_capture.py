@@ -20,12 +20,12 @@ from flwr.server.workflow import DefaultWorkflow, SecAggPlusWorkflow, SecAggWork
 from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import Strategy
 
-from fl_audit.app_audits.black_box.audited_system import Mod, StrategyStartCall, spared_generators, start_of
+from fl_audit.app_audits.black_box.audited_system import Mod, StrategyStartCall, start_of
 from fl_audit.app_audits.black_box.legacy_adapter import adapted_strategy, by_position, manager_of
 from fl_audit.app_audits.black_box.message_tensors import record_of
 from fl_audit.app_audits.black_box.trials_after_training import TrialsAfterTrainingStrategy
+from fl_audit.app_audits.generator_states import GeneratorStates, spared_generators
 from fl_audit.app_audits.review.app_loading import STRATEGY_ALONE, AppDescription, StubImportFinder, is_stand_in, loaded
-from fl_audit.app_audits.review.generator_states import GeneratorStates
 from fl_audit.app_audits.review.secure_aggregation_compatibility import AGREEING, fault_outside, name_of
 from fl_audit.errors import InputError, in_a_line
 from fl_audit.strategies.simulated_grid import RUN_ID, InProcessGrid

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from apps import CLIENT, write_app
 
-from fl_audit.app_audits.black_box.audited_system import seed_generators, spared_generators
+from fl_audit.app_audits.generator_states import seed_generators, spared_generators
 from fl_audit.app_audits.launchers.review_launcher import reviewed
 from fl_audit.app_audits.review.fresh_starts import StartTrace, compared_starts, repeated_noise, trace_of_clients
 from fl_audit.app_audits.review.options import ReviewOptions

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fl_audit.app_audits.black_box.audited_system import AuditedSystem, seed_generators
+from fl_audit.app_audits.black_box.audited_system import AuditedSystem
 from fl_audit.app_audits.black_box.black_box_trial import BlackBoxTrial
 from fl_audit.app_audits.black_box.recorder import evidence_names
 from fl_audit.app_audits.black_box.scenarios import BY_NAME
@@ -14,7 +14,7 @@ from fl_audit.app_audits.black_box.trial_models import template
 from fl_audit.app_audits.black_box.trials_after_training import no_news_from_flower
 from fl_audit.app_audits.claim_audit.claim import StatedClaim
 from fl_audit.app_audits.claim_audit.transcript import Transcript
-from fl_audit.app_audits.local_training.replay_state import random_states, set_random_states
+from fl_audit.app_audits.generator_states import seed_generators, spared_generators
 from tests.validation.corpus import truth
 from tests.validation.corpus.case import Case, Claim, Floats, Layout
 from tests.validation.corpus.truth import NONE, gaussian
@@ -177,13 +177,9 @@ def _transcript(
     system: AuditedSystem, claim: StatedClaim, scenario: str, with_target: bool, generator: np.random.Generator
 ) -> Transcript:
     """Play one trial, and leave the global generators, from which strategies draw their noise, as they were."""
-    states = random_states()
-    seed_generators(generator)
-    try:
-        with no_news_from_flower():
-            return BlackBoxTrial(system, claim, BY_NAME[scenario], with_target, generator).play()
-    finally:
-        set_random_states(states)
+    with spared_generators(), no_news_from_flower():
+        seed_generators(generator)
+        return BlackBoxTrial(system, claim, BY_NAME[scenario], with_target, generator).play()
 
 
 def _play(

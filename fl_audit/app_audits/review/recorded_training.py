@@ -1,0 +1,129 @@
+"""Trainings of an app's strategy with fixed replies, whose releases are recorded.
+
+Replies and clients' draws are the same in every training, so two trainings differ by the server's randomness alone.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from flwr.app import ArrayRecord, Context, Message
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Result, Strategy
+
+from fl_audit.adjacency import Relation
+from fl_audit.app_audits.black_box.audited_system import AuditedSystem, Mod, StrategyStartCall
+from fl_audit.app_audits.black_box.black_box_trial import BlackBoxTrial
+from fl_audit.app_audits.black_box.scenarios import BY_NAME
+from fl_audit.app_audits.black_box.working_copy import WorkingCopy, in_working_copy
+from fl_audit.app_audits.claim_audit.claim import StatedClaim
+from fl_audit.app_audits.generator_states import GeneratorStates, seed_generators, spared_generators
+from fl_audit.app_audits.review.virtual_clients import TrialStrategyFactory, VirtualClientGrid
+from fl_audit.randomness import Purpose, generator
+
+Release = Mapping[str, Any]
+"""A released model: arrays by name."""
+
+
+def recorded_training(
+    start: StrategyStartCall,
+    nodes: int,
+    system: AuditedSystem,
+    claim: StatedClaim,
+    rounds: int,
+    states: GeneratorStates | None = None,
+) -> list[Release]:
+    """Return the models that a strategy releases in a training: the initial one, then one for each round.
+
+    The strategy sees `nodes` clients. It draws from generators with the given states. If these are None, all generators
+    get new states, also those that the strategy keeps. Raises `RuntimeError` if the strategy refuses to train.
+    """
+    log = list[Release]()
+    recording = _RecordingFactory(start, nodes, system.clients, log=log, renews=states is None)
+    plain = "removed" if claim.neighbours.relation is Relation.ADD_REMOVE else "opposite"
+    kind = BY_NAME[plain if system.model is None else f"{plain}, own model"]
+    mods = tuple(_with_fixed_generators(mod) for mod in system.mods)
+    recorded = replace(system, strategy=recording.new_strategy, mods=mods)
+    with generators_with(states):
+        trial = BlackBoxTrial(recorded, replace(claim, rounds=rounds), kind, True, generator(0, Purpose.BLACK_BOX))
+        transcript = trial.play()
+    if transcript.refusal is not None:
+        raise RuntimeError(transcript.refusal)
+    return log
+
+
+@contextmanager
+def generators_with(states: GeneratorStates | None) -> Iterator[None]:
+    """Run a `with` block with given states of the global generators, or with new ones; then restore the own states."""
+    with spared_generators():
+        if states is None:
+            seed_generators(np.random.default_rng())
+        else:
+            states.restore()
+        yield
+
+
+@contextmanager
+def in_new_working_copy() -> Iterator[None]:
+    """Run a `with` block in a new copy of the working directory, and remove the copy."""
+    copy = WorkingCopy(Path.cwd())
+    try:
+        with in_working_copy(copy, thoroughly=False):
+            yield
+    finally:
+        copy.remove()
+
+
+def _with_fixed_generators(mod: Mod) -> Mod:
+    """Return a mod that always draws the same, so that what the server draws can be compared.
+
+    A client runs in another process than the server, whose seeds say nothing of its noise.
+    """
+
+    def fixed(message: Message, context: Context, call_next: Any) -> Message:
+        with spared_generators():
+            seed_generators(generator(0, Purpose.BLACK_BOX))
+            return mod(message, context, call_next)
+
+    return fixed
+
+
+@dataclass
+class _RecordingFactory(TrialStrategyFactory):
+    """Factory of an app's strategy, as it is or with new states of its generators, whose releases are recorded."""
+
+    log: list[Release] = field(default_factory=list)  # models that were sent, and the last one
+    renews: bool = False  # whether the strategy's own generators get new states
+
+    def new_strategy(self) -> Strategy:
+        """Return a copy of the app's strategy, whose `start` records each model that it releases."""
+        copy = self.start.copy_for_trial(0, np.random.default_rng()) if self.renews else self.start.copied()
+        begin, arguments = copy.strategy.start, {k: v for k, v in copy.arguments.items() if k != "num_rounds"}
+
+        def start(grid: Grid, arrays: ArrayRecord, num_rounds: int) -> Result:
+            seated = _RecordingGrid(grid, self.nodes, self.seats, self.log)
+            result = begin(grid=seated, initial_arrays=arrays, num_rounds=num_rounds, **arguments)
+            if result.arrays is not None:
+                self.log.append(result.arrays)
+            return result
+
+        copy.strategy.start = start  # type: ignore[method-assign, assignment]
+        return copy.strategy
+
+
+class _RecordingGrid(VirtualClientGrid):
+    """Grid that records the model of the first message to train in each round."""
+
+    def __init__(self, room: Grid, nodes: int, seats: int, log: list[Release]) -> None:
+        super().__init__(room, nodes, seats)
+        self._log = log
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        """Record the model of the first message, and send all messages."""
+        asked = list(messages)
+        if asked and asked[0].metadata.message_type.startswith("train"):
+            self._log += list(asked[0].content.array_records.values())
+        return super().push_messages(asked)
