@@ -47,10 +47,15 @@ _EDGES = "they are of Flower's own code, and whether the app's clients can send 
 def found_in(result: ClaimAudit) -> tuple[DistinguisherFinding, ...]:
     """Return the findings of an audit's tests, each with the conditions of its trials and a usual fix."""
     groups = list(ScenarioGroup)
-    # Faults of the mechanism lead. Sorting is stable, so each group keeps its order.
+    # Faults of the mechanism lead, then numbers that are seen to be released, and last what only unusual replies would
+    # show. Sorting is stable, so each of them keeps its order.
     ranked = sorted(
         findings(result, WORDS, FIXES, PROVISOS),
-        key=lambda one: (not one.attempt.is_broken, groups.index(group_of_test(one.attempt))),
+        key=lambda finding: (
+            not finding.attempt.is_broken,
+            groups.index(group_of_test(finding.attempt)),
+            not looks_at_numbers(finding.attempt),
+        ),
     )
     return tuple(ranked)
 
