@@ -63,11 +63,11 @@ def measure_pair(run: FinishedRun, findings: Findings) -> EstimatesFromBeliefsFi
 
     None without a guarantee, an insider or an exact log-likelihood ratio.
     """
-    guarantee, insider = run.facts.guarantee, findings.find(InsiderFinding)
+    guarantee, insider = run.plan.guarantee, findings.find(InsiderFinding)
     # Only beliefs from the exact likelihood ratio give estimates for the pair.
-    if guarantee is None or insider is None or not run.facts.federation.mechanism.has_exact_llr:
+    if guarantee is None or insider is None or not run.plan.federation.mechanism.has_exact_llr:
         return None
-    prior, confidence, odds, bits = run.facts.prior, run.facts.confidence, run.log_odds, run.bits
+    prior, confidence, odds, bits = run.plan.prior, run.plan.confidence, run.log_odds, run.bits
     advantage = estimates_from_beliefs.advantage_from_beliefs(odds, confidence, prior)
     epsilon = (
         estimates_from_beliefs.epsilon_from_beliefs(odds, bits, guarantee.delta, confidence)
@@ -82,7 +82,7 @@ def measure_pair(run: FinishedRun, findings: Findings) -> EstimatesFromBeliefsFi
 
 def advantage_of_beliefs(run: FinishedRun, confidence: float) -> tuple[float, float]:
     """Return the ends of the confidence interval of the insider's advantage, from its beliefs."""
-    found = estimates_from_beliefs.advantage_from_beliefs(run.log_odds, confidence, run.facts.prior)
+    found = estimates_from_beliefs.advantage_from_beliefs(run.log_odds, confidence, run.plan.prior)
     return found.low, found.high
 
 
@@ -91,8 +91,8 @@ def epsilon_of_beliefs(run: FinishedRun, confidence: float) -> tuple[float, floa
 
     `run`: Its insider must have exact log-likelihood ratios, which give its beliefs.
     """
-    assert run.facts.guarantee is not None, "only a guarantee names a delta"
-    found = estimates_from_beliefs.epsilon_from_beliefs(run.log_odds, run.bits, run.facts.guarantee.delta, confidence)
+    assert run.plan.guarantee is not None, "only a guarantee names a delta"
+    found = estimates_from_beliefs.epsilon_from_beliefs(run.log_odds, run.bits, run.plan.guarantee.delta, confidence)
     return found.low, found.high
 
 
@@ -101,7 +101,7 @@ def _curve(run: FinishedRun, claimed: float) -> tuple[DeltaEstimatesAtEpsilon, .
 
     If the 90 % quantile of the absolute log-odds is below `claimed`, the epsilons end at this quantile.
     """
-    odds, bits, confidence, points = run.log_odds, run.bits, run.facts.confidence, []
+    odds, bits, confidence, points = run.log_odds, run.bits, run.plan.confidence, []
     seen = float(np.quantile(np.abs(odds), 0.9))
     for epsilon in np.linspace(0.0, min(claimed, seen) or 1.0, CURVE_POINTS).tolist():
         told = estimates_from_beliefs.delta_from_beliefs(odds, bits, epsilon, confidence)
