@@ -16,6 +16,7 @@ from fl_audit.adjacency import Unit
 from fl_audit.array_packing import pack
 from fl_audit.array_types import Floats
 from fl_audit.audits.membership.attack_names import of_ours
+from fl_audit.audits.membership.attribute_of_plan import attribute_of
 from fl_audit.audits.registry import audit_of
 from fl_audit.federation.initial_weights import InitialWeightsSource, starting_models
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
@@ -27,7 +28,7 @@ from fl_audit.learning.model_initialisation import initial_models
 from fl_audit.server import release_evaluation as evaluation
 from fl_audit.server.federation_timestamps import FederationTimestamps
 from fl_audit.server.reply_timeout_grid import ReplyTimeoutGrid, discover_clients
-from fl_audit.server.run_queries import federated_losses, final_model_queries, known_noise_seeds, run_queries
+from fl_audit.server.run_queries import federated_losses, known_noise_seeds, run_queries
 from fl_audit.server.trial_batch_results import BatchResult, ResultSink, TargetOutputsCollector
 from fl_audit.server.user_epsilon_star import of_users
 from fl_audit.strategies.contributors import ClientRoles
@@ -252,8 +253,8 @@ def _target_outputs(plan: RunPlan, federation: LoadedFederation) -> TargetOutput
     if not audit_of(public).keeps_outputs(public):
         return None
     sees_weights = any(attack.sees_weights for attack in of_ours(plan.config.audit.attacks or ()))
-    queries = final_model_queries(plan, federation)
-    return TargetOutputsCollector(plan.evaluated_releases, sees_weights, public.ascent > 0, queries)
+    attribute = attribute_of(plan, federation)
+    return TargetOutputsCollector(plan.evaluated_releases, sees_weights, public.ascent > 0, attribute)
 
 
 def _distribution_columns(plan: RunPlan, batch: TrialBatch, norms: list[Floats]) -> TrialBatchColumns:

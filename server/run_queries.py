@@ -6,10 +6,7 @@ from typing import assert_never
 
 from fl_audit.array_types import Floats
 from fl_audit.audits.audit import ReleaseQueryKind
-from fl_audit.audits.membership.attribute_of_plan import attribute_of
-from fl_audit.audits.membership.varied_records import queries_for
 from fl_audit.audits.registry import audit_of
-from fl_audit.data.catalogue import load_source
 from fl_audit.federation.federation_enums import EpsilonStarLocation
 from fl_audit.federation.loaded_federation import LoadedFederation
 from fl_audit.federation.local_dpsgd_updates import private_steps
@@ -19,7 +16,6 @@ from fl_audit.mechanisms.contribution import PrivateTraining
 from fl_audit.mechanisms.noises.mechanism_noise import NoiseOrigin
 from fl_audit.mechanisms.threat_model import Adversary
 from fl_audit.released_model.parametric_star import StarSettings
-from fl_audit.server.trial_batch_results import FinalModelQueryPlan
 from fl_audit.strategies.epsilon_star_queries import EpsilonStarQueries, FederatedEpsilonStarSettings
 from fl_audit.strategies.queries import AccountantStateCollector
 from fl_audit.strategies.release_scoring import (
@@ -67,18 +63,6 @@ def federated_losses(plan: RunPlan) -> FederatedEpsilonStarSettings | None:
         return None
     star = StarSettings(plan.config.privacy.delta, audit.epsilon_star_cut)
     return FederatedEpsilonStarSettings(star, audit.loss_range, audit.client_epsilon_star)
-
-
-def final_model_queries(plan: RunPlan, federation: LoadedFederation) -> FinalModelQueryPlan:
-    """Return the additional queries to the final models that the configured attacks need.
-
-    Membership attacks query varied copies of each target, the record whose membership is in question. The attack on an
-    attribute queries copies of each target with every possible value of the attribute.
-    """
-    source, population = load_source(federation.public.data), federation.population_records
-    queries = plan.config.audit.queries or 1
-    ways = queries_for(source, population.features, federation.public.data_seed, queries) if queries > 1 else None
-    return FinalModelQueryPlan(queries, ways, attribute_of(plan, federation))
 
 
 def run_queries(

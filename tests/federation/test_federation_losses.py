@@ -26,7 +26,7 @@ from fl_audit.released_model.parametric_star import epsilon_star_gaussian, loss_
 from fl_audit.runs.config import parse_config
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.local_engine import run_locally
-from fl_audit.runs.run import federation_plan, run_audit
+from fl_audit.runs.run import run_audit
 from fl_audit.server.app import build_server_app
 from fl_audit.server.trial_batch_results import BatchResult
 from fl_audit.strategies.errors import FederationError
@@ -50,9 +50,7 @@ class Kept:
 def play(plan: RunPlan, client_app: ClientApp = fl_audit.clients.app.app) -> list[BatchResult]:
     kept = Kept()
     batches = remaining_batches(plan.config.audit.trials, plan.config.run.trials_per_batch or 1, ())
-    run_locally(
-        build_server_app(federation_plan(plan, batches), kept.finish), client_app, plan.federation.clients, 60.0
-    )
+    run_locally(build_server_app(plan, batches, kept.finish), client_app, plan.federation.clients, 60.0)
     return kept.results
 
 
