@@ -13,6 +13,7 @@ from secret_noise import HalvedNoise
 from small_audits import MakePlan
 from test_federation_engines import assert_same
 
+from fl_audit.audits.membership.attribute_of_plan import attribute_of
 from fl_audit.audits.membership.lira import LiraSpread, lira_scores
 from fl_audit.audits.membership.one_target_per_trial import target_scores
 from fl_audit.audits.membership.roc_metrics import membership_rates
@@ -25,7 +26,6 @@ from fl_audit.learning.model_initialisation import initial_models
 from fl_audit.learning.models import ModelSpec
 from fl_audit.report.report_elements import ReportContents
 from fl_audit.runs.attacks import SCORE, by_target
-from fl_audit.runs.attribute_of_config import attribute_of
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.replay import replay
 from fl_audit.runs.run import ClientAppAndStrategy, run_audit
@@ -179,7 +179,7 @@ def test_attributes_of_members_are_found(small_plan: MakePlan, tmp_path: Path) -
     table = found.run.tables.targets
     assert table is not None
     kept, federation = RunDirectory(tmp_path / "run").store(plan.config).outputs(60), load_federation(plan.federation)
-    first, attribute = kept[0], attribute_of(plan.config, federation)
+    first, attribute = kept[0], attribute_of(plan, federation)
     assert attribute is not None
     truth = attribute.codes(federation.differing.features.numpy())
     own = np.take_along_axis(first["values"].numpy(), truth[np.newaxis, :, np.newaxis], axis=2)[..., 0]
