@@ -30,7 +30,7 @@ from fl_audit.app_audits.black_box.message_tensors import (
     with_names,
 )
 from fl_audit.app_audits.black_box.metric_lookups import plain_numbers
-from fl_audit.app_audits.claim_audit.transcript import LinearSketch, Transcript
+from fl_audit.app_audits.claim_audit.transcript import FORM, LinearSketch, Transcript
 from fl_audit.array_types import Floats
 from fl_audit.errors import in_a_line
 from fl_audit.strategies.flower_grids import RecordedGrid
@@ -252,7 +252,7 @@ class TrialRecorder:
         beside = {name: array.ravel() for name, array in released.items() if name not in self._scene.model}
         self._note("array", {f"{name}[{n}]": float(x) for name, one in beside.items() for n, x in enumerate(one)})
         forms = "; ".join(f"{name} {array.dtype} {array.shape}" for name, array in sorted(released.items()))
-        self._note("form", {forms: 1.0, "bytes": float(sum(array.nbytes for array in released.values()))})
+        self._note(FORM, {forms: 1.0, "bytes": float(sum(array.nbytes for array in released.values()))})
 
 
 def errors_in(seen: Transcript) -> list[str]:

@@ -12,6 +12,8 @@ from fl_audit.array_types import Flags, Floats, Integers
 from fl_audit.errors import require
 from fl_audit.randomness import Purpose, generator
 
+FORM = "form"
+"""First word of the names of numbers that describe the names, types and shapes of released arrays."""
 _ARRAYS = ("steps", "released", "direction", "others", "own")  # names of the fields that are arrays over parameters
 _PARTS = 12  # largest number of parts of a sketch; if a model has more tensors, neighbouring ones form one part
 _PUBLIC = 16  # number of random sets of parameters whose signed sums are columns of a sketch
