@@ -55,7 +55,7 @@ def cause_of(trials: Transcripts, present: Flags, group: str) -> LeakCause:
     form = _changed_form(trials, present, group)
     if form.words:
         return form
-    if group in trials.names:
+    if trials.is_beside_model(group):
         return LeakCause(f"A number beside the model follows from what the client sent: {group}.", _NO_MORE)
     constant, telling = _without_noise(trials, present)
     if telling and len(constant) == len(trials.tensors):
