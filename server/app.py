@@ -232,7 +232,7 @@ def _target_outputs(plan: FederationPlan) -> TargetOutputsCollector | None:
     public = plan.public
     if not audit_of(public).keeps_outputs(public):
         return None
-    return TargetOutputsCollector(plan.evaluated_releases, plan.sees_weights, public.ascent > 0, plan.more)
+    return TargetOutputsCollector(plan.evaluated_releases, plan.sees_weights, public.ascent > 0, plan.attribute)
 
 
 def _distribution_columns(plan: FederationPlan, batch: TrialBatch, norms: list[Floats]) -> TrialBatchColumns:
