@@ -8,6 +8,7 @@ from dataclasses import astuple, dataclass
 from typing import Any
 
 from fl_audit.app_audits.claim_audit.claim_audit_messages import (
+    claim_warning,
     floating_words,
     limit_of_detection,
     not_tried,
@@ -147,6 +148,7 @@ def result_json(result: ClaimAudit, found: tuple[DistinguisherFinding, ...]) -> 
         "trial": None if worst is None else worst.distinguisher.kind,
         "findings": [_finding_json(finding) for finding in found],
         "could_find_times_too_little_noise": finite(limit_of_detection(result)),
+        "warning": claim_warning(claim),
         "floating_point": floating_words(result) or None,
         **{name: list(getattr(result, name)) for name in ("unplayed", "untried", "passed_over", "silent")},
         "not_tried": {why: list(kinds) for why, kinds in not_tried(result).items()},

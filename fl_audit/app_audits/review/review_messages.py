@@ -17,7 +17,7 @@ from fl_audit.app_audits.claim_audit.claim_audit_results import ClaimAudit
 from fl_audit.app_audits.claim_audit.findings import DistinguisherFinding, findings, result_json
 from fl_audit.app_audits.local_training.assessment import assessment_json, report_lines
 from fl_audit.app_audits.local_training.assessment import headline as headline_of_clients
-from fl_audit.app_audits.review.claims import epsilon_words, guarantee_of_stated, training_doubt
+from fl_audit.app_audits.review.claims import epsilon_words, guarantee_of_stated, stated_claim_warning, training_doubt
 from fl_audit.app_audits.review.record_privacy_mentions import mentions_phrase
 from fl_audit.app_audits.review.review_result import ReviewResult
 from fl_audit.app_audits.review.review_verdict import has_edges_of_flower_alone
@@ -150,7 +150,9 @@ def report_lines_of_review(review: ReviewResult) -> tuple[tuple[str, str], ...]:
     lost |= {name for names in not_tried(review.result).values() for name in names}
     gone = {BY_NAME[name].plain_name for name in lost}
     holds = [name for name in dict.fromkeys(BY_NAME[name].plain_name for name in kinds) if name not in gone]
-    lines = [("Claim", f"{claim} ({source})"), ("Played", _played_words(review, kinds))]
+    warning = stated_claim_warning(stated, review.rounds)
+    lines = [("Claim", f"{claim} ({source})"), *([] if warning is None else [("Warning", f"{warning}.")])]
+    lines.append(("Played", _played_words(review, kinds)))
     if stated.claim is not None:
         lines.append(("No contradiction", ", ".join(holds) or "in no scenario"))
         is_edge = has_edges_of_flower_alone(stated, review.result)
@@ -259,6 +261,7 @@ def review_json(review: ReviewResult) -> dict[str, Any]:
         "claimed": None if claim is None else epsilon_words(review.stated, review.rounds),
         "guarantee": guarantee_of_stated(review.stated, review.rounds),
         "source": review.stated.source,
+        "warning": stated_claim_warning(review.stated, review.rounds),
         "rounds": review.rounds,
         "played_rounds": review.played_rounds,
         "nodes": review.nodes,
