@@ -17,19 +17,16 @@ from fl_audit.atomic_files import remove_temporary_files, write_json
 from fl_audit.errors import InputError, first_line, require
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.run_plan import RunPlan
-from fl_audit.run_files import SEALS, read_json
+from fl_audit.run_files import read_json
 from fl_audit.runs.config import RunConfig, parse_config
 from fl_audit.runs.planning import guarantee_of
 from fl_audit.runs.run_directory_checks import CONFIGURATION, RESUME, is_begun, require_new_run_path
 from fl_audit.runs.run_identity import GROWING, data_digests, differences
-from fl_audit.runs.trial_batch_store import TrialBatchStore, make_private, write_sealed
+from fl_audit.runs.trial_batch_store import TrialBatchStore, make_private
 
 SCHEMA = 2
 _TABLES = ("trials", "rounds", "releases", "clients", "residuals", "insiders", "targets")
-_FILES = (
-    *(SEALS, "summary.json", "timing.json", "report.html", "report.pdf"),
-    *(f"{label}.parquet" for label in _TABLES),
-)
+_FILES = (*("summary.json", "timing.json", "report.html", "report.pdf"), *(f"{label}.parquet" for label in _TABLES))
 _SEED = Path("challenger") / "seed.json"
 _DIRECTORIES = ("public", "challenger", "challenger/batches", "figures")
 
@@ -125,7 +122,7 @@ class RunDirectory:
                 # Another process may have begun one since the place was looked at.
                 require(not self.is_begun, f"run directory {self.path} exists: another process has begun a run in it")
                 write_json(self.path / _SEED, chosen.model_dump(), private=True)
-                write_sealed(self.path, self.path / CONFIGURATION, public_part(plan))
+                write_json(self.path / CONFIGURATION, public_part(plan))
             except OSError as error:
                 # Nothing was here before, and half a run could neither go on nor begin.
                 shutil.rmtree(self.path, ignore_errors=True)
@@ -148,7 +145,7 @@ class RunDirectory:
         self._require_same(plan, stored_federation, configuration)
         federation = replace(plan.federation, pair=stored_federation.pair)
         continued_plan = replace(plan, federation=federation).with_seed(self.secret().seed)
-        write_sealed(self.path, self.path / CONFIGURATION, public_part(continued_plan))
+        write_json(self.path / CONFIGURATION, public_part(continued_plan))
         return continued_plan
 
     def _require_same(self, plan: RunPlan, public: Federation, configuration: dict[str, Any]) -> None:
