@@ -69,12 +69,19 @@ class _ReleaseRecorder:
         self.on_round(batch.count)
 
     def kept(self, batch: TrialBatch) -> dict[str, Tensor]:
-        """Return the recorded tensors of a batch by name, stacked over rounds; empty if no trial is recorded."""
+        """Return the recorded tensors of a batch by name, stacked over rounds; empty if no trial is recorded.
+
+        A tensor that some rounds lack is NaN there.
+        """
         if self._kept(batch) == 0:
             return {}
         trials, rounds = torch.tensor(list(batch.trials)[: self._kept(batch)]), self.rounds[batch.name]
         told = {"trials": trials, "batch_trials": torch.tensor(batch.count), "initial": self.initial[batch.name]}
-        return told | {name: torch.stack([one[name] for one in rounds]) for name in rounds[0]}
+        named = {name: value for one in rounds for name, value in one.items()}
+        return told | {
+            name: torch.stack([one[name] if name in one else torch.full_like(value, torch.nan) for one in rounds])
+            for name, value in named.items()
+        }
 
     def _kept(self, batch: TrialBatch) -> int:
         return max(0, min(batch.count, self.keep - batch.first))
@@ -225,7 +232,7 @@ def _target_outputs(plan: FederationPlan) -> TargetOutputsCollector | None:
     public = plan.public
     if not audit_of(public).keeps_outputs(public):
         return None
-    return TargetOutputsCollector(plan.evaluated_releases, plan.sees_weights, public.ascent > 0, plan.more)
+    return TargetOutputsCollector(plan.evaluated_releases, plan.sees_weights, public.ascent > 0, plan.attribute)
 
 
 def _distribution_columns(plan: FederationPlan, batch: TrialBatch, norms: list[Floats]) -> TrialBatchColumns:

@@ -3,10 +3,10 @@
 import time
 from dataclasses import dataclass, field
 
+from fl_audit.data.attribute_to_infer import AttributeToInfer
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.initial_weights import InitialWeightsSource
 from fl_audit.released_model.parametric_star import StarSettings
-from fl_audit.server.trial_batch_results import FinalModelQueryPlan
 from fl_audit.strategies.epsilon_star_queries import FederatedEpsilonStarSettings
 from fl_audit.strategies.trial_batch_strategy import TrialBatchStrategy
 from fl_audit.trial_batches import TrialBatch
@@ -35,8 +35,7 @@ class FederationPlan:
     # ends, see `CheckpointSelector`; None trains all rounds.
     patience: int | None = None
     sees_weights: bool = False  # whether the features of a white-box attacker are stored
-    # Further queries to final models about the targets.
-    more: FinalModelQueryPlan = field(default_factory=FinalModelQueryPlan)
+    attribute: AttributeToInfer | None = None  # the attribute whose values are tried in the final models
     initial: InitialWeightsSource = InitialWeightsSource.DRAWN  # source of the initial weights
 
     @property

@@ -18,7 +18,6 @@ from fl_audit.audits.common.sections_record_guarantee import RECORD_GUARANTEE
 from fl_audit.audits.common.sections_released_model import CLIENTS, EPSILON_STAR, RELEASED_MODEL, USERS
 from fl_audit.audits.identifiability.sections_crafted_record import CRAFTED
 from fl_audit.audits.identifiability.sections_empirical_epsilon import EMPIRICAL_EPSILON
-from fl_audit.audits.identifiability.sections_estimates_from_beliefs import PAIR
 from fl_audit.audits.identifiability.sections_insider import BELIEF_ROUNDS, INNOVATIONS, INSIDER, INSIDERS
 from fl_audit.audits.identifiability.sections_roc import SCORES, TRADEOFF
 from fl_audit.audits.membership.sections_attacks import ATTACKS
@@ -53,7 +52,7 @@ SECTIONS: tuple[Section[Any], ...] = (
     # the accuracy of the models, and the costs of other guarantees
     RELEASED_MODEL, guarantee.OTHER_GUARANTEES,
     # the insiders' evidence in detail
-    EMPIRICAL_EPSILON, LEVELS, PAIR, TRADEOFF, BELIEF_ROUNDS, INNOVATIONS, INSIDERS,
+    EMPIRICAL_EPSILON, LEVELS, TRADEOFF, BELIEF_ROUNDS, INNOVATIONS, INSIDERS,
     # the information in models alone, and the claims to and by each client
     MEMBERSHIP, EPSILON_STAR, USERS, CLIENTS, guarantee.CLIENT_GUARANTEES, guarantee.COLLUDERS,
     # the mechanism, and the origin of the run

@@ -22,13 +22,13 @@ from fl_audit.audits.membership.findings_attribute_inference import (
 )
 from fl_audit.audits.membership.white_box import known_halves
 from fl_audit.audits.membership.white_box_features import WhiteBoxFeatures
-from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
+from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.federation.target_membership import TargetMembership
 from fl_audit.randomness import Purpose, generator
-from fl_audit.runs.attack_queries import attribute_of
+from fl_audit.runs.attribute_of_config import attribute_of
 from fl_audit.runs.resolved_audit import ResolvedAudit
 from fl_audit.runs.trial_batch_store import TrialBatchStore
-from fl_audit.server.trial_batch_results import LOGITS, POPULATION, QUERIES, UNDER_ASCENT, VALUES, WHITE_BOX
+from fl_audit.server.trial_batch_results import LOGITS, POPULATION, UNDER_ASCENT, VALUES, WHITE_BOX
 
 _ENOUGH_TO_KEEP_APART = 64  # with so many trials half of them are shadows enough for the other half
 
@@ -107,18 +107,7 @@ def _answers(plan: ResolvedAudit, store: TrialBatchStore, targets: pd.DataFrame)
         logits=stacked(LOGITS) if single else None,
         labels=labels if single else None,
         population=np.minimum(stacked(POPULATION).astype(np.float64), 0.0),
-        records=_records(federation) if single else None,
         white_box=white_box,
         known=known,
         under_ascent=by_target(targets, UNDER_ASCENT) if UNDER_ASCENT in targets else None,
-        queries=stacked(QUERIES).astype(np.float64) if QUERIES in kept[0] else None,
     )
-
-
-def _records(federation: LoadedFederation) -> tuple[Floats, Floats]:
-    """Return two matrices, of the targets and of the population sample; rows are features and one-hot label."""
-    both = (federation.differing, federation.population)
-    flat = [one.features.flatten(1).double().cpu().numpy() for one in both]
-    classes = [np.eye(federation.classes)[one.labels.cpu().numpy()] for one in both]
-    own, others = (np.hstack(pair) for pair in zip(flat, classes, strict=True))
-    return own, others

@@ -6,10 +6,12 @@ import numpy as np
 
 from fl_audit.adjacency import Adjacency, Unit
 from fl_audit.array_types import Integers
+from fl_audit.data import remedies
 from fl_audit.data.catalogue import load_source
 from fl_audit.data.data_setting_enums import PartitionScheme
 from fl_audit.data.identifier_detection import likeliest_person_column
-from fl_audit.data.loaded_dataset import DataWarning, IdentifyingColumn, LoadedDataset, first_names_text
+from fl_audit.data.identifier_names import is_person_name
+from fl_audit.data.loaded_dataset import DataWarning, IdentifyingColumn, LoadedDataset
 from fl_audit.data.record_selection import Split
 from fl_audit.errors import Remedy, settings_text
 from fl_audit.federation.federation_records import split_of
@@ -64,54 +66,44 @@ def _of_persons(plan: ResolvedAudit, source: LoadedDataset, split: Split) -> Ite
         yield from _of_holders("an owner", split.inside.owner, unit, _as_clients(plan.public.mechanism.adjacency))
     known = "user" if split.inside.user is not None else "owner" if owned else None
     persons = likeliest_person_column(source.identifiers, known)
-    for one in source.identifiers:
-        if one.most == 1:
-            drop = Remedy("drop", (one.name,))
-            found = f"{one.name}: another value in each of {one.rows:,} rows, which only names or numbers the record"
-            yield DataWarning(f"{found}; {drop} leaves it out, else it is a feature", (drop,))
-        elif (together and one.within_owner) or (by_user and one.within_user):
-            drop = Remedy("drop", (one.name,))
-            found = f"{_numbers(one)}, so it looks like an identifier, and is a feature"
-            yield DataWarning(f"{found}; {drop} leaves it out", (drop,))
+    for column in source.identifiers:
+        drop = remedies.drop(column.name)
+        if column.most == 1:
+            text = f"{column.name}: another value in each of {column.rows:,} rows, which only names or numbers it"
+            yield DataWarning(f"{text}; {drop} leaves it out, else it is a feature", (drop,))
+        elif (together and column.within_owner) or (by_user and column.within_user):
+            text = f"{_numbers(column)}, so it looks like an identifier, and is a feature"
+            yield DataWarning(f"{text}; {drop} leaves it out", (drop,))
         else:
-            yield _unprotected(one, plan, is_person=one is persons)
-    if source.possible_identifiers:
-        yield _perhaps_persons(source.possible_identifiers, plan)
+            yield _unprotected(column, plan, is_person=column is persons)
 
 
-def _numbers(one: IdentifyingColumn) -> str:
-    return f"{one.name}: {one.values:,} values in {one.rows:,} rows, up to {one.most:,} each"
+def _numbers(column: IdentifyingColumn) -> str:
+    return f"{column.name}: {column.values:,} values in {column.rows:,} rows, up to {column.most:,} each"
 
 
-def _unprotected(one: IdentifyingColumn, plan: ResolvedAudit, is_person: bool) -> DataWarning:
+def _unprotected(column: IdentifyingColumn, plan: ResolvedAudit, is_person: bool) -> DataWarning:
     """Return the warning on an identifier column whose values occur in several records.
 
     The claim protects one record or user, but not all records with the same value. If the values are persons, the
-    warning advises to make them users, otherwise to drop the column.
+    warning advises to make them users. It advises to drop a column only if another one identifies the persons, or if
+    its values may be no persons.
     """
-    unit = plan.public.mechanism.unit
-    found = f"{_numbers(one)}: a claim about {unit}s does not protect a person with several, and it is a feature"
-    drop = Remedy("drop", (one.name,))
+    unit, drop = plan.public.mechanism.unit, remedies.drop(column.name)
+    claim = f"a claim about {unit}s does not protect a person with several"
+    if column.beginning:
+        begin = f"{column.name}: words that begin in {column.values:,} ways, such as {column.beginning!r}"
+        begin += f", in {column.rows:,} rows, up to {column.most:,} each"
+        advice = "if the beginning says whom a row is about, give it a column of its own and name that as the user"
+        return DataWarning(f"{begin}: {claim}; {advice}", in_report=True)
+    text = f"{_numbers(column)}: {claim}, and it is a feature"
     if not is_person:
-        return DataWarning(f"{found}; {drop} leaves it out", (drop,), in_report=True)
-    remedies = (Remedy("user", one.name), *_as_users(plan))
-    text = f"{found}; {settings_text(remedies)} protects all rows of each together, or {drop} leaves it out"
-    return DataWarning(text, remedies, in_report=True, alternatives=(drop,))
-
-
-def _perhaps_persons(columns: Sequence[IdentifyingColumn], plan: ResolvedAudit) -> DataWarning:
-    """Return a warning that asks the user whether whole-number columns contain identifiers of persons or amounts."""
-    counted = [
-        f"{one.name}: {one.values:,} whole numbers in {one.rows:,} rows, up to {one.most:,} each" for one in columns
-    ]
-    remedies = (Remedy("user", columns[0].name), *_as_users(plan))
-    claim = f"a claim about {plan.public.mechanism.unit}s does not protect a person with several"
-    does = f"{settings_text(remedies)} protects all rows of each together"
-    if len(columns) == 1:
-        asked = f"if they number persons, {claim}, and {does}; if they are amounts, there is nothing to do"
-    else:
-        asked = f"where they number persons, {claim}, and with the name of that column {does}; amounts need nothing"
-    return DataWarning(f"{first_names_text(counted)}: {asked}", remedies)
+        return DataWarning(f"{text}; {drop} leaves it out", (drop,), in_report=True)
+    needed = (remedies.user(column.name), *_as_users(plan))
+    text += f"; {settings_text(needed)} protects all rows of each together"
+    if is_person_name(column.name):
+        return DataWarning(text, needed, in_report=True)
+    return DataWarning(f"{text}; if its values are no persons, {drop} leaves it out", needed, True, (drop,))
 
 
 def _as_users(plan: ResolvedAudit) -> tuple[Remedy, ...]:

@@ -2,8 +2,8 @@
 
 import json
 import os
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from math import floor, log10
 from pathlib import Path
@@ -21,7 +21,7 @@ from fl_audit.learning.optimizer_enums import MEAN_EMBEDDING
 from fl_audit.name_lists import name_list
 from fl_audit.runs.config import parse_config
 from fl_audit.runs.config.settings_reference import settings
-from fl_audit.runs.init_error_messages import flags_of_setting, in_options, text_in_options
+from fl_audit.runs.init_error_messages import in_options, text_in_options
 from fl_audit.runs.pilot_run import pilot_of_signal
 from fl_audit.runs.plan_warnings import plan_warnings_of
 from fl_audit.runs.planned_limits import planned_noise, planned_of_signal, trials_needed
@@ -35,7 +35,6 @@ _toml = partial(json.dumps, ensure_ascii=False)  # for these kinds of values TOM
 _MOST_RECORDS = 1000
 _FEW_USERS, _OF_EACH = 30, 10  # with so few, more are had by reading so many records of each
 _FEWEST_TRIALS, _MOST_TRIALS = 200, 5000  # limits of the default number
-_MOST_FIXED = 30  # refusals, one after the other, that are fixed on trial
 _LARGEST_DELTA = 0.01
 _ALSO = {
     "data": ("drop", "missing", "decimal", "owner", "user"),
@@ -77,49 +76,14 @@ class ConfigRequest:
     model: str | None = None  # name of the model; None stands for a built-in one for the kind of records
 
 
-def config_or_remedies(wishes: ConfigRequest, directory: Path) -> tuple[str, list[str]]:
+def new_config(wishes: ConfigRequest, directory: Path) -> tuple[str, list[str]]:
     """Return the text of a configuration file that `fl-audit run` accepts, and lines for the user about the data.
 
-    The lines say what the function found in the data. The function also builds the model and computes the noise. If the
-    request is refused, the function applies the suggested remedies and tries again, until no error is left. The error
-    message can then name all options that are needed.
+    The lines say what the function found in the data. The function also builds the model and computes the noise.
+    Messages of errors name options of `fl-audit init`.
     """
-    try:
-        return _new_config(wishes, directory)
-    except InputError as error:
-        first = error
-    needed = _needed(wishes, directory, first)
-    said = [option for remedy in first.remedies for option in flags_of_setting(remedy.key, remedy.value)]
     with in_options():
-        if not set(needed) - set(said):
-            raise first
-        # A user who follows only the first remedy is refused for the next reason.
-        text = f"{first}. That alone would be refused for another reason. With all that is needed: {' '.join(needed)}"
-        raise InputError(text, first.remedies, first.choices) from first
-
-
-def _needed(wishes: ConfigRequest, directory: Path, error: InputError) -> list[str]:
-    """Return the additional options with which `fl-audit init` accepts a refused request, such as "--drop id".
-
-    The list is empty if an error has no further remedy.
-    """
-    needed: dict[str, Any] = {}
-    for _ in range(_MOST_FIXED):
-        before = dict(needed)
-        for key, value in ((remedy.key, remedy.value) for remedy in error.remedies):
-            needed[key] = [*dict.fromkeys((*needed.get(key, ()), *value))] if isinstance(value, tuple) else value
-        if needed == before:
-            return []
-        table = dict(wishes.table or {})
-        for key, value in needed.items():
-            table[key] = [*(table.get(key) or ()), *value] if isinstance(value, list) else value
-        try:
-            _new_config(replace(wishes, table=table), directory)
-        except InputError as next_error:
-            error = next_error
-        else:
-            return [option for key, value in needed.items() for option in flags_of_setting(key, value)]
-    return []
+        return _new_config(wishes, directory)
 
 
 def _new_config(wishes: ConfigRequest, directory: Path) -> tuple[str, list[str]]:
@@ -260,6 +224,9 @@ def _training(strategy: str) -> dict[str, Any]:
 def _data(wishes: ConfigRequest) -> dict[str, Any]:
     name = data_name(wishes.data)
     table = {key: value for key, value in (wishes.table or {}).items() if value is not None}
+    if any("," in word for word in table.get("drop", ())):
+        names = column_names(expanded_path(wishes.data), table) if name == "csv" else []
+        table["drop"] = _names_of_columns(table["drop"], names)
     if "vocabulary" in table:
         table["vocabulary"] = str(expanded_path(table["vocabulary"]).absolute())
     if name.startswith(PREFIX):
@@ -274,6 +241,12 @@ def _data(wishes: ConfigRequest) -> dict[str, Any]:
         header = column_names(Path(path), table)
         raise InputError(f"--label is missing: accepted is a column of {wishes.data}: {', '.join(header)}")
     return {"name": name, "path": path, "label": wishes.label, **table}
+
+
+def _names_of_columns(words: Sequence[str], columns: Sequence[str]) -> list[str]:
+    """Return names of columns, also of words with several names between commas that are no column themselves."""
+    split = ([word] if word in columns else [part.strip() for part in word.split(",")] for word in words)
+    return [name for names in split for name in names if name]
 
 
 def _lines(values: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:

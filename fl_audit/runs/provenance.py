@@ -20,6 +20,7 @@ import psutil
 import torch
 
 import fl_audit.errors as errors
+from fl_audit.atomic_files import write_json
 from fl_audit.data.catalogue import PREFIX, load_source
 from fl_audit.errors import InputError
 from fl_audit.federation.loaded_federation import load_federation
@@ -27,7 +28,6 @@ from fl_audit.federation.run_tables import Provenance, RunSession
 from fl_audit.run_files import read_json
 from fl_audit.runs.resolved_audit import ResolvedAudit
 from fl_audit.runs.run_directory import RunDirectory
-from fl_audit.runs.trial_batch_store import write_sealed
 
 PACKAGES = ("fl_audit", "flwr", "ray", "torch", "opacus", "numpy", "scipy")
 _PLACE = Path("public") / "provenance.json"
@@ -54,7 +54,7 @@ def note_session(run: RunDirectory, plan: ResolvedAudit) -> None:
     shards = tuple(len(shard) for shard in load_federation(plan.public).shards)
     pool = len(load_source(plan.public.data).pool)
     found = Provenance((*earlier, here), digest, shards, is_keyed=not is_published and digest is not None, pool=pool)
-    write_sealed(run.path, run.path / _PLACE, found.to_json())
+    write_json(run.path / _PLACE, found.to_json())
 
 
 def read_provenance(run: RunDirectory) -> Provenance | None:

@@ -22,7 +22,7 @@ from fl_audit.privacy.guarantee import Guarantee, guarantee_of_all
 from fl_audit.privacy.identifiability_bounds import SignalToNoiseAdaptivity
 from fl_audit.privacy.targets import DETAILS, TARGETS, NoiseMultiplierTarget, one_target
 from fl_audit.runs import mechanism_of_config
-from fl_audit.runs.attack_queries import with_queries
+from fl_audit.runs.attribute_of_config import with_attribute
 from fl_audit.runs.config import EpsilonStarLocation, RunConfig
 from fl_audit.runs.federation_of_config import data_spec, federation_of, randomizer_of
 from fl_audit.runs.neighbour_pairs import choose_pair, with_crafted_records
@@ -86,7 +86,7 @@ def resolve(config: RunConfig, pair: NeighbourPair | None = None) -> ResolvedAud
     _require_own(config)
     # If the number of clients is not set, each owner of records in D is a client.
     clients = len(owners_of(split.inside.owner)) if data.clients is None else data.clients
-    config = with_queries(config.changed(data={"clients": clients}), source, split)
+    config = with_attribute(config.changed(data={"clients": clients}), source, split)
     mechanism = mechanism_of_config.mechanism_of(config, 1.0, split)
     if config.privacy.private:
         mechanism = mechanism.with_multiplier(calibrated_multiplier(config, mechanism))

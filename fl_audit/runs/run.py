@@ -21,7 +21,7 @@ from fl_audit.clients.app import announce_calls
 from fl_audit.clients.app import app as default_client_app
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.released_model.parametric_star import StarSettings
-from fl_audit.runs.attack_queries import more_queries
+from fl_audit.runs.attribute_of_config import attribute_of
 from fl_audit.runs.cluster.ray_connection import RayOptions, cluster_at
 from fl_audit.runs.config import EpsilonStarLocation
 from fl_audit.runs.disk_space_estimate import require_room
@@ -241,5 +241,5 @@ def federation_plan(
         strategy=parties.strategy,
         patience=plan.config.training.early_stopping,
         sees_weights=any(attack.sees_weights for attack in of_ours(audit.attacks or ())),
-        more=more_queries(plan.config, load_federation(plan.public)),
+        attribute=attribute_of(plan.config, load_federation(plan.public)),
     )

@@ -16,19 +16,16 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from fl_audit.atomic_files import remove_temporary_files, write_json
 from fl_audit.errors import InputError, first_line, require
 from fl_audit.federation.federation import Federation
-from fl_audit.run_files import SEALS, read_json
+from fl_audit.run_files import read_json
 from fl_audit.runs.config import RunConfig, parse_config
 from fl_audit.runs.resolved_audit import ResolvedAudit, guarantee_of
 from fl_audit.runs.run_directory_checks import CONFIGURATION, RESUME, is_begun, require_new_run_path
 from fl_audit.runs.run_identity import GROWING, contradictions, data_digests, differences
-from fl_audit.runs.trial_batch_store import TrialBatchStore, make_private, write_sealed
+from fl_audit.runs.trial_batch_store import TrialBatchStore, make_private
 
 SCHEMA = 2
 _TABLES = ("trials", "rounds", "releases", "clients", "residuals", "insiders", "targets")
-_FILES = (
-    *(SEALS, "summary.json", "timing.json", "report.html", "report.pdf"),
-    *(f"{label}.parquet" for label in _TABLES),
-)
+_FILES = (*("summary.json", "timing.json", "report.html", "report.pdf"), *(f"{label}.parquet" for label in _TABLES))
 _SEED = Path("challenger") / "seed.json"
 _DIRECTORIES = ("public", "challenger", "challenger/batches", "figures")
 
@@ -124,7 +121,7 @@ class RunDirectory:
                 # Another process may have begun one since the place was looked at.
                 require(not self.is_begun, f"run directory {self.path} exists: another process has begun a run in it")
                 write_json(self.path / _SEED, chosen.model_dump(), private=True)
-                write_sealed(self.path, self.path / CONFIGURATION, public_part(plan))
+                write_json(self.path / CONFIGURATION, public_part(plan))
             except OSError as error:
                 # Nothing was here before, and half a run could neither go on nor begin.
                 shutil.rmtree(self.path, ignore_errors=True)
@@ -148,7 +145,7 @@ class RunDirectory:
         # The records are the same, and so are the weights of a frozen core; they may lie somewhere else by now.
         found = replace(public, data=plan.public.data, weights=plan.public.weights)
         going_on = ResolvedAudit(config, guarantee_of(public.mechanism, config), found)
-        write_sealed(self.path, self.path / CONFIGURATION, public_part(going_on))
+        write_json(self.path / CONFIGURATION, public_part(going_on))
         return going_on
 
     def _require_same(self, plan: ResolvedAudit, public: Federation, configuration: dict[str, Any]) -> None:

@@ -16,6 +16,7 @@ from fl_audit.report.unit_words import UnitWords, unit_words
 from fl_audit.verdict.banner import verdict_banner
 from fl_audit.verdict.declared_tests import DETECTION_POWER, OF_SHAPE, TestName, TestResult
 from fl_audit.verdict.exact_messages import exact_scope, exact_sentences, exact_table
+from fl_audit.verdict.exact_questions import open_answers
 from fl_audit.verdict.findings_verdict import VerdictFinding, verdict_numbers
 from fl_audit.verdict.noise_estimate import BREACH, epsilon_at, mechanism_in_words
 from fl_audit.verdict.scope import questions_text
@@ -52,6 +53,8 @@ def banner(contents: ReportContents) -> Banner:
         case Verdict.INCONCLUSIVE if numbers.contradicted_by:
             names = ", ".join(numbers.contradicted_by)
             line = f"No test contradicts the guarantee, but what was measured below does: {names}."
+        case Verdict.INCONCLUSIVE if line := _unanswered(numbers, contents.words):
+            pass
         case Verdict.INCONCLUSIVE:
             line = f"{_too_little(numbers, contents.words)} {trials_needed_text(numbers, contents.words)}"
         case Verdict.NO_GUARANTEE:
@@ -78,6 +81,17 @@ def _broken(contents: ReportContents) -> str:
     also = f" Also: {'; '.join(named)}." if named else ""
     said = f"{exact} {first.sentence}".strip()
     return f"{said}{also}" + (f" {plural(len(others) + 1, 'test')} failed." if others else "")
+
+
+def _unanswered(numbers: VerdictFinding, words: UnitWords) -> str:
+    """Return a sentence on tests that could not be computed, or on an open exact question; empty if there is none."""
+    found = numbers.judged
+    if found.not_computed:
+        names = ", ".join(formatting.uncapital(title_of(name, words)) for name in found.not_computed)
+        return f"Not every test could be computed, and the others found nothing. Not computed: {names}."
+    if unanswered := open_answers(found.exact):
+        return f"No test failed, and a question is open: {unanswered[0].reason}."
+    return ""
 
 
 def _too_little(numbers: VerdictFinding, words: UnitWords) -> str:

@@ -136,7 +136,7 @@ AVERAGED: dict[str, Any] = {
 }  # fmt: skip
 CLIENT: dict[str, Any] = {"adjacency": "add-remove-client"}
 CANARIES: dict[str, Any] = {"kind": "canaries", "trials": 1, "canaries": 4, "epsilon-star": None}
-ALL_ATTACKS = ["loss", "shadow", "lira", "rmia", "white-box", "white-box-rounds", "quantile"]
+ALL_ATTACKS = ["loss", "shadow", "lira", "rmia", "white-box", "white-box-rounds"]
 
 PLAYED: dict[str, Sections] = {
     "membership of texts, every attack": {
@@ -170,10 +170,6 @@ REFUSED: dict[str, tuple[Sections, str]] = {
     "a column of candidates": (
         {"privacy": RECORD, "audit": {"kind": "reconstruction", "attribute": "stars", "trials": 12}},
         "texts, .*no columns .*: .*attribute .*tables; leave it out",
-    ),
-    "several queries": (
-        {"data": {"records": 100}, "privacy": RECORD, "audit": ATTACKED | {"attacks": ["lira"], "queries": 3}},
-        "queries .*texts: .*images and tables; leave queries out",
     ),
     "pictures": ({"audit": {"reconstruct-samples": 2}}, "reconstruct-samples .*texts .*: leave it"),
     "a crafted record": ({"audit": {"neighbour": "crafted"}}, "none .*crafted: leave it out"),
@@ -243,7 +239,7 @@ def test_leaving_it_out_is_a_remedy(name: str, place: Path) -> None:
     changes = {section: dict(values) for section, values in REFUSED[name][0].items()}
     if "attacks" in changes.get("audit", {}):
         changes["audit"]["attacks"] = ["loss"]
-    for idle in ("attribute", "reconstruct-samples", "neighbour", "queries"):
+    for idle in ("attribute", "reconstruct-samples", "neighbour"):
         changes.get("audit", {}).pop(idle, None)
     for idle in ("local-randomizer", "record-epsilon", "pixelation-pixels"):
         changes.get("privacy", {}).pop(idle, None)

@@ -477,7 +477,7 @@ def test_bound_from_text_and_npy(fl_audit: FlAudit, tmp_path: Path) -> None:
     assert {"epsilon", "method", "confidence", "limit_of_detection"} <= set(found)
     assert 3.0 < found["epsilon"] < 4.38
     table = fl_audit("bound", "in.txt", "out.npy", "--delta", "1e-5").stdout
-    for method in ("clopper-pearson", "order-statistic", "gdp", "gaussian-shift", "bayes"):
+    for method in ("clopper-pearson", "order-statistic", "gdp", "gaussian-shift"):
         assert method in table
 
 
@@ -491,12 +491,12 @@ def test_bound_of_one_run_names_what_it_asks_for(fl_audit: FlAudit, tmp_path: Pa
     keys = {"epsilon", "method", "confidence", "limit_of_detection", "mu", "assumption"}
     assert keys <= set(default)
     assert default["method"] == "trade-off", "what leaks together must not break the default"
-    order = json.loads(fl_audit(*given, "--method", "order-statistic", "--json").stdout)
-    assert default["epsilon"] < 3.0 < order["epsilon"] < 4.38
-    assert order["assumption"] == OneRunMethod.ORDER_STATISTIC.assumption != default["assumption"]
+    shift = json.loads(fl_audit(*given, "--method", "shift", "--json").stdout)
+    assert default["epsilon"] < 3.0 < shift["epsilon"] < 4.38
+    assert shift["assumption"] == OneRunMethod.SHIFT.assumption != default["assumption"]
     few = json.loads(fl_audit(*given, "--method", "steinke", "--guesses", "100", "--json").stdout)
     assert (few["guessed"], few["mu"]) == (100, None)
     table = fl_audit(*given).stdout
     assert "trade-off" in table
     assert "steinke" in table
-    assert "order-statistic" not in table
+    assert "shift" not in table

@@ -344,7 +344,7 @@ def test_a_run_that_was_killed_before_it_began_stands_in_nobodys_way(small_plan:
     for room in ("challenger", "public"):
         (left.path / room).mkdir(parents=True)
     (left.path / "challenger" / "seed.json").write_text("{}")
-    for name in ("challenger/.lock", "public/.configuration.7.part.json", "seals.json"):
+    for name in ("challenger/.lock", "public/.configuration.7.part.json"):
         (left.path / name).touch()
     with left.opened(small_plan(), resume=False) as plan:
         assert left.is_begun

@@ -13,7 +13,6 @@ from undrawn_pages import undrawn
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.audits.common.findings_released_model import EpsilonStarFinding, ModelAccuracyFinding
-from fl_audit.audits.identifiability.findings_estimates_from_beliefs import EstimatesFromBeliefsFinding
 from fl_audit.audits.identifiability.findings_insider import InsiderFinding
 from fl_audit.audits.page.first_screen import summary_table
 from fl_audit.audits.page.report_files import write_report
@@ -113,7 +112,7 @@ def test_nothing_on_a_violated_page_takes_the_guarantee_at_its_word(make_content
     contents = make_contents(**KINDS[Verdict.VIOLATED])
     page, appendix = page_and_appendix(contents)
     trusting = [section.name for section, _ in sections_with_findings(contents) if section.trusts]
-    assert {"beliefs", "tradeoff", "pair"} <= set(trusting)
+    assert {"beliefs", "tradeoff"} <= set(trusting)
     assert not any(f'id="figure-{name}"' in page for name in trusting)
     assert appendix.count(ON_ITS_WORD) == len(trusting)
     assert f">{ClaimStatus.KEPT}<" not in page
@@ -134,7 +133,6 @@ def test_every_number_of_the_summary_is_on_the_page(make_contents):
     words = ("schema", "findings", "noise", "exact")  # exact answers stand there as sentences
     summary = {key: value for key, value in contents.summary.items() if key not in words}
     summary["noise"] = {key: value for key, value in contents.summary["noise"].items() if key not in ("tests", "level")}
-    summary["pair"]["calibration"] = {"p_value": summary["pair"]["calibration"]["p_value"]}
     found = [leaf for leaf in leaves(summary) if isinstance(leaf, int | float) and not isinstance(leaf, bool)]
     assert len(found) > 100
     missing = [number for number in found if number not in (0, 1, 0.95) and str(number) not in values]
@@ -346,13 +344,6 @@ def test_summary_keeps_its_keys(make_contents, shape):
     assert (summary["insider"] is None) == bool(shape)
     assert summary["verdict"] in set(Verdict)
     assert (make_contents(trials=20, **shape).find(InsiderFinding) is None) == bool(shape)
-
-
-@pytest.mark.long
-def test_advantage_from_beliefs_is_narrower_than_counted(make_contents):
-    found = make_contents(trials=1000, mu=1.0).find(EstimatesFromBeliefsFinding)
-    assert found.advantage.high - found.advantage.low < 0.6 * (found.counted.high - found.counted.low)
-    assert all(point.high - point.low < point.counted_high - point.counted_low for point in found.curve)
 
 
 def test_epsilon_star_stands_beside_what_chance_gives(make_contents):

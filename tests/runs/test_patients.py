@@ -98,9 +98,9 @@ def test_with_users_named_a_claim_about_records_says_what_it_does_not_cover() ->
 
 def test_users_that_are_named_are_not_asked_for_again_and_rows_that_repeat_are_theirs() -> None:
     table, draw = pd.read_csv("hospital.csv"), np.random.default_rng(2)
-    # Short numbers in no order: they could be amounts as well, were they not named.
+    # Short numbers in no order: nothing but the sex that follows from them says that they are those of persons.
     short = pd.Series(draw.choice(np.arange(100, 1000), PATIENTS, replace=False), np.unique(table["patient_id"]))
-    table = table.assign(chiffre=table["patient_id"].map(short)).drop(columns=["patient_id", "sex"])
+    table = table.assign(chiffre=table["patient_id"].map(short)).drop(columns=["patient_id"])
     pd.concat([table, table.head(2)]).to_csv("hospital.csv", index=False)
     unnamed = said_by("init", *FLAGS)
     assert re.search("chiffre: 80 [^:;]* 302 rows", unnamed)

@@ -16,7 +16,7 @@ from fl_audit.federation.serialization import sent_federation
 from fl_audit.runs.config import parse_config
 from fl_audit.runs.config_file import load_config
 from fl_audit.runs.engine_names import Engine
-from fl_audit.runs.new_config import ConfigRequest, config_or_remedies
+from fl_audit.runs.new_config import ConfigRequest, new_config
 from fl_audit.runs.resolved_audit import resolve
 from fl_audit.runs.run import run_audit
 from fl_audit.runs.stored_run import read_run
@@ -84,7 +84,7 @@ def asked(place: Path, **more: Any) -> ConfigRequest:
 
 
 def test_init_writes_the_text_its_vocabulary_and_the_model_of_texts(place: Path) -> None:
-    text, notes = config_or_remedies(asked(place), place)
+    text, notes = new_config(asked(place), place)
     written = tomllib.loads(text)
     assert written["data"]["text"] == "review"
     assert written["data"]["vocabulary"] == "vocab.txt"  # beside the configuration, wherever that is moved to
@@ -103,12 +103,12 @@ def test_init_asks_for_a_model_where_no_vocabulary_says_how_many_tokens_there_ar
         patch.syspath_prepend(str(place))
         wishes = asked(place, table={"vocabulary": None, "tokens": None, "tokenizer": "their_tokens:made"})
         with pytest.raises(InputError, match=r"accepted is --model package.module:factory"):
-            config_or_remedies(wishes, place)
+            new_config(wishes, place)
 
 
 def test_a_text_without_a_vocabulary_is_told_of_both_options(place: Path) -> None:
     with pytest.raises(InputError, match=r"--vocabulary, .*public.* --tokenizer, ") as caught:
-        config_or_remedies(asked(place, table={"vocabulary": None, "tokens": None}), place)
+        new_config(asked(place, table={"vocabulary": None, "tokens": None}), place)
     assert "\n" not in str(caught.value)
 
 

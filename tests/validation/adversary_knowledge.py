@@ -16,7 +16,6 @@ from safetensors.torch import load_file
 
 from fl_audit.adjacency import Adjacency, Unit
 from fl_audit.array_types import Floats
-from fl_audit.audits.identifiability.estimates_from_beliefs import chance_of_being_right
 from fl_audit.audits.identifiability.identifiability_adversary import log_likelihood_ratio
 from fl_audit.experiments.studies.study_commands import table_of
 from fl_audit.federation.contributions import RoundContext
@@ -30,6 +29,7 @@ from fl_audit.runs.replay import stored_rounds
 from fl_audit.runs.resolved_audit import ResolvedAudit
 from fl_audit.runs.run import run_audit
 from fl_audit.statistics.advantage import MeanInterval, mean_interval
+from tests.validation.beliefs import chance_of_being_right
 from tests.validation.guarantee_settings import Combination, plan_of, write_records
 
 _SEED, _CONFIDENCE = 77, 0.95

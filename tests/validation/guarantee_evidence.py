@@ -9,7 +9,6 @@ from scipy.stats import binom, kstest, norm
 
 from fl_audit.adjacency import Adjacency, Relation
 from fl_audit.audits.common.findings_client_guarantees import ClientGuarantees
-from fl_audit.audits.identifiability.estimates_from_beliefs import advantage_from_beliefs
 from fl_audit.audits.identifiability.findings_roc import ScoreAucFinding
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.mechanisms.effective_noise import effective_noise_multiplier
@@ -18,10 +17,11 @@ from fl_audit.privacy.events import GaussianRelease, ReleaseEvent, SampledGaussi
 from fl_audit.privacy.log_odds_distribution import TrueHypothesis, log_odds_distribution
 from fl_audit.report.report_elements import ReportContents
 from fl_audit.runs.resolved_audit import ResolvedAudit
-from fl_audit.statistics.advantage import empirical_advantage
+from fl_audit.statistics.advantage import empirical_advantage, mean_interval
 from fl_audit.verdict.noise_estimate import ratio_interval
 from fl_audit.verdict.noise_scale import chi_square_quantile, record_squares, total_squares
 from fl_audit.verdict.stored_measurements import measured_in
+from tests.validation.beliefs import chance_of_being_right
 
 _CONFIDENCE = 0.95
 _SAME = 1e-4  # largest relative difference of sensitivities that count as the same
@@ -161,7 +161,7 @@ def _scored(plan: ResolvedAudit, contents: ReportContents) -> Scored:
 def _found(plan: ResolvedAudit, run: FinishedRun) -> ShownLoss:
     assert plan.guarantee is not None, "every combination guarantees something"
     measured, (events, theory) = measured_in(run), _theory_of(plan, run)
-    advantage = advantage_from_beliefs(run.log_odds, _CONFIDENCE)
+    advantage = mean_interval(2 * chance_of_being_right(run.log_odds) - 1, _CONFIDENCE)
     adjacency, claim = plan.public.mechanism.adjacency, plan.guarantee.claim
     along, across = record_squares(measured), total_squares(measured)
     assert along is not None, "the sensitivities are large in every round"

@@ -22,15 +22,13 @@ from fl_audit.app_audits.claim_audit.claim_audit_results import (
     TrialBudget,
     TrialErrorShares,
     attempt_of,
-    verdict_of,
 )
+from fl_audit.app_audits.claim_audit.claim_verdict import verdict_of
 from fl_audit.app_audits.claim_audit.distinguishers import Distinguisher, every_second, find_distinguishers, margin_of
 from fl_audit.app_audits.claim_audit.features import LOW_BITS, feature_groups
-from fl_audit.app_audits.claim_audit.gaussian_mu_estimate import broken_estimates
 from fl_audit.app_audits.claim_audit.transcript import Transcripts
 from fl_audit.array_types import Flags
 from fl_audit.statistics.lower_bounds import bound_limit, epsilon_lower_bound
-from fl_audit.verdict.verdict import Verdict, without_contradiction
 
 Play = Callable[[str, int, int], tuple[Transcripts, Flags]]
 """A function that plays trials: it takes a scenario's name, the number of the first trial, and the number of trials.
@@ -88,7 +86,7 @@ def audit_claim(
     if not attempts and choice.tried:
         attempts = _tried_by_halves(search, budget.tried, confidence)
     floating = list[DistinguisherTest]()
-    if choice.finest is not None and not (budget.until_broken and verdict_of(attempts) is Verdict.VIOLATED):
+    if choice.finest is not None and not (budget.until_broken and any(attempt.is_broken for attempt in attempts)):
         floating = _tested_in_stages([choice.finest], play, budget, level, tell)
     return search.result(choice, attempts, floating)
 
@@ -212,10 +210,9 @@ class _DistinguisherSearch:
         done = {attempt.distinguisher.kind for attempt in attempts}
         untried = tuple(one.kind for one in choice.tried if one.kind not in done)
         ranked = sorted(attempts, key=lambda attempt: attempt.distinguisher.limit.epsilon - attempt.bound)
-        readings = [estimate.reading.reading for estimate in broken_estimates(self.claim, ranked)]
         return ClaimAudit(
             claim=self.claim,
-            verdict=without_contradiction(verdict_of(ranked), readings),
+            verdict=verdict_of(self.claim, ranked),
             attempts=tuple(ranked),
             refusals=tuple(self.refusals),
             pilots=self.pilots,

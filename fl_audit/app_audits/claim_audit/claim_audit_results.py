@@ -1,6 +1,6 @@
 """Result types of a black-box audit, and the number of its trials; a distinguisher is a rule that tells D from D'."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
@@ -78,6 +78,7 @@ class DistinguisherTest:
     present: Flags  # true for trials with D, false for trials with D', shape (trials,)
     along: Floats  # releases projected on the differing contribution, summed over rounds, shape (trials,)
     lines: tuple[str, ...]  # lines of text on the values that differ most between D and D'
+    is_beside_model: bool = False  # whether the rule looks at a number that is released beside the model
     cause: LeakCause = NO_CAUSE  # the likely cause of a difference, if known
 
     @property
@@ -200,17 +201,6 @@ def attempt_of(
         share_of_trials=counted.share_of_trials(present[lessons:]), right=int(right.sum()), scores=scores,
         present=present[lessons:], along=summed_projections(counted),
         lines=telling_lines(trials, present, distinguisher.group),
+        is_beside_model=trials.is_beside_model(distinguisher.group),
         cause=cause_of(trials, present, distinguisher.group),
     )  # fmt: skip
-
-
-def verdict_of(attempts: Sequence[DistinguisherTest]) -> Verdict:
-    """Return the verdict on a claim from the tests of distinguishers.
-
-    It is VIOLATED if a test refutes the claim. It is CONSISTENT if no test refutes the claim, but at least one test
-    would have refuted it if all guesses had been right. Otherwise it is INCONCLUSIVE.
-    """
-    if any(attempt.is_broken for attempt in attempts):
-        return Verdict.VIOLATED
-    can = any(attempt.ceiling > attempt.distinguisher.limit.epsilon for attempt in attempts)
-    return Verdict.CONSISTENT if can else Verdict.INCONCLUSIVE

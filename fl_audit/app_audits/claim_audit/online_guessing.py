@@ -14,7 +14,8 @@ import numpy as np
 from scipy.stats import beta
 
 from fl_audit.app_audits.claim_audit.claim import LESSONS, StatedClaim
-from fl_audit.app_audits.claim_audit.claim_audit_results import ClaimAudit, DistinguisherTest, attempt_of, verdict_of
+from fl_audit.app_audits.claim_audit.claim_audit_results import ClaimAudit, DistinguisherTest, attempt_of
+from fl_audit.app_audits.claim_audit.claim_verdict import verdict_of
 from fl_audit.app_audits.claim_audit.distinguishers import Distinguisher, Rule, find_distinguishers, learned_rule
 from fl_audit.app_audits.claim_audit.features import BESIDE_OTHERS, LOW_BITS, feature_groups
 from fl_audit.app_audits.claim_audit.transcript import Transcripts
@@ -72,7 +73,7 @@ def audit_online(
     knowing = guessed(every) if len(by_all) < len(every) and not attempt.is_broken else None
     if knowing is not None and not knowing.is_broken:
         knowing = None
-    verdict = verdict_of([attempt]) if knowing is None else Verdict.INCONCLUSIVE
+    verdict = verdict_of(claim, [attempt]) if knowing is None else Verdict.INCONCLUSIVE
     found = floating if floating.is_broken else None
     return ClaimAudit(claim, verdict, (attempt,), (), LESSONS, found, knowing=knowing)
 

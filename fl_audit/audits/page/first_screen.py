@@ -18,7 +18,7 @@ from fl_audit.audits.common.sections_released_model import reference_accuracies_
 from fl_audit.audits.identifiability.findings_insider import InsiderFinding
 from fl_audit.audits.identifiability.sections_insider import advantage_row
 from fl_audit.audits.page.gauge import gauge_html
-from fl_audit.audits.page.html_building_blocks import banner_html, next_step_html
+from fl_audit.audits.page.html_building_blocks import banner_html, next_step_html, warning_html
 from fl_audit.audits.sections import page_rows
 from fl_audit.plurals import plural
 from fl_audit.privacy.guarantee_line import guarantee_line, guarantee_values
@@ -200,9 +200,9 @@ def warnings_of(contents: ReportContents) -> list[str]:
 
 def first_screen(contents: ReportContents) -> str:
     """Return the HTML of the first screen of a report, which is also the first page of the PDF."""
-    words, sign = banner(contents), '<span aria-hidden="true">⚠ </span>'
+    words = banner(contents)
     facts = "\n".join(map(fact_html, facts_of(contents)))
-    labels = "".join(f'<p class="label">{sign}{escape(line)}</p>\n' for line in warnings_of(contents))
+    labels = "".join(f"{warning_html(line)}\n" for line in warnings_of(contents))
     verdict = banner_html(replace(words, word=f"Verdict: {words.word}"))
     origin = escape(provenance_line(contents.run.provenance, contents.facts.federation.records))
     return (

@@ -13,7 +13,6 @@ from fl_audit.audits.common.sections_data_protection_officer import OFFICER, SIG
 from fl_audit.audits.common.sections_guarantee import person_text
 from fl_audit.audits.common.sections_mechanism import mechanism_tables
 from fl_audit.audits.common.sections_privacy_units import LEVELS
-from fl_audit.audits.identifiability.findings_estimates_from_beliefs import EstimatesFromBeliefsFinding
 from fl_audit.audits.identifiability.findings_insider import InsiderFinding
 from fl_audit.audits.membership.findings_attacks import AllAttacksFinding
 from fl_audit.audits.membership.findings_membership_adversary import FinalModelMembershipFinding
@@ -137,8 +136,8 @@ _PAPERS: tuple[tuple[str, str, str, Callable[[ReportContents], bool]], ...] = (
           "For the distribution of the log-odds and the exact advantage", "10.1111/rssb.12454",
           lambda contents: contents.facts.has_guarantee),
     (f"I. Waudby-Smith, A. Ramdas (2024). Estimating means of bounded random variables by betting. {_IN_JRSSB} "
-          "86(1)", "For the intervals of advantage, delta and epsilon from beliefs", "10.1093/jrsssb/qkad009",
-          _has(EstimatesFromBeliefsFinding)),
+          "86(1)", "For the interval of the mean advantage of the membership adversary", "10.1093/jrsssb/qkad009",
+          _has(FinalModelMembershipFinding)),
     (f"I. Mironov (2017). Rényi differential privacy. {_IN_CSF}", "For accounting over the rounds",
           "10.1109/CSF.2017.11", _accounts_by_renyi),
     (f"R. Shokri, M. Stronati, C. Song, V. Shmatikov (2017). Membership inference attacks against machine "

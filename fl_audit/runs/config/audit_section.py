@@ -107,8 +107,6 @@ class AuditSection(ConfigSection):
     attribute: str | Annotated[int, Field(ge=0, le=10**9)] | None = None
     """Column that attack `attribute` guesses, by name or number from 0; left out, the most even one of two values. In
     the reconstruction audit, the column of the differing record whose values are the candidates; left out, none."""
-    queries: Annotated[int, Field(ge=1, le=1000)] | None = None
-    """Number of queries of `lira` about each target, which vary its records; left out, 1."""
     reconstruct_samples: Annotated[int, Field(ge=1, le=1000)] | None = None
     """Number of records, or of clients with so many, whose reconstruction the report shows; left out, none."""
     reconstruct_time_limit: Positive | None = None
@@ -169,11 +167,9 @@ class AuditSection(ConfigSection):
             raise ValueError("candidate-weights are all 0: accepted are numbers from 0, not all 0")
         if self.candidate_weights and self.candidates not in (None, len(self.candidate_weights)):
             raise ValueError(f"candidates = {self.candidates} with {len(self.candidate_weights)} candidate-weights")
-        asked = (("attribute", Attack.ATTRIBUTE), ("queries", Attack.LIRA))
-        for name, attack in asked[named_values:]:
-            if self.given_keys((name,)) and attack not in attacks:
-                others = f"and they are {name_list(attacks) or 'none'}"
-                raise ValueError(f"{self.named((name,))} needs {attack} among attacks, {others}")
+        if self.attribute is not None and not named_values and Attack.ATTRIBUTE not in attacks:
+            others = f"and they are {name_list(attacks) or 'none'}"
+            raise ValueError(f"{self.named(('attribute',))} needs {Attack.ATTRIBUTE} among attacks, {others}")
         if self.trials < FEWEST_SHADOWS and shadowed:
             said = f"trials = {self.trials} are too few to be shadow models of each other"
             raise ValueError(f"{said}: accepted with {name_list(shadowed)} are {FEWEST_SHADOWS} and more")
