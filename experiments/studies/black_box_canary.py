@@ -29,7 +29,7 @@ from fl_audit.experiments.studies.study_runs import results_of_run
 from fl_audit.federation.initial_weights import InitialWeightsSource, starting_models
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.federation.run_plan import RunPlan
-from fl_audit.learning.gradient_norms_and_products import record_gradients
+from fl_audit.learning.gradient_norms_and_products import gradient_norms_and_products
 from fl_audit.runs.config import parse_config
 from fl_audit.runs.expected_errors import guarded
 from fl_audit.runs.neighbour_pairs import trials_to_craft_on
@@ -100,7 +100,9 @@ def _play(setting: CanaryTrainingSetting, start: InitialWeightsSource, canary: s
     plan = _plan_of(setting, start, canary, data_dir)
     federation, norm = load_federation(plan.federation), plan.federation.mechanism.clipping_norm
     models = starting_models(federation, start, _MODEL_SEED, trials_to_craft_on(start))
-    ordinary = record_gradients(federation.model, models, federation.common.features, federation.common.labels).norms
+    ordinary = gradient_norms_and_products(
+        federation.model, models, federation.common.features, federation.common.labels
+    ).norms
     own = federation.model.clipped_sum(models, federation.differing.features, federation.differing.labels, norm)
     contents = results_of_run(plan, progress=progress_bar)
     scores = contents.trials["record_score"].to_numpy(dtype=np.float64)

@@ -13,7 +13,7 @@ from small_audits import MakePlan
 from fl_audit.errors import InputError
 from fl_audit.federation.initial_weights import InitialWeightsSource, pretraining_examples, starting_models
 from fl_audit.federation.loaded_federation import load_federation
-from fl_audit.learning.gradient_norms_and_products import record_gradients
+from fl_audit.learning.gradient_norms_and_products import gradient_norms_and_products
 from fl_audit.report.report_elements import ReportContents
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.replay import replay
@@ -118,7 +118,7 @@ def test_pretrained_weights_are_the_same_everywhere_and_leave_small_gradients(
     assert (trained == trained[0]).all()
     before, after = (
         float(
-            record_gradients(
+            gradient_norms_and_products(
                 federation.model, models, federation.common.features, federation.common.labels
             ).norms.mean()
         )

@@ -26,10 +26,9 @@ from fl_audit.federation.federation_records import split_of
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
 from fl_audit.federation.record_tensors import Examples
 from fl_audit.federation.run_plan import RunPlan
+from fl_audit.learning.grouped_records import GroupedRecords
 from fl_audit.learning.model_initialisation import initial_models
 from fl_audit.learning.models import ModelSpec
-from fl_audit.learning.user_batching import RecordsSortedByUser
-from fl_audit.learning.user_gradients import clipped_user_sum
 from fl_audit.runs.config import parse_config
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.planning import plan_run
@@ -203,8 +202,8 @@ def _by(whose: Callable[[Tensor], Tensor]) -> Contribute:
         taking_part: Tensor | None = None,
     ) -> ContributionByTrial:
         assert examples.user is not None
-        records = RecordsSortedByUser.of(examples.features, examples.labels, whose(examples.user))
-        return ContributionByTrial(clipped_user_sum(federation.model, models, records, 1.0, None, taking_part).total)
+        records = GroupedRecords.of(examples.features, examples.labels, whose(examples.user))
+        return ContributionByTrial(federation.model.clipped_sums(models, records, 1.0, None, taking_part).total)
 
     return contributed
 

@@ -1,6 +1,6 @@
 """Tests of the exact questions: each finds its breach in a real federation, and honest federations break none."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from fl_audit.array_types import Floats
 from fl_audit.federation.run_plan import RunPlan
-from fl_audit.learning.stacked_model import StackedModel
+from fl_audit.learning.stacked_model import ClippedSums, StackedModel
 from fl_audit.privacy.guarantee import derive_guarantee
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.run import HONEST, ClientAppAndStrategy, run_audit
@@ -116,20 +116,15 @@ def test_shares_that_were_sent_are_those_of_their_clients(name: str, tmp_path: P
     assert "client" in next(one["found"] for one in summary["exact"] if one["violated"])
 
 
-def _clipped_at(factor: Callable[[Tensor], Tensor | float]) -> Any:
-    honest = StackedModel.clipped_sum
-
-    def clipped_sum(
-        self: StackedModel, models: Tensor, features: Tensor, labels: Tensor, norm: float, *of: Any, **more: Any
-    ) -> Tensor:
-        return honest(self, models, features, labels, norm, *of, **more) * factor(labels)
-
-    return clipped_sum
-
-
 def test_contributions_that_are_too_long_everywhere_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Clients, insider and challenger all clip alike, so that no sum is wrong."""
-    monkeypatch.setattr(StackedModel, "clipped_sum", _clipped_at(lambda labels: 1.05))
+    honest = StackedModel.clipped_sums
+
+    def longer(self: StackedModel, *arguments: Any, **options: Any) -> ClippedSums:
+        sums = honest(self, *arguments, **options)
+        return sums._replace(total=1.05 * sums.total)
+
+    monkeypatch.setattr(StackedModel, "clipped_sums", longer)
     found = broken(played(tmp_path, plan_of()))
     assert found[ExactQuestion.LENGTH] == pytest.approx(1.05, abs=1e-4)
 
