@@ -27,7 +27,7 @@ from fl_audit.data.record_selection import select_records
 from fl_audit.privacy.accounting_enums import Accountant
 from fl_audit.privacy.identifiability_bounds import rho_alpha
 from fl_audit.runs.config_file import load_config
-from fl_audit.runs.resolved_audit import resolve
+from fl_audit.runs.planning import plan_run
 from fl_audit.runs.run_directory import public_part
 
 CONFIG = small_toml(
@@ -245,7 +245,7 @@ def test_data_sets_are_listed(fl_audit: FlAudit, tmp_path: Path) -> None:
 
 
 def test_the_chosen_neighbour_is_public(config: Path) -> None:
-    plan = resolve(load_config(config, ["audit.neighbour=least-dissimilar", "audit.neighbour-rank=3"]))
+    plan = plan_run(load_config(config, ["audit.neighbour=least-dissimilar", "audit.neighbour-rank=3"]))
     split = select_records(load_source(DataSpec("breast-cancer")), 60, 1000, seed=0)
     relation = Adjacency.REPLACE_RECORD
     ranked = ranked_neighbours(relation, split.inside, split.outside, Dissimilarity.EUCLIDEAN, 3, farthest=False)
