@@ -38,9 +38,9 @@ from fl_audit.verdict.sections_verdict import verdict_section
 from fl_audit.verdict.verdict import Verdict
 
 VERDICT = verdict_section(
-    judge=lambda run: audit_of(run.facts.federation).guarantee_tests.judge(run),
-    covers=lambda facts: audit_of(facts.federation).guarantee_tests.covers(facts),
-    why_not_compared=lambda run: audit_of(run.facts.federation).guarantee_tests.why_not_compared(run),
+    judge=lambda run: audit_of(run.plan.federation).guarantee_tests.judge(run),
+    covers=lambda plan: audit_of(plan.federation).guarantee_tests.covers(plan),
+    why_not_compared=lambda run: audit_of(run.plan.federation).guarantee_tests.why_not_compared(run),
 )
 """The section of the verdict, which the tests of the run's kind of audit give."""
 
@@ -86,8 +86,8 @@ def report_contents(run: FinishedRun, sections: tuple[Section[Any], ...] | None 
     configuration names.
     """
     if sections is None:
-        named = run.facts.configuration.get("audit", {}).get("sections", ())
-        of_kind = audit_of(run.facts.federation).sections_at
+        named = run.plan.config.audit.sections
+        of_kind = audit_of(run.plan.federation).sections_at
         sections = (*SECTIONS, *map(_section_at, of_kind), *map(own_section, named))
     found: dict[type, Any] = {}
     summary: dict[str, Any] = {"schema": SCHEMA}

@@ -79,7 +79,7 @@ def verdict_numbers(run: FinishedRun, judge: Callable[[FinishedRun], VerdictDeta
 
     `judge`: It returns None if the run has nothing that can be tested.
     """
-    if (guarantee := run.facts.guarantee) is None:
+    if (guarantee := run.plan.guarantee) is None:
         return VerdictFinding(Verdict.NO_GUARANTEE, None)
     if (found := judge(run)) is None:
         return VerdictFinding(Verdict.NOT_AUDITED, None)

@@ -11,10 +11,11 @@ import pytest
 from small_audits import small_settings
 
 from fl_audit.errors import InputError
+from fl_audit.federation.run_plan import RunPlan
 from fl_audit.runs.config import parse_config
 from fl_audit.runs.engine_names import Engine
+from fl_audit.runs.planning import plan_run
 from fl_audit.runs.provenance import read_provenance
-from fl_audit.runs.resolved_audit import ResolvedAudit, resolve
 from fl_audit.runs.run import run_audit
 from fl_audit.runs.run_directory import RunDirectory
 from fl_audit.runs.run_report import rebuild_report
@@ -22,9 +23,9 @@ from fl_audit.runs.run_report import rebuild_report
 Damage = Callable[[Path], object]
 
 
-def plan_with(trials: int = 6, seed: int = 0) -> ResolvedAudit:
+def plan_with(trials: int = 6, seed: int = 0) -> RunPlan:
     changes = {"trials": trials, "epsilon-star": False, "membership": False}
-    return resolve(parse_config(small_settings(training={"rounds": 2}, audit=changes, run={"seed": seed})))
+    return plan_run(parse_config(small_settings(training={"rounds": 2}, audit=changes, run={"seed": seed})))
 
 
 @dataclass(frozen=True)

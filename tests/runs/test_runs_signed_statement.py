@@ -23,10 +23,10 @@ def signed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from small_audits import small_settings
 
     from fl_audit.runs.config import parse_config
-    from fl_audit.runs.resolved_audit import resolve
+    from fl_audit.runs.planning import plan_run
 
     place = tmp_path_factory.mktemp("signed")
-    run_audit(resolve(parse_config(small_settings())), place / "run", Engine.LOCAL, with_report=False)
+    run_audit(plan_run(parse_config(small_settings())), place / "run", Engine.LOCAL, with_report=False)
     (place / "run" / "report.html").write_text("<p>a page</p>")
     new_key(place / "key")
     sign(place / "run", place / "key", SignerIdentity("A. Officer", "data protection officer"))

@@ -28,7 +28,7 @@ from fl_audit.device import Device
 from fl_audit.privacy.stated_releases import StatedReleases
 from fl_audit.runs.config import parse_config
 from fl_audit.runs.engine_names import Engine
-from fl_audit.runs.resolved_audit import resolve
+from fl_audit.runs.planning import plan_run
 from fl_audit.runs.run import run_audit
 from tests.app_audits.review.apps import with_strategy, write_app
 from tests.federation.mechanisms import MECHANISMS
@@ -101,7 +101,7 @@ def _audit(changes: Changes, engine: Engine, directory: Path, device: Device = D
     """Play an audit and return its summary."""
     settings = small_settings(**changes)
     settings["run"] |= {"device": str(device)}
-    plan = resolve(parse_config(settings))
+    plan = plan_run(parse_config(settings))
     return run_audit(plan, directory, engine, with_report=False).summary
 
 

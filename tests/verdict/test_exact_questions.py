@@ -13,10 +13,10 @@ from flwr.serverapp import Grid
 from torch import Tensor
 
 from fl_audit.array_types import Floats
+from fl_audit.federation.run_plan import RunPlan
 from fl_audit.learning.stacked_model import ClippedSums, StackedModel
 from fl_audit.privacy.guarantee import derive_guarantee
 from fl_audit.runs.engine_names import Engine
-from fl_audit.runs.resolved_audit import ResolvedAudit
 from fl_audit.runs.run import HONEST, ClientAppAndStrategy, run_audit
 from fl_audit.strategies.contributors import UnnoisedRoundSum
 from fl_audit.strategies.trial_batch_strategy import TrialBatchStrategy
@@ -33,12 +33,12 @@ SMALL: dict[str, dict[str, Any]] = {
 }
 
 
-def plan_of(**changes: dict[str, Any]) -> ResolvedAudit:
+def plan_of(**changes: dict[str, Any]) -> RunPlan:
     sections = {*SMALL, *changes}
     return breach_plan(3, **{name: SMALL.get(name, {}) | changes.get(name, {}) for name in sections})
 
 
-def played(place: Path, plan: ResolvedAudit, parties: ClientAppAndStrategy = HONEST) -> dict[str, Any]:
+def played(place: Path, plan: RunPlan, parties: ClientAppAndStrategy = HONEST) -> dict[str, Any]:
     return run_audit(plan, place / "run", Engine.LOCAL, parties=parties, with_report=False).summary
 
 
@@ -152,7 +152,7 @@ def test_an_epsilon_that_forgets_something_is_found(tmp_path: Path) -> None:
     plan = plan_of(**{name: dict(part) for name, part in ADAPTIVE.items()})
     assert plan.guarantee is not None
     claim = plan.guarantee.claim
-    z, without_bits = plan.public.mechanism.noise_multiplier, claim.noise_multiplier
+    z, without_bits = plan.federation.mechanism.noise_multiplier, claim.noise_multiplier
     assert without_bits is not None
     assert without_bits < z
     wrong = {
