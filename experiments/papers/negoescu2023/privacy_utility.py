@@ -20,13 +20,14 @@ from fl_audit.experiments.papers.item_results import CONFIDENCE, ItemResult, Ite
 from fl_audit.experiments.papers.negoescu2023.studies import CANDIDATES, EpsilonStarTask, EpsilonStarTaskSettings
 from fl_audit.experiments.papers.papers import NoDataError, ReproductionOptions
 from fl_audit.experiments.papers.run_scheduling import spent_on
+from fl_audit.learning.metric_names import Metric, metric_column
 from fl_audit.plurals import plural
 from fl_audit.released_model.parametric_star import epsilon_star_gaussian
 from fl_audit.released_model.star_methods import PARAMETRIC_CUT
 from fl_audit.runs.planning import plan_run
 from fl_audit.runs.ray_engine import RayOptions
 from fl_audit.runs.run_directory import RunDirectory
-from fl_audit.runs.sweeps.privacy_utility_plot import UTILITY_NAMES
+from fl_audit.runs.sweeps.privacy_utility_plot import utility_name
 from fl_audit.runs.sweeps.sweep import RUNS, SweepResults, run_sweep
 from fl_audit.runs.sweeps.tables import models_table
 from fl_audit.statistics.interval_estimates import IntervalEstimate
@@ -79,8 +80,9 @@ def _figure(task: EpsilonStarTask, context: ReproductionOptions) -> ItemResult:
     if study.is_substitute:
         context.announce(f"{task} is not there: {study.title}")
     points = study.points(context.data_dir)
+    utility = Metric.ACCURACY if task is EpsilonStarTask.PURCHASE else Metric.AUROC
     sweep = run_sweep(
-        points, context.runs / study.key, RayOptions(context.ray_address), progress=context.progress,
+        points, context.runs / study.key, RayOptions(context.ray_address), utility, context.progress,
         title=f"Privacy and utility: {study.title}", by_guarantee=False,
     )  # fmt: skip
     found = _landscape_of(study, sweep.models, context)
@@ -93,7 +95,7 @@ def _figure(task: EpsilonStarTask, context: ReproductionOptions) -> ItemResult:
         table(rows),
         sweep.figure,
         f"Each point is the mean of {study.repetitions} models, with the range from the smallest to the largest; the "
-        f"frontier is convex. Horizontal: Epsilon* at delta {study.delta:g}; vertical: {UTILITY_NAMES[sweep.utility]}.",
+        f"frontier is convex. Horizontal: Epsilon* at delta {study.delta:g}; vertical: {utility_name(sweep.utility)}.",
         _remarks(study, found, claims),
         shown_rows=len(rows),
         played=study.training_description,
@@ -137,7 +139,7 @@ def _point_rows(sweep: SweepResults, found: PrivacyUtilityResults) -> Iterator[I
         printed = PUBLISHED[task].get(epochs, (np.nan, np.nan))
         for quantity, column, value in (
             ("Epsilon*", "epsilon_star", printed[0]),
-            (UTILITY_NAMES[sweep.utility], sweep.utility.column, printed[1]),
+            (utility_name(sweep.utility), metric_column(sweep.utility), printed[1]),
         ):
             values = models[column].to_numpy(dtype=np.float64)
             note = ["on the frontier"] if row.on_frontier else []
