@@ -7,7 +7,8 @@ from typing import Any, Protocol, TypeVar
 
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.errors import InputError
-from fl_audit.experiments.papers.papers import PaperItem, ReproductionOptions
+from fl_audit.experiments.papers.legacy_papers import OldPaperItem
+from fl_audit.experiments.papers.papers import ReproductionOptions
 
 
 class CatalogueDataset(Protocol):
@@ -33,7 +34,7 @@ StudyDatasetT = TypeVar("StudyDatasetT", bound=StudyDataset)
 
 
 @dataclass(frozen=True)
-class DatasetItem(PaperItem):
+class DatasetItem(OldPaperItem):
     """A table or figure of a paper, with the data sets whose runs it shows."""
 
     studies: tuple[str, ...] = field(default=(), kw_only=True)  # data sets of the paper; empty if it needs no data

@@ -5,7 +5,8 @@ import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from math import isfinite, nan
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -14,7 +15,8 @@ from fl_audit.adjacency import NeighbourPair
 from fl_audit.atomic_files import write_json
 from fl_audit.errors import InputError
 from fl_audit.experiments.papers.item_results import ItemRunProvenance
-from fl_audit.experiments.papers.papers import ComputeExtent, ReproductionOptions
+from fl_audit.experiments.papers.papers import ComputeExtent, FinishedRun, PaperRun, ReproductionOptions
+from fl_audit.experiments.papers.shared_neighbours import shared_pair
 from fl_audit.run_files import read_json
 from fl_audit.runs.config import RunConfig, parse_config
 from fl_audit.runs.engine_names import Engine
@@ -50,7 +52,7 @@ class PlannedRun:
     path: Path
     label: str
     # Finds where D and D' differ, in the process that plays: it may search for minutes. None leaves it to the run.
-    pair: Callable[[], NeighbourPair] | None = None
+    pair: Callable[[], NeighbourPair | None] | None = None
 
     @property
     def directory(self) -> RunDirectory:
@@ -93,6 +95,18 @@ def planned_runs(
     """Return the planned run of each setting, keyed by setting; a setting that occurs several times has one run."""
     configs = {one: parse_config(values_of(one, context.extent, context.data_dir)) for one in dict.fromkeys(settings)}
     return {one: PlannedRun(config, context.runs / one.name, one.label) for one, config in configs.items()}
+
+
+def play(runs: Iterable[PaperRun], options: ReproductionOptions) -> dict[PaperRun, FinishedRun]:
+    """Carry out the runs that are not finished, and return all of them."""
+    planned = {
+        run: PlannedRun(run.config(options.data_dir), options.runs / run.name, run.label) for run in dict.fromkeys(runs)
+    }
+    pending = [one for one in planned.values() if not one.is_finished]
+    # Once the first run has begun that has a neighbour, the others read it there instead of searching again.
+    known = [(one.config, one.directory) for one in planned.values()]
+    carry_out_all([replace(one, pair=partial(shared_pair, one.config, known)) for one in pending], options)
+    return {run: FinishedRun(run, one.config, one.path) for run, one in planned.items()}
 
 
 def carry_out_all(runs: Sequence[PlannedRun], context: ReproductionOptions) -> None:
@@ -149,6 +163,11 @@ def seconds_of(run: Path) -> float:
     except InputError:
         return nan
     return float(timing["setup_seconds"]) + float(timing["training_seconds"])
+
+
+def spent_on_runs(runs: Iterable[FinishedRun]) -> ItemRunProvenance:
+    """Return the total number of trials, the total duration, and the commits with which runs were made."""
+    return spent_on({one.path: one.config.audit.trials for one in runs})
 
 
 def spent_on(runs: Mapping[Path, int]) -> ItemRunProvenance:

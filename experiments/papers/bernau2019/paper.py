@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from html import escape
+from typing import Any
 
 from fl_audit.audits.page.html_building_blocks import page_table
 from fl_audit.experiments.papers.bernau2019 import settings
@@ -24,7 +25,8 @@ from fl_audit.experiments.papers.bernau2019.settings import REPETITIONS, Setting
 from fl_audit.experiments.papers.claims import verdicts_said
 from fl_audit.experiments.papers.dataset_availability import DatasetItem, find_data_of_items
 from fl_audit.experiments.papers.item_results import ItemResult
-from fl_audit.experiments.papers.papers import ComputeExtent, Paper, PaperResults, ReproductionOptions
+from fl_audit.experiments.papers.legacy_papers import OldPaper
+from fl_audit.experiments.papers.papers import ComputeExtent, PaperResults, ReproductionOptions
 from fl_audit.experiments.papers.run_scheduling import spent_on
 from fl_audit.plurals import plural
 
@@ -74,7 +76,7 @@ def _make(items: Sequence[MembershipPaperItem], context: ReproductionOptions) ->
     runs = [run for one in played for run in one.runs]
     makeable = [item for item in items if not item.studies or item.data_of(data)]
     others = [item for item in items if item not in makeable]
-    results = tuple((item, _made(item, played, context)) for item in makeable)
+    results: Any = tuple((item, _made(item, played, context)) for item in makeable)
     return PaperResults(
         results,
         tuple(f"{item.title}: left out, {_why(item, found, context.extent)}" for item in others),
@@ -106,7 +108,7 @@ def _made(item: MembershipPaperItem, played: Sequence[DataSetRuns], context: Rep
     return replace(item.build(own), spent=spent)
 
 
-PAPER = Paper(
+PAPER = OldPaper(
     "bernau2019",
     "Bernau et al. 2019",
     "D. Bernau, P. W. Grassal, J. Robl, F. Kerschbaum (2019). Assessing differentially private deep learning with "

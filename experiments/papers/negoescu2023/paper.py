@@ -6,6 +6,7 @@ from html import escape
 from typing import Any
 
 from fl_audit.experiments.papers.item_results import ItemResult
+from fl_audit.experiments.papers.legacy_papers import NoDataError, OldPaper, OldPaperItem
 from fl_audit.experiments.papers.negoescu2023 import error_rate_log_ratios, estimators, mixture_fits
 from fl_audit.experiments.papers.negoescu2023.error_rate_log_ratios import figure_3
 from fl_audit.experiments.papers.negoescu2023.estimators import figure_4, figure_5
@@ -13,27 +14,20 @@ from fl_audit.experiments.papers.negoescu2023.mixture_fits import figure_6
 from fl_audit.experiments.papers.negoescu2023.privacy_utility import figure_1, figure_2
 from fl_audit.experiments.papers.negoescu2023.studies import CANDIDATES
 from fl_audit.experiments.papers.negoescu2023.textual_claims import UNTESTED, table_of_text_claims, theorem_2
-from fl_audit.experiments.papers.papers import (
-    ComputeExtent,
-    NoDataError,
-    Paper,
-    PaperItem,
-    PaperResults,
-    ReproductionOptions,
-)
+from fl_audit.experiments.papers.papers import ComputeExtent, PaperResults, ReproductionOptions
 from fl_audit.experiments.papers.run_scheduling import totals_of_runs
 
 QUICK_WARNING = "Quick form: small samples and few repetitions. It shows that everything works, and proves little."
 
 
 @dataclass(frozen=True)
-class _Figure(PaperItem):
+class _Figure(OldPaperItem):
     """A figure of the paper; results that several figures need are stored in files under `ReproductionOptions.runs`."""
 
     build: Callable[[ReproductionOptions], ItemResult]  # raises `NoDataError` if a data set is missing
 
 
-_CLAIMS = PaperItem("claims", "Claims of the text")
+_CLAIMS = OldPaperItem("claims", "Claims of the text")
 _FIGURES = (
     _Figure("fig1", "Figure 1. Privacy and utility of a many-class task", figure_1),
     _Figure("fig2", "Figure 2. Privacy and utility of Adult", figure_2),
@@ -44,7 +38,7 @@ _FIGURES = (
 )
 
 
-def _make(items: Sequence[PaperItem], context: ReproductionOptions) -> PaperResults:
+def _make(items: Sequence[OldPaperItem], context: ReproductionOptions) -> PaperResults:
     """Return the results of the wanted figures and table of claims; figures without data are left out.
 
     The table of claims needs the results of all figures, so all of them are computed for it.
@@ -62,8 +56,9 @@ def _make(items: Sequence[PaperItem], context: ReproductionOptions) -> PaperResu
         for item in _FIGURES if item.key in made and made[item.key].played
     )  # fmt: skip
     results = made | ({_CLAIMS.key: _claims_of(made)} if _CLAIMS in items else {})
+    found: Any = tuple((item, results[item.key]) for item in items if item.key in results)
     return PaperResults(
-        tuple((item, results[item.key]) for item in items if item.key in results),
+        found,
         tuple(left_out),
         basis=(", ".join(data) or "no data needed",),
         warnings=(QUICK_WARNING,) if context.extent is ComputeExtent.QUICK else (),
@@ -94,7 +89,7 @@ def _settings(extent: ComputeExtent) -> Iterator[Any]:
     )
 
 
-PAPER = Paper(
+PAPER = OldPaper(
     "negoescu2023",
     "Negoescu et al. 2023",
     "D. Negoescu et al. (2023). Epsilon*: Privacy metric for machine learning models. PPAI-24.",

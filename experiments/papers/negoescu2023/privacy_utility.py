@@ -17,8 +17,9 @@ from fl_audit.errors import require
 from fl_audit.experiments.papers import statistics
 from fl_audit.experiments.papers.claims import PaperClaim, untested, verdicts_said
 from fl_audit.experiments.papers.item_results import CONFIDENCE, ItemResult, ItemRow, measured_row, table
+from fl_audit.experiments.papers.legacy_papers import NoDataError
 from fl_audit.experiments.papers.negoescu2023.studies import CANDIDATES, EpsilonStarTask, EpsilonStarTaskSettings
-from fl_audit.experiments.papers.papers import NoDataError, ReproductionOptions
+from fl_audit.experiments.papers.papers import ReproductionOptions
 from fl_audit.experiments.papers.run_scheduling import spent_on
 from fl_audit.plurals import plural
 from fl_audit.released_model.parametric_star import epsilon_star_gaussian

@@ -395,7 +395,7 @@ import os, sys, time
 from contextlib import contextmanager
 from pathlib import Path
 from fl_audit.experiments.papers import run_scheduling
-from fl_audit.experiments.papers.papers import ComputeExtent, ReproductionOptions
+from fl_audit.experiments.papers.legacy_papers import ComputeExtent, ReproductionOptions
 
 
 class Task:

@@ -17,6 +17,7 @@ from small_audits import small_settings
 
 from fl_audit.errors import InputError
 from fl_audit.experiments.papers.claims import ClaimVerdict
+from fl_audit.experiments.papers.legacy_papers import NoDataError
 from fl_audit.experiments.papers.negoescu2023 import mixture_fits, privacy_utility
 from fl_audit.experiments.papers.negoescu2023.mixture_fits import _chosen_points, _training_scores, label_of
 from fl_audit.experiments.papers.negoescu2023.privacy_utility import (
@@ -34,7 +35,7 @@ from fl_audit.experiments.papers.negoescu2023.studies import (
     EpsilonStarTask,
     EpsilonStarTaskSettings,
 )
-from fl_audit.experiments.papers.papers import ComputeExtent, NoDataError, ReproductionOptions
+from fl_audit.experiments.papers.papers import ComputeExtent, ReproductionOptions
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.released_model.parametric_star import epsilon_star_gaussian, fit_normal, loss_scores

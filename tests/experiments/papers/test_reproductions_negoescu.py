@@ -11,6 +11,7 @@ from scipy import stats
 
 from fl_audit.errors import InputError
 from fl_audit.experiments.papers.item_results import COLUMNS, ItemResult
+from fl_audit.experiments.papers.legacy_papers import NoDataError
 from fl_audit.experiments.papers.negoescu2023 import paper
 from fl_audit.experiments.papers.negoescu2023.error_rate_log_ratios import CUT, DELTA, _exact_curves
 from fl_audit.experiments.papers.negoescu2023.paper import PAPER
@@ -22,7 +23,7 @@ from fl_audit.experiments.papers.negoescu2023.simulation import (
     simulate,
     summary,
 )
-from fl_audit.experiments.papers.papers import ComputeExtent, NoDataError, PaperResults, ReproductionOptions
+from fl_audit.experiments.papers.papers import ComputeExtent, PaperResults, ReproductionOptions
 from fl_audit.experiments.papers.reproduce import chosen_items, reproduce
 from fl_audit.experiments.papers.reproduction_names import item_names
 from fl_audit.experiments.papers.statistics import t_interval

@@ -21,8 +21,7 @@ from fl_audit.experiments.papers.bernau2019.settings import (
 from fl_audit.experiments.papers.bernau2019.skewed import skewed_purchases
 from fl_audit.experiments.papers.bernau2021.attack_cost_scaling import exponent
 from fl_audit.experiments.papers.bernau2021.claims import counted_advantage, exceedance
-from fl_audit.experiments.papers.bernau2021.published import TABLE_2, TABLE_2_UNROUNDED
-from fl_audit.experiments.papers.bernau2021.settings import MNIST, InsiderSetting
+from fl_audit.experiments.papers.bernau2021.insider_runs import ADULT, MNIST, PRINTED, PURCHASE, insider_run, main_runs
 from fl_audit.experiments.papers.claims import ClaimVerdict, PaperClaim
 from fl_audit.experiments.papers.negoescu2023.mixture_fits import of_one_component
 from fl_audit.privacy.accounting_enums import SensitivityKind
@@ -71,7 +70,7 @@ def test_models_that_all_reject_one_component_decide_the_claim() -> None:
 
 
 def test_what_was_counted_keeps_its_own_interval() -> None:
-    setting = InsiderSetting(MNIST, SensitivityKind.LOCAL, Adjacency.REPLACE_RECORD)
+    setting = insider_run(MNIST, SensitivityKind.LOCAL, Adjacency.REPLACE_RECORD)
     claim = counted_advantage(setting, IntervalEstimate(0.278, 0.217, 0.338), 1000)
     assert claim.found.high - claim.found.low == pytest.approx(0.121)
     assert claim.verdict is ClaimVerdict.OPEN
@@ -80,9 +79,10 @@ def test_what_was_counted_keeps_its_own_interval() -> None:
 
 
 def test_table_2_is_as_printed_with_two_digits() -> None:
-    printed = [one.advantage for one in TABLE_2.values()]
+    runs = [run for data in (MNIST, PURCHASE, ADULT) for run in main_runs(data)]
+    printed = [PRINTED.of(run, "advantage") for run in runs]
     assert printed == [0.24, 0.23, 0.18, 0.27, 0.25, 0.23, 0.1, 0.24, 0.17, 0.22, 0.13, 0.18]
-    assert all(TABLE_2[key].advantage == round(value, 2) for key, value in TABLE_2_UNROUNDED.items())
+    assert printed == [round(PRINTED.of(run, "advantage before rounding"), 2) for run in runs]
 
 
 def test_the_exponent_of_a_power_is_found() -> None:
