@@ -24,7 +24,7 @@ from fl_audit.plurals import plural
 from fl_audit.runs.federation_of_config import data_spec
 
 NO_RUNS = "<p>No run: everything here follows from closed forms and simulations.</p>"
-QUICK_WARNING = "Quick form: few trials, wide intervals. It shows that everything works, and proves little."
+QUICK_WARNING = "Quick form: few trials, small samples, short training. It shows that everything works, and proves little."
 
 
 def make(paper: Paper, items: Sequence[PaperItem], options: ReproductionOptions) -> PaperResults:

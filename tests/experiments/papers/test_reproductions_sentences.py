@@ -7,16 +7,17 @@ import pytest
 from test_reproductions_bernau2019 import SKEWED, _around
 
 from fl_audit.adjacency import Adjacency
+from fl_audit.experiments.papers.bernau2019.attacked_models import dataset_models
 from fl_audit.experiments.papers.bernau2019.claim_ranges import LITTLE_MORE, entropy_gap, trade_sentence
 from fl_audit.experiments.papers.bernau2019.claims import white_over_black
-from fl_audit.experiments.papers.bernau2019.published import MembershipDatasetName
-from fl_audit.experiments.papers.bernau2019.runs import played_of
-from fl_audit.experiments.papers.bernau2019.settings import (
+from fl_audit.experiments.papers.bernau2019.hyperparameters import COLLAB, LFW, PURCHASES, TEXAS
+from fl_audit.experiments.papers.bernau2019.hyperparameters import SKEWED as SKEWED_PURCHASES
+from fl_audit.experiments.papers.bernau2019.membership_runs import (
     BLACK_BOX,
     CANDIDATES,
     WHITE_BOX,
-    MembershipSetting,
     PrivacyMethod,
+    membership_run,
 )
 from fl_audit.experiments.papers.bernau2019.skewed import skewed_purchases
 from fl_audit.experiments.papers.bernau2021.attack_cost_scaling import exponent
@@ -33,24 +34,22 @@ BETTER = "local DP trades strictly better with 10 and 20 classes"
 
 def test_local_and_central_dp_are_compared_where_section_6_does_and_as_it_does() -> None:
     data = [one for groups in CANDIDATES.values() for forms in groups for one in forms]
-    said = {(one.study, one.classes): sentence.statement for one in data if (sentence := trade_sentence(one))}
-    skewed = {classes: said.get((MembershipDatasetName.SKEWED, classes)) for classes in (10, 20, 50, 100)}
+    said = {(one.study, one["classes"]): sentence.statement for one in data if (sentence := trade_sentence(one))}
+    skewed = {classes: said.get((SKEWED_PURCHASES, classes)) for classes in (10, 20, 50, 100)}
     assert skewed == {10: BETTER, 20: BETTER, 50: None, 100: None}
-    assert {said[MembershipDatasetName.PURCHASES, classes] for classes in (10, 20)} == {BETTER}
-    assert {said[MembershipDatasetName.PURCHASES, classes] for classes in (30, 50, 100)} == {ALIKE}
-    assert {
-        text for (study, _), text in said.items() if study in {MembershipDatasetName.TEXAS, MembershipDatasetName.LFW}
-    } == {ALIKE}
-    assert not any(study is MembershipDatasetName.COLLAB for study, _ in said)
+    assert {said[PURCHASES, classes] for classes in (10, 20)} == {BETTER}
+    assert {said[PURCHASES, classes] for classes in (30, 50, 100)} == {ALIKE}
+    assert {text for (study, _), text in said.items() if study in {TEXAS, LFW}} == {ALIKE}
+    assert not any(study == COLLAB for study, _ in said)
 
 
 def test_a_small_gain_is_claimed_only_of_an_attack_that_gains() -> None:
-    settings_ = [MembershipSetting(SKEWED), MembershipSetting(SKEWED, PrivacyMethod.LOCAL, 3.0)]
+    settings_ = [membership_run(SKEWED, PrivacyMethod.ORIGINAL), membership_run(SKEWED, PrivacyMethod.LOCAL, 3.0)]
     for gain, verdict in ((0.0, ClaimVerdict.UNTESTED), (0.04, ClaimVerdict.HOLDS)):
         runs = [_around(one, 0.6, 0.5) for one in settings_]
         found = [replace(one, areas_of_trials=one.areas_of_trials | {WHITE_BOX: one.areas_of_trials[BLACK_BOX] + gain})
                  for one in runs]  # fmt: skip
-        claims = {one.statement: one for one in white_over_black(played_of(SKEWED, found))}
+        claims = {one.statement: one for one in white_over_black(dataset_models(SKEWED, found))}
         assert claims[LITTLE_MORE].verdict is verdict
 
 
