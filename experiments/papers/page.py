@@ -10,7 +10,6 @@ import pandas as pd
 
 from fl_audit.audits.page.html_building_blocks import html_figure, html_page, page_table
 from fl_audit.experiments.papers.item_results import COLUMNS, ItemResult
-from fl_audit.experiments.papers.legacy_papers import OldPaper
 from fl_audit.experiments.papers.papers import ComputeExtent, Paper, PaperItem, PaperResults
 from fl_audit.plurals import plural
 from fl_audit.report.banner import Banner, VerdictLook
@@ -22,7 +21,7 @@ _WORDS = ("setting", "quantity", "note")
 
 
 def render_page(
-    name: str, extent: ComputeExtent, paper: Paper | OldPaper, made: PaperResults, pictures: Mapping[str, bytes]
+    name: str, extent: ComputeExtent, paper: Paper, made: PaperResults, pictures: Mapping[str, bytes]
 ) -> str:
     """Return the HTML page of a reproduction, which contains its pictures and needs no other file."""
     results = [result for _, result in made.results]

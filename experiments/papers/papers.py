@@ -32,6 +32,16 @@ Facts are the values of the axes along which the runs on a data set differ, and 
 """
 
 
+def nested(settings: Settings) -> dict[str, dict[str, Any]]:
+    """Return settings by section and key, without the facts among them."""
+    values: dict[str, dict[str, Any]] = {}
+    for key, value in settings.items():
+        section, dot, name = key.partition(".")
+        if dot:
+            values.setdefault(section, {})[name] = value
+    return values
+
+
 class ComputeExtent(StrEnum):
     """The form of a reproduction: FULL has the size of the paper's experiment, and QUICK has few repetitions."""
 
@@ -101,13 +111,8 @@ class PaperRun:
 
     def values(self, data_dir: Path | None = None) -> dict[str, dict[str, Any]]:
         """Return the configuration as nested dictionaries that are not validated yet."""
-        values: dict[str, dict[str, Any]] = {}
         place = {} if data_dir is None else {"data.data-dir": str(data_dir.absolute())}
-        for key, value in {**self.settings, **place}.items():
-            section, dot, name = key.partition(".")
-            if dot:
-                values.setdefault(section, {})[name] = value
-        return values
+        return nested({**self.settings, **place})
 
     def config(self, data_dir: Path | None = None) -> RunConfig:
         """Return the validated configuration."""
@@ -177,6 +182,11 @@ class PaperItem:
     studies: tuple[str, ...] = ()  # data sets of the paper that it shows; empty if it needs no data
     runs: Callable[[PaperDataset], Iterable[PaperRun]] = lambda data: ()  # the runs that it shows of a data set
     claims: Callable[[FinishedRuns], Iterable[PaperClaim]] = lambda finished: ()  # claims of the text that it tests
+    needs_data: bool = True  # whether it is left out if none of its data sets is there
+
+    def can_be_made(self, data: Iterable[PaperDataset]) -> bool:
+        """Return whether it can be made from some data sets."""
+        return not (self.studies and self.needs_data) or bool(self.shown(data))
 
     def shown(self, data: Iterable[PaperDataset]) -> tuple[PaperDataset, ...]:
         """Return, in their order, those of some data sets that it shows."""

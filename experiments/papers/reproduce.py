@@ -13,7 +13,6 @@ from fl_audit.errors import require
 from fl_audit.experiments.papers.bernau2019.paper import PAPER as BERNAU_2019
 from fl_audit.experiments.papers.bernau2021.paper import PAPER as BERNAU_2021
 from fl_audit.experiments.papers.item_results import ItemResult
-from fl_audit.experiments.papers.legacy_papers import OldPaper
 from fl_audit.experiments.papers.negoescu2023.paper import PAPER as NEGOESCU_2023
 from fl_audit.experiments.papers.page import differences_html, render_page
 from fl_audit.experiments.papers.papers import Paper, PaperItem, PaperResults, ReproductionOptions
@@ -27,14 +26,10 @@ SCHEMA = 1
 _IN_BRACKETS = re.compile(r" \((?:[^()]|\([^()]*\))*\)")
 
 
-PAPERS: tuple[Paper | OldPaper, ...] = (
-    BERNAU_2019,
-    BERNAU_2021,
-    NEGOESCU_2023,
-)  # the papers, in the order of their years
+PAPERS: tuple[Paper, ...] = (BERNAU_2019, BERNAU_2021, NEGOESCU_2023)  # the papers, in the order of their years
 
 
-def chosen_items(name: str) -> tuple[Paper | OldPaper, tuple[PaperItem, ...]]:
+def chosen_items(name: str) -> tuple[Paper, tuple[PaperItem, ...]]:
     """Return a paper and the tables and figures to reproduce: all of a paper, or the one table or figure named
     `name`."""
     require_known(name)
@@ -42,7 +37,7 @@ def chosen_items(name: str) -> tuple[Paper | OldPaper, tuple[PaperItem, ...]]:
     return paper, tuple(item for item in paper.items if name in (paper.key, paper.name_of(item)))
 
 
-def reproduce(name: str, context: ReproductionOptions) -> tuple[Paper | OldPaper, PaperResults, Path]:
+def reproduce(name: str, context: ReproductionOptions) -> tuple[Paper, PaperResults, Path]:
     """Compute one or all tables and figures of a paper, and write them to files together with the printed numbers.
 
     The context's directory receives a CSV file, a PNG, an SVG and a JSON record for every table or figure, and a page
@@ -55,13 +50,13 @@ def reproduce(name: str, context: ReproductionOptions) -> tuple[Paper | OldPaper
     for other in PAPERS:  # all papers would name their figures' files alike
         taken = other is not paper and any(directory.glob(f"{other.key}*.html"))
         require(not taken, f"--out {directory} holds {other.key}: accepted is a directory of {paper.key}, or a new one")
-    made = make(paper, items, context) if isinstance(paper, Paper) else paper.make(items, context)
+    made = make(paper, items, context)
     missing = made.remarks or made.left_out
     require(bool(made.results), f"{name} cannot be made, none of its data sets is there: {'; '.join(missing)}")
     return paper, made, _write(context, name, paper, made)
 
 
-def _write(context: ReproductionOptions, name: str, paper: Paper | OldPaper, made: PaperResults) -> Path:
+def _write(context: ReproductionOptions, name: str, paper: Paper, made: PaperResults) -> Path:
     """Write the page NAME.html, and the image, rows and record of each result; return the path of the page.
 
     Nothing is written before all results are rendered.
@@ -81,7 +76,7 @@ def _write(context: ReproductionOptions, name: str, paper: Paper | OldPaper, mad
 
 
 def _record_of(
-    context: ReproductionOptions, paper: Paper | OldPaper, made: PaperResults, item: PaperItem, result: ItemResult
+    context: ReproductionOptions, paper: Paper, made: PaperResults, item: PaperItem, result: ItemResult
 ) -> Mapping[str, Any]:
     """Return the record of a finished table or figure as values for JSON."""
     spent = result.spent

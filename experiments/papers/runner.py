@@ -24,7 +24,9 @@ from fl_audit.plurals import plural
 from fl_audit.runs.federation_of_config import data_spec
 
 NO_RUNS = "<p>No run: everything here follows from closed forms and simulations.</p>"
-QUICK_WARNING = "Quick form: few trials, small samples, short training. It shows that everything works, and proves little."
+QUICK_WARNING = (
+    "Quick form: few trials, small samples, short training. It shows that everything works, and proves little."
+)
 
 
 def make(paper: Paper, items: Sequence[PaperItem], options: ReproductionOptions) -> PaperResults:
@@ -38,7 +40,7 @@ def make(paper: Paper, items: Sequence[PaperItem], options: ReproductionOptions)
         options.announce(remark)
     runs = play([run for item in items for one in item.shown(data) for run in item.runs(one)], options)
     finished = FinishedRuns(data, runs, options.extent)
-    makeable = [item for item in items if not item.studies or item.shown(data)]
+    makeable = [item for item in items if item.can_be_made(data)]
     results = tuple((item, _made(item, finished)) for item in makeable)
     notes = paper.notes(finished, results)
     return PaperResults(
@@ -66,12 +68,13 @@ def _why(item: PaperItem, there: Iterable[PaperDataset], options: ReproductionOp
 
 def _played_html(notes: PageNotes, results: Iterable[tuple[PaperItem, ItemResult]]) -> str:
     """Return HTML that says what was trained or simulated: a paragraph and a table of all runs, and a line an item."""
-    table = f"<p>{escape(notes.training)}</p>\n{page_table(notes.columns, notes.rows, notes.numbers)}"
     lines = [
         f"<li><strong>{escape(item.title)}.</strong> {escape(result.played)}</li>"
         for item, result in results if result.played
     ]  # fmt: skip
-    return "\n".join((table if notes.rows else NO_RUNS, *(("<ul>", *lines, "</ul>") if lines else ())))
+    table = f"<p>{escape(notes.training)}</p>\n{page_table(notes.columns, notes.rows, notes.numbers)}"
+    parts = [*([table] if notes.rows else []), *(["<ul>", *lines, "</ul>"] if lines else [])]
+    return "\n".join(parts) or NO_RUNS
 
 
 def find_data(

@@ -393,8 +393,7 @@ import os, sys, time
 from contextlib import contextmanager
 from pathlib import Path
 from fl_audit.experiments.papers import run_scheduling
-from fl_audit.experiments.papers.legacy_papers import ComputeExtent, PaperDataset, PaperRun, ReproductionOptions
-from fl_audit.experiments.papers.runner import find_data
+from fl_audit.experiments.papers.papers import ComputeExtent, ReproductionOptions
 
 
 class Task:

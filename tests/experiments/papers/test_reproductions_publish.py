@@ -6,7 +6,6 @@ import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
@@ -105,14 +104,9 @@ def test_pages_that_would_be_too_large_are_not_written(
     assert not (tmp_path / "docs").exists()
 
 
-def _other_settings(paper: Any) -> dict[str, Any]:
-    key = "constants" if hasattr(paper, "constants") else "settings"
-    return {key: lambda extent: "others"}
-
-
 def test_pages_of_other_settings_are_stale(finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     publish.publish(finished, tmp_path / "docs")
-    other = tuple(replace(paper, **_other_settings(paper)) for paper in PAPERS)
+    other = tuple(replace(paper, constants=lambda extent: "others") for paper in PAPERS)
     monkeypatch.setattr(publish, "PAPERS", other)
     assert len(publish.stale_pages(tmp_path / "docs")) == 2
     with pytest.raises(InputError, match=r"table3\.json: .*settings"):
