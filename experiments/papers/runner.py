@@ -19,7 +19,7 @@ from fl_audit.experiments.papers.papers import (
     PaperResults,
     ReproductionOptions,
 )
-from fl_audit.experiments.papers.run_scheduling import play, spent_on_runs
+from fl_audit.experiments.papers.run_scheduling import play, spent_on
 from fl_audit.plurals import plural
 from fl_audit.runs.federation_of_config import data_spec
 
@@ -59,7 +59,7 @@ def _made(item: PaperItem, finished: FinishedRuns) -> ItemResult:
     runs = dict.fromkeys(run for data in own.data for run in item.runs(data))
     result = item.build(own)
     claims = result.claims or tuple(item.claims(own))
-    return replace(result, claims=claims, spent=spent_on_runs([finished[run] for run in runs]))
+    return replace(result, claims=claims, spent=spent_on([finished[run] for run in runs]))
 
 
 def _why(item: PaperItem, there: Iterable[PaperDataset], options: ReproductionOptions) -> str:
