@@ -41,9 +41,9 @@ from fl_audit.verdict.sections_verdict import verdict_section
 from fl_audit.verdict.verdict import Verdict
 
 VERDICT = verdict_section(
-    judge=lambda run: audit_of(run.facts.federation).guarantee_tests.judge(run),
-    covers=lambda facts: audit_of(facts.federation).guarantee_tests.covers(facts),
-    why_not_compared=lambda run: audit_of(run.facts.federation).guarantee_tests.why_not_compared(run),
+    judge=lambda run: audit_of(run.plan.federation).guarantee_tests.judge(run),
+    covers=lambda plan: audit_of(plan.federation).guarantee_tests.covers(plan),
+    why_not_compared=lambda run: audit_of(run.plan.federation).guarantee_tests.why_not_compared(run),
 )
 """The section of the verdict, which the tests of the run's kind of audit give."""
 
@@ -89,8 +89,8 @@ def report_contents(run: FinishedRun, sections: tuple[Section[Any], ...] | None 
     configuration names.
     """
     if sections is None:
-        named = run.facts.configuration.get("audit", {}).get("sections", ())
-        of_kind = audit_of(run.facts.federation).sections_at
+        named = run.plan.config.audit.sections
+        of_kind = audit_of(run.plan.federation).sections_at
         sections = (*SECTIONS, *map(_section_at, of_kind), *map(own_section, named))
     found: dict[type, Any] = {}
     summary: dict[str, Any] = {"schema": SCHEMA}
@@ -124,7 +124,7 @@ def _without_contradictions(contents: ReportContents, errors: list[SectionError]
     `errors`: Errors of sections that could not be computed; those of sections that cannot be shown are added.
     """
     verdict = contents.find(VerdictFinding) or VerdictFinding(
-        Verdict.INCONCLUSIVE, without_tests(contents.facts.confidence)
+        Verdict.INCONCLUSIVE, without_tests(contents.run.confidence)
     )
     contents = replace(
         contents, findings=contents.findings.replaced(verdict), is_violated=verdict.verdict is Verdict.VIOLATED

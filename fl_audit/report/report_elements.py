@@ -11,7 +11,8 @@ from matplotlib.figure import Figure
 
 from fl_audit.array_types import finite
 from fl_audit.federation.findings import FindingBase, Findings, Numbers
-from fl_audit.federation.finished_run import FinishedRun, RunDescription
+from fl_audit.federation.finished_run import FinishedRun
+from fl_audit.federation.run_plan import RunPlan
 from fl_audit.html_tables import Markup, exactly_html
 from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.report.figure_style import REPORT_WIDTH, add_legend, new_figure
@@ -55,9 +56,9 @@ class ReportContents:
         return self.findings.find(kind)
 
     @property
-    def facts(self) -> RunDescription:
+    def plan(self) -> RunPlan:
         """Facts about the run: its claim, its federation and its settings."""
-        return self.run.facts
+        return self.run.plan
 
     @property
     def trials(self) -> pd.DataFrame:
@@ -77,12 +78,12 @@ class ReportContents:
     @property
     def guarantee(self) -> Guarantee:
         """The guarantee of the run; only for runs that have one."""
-        return self.facts.stated_guarantee
+        return self.plan.stated_guarantee
 
     @property
     def words(self) -> UnitWords:
         """The nouns and phrases with which texts name the unit in which D and D' differ."""
-        return unit_words(self.facts.adjacency)
+        return unit_words(self.plan.adjacency)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from fl_audit.audits.audit import ReleaseQueryKind
 from fl_audit.audits.registry import audit_of
 from fl_audit.errors import require
 from fl_audit.federation.loaded_federation import load_federation
-from fl_audit.runs.resolved_audit import ResolvedAudit
+from fl_audit.federation.run_plan import RunPlan
 from fl_audit.runs.run_directory_checks import nearest_existing
 from fl_audit.server.run_queries import measured_layout
 
@@ -54,9 +54,9 @@ class DiskUsageByContent:
         return self.tables * 6 // 5
 
 
-def footprint(plan: ResolvedAudit) -> DiskUsageByContent:
+def footprint(plan: RunPlan) -> DiskUsageByContent:
     """Return an estimate of the disk space of a planned run; a run with membership attacks needs slightly more."""
-    public, run, trials = plan.public, plan.config.run, plan.config.audit.trials
+    public, run, trials = plan.federation, plan.config.run, plan.config.audit.trials
     federation = load_federation(public)
     model = federation.model.layout.size * _NUMBER
     audit = audit_of(public)
@@ -70,7 +70,7 @@ def footprint(plan: ResolvedAudit) -> DiskUsageByContent:
     )
 
 
-def require_room(plan: ResolvedAudit, directory: Path) -> None:
+def require_room(plan: RunPlan, directory: Path) -> None:
     """Raise `InputError` if a run needs more disk space than is free at its run directory.
 
     Runs of less than a gigabyte are always accepted.

@@ -17,6 +17,7 @@ from fl_audit.data.data_paths import data_directory
 from fl_audit.data.loaded_dataset import DataWarning
 from fl_audit.data.tables import column_names
 from fl_audit.errors import InputError, require
+from fl_audit.federation.run_plan import RunPlan
 from fl_audit.learning.optimizer_enums import MEAN_EMBEDDING
 from fl_audit.name_lists import name_list
 from fl_audit.runs.config import parse_config
@@ -25,7 +26,7 @@ from fl_audit.runs.init_error_messages import in_options, text_in_options
 from fl_audit.runs.pilot_run import pilot_of_signal
 from fl_audit.runs.plan_warnings import plan_warnings_of
 from fl_audit.runs.planned_limits import planned_noise, planned_of_signal, trials_needed
-from fl_audit.runs.resolved_audit import ResolvedAudit, resolve
+from fl_audit.runs.planning import plan_run
 from fl_audit.runs.run import require_runnable
 from fl_audit.runs.time_probe import probe
 from fl_audit.value_checks import expanded_path
@@ -97,7 +98,7 @@ def _new_config(wishes: ConfigRequest, directory: Path) -> tuple[str, list[str]]
     # The detected format of the file is written down, so that it can be seen and changed.
     users = None if source.pool.user is None else len(np.unique(source.pool.user))
     values = _values(wishes, {**data, **{one.key: one.value for one in source.found}}, pool, users)
-    plan = resolve(parse_config(values))
+    plan = plan_run(parse_config(values))
     require_runnable(plan)
     values["audit"]["trials"], told = _trials(wishes, plan)
     for key in ("path", "vocabulary"):
@@ -105,13 +106,13 @@ def _new_config(wishes: ConfigRequest, directory: Path) -> tuple[str, list[str]]
             values["data"][key] = os.path.relpath(values["data"][key], directory.absolute())
     text = "\n".join(_lines(values)) + "\n"
     # The number of training records, and why not all train.
-    records, halved = plan.public.records, "half of them, so that the others can stand for the population"
+    records, halved = plan.federation.records, "half of them, so that the others can stand for the population"
     most = "no more unless records in [data] says so, for every trial trains on all of them again"
     why = halved if 2 * values["data"]["records"] >= pool - 1 else most  # whole users have up to so many
     share = f"records: {records:,} of {pool:,} train, {why}"
-    if plan.public.users and users is not None:
-        share = f"users: {plan.public.users:,} of {users:,} train, with {records:,} of {pool:,} records, {why}"
-        if plan.public.users < min(_FEW_USERS, users // 3):
+    if plan.federation.users and users is not None:
+        share = f"users: {plan.federation.users:,} of {users:,} train, with {records:,} of {pool:,} records, {why}"
+        if plan.federation.users < min(_FEW_USERS, users // 3):
             share += f"; with --records-per-user {_OF_EACH}, the first ones of each, more users train"
     # The detected format of the file is no longer in doubt once it is written down: the doubts stand with the source.
     warned = dict.fromkeys((*plan_warnings_of(plan), *source.cautions))
@@ -123,7 +124,7 @@ def _in_options(caution: DataWarning) -> str:
     return text_in_options(text_in_options(caution.text, caution.remedies), caution.alternatives)
 
 
-def _trials(wishes: ConfigRequest, plan: ResolvedAudit) -> tuple[int, list[str]]:
+def _trials(wishes: ConfigRequest, plan: RunPlan) -> tuple[int, list[str]]:
     """Return the requested number of trials; without a request, the number from 200 to 5000 that the run needs.
 
     The second result is a line that explains a derived number, or no line.
@@ -135,7 +136,7 @@ def _trials(wishes: ConfigRequest, plan: ResolvedAudit) -> tuple[int, list[str]]
     if (needed := trials_needed(planned_noise(plan), signal, pilot)) is None:
         return _FEWEST_TRIALS, []
     trials = min(_MOST_TRIALS, max(_FEWEST_TRIALS, needed))
-    unit = plan.public.mechanism.unit
+    unit = plan.federation.mechanism.unit
     tells = f"enough to find 1.5 times the guarantee in the size of the noise, and a {unit} that counts 1.5 times"
     if trials < needed:
         tells = f"it takes {needed:,} to tell whether a {unit} counts 1.5 times, fewer for a larger guarantee"

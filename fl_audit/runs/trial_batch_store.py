@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 from pyarrow import Table
@@ -17,9 +16,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from fl_audit.atomic_files import atomic_file, json_text, write_json, write_text
+from fl_audit.atomic_files import atomic_file, write_json
 from fl_audit.errors import InputError, first_line, require
-from fl_audit.run_files import SEALS, read_json
 from fl_audit.runs.run_directory_checks import RESUME
 from fl_audit.server.trial_batch_results import BatchResult
 from fl_audit.trial_batches import TrialBatch, remaining_batches
@@ -228,19 +226,3 @@ def _write_tensors(path: Path, tensors: Mapping[str, Tensor], private: bool = Fa
     """Write tensors, given by name, atomically as a safetensors file."""
     with atomic_file(path, private) as file:
         save_file({name: value.contiguous() for name, value in tensors.items()}, file)
-
-
-def write_sealed(directory: Path, path: Path, value: Any) -> None:
-    """Write a JSON file of a run atomically, and record its digest, by which `require_sealed` recognises later
-    edits."""
-    seals = directory / SEALS
-    try:
-        noted = dict(read_json(seals))
-    except (InputError, TypeError, ValueError):
-        noted = {}
-    name, text = path.relative_to(directory).as_posix(), json_text(value)
-    digest = hashlib.sha256(text.encode()).hexdigest()
-    # Whenever this ends, the file that stands there is one of those that are noted.
-    write_json(seals, noted | {name: [*noted.get(name, []), digest]})
-    write_text(path, text)
-    write_json(seals, noted | {name: [digest]})

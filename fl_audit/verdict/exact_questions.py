@@ -120,7 +120,7 @@ def exact_answers(run: FinishedRun) -> tuple[ExactAnswer, ...]:
 
 
 def _answers(run: FinishedRun) -> tuple[ExactAnswer, ...]:
-    rows, mechanism = _rows_of(run.tables.tallies), run.facts.federation.mechanism
+    rows, mechanism = _rows_of(run.tables.tallies), run.plan.federation.mechanism
     unbounded = "clients train privately: single gradients are clipped inside of their training"
     server = "the server adds no independent noise whose step could be run again with D and D'"
     is_private = isinstance(mechanism.contribution, PrivateTraining)
@@ -255,7 +255,7 @@ def _moved(rows: _Rows, server: str) -> ExactAnswer:
 
 
 def _epsilon(run: FinishedRun) -> ExactAnswer:
-    guarantee, delta = run.facts.guarantee, _configured_delta(run)
+    guarantee, delta = run.plan.guarantee, _configured_delta(run)
     if guarantee is None:
         return _not_asked(ExactQuestion.EPSILON, "nothing is claimed")
     claimed = guarantee.epsilon
@@ -272,10 +272,10 @@ def _epsilon(run: FinishedRun) -> ExactAnswer:
 
 def _configured_delta(run: FinishedRun) -> float:
     """Return the delta that was configured, or that of the claim if no configuration is at hand."""
-    told = run.facts.configuration.get("privacy", {}).get("delta")
-    if told is not None:
-        return float(told)
-    return math.nan if run.facts.guarantee is None else run.facts.guarantee.delta
+    privacy, guarantee = run.plan.config.privacy, run.plan.guarantee
+    if privacy.private:
+        return privacy.delta
+    return math.nan if guarantee is None else guarantee.delta
 
 
 def open_answers(answers: Sequence[ExactAnswer]) -> tuple[ExactAnswer, ...]:

@@ -93,13 +93,13 @@ def verdict_numbers(run: FinishedRun, judge: Callable[[FinishedRun], VerdictDeta
 
     `judge`: It returns None if the run has nothing that can be tested.
     """
-    if (guarantee := run.facts.guarantee) is None:
+    if (guarantee := run.plan.guarantee) is None:
         return VerdictFinding(Verdict.NO_GUARANTEE, None)
     errors, exact = list[SectionError](), tuple[ExactAnswer, ...]()
     try:
         found = judge(run)
     except Exception as error:
-        found = without_tests(run.facts.confidence)
+        found = without_tests(run.confidence)
         errors.append(SectionError("The tests of the guarantee", in_a_line(error)))
     if found is None:
         return VerdictFinding(Verdict.NOT_AUDITED, None)

@@ -235,7 +235,7 @@ def run_and_join_parts(
 def _read_part(part: settings.SettingRun, config: RunConfig, run: RunDirectory) -> MembershipSettingResults:
     targets, trials = (read_frame(run.path / f"{label}.parquet") for label in ("targets", "trials"))
     federation, membership = (
-        load_federation(read_plan(run.path).public),
+        load_federation(read_plan(run.path).federation),
         TargetMembership(by_target(targets, "is_in").astype(np.bool_)),
     )
     logits = torch.cat([one[LOGITS] for one in run.store(config).outputs(config.audit.trials)])

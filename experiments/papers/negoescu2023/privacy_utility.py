@@ -23,8 +23,8 @@ from fl_audit.experiments.papers.run_scheduling import spent_on
 from fl_audit.plurals import plural
 from fl_audit.released_model.parametric_star import epsilon_star_gaussian
 from fl_audit.released_model.star_methods import PARAMETRIC_CUT
+from fl_audit.runs.planning import plan_run
 from fl_audit.runs.ray_engine import RayOptions
-from fl_audit.runs.resolved_audit import resolve
 from fl_audit.runs.run_directory import RunDirectory
 from fl_audit.runs.sweeps.privacy_utility_plot import UTILITY_NAMES
 from fl_audit.runs.sweeps.sweep import RUNS, SweepResults, run_sweep
@@ -123,7 +123,7 @@ def _finished_landscape(task: EpsilonStarTask, context: ReproductionOptions) -> 
     except NoDataError:
         return None
     points, runs = study.points(context.data_dir), context.runs / study.key / RUNS
-    if not all(RunDirectory(runs / one.name).is_finished(resolve(one.config).config) for one in points):
+    if not all(RunDirectory(runs / one.name).is_finished(plan_run(one.config).config) for one in points):
         return None
     return _landscape_of(study, models_table(points, runs), context)
 

@@ -112,7 +112,7 @@ def _has(kind: type) -> Callable[[ReportContents], bool]:
 
 
 def _accounts_by_renyi(contents: ReportContents) -> bool:
-    guarantee = contents.facts.guarantee
+    guarantee = contents.plan.guarantee
     return guarantee is not None and guarantee.accountant in (Accountant.RDP, Accountant.RDP_CLASSIC)
 
 
@@ -129,13 +129,13 @@ _PAPERS: tuple[tuple[str, str, str, Callable[[ReportContents], bool]], ...] = (
           "choose and audit epsilon in differentially private deep learning. PVLDB 14(13)",
           "For the insider, the bounds on belief and advantage, and the empirical epsilon",
           "10.14778/3484224.3484231",
-          lambda contents: contents.facts.has_guarantee),
+          lambda contents: contents.plan.has_guarantee),
     ("C. J. Clopper, E. S. Pearson (1934). The use of confidence or fiducial limits illustrated in the case of "
           "the binomial. Biometrika 26(4)", "For the interval of counted wins", "10.1093/biomet/26.4.404",
           _has(InsiderFinding)),
     ("D. Negoescu et al. (2023). Epsilon*: Privacy metric for machine learning models. PPAI-24",
           "For the risk of one released model", "10.48550/arXiv.2307.11280",
-          lambda contents: contents.facts.star is not None),
+          lambda contents: contents.plan.star is not None),
     ("S. Yeom, I. Giacomelli, M. Fredrikson, S. Jha (2018). Privacy risk in machine learning: Analyzing the "
           f"connection to overfitting. {_IN_CSF}", "For the membership adversary and its first bound",
           "10.1109/CSF.2018.00027", _has(FinalModelMembershipFinding)),
@@ -145,7 +145,7 @@ _PAPERS: tuple[tuple[str, str, str, Callable[[ReportContents], bool]], ...] = (
           _has(FinalModelMembershipFinding)),
     (f"J. Dong, A. Roth, W. J. Su (2022). Gaussian differential privacy. {_IN_JRSSB} 84(1)",
           "For the distribution of the log-odds and the exact advantage", "10.1111/rssb.12454",
-          lambda contents: contents.facts.has_guarantee),
+          lambda contents: contents.plan.has_guarantee),
     (f"I. Waudby-Smith, A. Ramdas (2024). Estimating means of bounded random variables by betting. {_IN_JRSSB} "
           "86(1)", "For the interval of the mean advantage of the membership adversary", "10.1093/jrsssb/qkad009",
           _has(FinalModelMembershipFinding)),
@@ -174,7 +174,7 @@ def render_html(
     contents: ReportContents, pictures: Sequence[DrawnPicture], on_paper: bool = False, with_appendix: bool = True
 ) -> str:
     """Return the whole report as the text of one HTML page."""
-    federation = contents.facts.federation
+    federation = contents.plan.federation
     signer = contents.find(OperatorDeclarations)
     if on_paper and signer is not None:
         contents = _without_signer(contents, signer)
@@ -231,7 +231,7 @@ def _stands_on_page(contents: ReportContents, section: Section[Any]) -> bool:
 
 
 def _subtitle(contents: ReportContents) -> str:
-    facts, federation = contents.facts, contents.facts.federation
+    plan, federation = contents.plan, contents.plan.federation
     of_users = f" of {plural(federation.users, 'user')}" if federation.users else ""
     records = f"{plural(federation.records, 'record')}{of_users}"
     parts = (
@@ -239,8 +239,8 @@ def _subtitle(contents: ReportContents) -> str:
         f"model {title_of_named(federation.model)}",
         plural(federation.rounds, "round"),
         plural(contents.run.trials, "trial"),
-        scaling_text(facts)
-        if facts.federation.mechanism.has_exact_llr
+        scaling_text(plan)
+        if plan.federation.mechanism.has_exact_llr
         else "noise in every step of the clients' training",
         *(["early stopping"] if contents.run.chosen_releases is not None else []),
     )
@@ -306,7 +306,7 @@ def _sign_off(numbers: OperatorDeclarations | None) -> str:
 
 
 def _configuration(contents: ReportContents) -> str:
-    tables = f'<div class="small-print">{"".join(map(_table, mechanism_tables(contents.facts)))}</div>'
+    tables = f'<div class="small-print">{"".join(map(_table, mechanism_tables(contents.plan)))}</div>'
     return f'<h2 id="configuration">Configuration</h2>\n{tables}'
 
 

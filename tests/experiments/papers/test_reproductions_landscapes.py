@@ -36,13 +36,14 @@ from fl_audit.experiments.papers.negoescu2023.studies import (
 )
 from fl_audit.experiments.papers.papers import ComputeExtent, NoDataError, ReproductionOptions
 from fl_audit.federation.loaded_federation import load_federation
+from fl_audit.federation.run_plan import RunPlan
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.released_model.parametric_star import epsilon_star_gaussian, fit_normal, loss_scores
 from fl_audit.released_model.star_methods import PARAMETRIC_CUT
 from fl_audit.report.figure_style import to_png
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.mechanism_of_config import rounds_of
-from fl_audit.runs.resolved_audit import ResolvedAudit, resolve
+from fl_audit.runs.planning import plan_run
 from fl_audit.runs.run import run_audit
 from fl_audit.runs.run_directory import read_public
 from fl_audit.runs.sweeps.grid import grid, without_privacy
@@ -176,7 +177,7 @@ TINY_MANY = replace(
 
 
 def play_here(
-    plans: Mapping[str, ResolvedAudit], directory: Path, options: object, progress: object, told: Any, secret: object
+    plans: Mapping[str, RunPlan], directory: Path, options: object, progress: object, told: Any, secret: object
 ) -> None:
     """Play points in this process, one after the other."""
     for name, plan in plans.items():
@@ -225,7 +226,7 @@ def test_training_scores_are_those_of_epsilon_star(tmp_path: Path) -> None:
     """With D, their normal fit and that of the population give the Epsilon* that the run itself found."""
     values = without_privacy(small_settings(data={"records": 300}, audit={"trials": 6, "neighbour": "random"}))
     (one,) = grid(values, [])
-    run_audit(resolve(one.config), tmp_path / "run", Engine.LOCAL, with_report=False)
+    run_audit(plan_run(one.config), tmp_path / "run", Engine.LOCAL, with_report=False)
     trials = pd.read_parquet(tmp_path / "run" / "trials.parquet")
     assert trials["bit"].nunique() == 2
     federation = load_federation(read_public(tmp_path / "run")[0])

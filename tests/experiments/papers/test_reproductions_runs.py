@@ -26,7 +26,7 @@ from fl_audit.privacy.accounting_enums import SensitivityKind
 from fl_audit.privacy.identifiability_bounds import gaussian_advantage
 from fl_audit.runs.config import parse_config
 from fl_audit.runs.engine_names import Engine
-from fl_audit.runs.resolved_audit import resolve
+from fl_audit.runs.planning import plan_run
 from fl_audit.runs.run import run_audit
 from fl_audit.runs.run_directory import RunDirectory
 
@@ -182,7 +182,7 @@ def test_another_configuration_in_the_way_is_refused(tmp_path: Path) -> None:
 def test_the_neighbour_is_searched_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = parse_config(values_of(LS_B, ComputeExtent.QUICK, None))
     pair = _neighbour_of(config)
-    assert resolve(config).public.pair == pair
+    assert plan_run(config).federation.pair == pair
     found = play([LS_B], ReproductionOptions(tmp_path, extent=ComputeExtent.QUICK))[LS_B]
     monkeypatch.setattr("fl_audit.experiments.papers.bernau2021.runs._ranked", None)
     other = parse_config(values_of(replace(LS_B, belief=0.75), ComputeExtent.QUICK, None))
