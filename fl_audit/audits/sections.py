@@ -124,7 +124,7 @@ def _without_contradictions(contents: ReportContents, errors: list[SectionError]
     `errors`: Errors of sections that could not be computed; those of sections that cannot be shown are added.
     """
     verdict = contents.find(VerdictFinding) or VerdictFinding(
-        Verdict.INCONCLUSIVE, without_tests(contents.run.confidence)
+        Verdict.INCONCLUSIVE, without_tests(contents.run.plan.confidence)
     )
     contents = replace(
         contents, findings=contents.findings.replaced(verdict), is_violated=verdict.verdict is Verdict.VIOLATED

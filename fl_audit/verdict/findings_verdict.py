@@ -99,7 +99,7 @@ def verdict_numbers(run: FinishedRun, judge: Callable[[FinishedRun], VerdictDeta
     try:
         found = judge(run)
     except Exception as error:
-        found = without_tests(run.confidence)
+        found = without_tests(run.plan.confidence)
         errors.append(SectionError("The tests of the guarantee", in_a_line(error)))
     if found is None:
         return VerdictFinding(Verdict.NOT_AUDITED, None)
