@@ -20,10 +20,10 @@ from fl_audit.run_files import read_json
 from fl_audit.runs.config import RunConfig
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.mechanism_of_config import rounds_of
+from fl_audit.runs.planning import plan_run
 from fl_audit.runs.process_guard import nothing_outlives
 from fl_audit.runs.progress import progress_of_part
 from fl_audit.runs.provenance import read_provenance
-from fl_audit.runs.resolved_audit import resolve
 from fl_audit.runs.run import run_audit
 from fl_audit.runs.run_directory import RunDirectory
 
@@ -60,7 +60,7 @@ class PlannedRun:
         """Carry out the run; if it was interrupted, continue it."""
         begun = time.monotonic()
         run_audit(
-            resolve(self.config, self.pair and self.pair()),
+            plan_run(self.config, self.pair and self.pair()),
             self.path,
             engine,
             ray_address if engine is Engine.RAY else None,

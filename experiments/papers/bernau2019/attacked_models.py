@@ -239,7 +239,7 @@ def _read(finished: FinishedRun) -> AttackedModels:
     """Return the models of one run, read from its directory."""
     run, config, path = finished.run, finished.config, finished.path
     targets = read_frame(path / "targets.parquet")
-    federation = load_federation(read_plan(path).public)
+    federation = load_federation(read_plan(path).federation)
     membership = TargetMembership(by_target(targets, "is_in").astype(np.bool_))
     logits = torch.cat([one[LOGITS] for one in RunDirectory(path).store(config).outputs(config.audit.trials)])
     right, is_in = (logits.argmax(dim=2) == federation.differing.labels.cpu()).numpy(), membership.is_in

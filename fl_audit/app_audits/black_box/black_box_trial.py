@@ -25,6 +25,7 @@ from fl_audit.app_audits.black_box.scenario import (
     UpdateSignSchedule,
 )
 from fl_audit.app_audits.black_box.trial_models import (
+    ALMOST_NOTHING,
     ModelWithDirections,
     others_of,
     reply_tensors,
@@ -72,12 +73,19 @@ class BlackBoxTrial:
     """One trial of a Flower strategy: a short training in this process, whose clients send what a scenario says.
 
     If `present` is True, the target takes part (D); otherwise it is absent or replaced (D'). Local training draws from
-    `random`.
+    `random`. If `bears_zero` is True, an absent target sends an update of exactly zero, otherwise a negligible one.
     """
 
     def __init__(
-        self, system: AuditedSystem, claim: StatedClaim, kind: Scenario, present: bool, random: np.random.Generator
+        self,
+        system: AuditedSystem,
+        claim: StatedClaim,
+        kind: Scenario,
+        present: bool,
+        random: np.random.Generator,
+        bears_zero: bool = False,
     ) -> None:
+        self._absent_length = 0.0 if bears_zero else ALMOST_NOTHING
         self._system, self._claim, self._kind, self._random = system, claim, kind, random
         self._model, self._part = model_of(system, kind), kind.present if present else kind.absent
         self._clients = kind.stage.clients or system.clients
@@ -188,8 +196,9 @@ class BlackBoxTrial:
         return np.asarray(self._system.norm * _all_others(stage.others, self._kind.model, count)[place])
 
     def _vector(self, part: ClientContribution, round: int, is_target: bool) -> Floats:
-        schedule = self._kind.schedule if is_target else UpdateSignSchedule.STEADY
-        return update_of(part, self._model, self._system.norm, round, schedule)
+        if not is_target:
+            return update_of(part, self._model, self._system.norm, round, UpdateSignSchedule.STEADY)
+        return update_of(part, self._model, self._system.norm, round, self._kind.schedule, self._absent_length)
 
     def _difference(self, round: int) -> Floats:
         """Return the target's update under D minus that under D' in a round, (parameters,).

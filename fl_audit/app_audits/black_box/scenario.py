@@ -17,9 +17,10 @@ _MEAN = (
 class Direction(Enum):
     """Direction of an update in the space of a model's parameters.
 
-    Some mechanisms fail on an update of exactly ZERO, so NOWHERE is a negligible update: its norm is a millionth of the
-    clipping norm. FIRST and SECOND are orthogonal. EVERY_TENSOR has the same norm in each tensor. SCALAR changes only
-    scalars, COUNTER integers, SWITCH booleans, and RUNNING running statistics.
+    NOWHERE is the update of an absent target: exactly zero, as long as the strategy bears it. Some strategies fail on
+    an update of exactly ZERO; in trials of these, and for other clients, NOWHERE is a negligible update, whose norm is
+    a millionth of the clipping norm. FIRST and SECOND are orthogonal. EVERY_TENSOR has the same norm in each tensor.
+    SCALAR changes only scalars, COUNTER integers, SWITCH booleans, and RUNNING running statistics.
     """
 
     NOWHERE = "almost nowhere"

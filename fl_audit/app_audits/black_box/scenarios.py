@@ -303,6 +303,9 @@ EVALUATION = Scenario(
 _ON_OWN = next(stage for stage in STAGES if stage.name == "own model")
 _OF_OWN_TENSORS = tuple(kind.in_environment(_ON_OWN) for kind in KINDS if kind.present.direction in OF_FEW_TENSORS)
 """The scenarios with a direction of `OF_FEW_TENSORS`, on an app's own model."""
+ZERO_PROBE = next(kind for kind in KINDS if kind.name == "zero")
+ZERO_PROBE_ON_OWN = ZERO_PROBE.in_environment(_ON_OWN)
+"""Scenarios whose first trials show whether a strategy bears an update of exactly zero, as an absent target sends."""
 BY_NAME = {kind.name: kind for kind in (*KINDS, *STAGED, EVALUATION, *_OF_OWN_TENSORS)}
 """Every scenario, keyed by name. New ones are added at the end, because random draws depend on the position."""
 WORDS = {name: kind.words for name, kind in BY_NAME.items()}

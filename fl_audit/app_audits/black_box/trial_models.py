@@ -105,21 +105,28 @@ def is_moved_by(direction: Direction, name: str, array: NDArray[np.generic]) -> 
 
 
 def update_of(
-    part: ClientContribution, model: ModelWithDirections, norm: float, round: int, schedule: UpdateSignSchedule
+    part: ClientContribution,
+    model: ModelWithDirections,
+    norm: float,
+    round: int,
+    schedule: UpdateSignSchedule,
+    absent_length: float = ALMOST_NOTHING,
 ) -> Floats:
     """Return the update that a client sends in a round of a trial, shape (parameters,).
 
     `norm`: The product is the L2 norm of the update in most directions. In direction EVERY_TENSOR it is the norm of the
     update in each tensor. In directions SCALAR, COUNTER, SWITCH and RUNNING it is the change of each value in the
     tensors of that kind.
+
+    `absent_length`: L2 norm of the update in direction NOWHERE, as a multiple of `norm`: 0, or `ALMOST_NOTHING` for a
+    strategy that does not bear an update of exactly zero.
     """
     length, update = part.length * norm, np.zeros(model.size)
     match schedule:
         case UpdateSignSchedule.ALTERNATING:
             length *= -1.0 if round % 2 == 0 else 1.0
         case UpdateSignSchedule.ONCE if round > 1:
-            # Not exactly zero, because another scenario finds mechanisms that fail on zero.
-            return ALMOST_NOTHING * norm * model.second
+            return absent_length * norm * model.second
         case UpdateSignSchedule.ONCE | UpdateSignSchedule.STEADY:
             pass
         case _:
@@ -128,7 +135,7 @@ def update_of(
         case Direction.ZERO:
             return update
         case Direction.NOWHERE:
-            return ALMOST_NOTHING * norm * model.second
+            return absent_length * norm * model.second
         case Direction.FIRST:
             return length * model.first
         case Direction.SECOND:

@@ -37,7 +37,7 @@ from fl_audit.released_model.star_methods import PARAMETRIC_CUT
 from fl_audit.report.figure_style import to_png
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.mechanism_of_config import rounds_of
-from fl_audit.runs.resolved_audit import resolve
+from fl_audit.runs.planning import plan_run
 from fl_audit.runs.run import run_audit
 from fl_audit.runs.run_directory import read_public
 from fl_audit.runs.sweeps.grid import grid, without_privacy
@@ -215,7 +215,7 @@ def test_training_scores_are_those_of_epsilon_star(tmp_path: Path) -> None:
     """With D, their normal fit and that of the population give the Epsilon* that the run itself found."""
     values = without_privacy(small_settings(data={"records": 300}, audit={"trials": 6, "neighbour": "random"}))
     (one,) = grid(values, [])
-    run_audit(resolve(one.config), tmp_path / "run", Engine.LOCAL, with_report=False)
+    run_audit(plan_run(one.config), tmp_path / "run", Engine.LOCAL, with_report=False)
     trials = pd.read_parquet(tmp_path / "run" / "trials.parquet")
     assert trials["bit"].nunique() == 2
     federation = load_federation(read_public(tmp_path / "run")[0])

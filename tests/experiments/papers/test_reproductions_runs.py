@@ -25,7 +25,7 @@ from fl_audit.experiments.papers.run_scheduling import play
 from fl_audit.experiments.papers.statistics import predicted_advantage
 from fl_audit.privacy.accounting_enums import SensitivityKind
 from fl_audit.privacy.identifiability_bounds import gaussian_advantage
-from fl_audit.runs.resolved_audit import resolve
+from fl_audit.runs.planning import plan_run
 from fl_audit.runs.run import run_audit
 from fl_audit.runs.run_directory import RunDirectory
 
@@ -191,7 +191,7 @@ def test_another_configuration_in_the_way_is_refused(tmp_path: Path) -> None:
 def test_the_neighbour_is_searched_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = LS_B.config()
     pair = shared_neighbours.shared_pair(config)
-    assert resolve(config).public.pair == pair
+    assert plan_run(config).federation.pair == pair
     found = play([LS_B], ReproductionOptions(tmp_path, extent=ComputeExtent.QUICK))[LS_B]
     monkeypatch.setattr(shared_neighbours, "_ranked", None)
     known = [(config, RunDirectory(tmp_path / "runs-quick" / LS_B.name))]

@@ -56,6 +56,12 @@ def whole_update(update: Arrays, norm: float) -> Arrays:
     return {name: values * factor for name, values in update.items()}
 
 
+def normalised(update: Arrays, norm: float) -> Arrays:
+    """Scale an update, long or short, to the norm; one of exactly zero stays zero."""
+    factor = norm / max(length(update), 1e-300)
+    return {name: values * factor for name, values in update.items()}
+
+
 def untouched(update: Arrays, _norm: float) -> Arrays:
     """Clip nothing: the values are clipped already, or need no clipping."""
     return update

@@ -1,6 +1,4 @@
-"""The audit plan of a run: its completed configuration, its privacy guarantee and its federation."""
-
-from dataclasses import dataclass, replace
+"""Planning of a run: from its configuration to the federation that is audited, and to its guarantee."""
 
 from fl_audit.adjacency import Adjacency, NeighbourPair, Unit
 from fl_audit.audits.membership.attack_names import Attack
@@ -9,9 +7,10 @@ from fl_audit.data.catalogue import load_source
 from fl_audit.data.partition import owners_of
 from fl_audit.data.record_selection import select_records
 from fl_audit.errors import require
-from fl_audit.federation.federation import Federation
+from fl_audit.federation.federation_enums import EpsilonStarLocation
 from fl_audit.federation.model_check_records import probe_records
 from fl_audit.federation.record_tensors import model_for
+from fl_audit.federation.run_plan import RunPlan
 from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.mechanisms.mechanism import NO_LIKELIHOOD_RATIO, Mechanism
 from fl_audit.privacy.accounting import exact_accountant
@@ -22,8 +21,8 @@ from fl_audit.privacy.guarantee import Guarantee, guarantee_of_all
 from fl_audit.privacy.identifiability_bounds import SignalToNoiseAdaptivity
 from fl_audit.privacy.targets import DETAILS, TARGETS, NoiseMultiplierTarget, one_target
 from fl_audit.runs import mechanism_of_config
-from fl_audit.runs.attack_queries import with_queries
-from fl_audit.runs.config import EpsilonStarLocation, RunConfig
+from fl_audit.runs.attribute_of_config import with_attribute
+from fl_audit.runs.config import RunConfig
 from fl_audit.runs.federation_of_config import data_spec, federation_of, randomizer_of
 from fl_audit.runs.neighbour_pairs import choose_pair, with_crafted_records
 from fl_audit.user_modules import import_function
@@ -35,21 +34,8 @@ _USUALLY_KEPT, _KEPT_SCALARS = 4, 2**28
 """Number of trials whose releases are kept, and the largest number of scalars in them: a gigabyte."""
 
 
-@dataclass(frozen=True)
-class ResolvedAudit:
-    """The plan of a run: completed configuration, privacy guarantee, and the federation, which all parties know."""
-
-    config: RunConfig  # the user's configuration, defaults filled in
-    guarantee: Guarantee | None  # the guarantee; None where nothing is claimed
-    public: Federation  # the federation that is audited
-
-    def with_seed(self, seed: int) -> "ResolvedAudit":
-        """Return a copy of the plan with the challenger's seed of all secret draws, 0 to 2**64 - 1."""
-        return replace(self, config=self.config.changed(run={"seed": seed}))
-
-
-def resolve(config: RunConfig, pair: NeighbourPair | None = None) -> ResolvedAudit:
-    """Return the audit plan of a configuration.
+def plan_run(config: RunConfig, pair: NeighbourPair | None = None) -> RunPlan:
+    """Return the plan of the run that a configuration describes.
 
     The function loads the data, calibrates the noise, and chooses the unit in which D and D' differ. It raises
     `InputError` if the noise cannot achieve the guarantee, or if the settings do not fit together.
@@ -86,13 +72,13 @@ def resolve(config: RunConfig, pair: NeighbourPair | None = None) -> ResolvedAud
     _require_own(config)
     # If the number of clients is not set, each owner of records in D is a client.
     clients = len(owners_of(split.inside.owner)) if data.clients is None else data.clients
-    config = with_queries(config.changed(data={"clients": clients}), source, split)
+    config = with_attribute(config.changed(data={"clients": clients}), source, split)
     mechanism = mechanism_of_config.mechanism_of(config, 1.0, split)
     if config.privacy.private:
         mechanism = mechanism.with_multiplier(calibrated_multiplier(config, mechanism))
     public = federation_of(config, mechanism, split, pair or choose_pair(config, split))
     public = public if pair is not None else with_crafted_records(public, config)
-    return ResolvedAudit(_sized(config), guarantee_of(mechanism, config), public)
+    return RunPlan(_sized(config), public, guarantee_of(mechanism, config))
 
 
 def _require_own(config: RunConfig) -> None:

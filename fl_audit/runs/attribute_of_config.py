@@ -1,42 +1,33 @@
-"""Checks of the configured attacks, and the additional queries to the models that these attacks need."""
+"""Checks of the configured attacks, and the attribute (a table column) whose values are guessed."""
 
 import numpy as np
 
 from fl_audit.adjacency import Unit
 from fl_audit.audits.membership.attack_names import OF_ANY_UNIT, Attack, of_ours
-from fl_audit.audits.membership.varied_records import queries_for
 from fl_audit.audits.registry import audit_named
-from fl_audit.data.attribute_to_infer import AttributeToInfer, choose_attribute
-from fl_audit.data.catalogue import load_source
+from fl_audit.data.attribute_to_infer import choose_attribute
 from fl_audit.data.loaded_dataset import LoadedDataset
 from fl_audit.data.record_selection import Split
 from fl_audit.data.records import Records
 from fl_audit.errors import require
-from fl_audit.federation.loaded_federation import LoadedFederation
 from fl_audit.name_lists import name_list
 from fl_audit.runs.config import RunConfig
-from fl_audit.server.trial_batch_results import FinalModelQueryPlan
 
 
-def with_queries(config: RunConfig, source: LoadedDataset, split: Split) -> RunConfig:
+def with_attribute(config: RunConfig, source: LoadedDataset, split: Split) -> RunConfig:
     """Check that the configured attacks are possible, and return the configuration with the attribute to guess.
 
     The attribute is the table column whose value an attack guesses. If no attack guesses one, the configuration is
     returned unchanged.
 
     Raises `InputError` if an attack on single records is configured although the unit is a user or a client, or if the
-    attribute does not exist. It is also raised if several queries per record are configured although the model has a
-    frozen core, or although records of this data set cannot be varied.
+    attribute does not exist.
     """
     audit, relation = config.audit, config.privacy.adjacency
     of_records = [attack for attack in of_ours(audit.attacks or ()) if attack.asks_about_records]
     said = f"attacks {name_list(of_records)} ask about records, and adjacency is {relation}"
     accepted = f"accepted about {relation.unit}s are {name_list(OF_ANY_UNIT)}"
     require(relation.unit is Unit.RECORD or not of_records, f"{said}: {accepted}")
-    if audit.queries is not None and audit.queries > 1:
-        weights = config.model.weights
-        require(weights is None, f"queries is {audit.queries} behind a frozen core: accepted is 1, or another model")
-        queries_for(source, split.test.features, config.data.seed, audit.queries)
     column = audit_named(audit.kind).column_of_candidates(audit.attribute)
     if Attack.ATTRIBUTE not in (audit.attacks or ()) and column is None:
         return config
@@ -66,27 +57,3 @@ def candidate_prior(config: RunConfig, source: LoadedDataset, split: Split) -> t
 def _nonmembers(split: Split) -> Records:
     """Return the records outside D, or the test records if there are none."""
     return split.test if split.outside is None else split.outside
-
-
-def more_queries(config: RunConfig, federation: LoadedFederation) -> FinalModelQueryPlan:
-    """Return the additional queries to the final models that the configured attacks need.
-
-    Membership attacks query varied copies of each target, the record whose membership is in question. The attack on an
-    attribute queries copies of each target with every possible value of the attribute.
-    """
-    audit, source, public = config.audit, load_source(federation.public.data), federation.population_records
-    queries = audit.queries or 1
-    ways = queries_for(source, public.features, federation.public.data_seed, queries) if queries > 1 else None
-    return FinalModelQueryPlan(queries, ways, attribute_of(config, federation))
-
-
-def attribute_of(config: RunConfig, federation: LoadedFederation) -> AttributeToInfer | None:
-    """Return the attribute to guess, with the frequency of each value; None if no configured attack guesses one.
-
-    `federation`: The frequencies are counted in its population sample, on which no model is trained.
-    """
-    if Attack.ATTRIBUTE not in (config.audit.attacks or ()):
-        return None
-    return choose_attribute(
-        load_source(federation.public.data), federation.population_records, str(config.audit.attribute)
-    )
