@@ -4,9 +4,7 @@ Phi is the relative loss of the attack's AUC divided by the relative loss of tes
 accuracy.
 """
 
-from collections.abc import Sequence
-from math import inf, isnan, log2
-from typing import NamedTuple
+from math import isnan, log2
 
 from fl_audit.experiments.papers.bernau2019.hyperparameters import (
     CLASSES,
@@ -17,62 +15,34 @@ from fl_audit.experiments.papers.bernau2019.hyperparameters import (
     TEXAS,
     WHITE_BOX_GAIN,
 )
-from fl_audit.experiments.papers.bernau2019.membership_runs import ATTACK_NAMES, BLACK_BOX, PRINTED, WHITE_BOX
+from fl_audit.experiments.papers.bernau2019.membership_runs import BLACK_BOX, PRINTED, WHITE_BOX
 from fl_audit.experiments.papers.bernau2019.skewed import SKEWED_CLASSES
-from fl_audit.experiments.papers.claims import PaperClaim, exact
+from fl_audit.experiments.papers.claims import PaperClaim, exact, read_claims
 from fl_audit.experiments.papers.papers import PaperDataset, PaperRun
 from fl_audit.statistics.interval_estimates import IntervalEstimate
 
 PHI_AT_CHANCE = "phi where the AUC is .5"
 MARGIN = WHITE_BOX_GAIN[0]
 """Largest difference of an AUC or accuracy that counts as none: the smallest one that the paper mentions."""
-AT_LIKE_ACCURACY = "under LDP less under CDP, at the same test accuracy"
-ACHIEVES_MORE, LITTLE_MORE = "white-box attacks achieve more than black-box ones", "what they achieve more is small"
-BASELINE_ON_COLLAB = "the black-box AUC stays at the baseline"
-UNTIL_Z = {WHITE_BOX: 6.0, BLACK_BOX: 16.0}
-"""The noise on Purchases up to which section 5.2 has the AUC of each attack above one half."""
-ABOUT = 0.1
-"""Largest distance of a phi from a number printed with "about"."""
+CLAIMS = read_claims(__file__)
+ABOVE_HALF = {WHITE_BOX: ("white-box-above-half", 6.0), BLACK_BOX: ("black-box-above-half", 16.0)}
+"""The claim of section 5.2 on each attack, and the noise on Purchases up to which it has the AUC above one half."""
 _FEW_CLASSES = (10, 20)
 
 
-class AucDifferenceClaim(NamedTuple):
-    """A statement of section 6 of the paper, as a range for a difference of an attack's AUC.
-
-    The difference is the AUC under local DP minus the AUC under central DP, at the same test accuracy.
-    """
-
-    statement: str
-    lowest: float
-    highest: float
-
-
-def trade_sentence(data: PaperDataset) -> AucDifferenceClaim | None:
-    """Return the paper's claim that compares local with central DP at equal accuracy; None if there is no such claim.
+def trade_claim(data: PaperDataset) -> str | None:
+    """Return the key of the paper's claim that compares local with central DP at equal accuracy; None without one.
 
     The claim is a range for the attack's AUC under local DP minus that under central DP. Section 6 says that local DP
     has the better trade-off on Purchases and Skewed Purchases with 10 and 20 classes, and that both have the same
     trade-off on LFW, on Texas, and on Purchases with more classes. It says nothing about other data sets.
     """
     if data["classes"] in _FEW_CLASSES and data.study in (PURCHASES, SKEWED):
-        return AucDifferenceClaim("local DP trades strictly better with 10 and 20 classes", -inf, 0.0)
-    if data.study in (TEXAS, LFW, PURCHASES):
-        return AucDifferenceClaim("local and central DP trade privacy for accuracy alike", -MARGIN, MARGIN)
-    return None
+        return "local-trades-better"
+    return "trade-alike" if data.study in (TEXAS, LFW, PURCHASES) else None
 
 
-def above_half(attack: str, where: str, found: IntervalEstimate, trials: int) -> PaperClaim:
-    """Return the claim of section 5.2 that the AUC of an attack stays above 1/2 under weak noise of central DP."""
-    return PaperClaim("5.2", f"the {ATTACK_NAMES[attack]} stays above .5 until z is {UNTIL_Z[attack]:g}",
-                      f"{where}, CDP", f"smallest {ATTACK_NAMES[attack]} over smaller z", found, 0.5,
-                      trials=trials)  # fmt: skip
-
-
-def black_box_baseline(where: str, found: Sequence[IntervalEstimate], trials: int) -> PaperClaim:
-    """Return the claim of section 5.3 that the black-box AUC stays near 1/2, tested where it is farthest off."""
-    farthest = max(found, key=lambda one: abs(one.value - 0.5))
-    return PaperClaim("5.3", BASELINE_ON_COLLAB, where, "black-box AUC, of all levels the farthest from .5", farthest,
-                      0.5 - MARGIN, 0.5 + MARGIN, trials=trials)  # fmt: skip
+_ABOUT = {1.1: "phi-about-1-1", 1.5: "phi-about-1-5"}
 
 
 def printed_phi(run: PaperRun, found: IntervalEstimate, trials: int) -> PaperClaim | None:
@@ -87,8 +57,7 @@ def printed_phi(run: PaperRun, found: IntervalEstimate, trials: int) -> PaperCla
     if isnan(printed):
         return None
     section = "5.1" if run.data.study == TEXAS else "5.4"
-    return PaperClaim(section, f"phi is about {printed:g} where the AUC reaches .5", run.label,
-                      "phi (white-box AUC)", found, printed - ABOUT, printed + ABOUT, trials=trials)  # fmt: skip
+    return CLAIMS[_ABOUT[printed]].on(run.label, found, trials, section=section)
 
 
 def entropy_gap(classes: int) -> float:
@@ -114,10 +83,6 @@ def closed_forms() -> tuple[PaperClaim, ...]:
         printed = [PRINTED(TEXAS, f"{classes} classes, {column}", quantity) for classes in CLASSES[TEXAS]]
         beside.append(max(min(printed) - said, said - max(printed), 0.0))
     return (
-        PaperClaim("4.5", "test and training records of Skewed Purchases differ in entropy by about .3",
-                   "Skewed Purchases, all numbers of classes", "smallest difference in entropy, bits a feature",
-                   exact(min(gaps)), 0.25, 0.35),
-        PaperClaim("blog", "epsilon on Texas is about 250, 6.5, 2, 1 and .3", "Table 3, Texas",
-                   "how far the blog's numbers lie outside the range of the table's columns", exact(max(beside)),
-                   highest=0.0),
-    )  # fmt: skip
+        CLAIMS["entropy"].on("Skewed Purchases, all numbers of classes", exact(min(gaps))),
+        CLAIMS["blog-epsilons"].on("Table 3, Texas", exact(max(beside))),
+    )

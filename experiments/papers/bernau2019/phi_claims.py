@@ -6,7 +6,7 @@ Phi is the relative loss of the attack's AUC divided by the relative loss of acc
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from math import inf, isfinite
+from math import isfinite
 
 import numpy as np
 
@@ -16,11 +16,11 @@ from fl_audit.experiments.papers.bernau2019.attacked_models import AttackedModel
 from fl_audit.experiments.papers.bernau2019.claim_premises import (
     CONFIDENCE,
     attack_premise,
-    claim_on_runs,
     claim_resampling,
     confidence_of_each,
     is_guessing,
     model_premise,
+    on_runs,
 )
 from fl_audit.experiments.papers.bernau2019.claim_ranges import MARGIN, printed_phi
 from fl_audit.experiments.papers.bernau2019.hyperparameters import COLLAB, LFW, PURCHASES, SKEWED, TEXAS
@@ -78,12 +78,10 @@ def phi_above_one(models: DatasetModels) -> Iterator[PaperClaim]:
             known, default=runs[0],
             key=lambda run: (known[run].value > 1, known[run].low) if above else (False, known[run].high),
         )  # fmt: skip
-        below = models.data.study == COLLAB
-        said = "phi is above 1 for no epsilon on COLLAB" if below else "phi is above 1 for some epsilon"
-        yield claim_on_runs(
-            models, (models.original, nearest), statement=said, where=f"{models.data.title}, {method}",
-            quantity=f"largest phi ({ATTACK_NAMES[models.attack_of_phi]})", found=largest,
-            lowest=-inf if below else 1.0, highest=1.0 if below else inf,
+        key = "phi-below-one-on-collab" if models.data.study == COLLAB else "phi-above-one"
+        yield on_runs(
+            key, models, (models.original, nearest), largest, where=f"{models.data.title}, {method}",
+            quantity=f"largest phi ({ATTACK_NAMES[models.attack_of_phi]})",
             why="" if left else "at every level neither model nor attack is better than guessing, where phi is 1",
             premises=(attack_premise(models, models.attack_of_phi), model_premise(models)),
         )  # fmt: skip
@@ -121,9 +119,9 @@ def order_of_phi(models: DatasetModels) -> Iterator[PaperClaim]:
     runs = (models.original, *models.of(better), *models.of(worse))
     attack, statistic = models.attack_of_phi, partial(_mean_phi, models, len(models.of(better)))
     drawn = tradeoffs.auc_and_accuracy_resamples(runs, attack, claim_resampling("order", models, attack))
-    yield claim_on_runs(
-        models, runs, statement=f"phi is higher under {better}",
+    key = "phi-higher-under-local" if better is PrivacyMethod.LOCAL else "phi-higher-under-central"
+    yield on_runs(
+        key, models, runs, drawn.interval(statistic, CONFIDENCE),
         quantity=f"mean phi ({ATTACK_NAMES[attack]}) under {better} less under {worse}",
-        found=drawn.interval(statistic, CONFIDENCE), lowest=0.0,
         premises=(attack_premise(models, attack), model_premise(models)),
     )  # fmt: skip

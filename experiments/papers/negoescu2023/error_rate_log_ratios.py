@@ -15,6 +15,7 @@ from fl_audit.array_types import Floats
 from fl_audit.experiments.papers.claims import PaperClaim
 from fl_audit.experiments.papers.claims import exact as known
 from fl_audit.experiments.papers.item_results import ItemResult, ItemRow, measured_row, table
+from fl_audit.experiments.papers.negoescu2023.epsilon_star_runs import CLAIMS
 from fl_audit.experiments.papers.papers import ComputeExtent, FinishedRuns
 from fl_audit.experiments.papers.plot_style import legend_below
 from fl_audit.experiments.papers.statistics import reproducible_generator, t_interval
@@ -121,12 +122,10 @@ def figure_3(finished: FinishedRuns) -> ItemResult:
 def claims_of_figure_3(finished: FinishedRuns) -> Iterator[PaperClaim]:
     """Yield the claims of section 8 on where noise and signal lie."""
     exact, _, at_ends, in_middle = _curves_and_errors(finished.extent)
-    yield PaperClaim("8", "most noise lies at the ends of the curves", _setting(LOSSES[finished.extent]),
-                     f"largest error where a rate is below {MIDDLE:g} less that elsewhere (nats)",
-                     t_interval(at_ends - in_middle), 0.0, trials=SAMPLES[finished.extent])  # fmt: skip
-    yield PaperClaim("8", "most signal lies at the ends of the curves", "N(0, 1) and N(3, 1), exact",
-                     "smaller rate at which both quantities are largest", known(max(_rates_at_the_largest(exact))),
-                     highest=MIDDLE)  # fmt: skip
+    excess, setting = t_interval(at_ends - in_middle), _setting(LOSSES[finished.extent])
+    yield CLAIMS["noise-at-the-ends"].on(setting, excess, SAMPLES[finished.extent])
+    rate = max(_rates_at_the_largest(exact))
+    yield CLAIMS["signal-at-the-ends"].on("N(0, 1) and N(3, 1), exact", known(rate))
 
 
 def _draw(axes: Axes, curves: ErrorRateLogRatios) -> None:
