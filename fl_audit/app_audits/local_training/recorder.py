@@ -247,6 +247,12 @@ class Recorder:
             return
         self._stepped.append((found, [one.detach() for one in moved]))
 
+    def batches_of_applied_step(self) -> tuple[tuple[int, ...], bool]:
+        """Return the mini-batches that were drawn for a step without Opacus, and whether there are any new ones."""
+        numbers, is_fresh = (self._fed(None) if self._fresh else ()), bool(self._fresh)
+        self._fresh = []
+        return numbers, is_fresh
+
     def record_counted_step(self, accountant: Any) -> None:
         """Record that an accountant counted a step."""
         self._counts[id(accountant)] = self._counts.get(id(accountant), 0) + 1
