@@ -18,26 +18,29 @@ from torch import Tensor
 from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
 from torch.overrides import TorchFunctionMode
 
-from fl_audit.app_audits.generator_states import seed_generators
+from fl_audit.app_audits.generator_states import GeneratorStates, seed_generators
 from fl_audit.app_audits.local_training.opacus_introspection import is_predictable
 from fl_audit.app_audits.local_training.recorder import Recorder
 from fl_audit.app_audits.local_training.replay_state import StopReplay
 from fl_audit.array_types import Floats32
 
-_AFTER_STEP, _REDRAWN, _OWN, _GIVEN = range(4)
-"""Purposes of seeds: after a step, at a backward pass, for the training's own generators, for public numbers."""
+_COMMON, _REDRAWN, _OWN, _GIVEN = range(4)
+"""Purposes of seeds: common to all runs, at a backward pass, for a training's own generators, for public numbers."""
 
 
 @dataclass(frozen=True)
 class ObservationPlan:
-    """What an observer of gradients keeps and changes; by default it keeps no gradients and changes nothing."""
+    """Instructions for an observer of gradients; by default it keeps no gradients and changes nothing."""
 
     kept_steps: int = 0  # number of steps, from the first, whose gradients are kept
     # Root mean squares of the public numbers that take the place of each step's gradient; None to leave gradients as
-    # they are. After each step the generators get states that follow from the number of the step.
+    # they are. The generators then get states that all runs have in common, after each step or before each draw.
     given_scales: tuple[float, ...] | None = None
+    is_reset_at_draws: bool = False  # whether they get them before a loader draws a mini-batch, and not after a step
     redraw: int | None = None  # number of the redraw of the noise; None for the noise of the first training
+    without: int | None = None  # position of a record that is left out of every mini-batch; None for no record
     last_step: int | None = None  # number of steps after which the training is ended; None for its own end
+    seed: int = 0  # of all states and public numbers that runs have in common, and of redraws
 
 
 @dataclass(frozen=True)
@@ -45,12 +48,14 @@ class AppliedGradient:
     """Gradient that one of torch's optimizers applied in a step."""
 
     optimizer: str  # class of the optimizer
+    number: int  # number of the optimizer, from 0, in the order of their first steps
     learning_rate: float
     batches: tuple[int, ...]  # numbers of the mini-batches that were drawn for the step
     is_fresh: bool  # whether a mini-batch was drawn for the step
     shapes: tuple[tuple[int, ...], ...]  # shapes of the tensors that have a gradient
     scale: float  # root mean square of the gradient
-    passes: int  # number of backward passes since the step before
+    passes: int  # number of backward passes since the generators had states that all runs have in common
+    is_random: bool  # whether torch's generator was drawn from between these states and the first backward pass
     seed: int  # initial seed of torch's generator
     is_predictable: bool  # whether the training gave that generator a seed that others can try
     values: Floats32 | None = None  # (parameters,); None if it is not kept
@@ -65,8 +70,13 @@ class GradientObserver:
         self.own_optimizers = dict[str, None]()  # classes of optimizers that change parameters by code of their own
         self.reads_numpy = False  # whether arrays of numpy came in between a backward pass and its step
         self._start_seed = torch.initial_seed()
-        self._passes = self._draws = 0
-        self._is_inside = False
+        self._passes = self._draws = self._resets = 0
+        self.passes = 0  # number of all backward passes
+        self._is_inside = self._is_random = False
+        self._state = _torch_state()  # state of torch's generator after the last reset or draw
+        if self.plan.given_scales is not None and self.plan.is_reset_at_draws:
+            recorder.before_draw, recorder.after_draw = self._reset, self._keep_state
+            recorder.after_last_draw = self._undo_reset
         self._standard = dict[int, Optimizer]()  # optimizers that took a step of torch's own, by their identity
         self._is_predictable = dict[int, tuple[torch.Generator, bool]]()
 
@@ -101,32 +111,48 @@ class GradientObserver:
         flat = torch.cat([_dense(one.grad).reshape(-1).float() for one in own]).cpu().numpy().copy()
         batches, is_fresh = self._recorder.batches_of_applied_step()
         seed, is_first = torch.initial_seed(), number == 0 and self.plan.given_scales is None
+        kind = type(optimizer).__name__, list(self._standard).index(id(optimizer))
+        rate = float(optimizer.param_groups[0]["lr"])
+        is_known = is_first and seed != self._start_seed and is_predictable(torch.default_generator)
         self.applied.append(
             AppliedGradient(
-                type(optimizer).__name__, float(optimizer.param_groups[0]["lr"]), batches, is_fresh,
+                *kind, rate, batches, is_fresh,
                 tuple(tuple(one.shape) for one in own), float(np.sqrt(np.mean(flat.astype(np.float64) ** 2))),
-                self._passes, seed, is_first and seed != self._start_seed and is_predictable(torch.default_generator),
-                flat if number < self.plan.kept_steps else None,
+                self._passes, self._is_random, seed, is_known, flat if number < self.plan.kept_steps else None,
             )
         )  # fmt: skip
         if self.plan.given_scales:
             self._put(own, self.plan.given_scales[min(number, len(self.plan.given_scales) - 1)], number)
 
     def _put(self, own: list[Tensor], scale: float, number: int) -> None:
-        source = torch.Generator().manual_seed(_seed(_GIVEN, number))
+        source = torch.Generator().manual_seed(_seed(self.plan.seed, _GIVEN, number))
         with torch._C.DisableTorchFunction():  # these draws are no draws of the training
             for one in own:
                 one.grad = (scale * torch.randn(one.shape, generator=source)).to(one)
 
     def _end_step(self) -> None:
-        self._passes = 0
-        if self.plan.given_scales is not None:
-            # What is drawn after the last step is noise, if anything.
-            is_last = len(self.applied) >= len(self.plan.given_scales)
-            redraw = (self.plan.redraw or 0) + 1 if is_last and self.plan.redraw is not None else 0
-            seed_generators(np.random.default_rng([_AFTER_STEP, len(self.applied), redraw]))
+        scales = self.plan.given_scales
+        # What is drawn after the last step is noise, if anything.
+        if scales is not None and not self.plan.is_reset_at_draws and len(self.applied) < len(scales):
+            self._reset()
         if self.plan.last_step is not None and len(self.applied) >= self.plan.last_step:
             raise StopReplay
+
+    def _reset(self) -> None:
+        """Give the generators the states that all runs have in common here."""
+        self._before_reset = GeneratorStates.current(), self._passes
+        self._passes = 0
+        self._resets += 1
+        seed_generators(np.random.default_rng([self.plan.seed, _COMMON, self._resets]))
+        self._keep_state()
+
+    def _undo_reset(self) -> None:
+        """Give the generators the states that they had before the last reset: what is drawn next may be noise."""
+        states, self._passes = self._before_reset
+        states.restore()
+
+    def _keep_state(self) -> None:
+        self._state, self._is_random = _torch_state(), False
 
     def end_of_any_step(self, optimizer: Any, *_: Any) -> None:
         """Note an optimizer that changes parameters without a step of one of torch's optimizers."""
@@ -134,17 +160,24 @@ class GradientObserver:
             self.own_optimizers[type(optimizer).__name__] = None
 
     def backward(self, call: Callable[[], Any]) -> Any:
-        """Compute gradients; a redraw gives the generators new states before and afterwards."""
-        self._redraw_shared()
+        """Compute gradients; a redraw gives the generators new states before and after the first ones of a step."""
+        if self._passes == 0 and self.plan.given_scales is not None:
+            self._is_random = _torch_state() != self._state
+        # Later passes of a step, as of one for each record, draw what follows.
+        is_redrawn = self.plan.redraw is not None and self._passes == 0
+        if is_redrawn:
+            self._redraw_shared()
         made = call()
         self._passes += 1
-        self._redraw_shared()
+        self.passes += 1
+        if is_redrawn:
+            self._redraw_shared()
         return made
 
     def _redraw_shared(self) -> None:
-        if self.plan.redraw is not None:
-            self._draws += 1
-            seed_generators(np.random.default_rng([_REDRAWN, self.plan.redraw, len(self.applied), self._draws]))
+        self._draws += 1
+        numbers = [self.plan.seed, _REDRAWN, self.plan.redraw or 0, len(self.applied), self._draws]
+        seed_generators(np.random.default_rng(numbers))
 
     def draw(self, source: torch.Generator, call: Callable[[], Any]) -> Any:
         """Draw from a generator of the training's own; a redraw draws anew unless others can predict the generator."""
@@ -153,7 +186,7 @@ class GradientObserver:
         call()
         after = source.get_state()
         self._draws += 1
-        source.manual_seed(_seed(_OWN, self.plan.redraw, len(self.applied), self._draws))
+        source.manual_seed(_seed(self.plan.seed, _OWN, self.plan.redraw, len(self.applied), self._draws))
         made = call()
         source.set_state(after)
         return made
@@ -171,6 +204,11 @@ class GradientObserver:
 def _dense(gradient: Tensor) -> Tensor:
     found = gradient.detach()
     return found.to_dense() if found.is_sparse else found
+
+
+def _torch_state() -> bytes:
+    with torch._C._DisableFuncTorch(), torch._C.DisableTorchFunction():  # a transform of functions may be at work
+        return torch.default_generator.get_state().numpy().tobytes()
 
 
 def _seed(*numbers: int) -> int:

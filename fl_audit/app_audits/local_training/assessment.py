@@ -89,7 +89,7 @@ def headline(assessment: Assessment) -> str:
 def report_lines(assessment: Assessment) -> tuple[tuple[str, str], ...]:
     """Return the lines of the report about an assessment, as pairs of subject and text."""
     evidence, lines = assessment.evidence, list[tuple[str, str]]()
-    if evidence.is_private:
+    if evidence.by_client:
         lines += [("Claimed", _claimed_words(evidence)), ("Done", _done_words(evidence))]
         lines += [("Composed", _composed_words(assessment))]
     if evidence.replays:

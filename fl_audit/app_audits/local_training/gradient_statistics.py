@@ -108,26 +108,3 @@ def is_moved(one: Floats32, other: Floats32) -> bool:
     """Return True if two gradients differ by more than rounding explains."""
     largest = max(float(np.abs(one).max(initial=0.0)), float(np.abs(other).max(initial=0.0)))
     return float(np.abs(one.astype(np.float64) - other).max(initial=0.0)) > ROUNDING * largest
-
-
-def effect_over_noise(moved: Floats, scales: Floats, rounding: float) -> float:
-    """Return the length of a difference in units of the noise: mu of the Gaussian mechanism with this sensitivity.
-
-    Parameters
-    ----------
-    moved
-        Length of the difference in each tensor, (tensors,).
-    scales
-        Noise scale of each tensor, (tensors,).
-    rounding
-        Length that rounding explains.
-
-    Returns
-    -------
-    float
-        Infinite if a tensor without noise differs.
-    """
-    bare = scales <= 0
-    if float(moved[bare].max(initial=0.0)) > rounding:
-        return math.inf
-    return float(np.linalg.norm(moved[~bare] / scales[~bare]))

@@ -32,6 +32,8 @@ def with_measured_steps(
     )
     trace, in_doubt = _trace(measurement)
     unseen = [*measurement.unseen, *in_doubt]
+    if not measurement.own.applied:
+        unseen.append("its steps: no optimizer of torch took one")
     own = dict.fromkeys(name for run in (*called, measurement.own) for name in run.own_optimizers)
     unseen += [f"the steps of {name}, which changes weights by code of its own" for name in own]
     found = replace(
@@ -51,8 +53,8 @@ def _doubts(evidence: RecordedTrainings, measured: MeasuredSteps) -> list[str]:
     most = evidence.composed_of(evidence.claimed_rounds, factor=2.0)
     if most is not None and most.epsilon > evidence.claimed:
         found.append(
-            "the whole effect of a record: two values of it were compared, of which one has at least half of the "
-            "difference, and no value without an effect was found"
+            "the whole effect of a record: values of it were compared, of which one has at least the effect that is "
+            "counted, and no value without an effect was found"
         )
     return found
 
@@ -72,7 +74,11 @@ def _with_steps(run: ObservedRun, measured: MeasuredSteps, sample: int) -> Recor
     is_unbounded = any(effect.is_unbounded for effect in measured.effects)
     is_predictable = any(gradient.is_predictable for gradient in run.applied)
     made = (_private_step(run.applied[step.number], step, sample, is_unbounded, is_predictable) for step in steps)
-    return replace(run.traced.training, steps=tuple(made))
+    answers = (
+        replace(answer, after=sum(step.number < answer.after for step in steps))
+        for answer in run.traced.training.answers
+    )
+    return replace(run.traced.training, steps=tuple(made), answers=tuple(answers))
 
 
 def _private_step(
@@ -101,7 +107,7 @@ def _replay(effect: RecordEffect) -> LeaveOneOutEffect:
     """Return the effect of a record in units of itself: no clipping norm is stated that it could exceed."""
     return LeaveOneOutEffect(
         "a crafted record", effect.index, not effect.has_absence, effect.compared, effect.taking, 1.0, 1.0, 0.0,
-        effect.coupling if effect.is_coupled else None, (), effect.compared, effect.compared,
+        effect.coupling if effect.is_coupled else None, (), effect.compared, effect.compared, (), effect.noise_moved,
     )  # fmt: skip
 
 
@@ -110,7 +116,13 @@ def _trace(measurement: StepMeasurement) -> tuple[OutputTrace, list[str]]:
     own = measurement.own
     trace = traced(own.traced, measurement.again.traced, [run.traced for run in measurement.others])
     before, after = own.traced.outputs, measurement.redrawn.traced.outputs
-    noised = [name for name in trace.arrays if name not in after or after[name].digest != before[name].digest]
+    # Noise is drawn anew by the generators of torch, numpy and Python, once gradients were computed.
+    is_drawn_anew = own.passes > 0 and not measurement.redrawn.reads_numpy
+    noised = [
+        name
+        for name in trace.arrays
+        if not is_drawn_anew or name not in after or after[name].digest != before[name].digest
+    ]
     runs = tuple(_with_rates(run) for run in (own, *measurement.others))
     bare = tuple(name for name in trace.arrays if name not in noised)
     unseen = (

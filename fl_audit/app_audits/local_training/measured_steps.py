@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from fl_audit.app_audits.local_training.leave_one_out_replay import NOISE_TOLERANCE
 from fl_audit.array_types import Floats
 
 _MOST_GROWTH = 10.0  # factor by which effects of records 100 times as large may differ where they are clipped
@@ -29,12 +30,14 @@ class RecordEffect:
 
     index: int  # position of the record in the data set, from 0
     over_noise: tuple[float, ...]  # effect in each step in units of the noise: mu; infinite without noise
+    least_over_noise: tuple[float, ...]  # least effect in each step that what was seen leaves possible
     length: float  # longest difference of two gradients that differ by having the record
     growth: float  # longest difference for values 1,000,000 times as large, over that for 10,000 times as large
     coupling: float | None  # part by which the record changes the effect of another one; None if not compared
-    # Whether the record was compared with values of it that have no effect, as it is where it is absent. If not, two
-    # values of it were compared, and half of the difference is the least effect that one of them has.
+    # Whether the record was compared with its absence, or with values of it that have no effect. If not, the radius of
+    # the smallest ball that holds the gradients with all compared values is the least effect that one of them has.
     has_absence: bool
+    noise_moved: float | None  # change of the noise, over its scale, where it is left out; None if it was not left out
     compared: int  # number of steps that were compared
     taking: int  # number of these that the record moved
 
@@ -51,7 +54,13 @@ class RecordEffect:
     @property
     def is_coupled(self) -> bool:
         """Whether the record changes the effect of another one, as it does where a batch is clipped as a whole."""
-        return self.coupling is not None and self.coupling > _LEAST_COUPLING
+        # Where a step is divided by the size of its sample, leaving a record out changes all effects.
+        return self.coupling is not None and self.coupling > _LEAST_COUPLING and not self.is_noise_moved
+
+    @property
+    def is_noise_moved(self) -> bool:
+        """Whether the noise changes where the record is left out."""
+        return self.noise_moved is not None and self.noise_moved > NOISE_TOLERANCE
 
 
 @dataclass(frozen=True)
@@ -69,4 +78,7 @@ class MeasuredSteps:
     @property
     def has_bound(self) -> bool:
         """Whether the effect of a record is known: it is bounded, and was compared with the absence of the record."""
-        return all(effect.has_absence and not effect.is_growing and not effect.is_coupled for effect in self.effects)
+        return all(
+            effect.has_absence and not (effect.is_growing or effect.is_coupled or effect.is_noise_moved)
+            for effect in self.effects
+        )

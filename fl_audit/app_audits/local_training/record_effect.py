@@ -1,7 +1,7 @@
 """Effect of a record on the gradients of a training: how far its values can move them, and whether others matter."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
@@ -15,37 +15,56 @@ from fl_audit.app_audits.local_training.edited_datasets import (
     record_at,
     with_label,
 )
-from fl_audit.app_audits.local_training.gradient_statistics import ROUNDING, effect_over_noise, is_moved, lengths
+from fl_audit.app_audits.local_training.gradient_statistics import ROUNDING, is_moved
 from fl_audit.app_audits.local_training.leave_one_out_replay import KEPT_STEPS
 from fl_audit.app_audits.local_training.measured_steps import RecordEffect
-from fl_audit.app_audits.local_training.record_versions import FACTORS, RecordVersion, located, record_versions
+from fl_audit.app_audits.local_training.record_versions import (
+    ABSENT,
+    FACTORS,
+    RecordVersion,
+    located,
+    record_versions,
+    version_without_effect,
+)
+from fl_audit.app_audits.local_training.smallest_ball import smallest_ball_radius
 from fl_audit.array_types import Floats, Floats32
+
+Points = dict[RecordVersion, Floats32]
+"""Gradients of one step, (parameters,), by the version of a record."""
+
+
+_MOST_RECORDS = 3  # records that are tried for values without an effect
+_MOST_BETWEEN = 3  # records of a mini-batch that are compared beside its first and last one
+_MOST_VERSIONS = 3  # versions of each of these
 
 
 class GradientsOfSteps(Protocol):
     """A function that trains on a data set with other records, and returns the gradients of steps, (parameters,)."""
 
-    def __call__(self, steps: Sequence[int], items: Mapping[int, Any]) -> dict[int, Floats32]:
+    def __call__(
+        self, steps: Sequence[int], items: Mapping[int, Any], without: int | None = None, redraw: int | None = None
+    ) -> dict[int, Floats32]:
         """Return the gradients of steps by their numbers; those that are not finite are left out.
 
         `items`: Other records, by their positions.
+
+        `without`: Position of a record that is left out of every mini-batch; None to leave none out.
+
+        `redraw`: Number of a redraw of the noise; None for the noise of the first training.
         """
 
 
 @dataclass(frozen=True)
-class _Comparison:
-    """Difference of the gradients of one step between two versions of a record."""
+class _StepEffect:
+    """Effect of a record on one step."""
 
     step: int
+    over_noise: float  # in units of the noise: mu; infinite without noise
+    length: float
+    has_absence: bool  # whether it was compared with a version that has no effect
     version: RecordVersion
     reference: RecordVersion
-    moved: Floats  # lengths of the difference in each tensor, of which the record has at least this effect
-    is_absence: bool  # whether the reference has no effect
-    over_noise: float
-
-    @property
-    def length(self) -> float:
-        return float(np.linalg.norm(self.moved))
+    difference: Floats  # a difference of gradients that has this effect, (parameters,)
 
     @property
     def order(self) -> tuple[float, float]:
@@ -59,28 +78,63 @@ class RecordEffectSearch:
     gradients_of: GradientsOfSteps
     dataset: Any
     own: Mapping[int, Floats32]  # gradients with the own records, (parameters,), by the number of the step
-    scales: Mapping[int, Floats]  # noise scale of each tensor, (tensors,), by the number of the step
-    sizes: Sequence[int]  # number of coordinates of each tensor
+    scales: Mapping[int, Floats]  # noise scale of each coordinate, (parameters,), by the number of the step
+    drawn: Mapping[int, Sequence[int]]  # positions of the records of each step; () where they are not known
+    can_leave_out: bool  # whether a record can be left out of mini-batches without a change beside
 
     @cached_property
     def steps(self) -> list[int]:
         """Numbers of the steps, in order."""
         return sorted(self.own)
 
-    def _gradients(self, steps: Sequence[int], items: Mapping[int, Any]) -> dict[int, Floats32]:
-        found = self.gradients_of(steps, items)
-        return {step: values for step, values in found.items() if len(values) == sum(self.sizes)}
-
     def effect(self) -> RecordEffect | None:
-        """Return the effect of a record; None if no record is found whose values move a step."""
+        """Return the effect of a record; None if no record is found whose values move a step.
+
+        It is that of the first record with values that have no effect, or of the one with the largest effect.
+        """
+        found = list[RecordEffect]()
         for place, step in enumerate(self.steps[:KEPT_STEPS]):
-            index = self._located(step, range(length_of(self.dataset)))
-            if index is not None:
-                return self._effect_of(index, self.steps[place : place + KEPT_STEPS])
-        return None
+            indices = self._by_effect(step)
+            effect = self._effect_of(indices, self.steps[place : place + KEPT_STEPS]) if indices else None
+            found += [] if effect is None else [effect]
+            if len(found) == _MOST_RECORDS or any(one.has_absence for one in found):
+                break
+        return max(found, key=lambda one: (one.has_absence, max(one.over_noise)), default=None)
+
+    def _gradients(
+        self, steps: Sequence[int], items: Mapping[int, Any], without: int | None = None, redraw: int | None = None
+    ) -> dict[int, Floats32]:
+        found = self.gradients_of(steps, items, without, redraw)
+        return {step: values for step, values in found.items() if values.shape == self.own[step].shape}
+
+    def _by_effect(self, step: int) -> list[int]:
+        """Return positions of some records of a step, those with the largest effect first.
+
+        The first and the last record of the mini-batch are among them: a loop over records may leave the last gradient.
+        """
+        places = [place for place in self.drawn.get(step, ()) if place < length_of(self.dataset)]
+        between = np.random.default_rng().permutation(places[1:-1])[:_MOST_BETWEEN].tolist()
+        effects = self._effects_of_records(step, dict.fromkeys([*places[:1], *places[-1:], *between]))
+        if not effects:  # positions of the loader are not those of the data set, or no loader drew
+            everything = range(length_of(self.dataset))
+            ends = (self._located(step, everything), self._located(step, everything[::-1]))
+            effects = self._effects_of_records(step, dict.fromkeys(index for index in ends if index is not None))
+        return sorted(effects, key=lambda index: effects[index].order, reverse=True)
+
+    def _effects_of_records(self, step: int, indices: Iterable[int]) -> dict[int, _StepEffect]:
+        """Return the effects of records on a step, by their positions, with some of their versions."""
+        found = dict[int, _StepEffect]()
+        for index in indices:
+            versions = [one for one in record_versions(self.dataset, index) if one.factor == FACTORS[1]]
+            chosen = [one for one in versions if not one.is_jittered][:_MOST_VERSIONS]
+            points = self._points(index, [step], [*chosen, *([ABSENT] if self.can_leave_out else [])])
+            effect = self._step_effect(step, points[step])
+            if effect is not None:
+                found[index] = effect
+        return found
 
     def _located(self, step: int, places: Sequence[int]) -> int | None:
-        """Return the position of a record whose values move a step; None if there is none."""
+        """Return a position, one of the first, whose record's values move a step; None if there is none."""
         count = length_of(self.dataset)
 
         def has_effect(chosen: Sequence[int]) -> bool:
@@ -91,148 +145,180 @@ class RecordEffectSearch:
             changed = self._gradients([step], items)
             return step in changed and is_moved(self.own[step], changed[step])
 
-        return located(has_effect, list(places))
+        return located(has_effect, places)
 
-    def _effect_of(self, index: int, window: Sequence[int]) -> RecordEffect | None:
+    def _effect_of(self, indices: Sequence[int], window: Sequence[int]) -> RecordEffect | None:
+        """Return the effect of the first of some records; the others are looked at for its effect on theirs."""
+        index = indices[0]
         versions = record_versions(self.dataset, index)
-        gradients = [self._gradients(window, {index: version.item}) for version in versions]
-        found = [one for step in window for one in self._comparisons(step, versions, gradients)]
+        points = self._points(index, window, [*versions, *([ABSENT] if self.can_leave_out else [])])
+        found = [one for step in window if (one := self._step_effect(step, points[step])) is not None]
         if not found:
             return None
         best = max(found, key=lambda one: one.order)
-        longest = [
-            max((one.length for one in found if one.version.factor == factor), default=0.0) for factor in FACTORS
-        ]
-        growth = longest[-1] / longest[-2] if longest[-2] > 0 else 1.0
-        everywhere = self._everywhere(index, best)
+        everywhere = self._everywhere(index, best, versions)
+        over_noise, least = self._over_noise(best, everywhere)
         return RecordEffect(
-            index, tuple(self._over_noise(best, everywhere)), best.length, growth, self._coupling(index, best),
-            best.is_absence, len(self.steps), len(everywhere),
+            index, over_noise, least, best.length, self._growth(points), self._coupling(indices, best),
+            best.has_absence, self._noise_moved(index, best), len(self.steps), len(everywhere),
         )  # fmt: skip
 
-    def _comparisons(
-        self, step: int, versions: Sequence[RecordVersion], gradients: Sequence[Mapping[int, Floats32]]
-    ) -> list[_Comparison]:
-        """Return the comparison of each version of a record with the one that tells most of its effect on a step."""
-        plain = {version: values[step] for version, values in zip(versions, gradients, strict=True) if step in values}
-        absent = _without_effect(plain)
-        found = list[_Comparison]()
-        for version, values in plain.items():
-            if version.is_jittered:
-                continue
-            if absent is not None:
-                references = [absent]
-            else:
-                references = [other for other in plain if other.factor <= version.factor and not other.is_jittered]
-            compared = [
-                self._comparison(step, version, other, values, plain[other], absent is not None) for other in references
-            ]
-            found += [one for one in compared if one is not None]
+    def _points(self, index: int, steps: Sequence[int], versions: Sequence[RecordVersion]) -> dict[int, Points]:
+        """Return the gradients of steps with versions of a record, as far as they are finite."""
+        found: dict[int, Points] = {step: {} for step in steps}
+        for version in versions:
+            is_absent = version is ABSENT
+            items = {} if is_absent else {index: version.item}
+            for step, values in self._gradients(steps, items, index if is_absent else None).items():
+                found[step][version] = values
         return found
 
-    def _comparison(
-        self,
-        step: int,
-        version: RecordVersion,
-        reference: RecordVersion,
-        values: Floats32,
-        other: Floats32,
-        is_absence: bool,
-    ) -> _Comparison | None:
-        if not is_moved(values, other):
+    def _step_effect(self, step: int, points: Points) -> _StepEffect | None:
+        """Return the largest effect of versions of a record on a step; None if it does not differ between them."""
+        reference = version_without_effect(points)
+        others = [version for version in points if not version.is_jittered and version is not reference]
+        pairs = [
+            (version, other)
+            for version in others
+            for other in (others if reference is None else [reference])
+            if is_moved(points[version], points[other])
+        ]
+        if not pairs:
             return None
-        # One of two values has at least half of their difference as its effect.
-        moved = lengths(values.astype(np.float64) - other, self.sizes) / (1 if is_absence else 2)
-        mu = effect_over_noise(moved, self.scales[step], self._rounding(values))
-        return _Comparison(step, version, reference, moved, is_absence, mu)
+        effects = {pair: self._over_noise_of(step, points[pair[0]], points[pair[1]]) for pair in pairs}
+        version, other = max(pairs, key=lambda pair: effects[pair])
+        difference = points[version].astype(np.float64) - points[other]
+        if reference is not None:
+            return _StepEffect(step, *effects[version, other], True, version, other, difference)
+        # All versions are in a ball around the gradient without the record: its radius is the effect of the record.
+        values = np.array([points[one] for one in others], dtype=np.float64)
+        scales = self.scales[step]
+        noisy = scales > 0
+        mu, length = effects[version, other][0] / 2, smallest_ball_radius(values)
+        if math.isfinite(mu):
+            mu = max(mu, smallest_ball_radius(values[:, noisy] / scales[noisy]))
+        return _StepEffect(step, mu, length, False, version, other, difference / 2)
 
-    def _rounding(self, values: Floats32) -> float:
-        return ROUNDING * float(np.abs(values).max(initial=0.0)) * math.sqrt(len(values))
+    def _over_noise_of(self, step: int, one: Floats32, other: Floats32) -> tuple[float, float]:
+        """Return the length of a difference of gradients in units of the noise, and the length itself."""
+        difference = one.astype(np.float64) - other
+        rounding = ROUNDING * float(np.abs(one).max(initial=0.0))
+        return _over_noise(difference, self.scales[step], rounding), float(np.linalg.norm(difference))
 
-    def _everywhere(self, index: int, best: _Comparison) -> dict[int, _Comparison]:
-        """Return the comparison of the two versions that tell most in each step that the record moves."""
-        first, second = (self._gradients(self.steps, {index: one.item}) for one in (best.version, best.reference))
-        again = dict[int, Floats32]()
-        if best.is_absence:
-            jittered = next(
-                one for one in record_versions(self.dataset, index)
-                if one.is_jittered and one.label == best.reference.label
-            )  # fmt: skip
-            again = self._gradients(self.steps, {index: jittered.item})
-        found = dict[int, _Comparison]()
-        for step in self.steps:
-            if step not in first or step not in second:
-                continue
-            is_absence = step in again and not is_moved(second[step], again[step])
-            one = self._comparison(step, best.version, best.reference, first[step], second[step], is_absence)
-            if one is not None:
-                found[step] = one
-        return found
+    def _growth(self, points: Mapping[int, Points]) -> float:
+        """Return by which factor the longest effect grows where values are 100 times as large."""
+        longest = list[float]()
+        for factor in FACTORS[-2:]:
+            lengths = [0.0]
+            for step, versions in points.items():
+                limited = {version: values for version, values in versions.items() if version.factor <= factor}
+                effect = self._step_effect(step, limited)
+                lengths += [] if effect is None else [effect.length]
+            longest.append(max(lengths))
+        return longest[1] / longest[0] if longest[0] > 0 else 1.0
 
-    def _over_noise(self, best: _Comparison, everywhere: Mapping[int, _Comparison]) -> list[float]:
-        """Return the effect on each step in units of its noise; that of other steps where the record was not in it."""
-        compared = [one.over_noise for one in everywhere.values() if one.is_absence is best.is_absence]
+    def _everywhere(self, index: int, best: _StepEffect, versions: Sequence[RecordVersion]) -> dict[int, _StepEffect]:
+        """Return the effect on each step that the record moves, by the versions that told most of the best step."""
+        if best.reference is ABSENT:
+            chosen = [best.version, ABSENT]
+        elif best.has_absence:
+            steady, another = best.reference, next(one for one in versions if one.label != best.reference.label)
+            labels = (steady.label, another.label)
+            chosen = [best.version, *(one for one in versions if one.factor == steady.factor and one.label in labels)]
+            chosen = list(dict.fromkeys(chosen))
+        else:
+            chosen = [one for one in versions if one.factor == best.version.factor and not one.is_jittered]
+            chosen += [] if best.reference in chosen else [best.reference]
+        points = self._points(index, self.steps, chosen)
+        found = {step: self._step_effect(step, points[step]) for step in self.steps}
+        return {step: effect for step, effect in found.items() if effect is not None}
+
+    def _over_noise(
+        self, best: _StepEffect, everywhere: Mapping[int, _StepEffect]
+    ) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """Return the effect on each step in units of its noise, and the least that it may be.
+
+        Of a step that the record was not in, the effect is taken to be that of other steps: in units of the noise, or
+        at least of the same length where that is less.
+        """
+        compared = [one.over_noise for one in everywhere.values() if one.has_absence is best.has_absence]
         usual = float(np.median(compared)) if compared else best.over_noise
-        found = list[float]()
+        effects, least = list[float](), list[float]()
         for step in self.steps:
             own = everywhere.get(step)
-            expected = min(usual, effect_over_noise(best.moved, self.scales[step], 0.0))
             known = 0.0 if own is None else own.over_noise
-            mu = known if own is not None and own.is_absence else max(known, expected)
-            # Equal steps are composed together.
-            found.append(float(f"{mu:.3g}"))
-        return found
+            is_known = own is not None and own.has_absence
+            same = _over_noise(best.difference, self.scales[step], 0.0)
+            effects.append(_rounded(known if is_known else max(known, usual)))
+            least.append(_rounded(known if is_known else max(known, min(usual, same))))
+        return tuple(effects), tuple(least)
 
-    def _coupling(self, index: int, best: _Comparison) -> float | None:
-        """Return the part of its effect by which the record changes that of another one; None if none is found."""
-        step = best.step
-        other = self._located(step, [place for place in range(length_of(self.dataset)) if place != index])
-        if other is None:
+    def _noise_moved(self, index: int, best: _StepEffect) -> float | None:
+        """Return by how much the noise of a step changes where the record is left out, over its scale.
+
+        None if it cannot be left out, or nothing has noise.
+        """
+        step, scales = best.step, self.scales[best.step]
+        noisy = scales > 0
+        if not self.can_leave_out or not noisy.any():
             return None
-        for version in record_versions(self.dataset, other):
-            if version.factor != FACTORS[1] or version.is_jittered:
-                continue
-            corners = [
-                self._gradients([step], {index: one.item} | beside).get(step)
-                for beside in ({}, {other: version.item})
-                for one in (best.reference, best.version)
-            ]
-            found = self._interaction(corners)
-            if found is not None:
-                return found
+        noises = list[Floats]()
+        for without in (None, index):
+            values = [self._gradients([step], {}, without, redraw).get(step) for redraw in (None, 0)]
+            known = [one.astype(np.float64) for one in values if one is not None]
+            if len(known) < 2:
+                return None
+            noises.append(known[1] - known[0])
+        rounding = ROUNDING * float(np.abs(self.own[step]).max(initial=0.0))
+        moved = np.maximum(np.abs(noises[1] - noises[0])[noisy] - rounding, 0.0)
+        return float((moved / scales[noisy]).max())
+
+    def _coupling(self, indices: Sequence[int], best: _StepEffect) -> float | None:
+        """Return the part of its effect by which the record changes that of another one; None if none is found."""
+        step, (index, *others) = best.step, indices
+        pairs = ((other, version) for other in others for version in record_versions(self.dataset, other))
+        for other, version in pairs:
+            if version.factor == FACTORS[1] and not version.is_jittered:
+                corners = [
+                    self._points_with(index, step, one, beside)
+                    for beside in ({}, {other: version.item})
+                    for one in (best.reference, best.version)
+                ]
+                found = _interaction([corner for corner in corners if corner is not None])
+                if found is not None:
+                    return found
         return None
 
-    def _interaction(self, corners: Sequence[Floats32 | None]) -> float | None:
-        """Return how far the joint effect of two records is from the sum of their effects, over the smaller effect.
-
-        `corners`: Gradients with neither, the first, the second and both of the records changed.
-        """
-        known = [corner.astype(np.float64) for corner in corners if corner is not None]
-        if len(known) < 4:
-            return None
-        neither, first, second, both = known
-        effects = [float(np.linalg.norm(one - neither)) for one in (first, second)]
-        rounding = 4 * max(self._rounding(corner) for corner in corners if corner is not None)
-        if min(effects) <= rounding:
-            return None
-        gap = float(np.linalg.norm(both - first - second + neither))
-        return 0.0 if gap <= rounding else gap / min(effects)
+    def _points_with(self, index: int, step: int, version: RecordVersion, beside: Mapping[int, Any]) -> Floats32 | None:
+        is_absent = version is ABSENT
+        items = dict(beside) if is_absent else {index: version.item, **beside}
+        return self._gradients([step], items, index if is_absent else None).get(step)
 
 
-def _without_effect(plain: Mapping[RecordVersion, Floats32]) -> RecordVersion | None:
-    """Return a version of a record whose features do not matter, as if the record were absent; None without one.
+def _over_noise(difference: Floats, scales: Floats, rounding: float) -> float:
+    """Return the length of a difference of gradients in units of the noise; infinite if one without noise differs."""
+    bare = scales <= 0
+    if float(np.abs(difference[bare]).max(initial=0.0)) > rounding:
+        return math.inf
+    return float(np.linalg.norm(difference[~bare] / scales[~bare]))
 
-    Where a loss is saturated, the gradient of a record with the label that is predicted is zero, whatever its features.
+
+def _rounded(mu: float) -> float:
+    """Return an effect to three digits: steps with equal ones are composed together."""
+    return float(f"{mu:.3g}")
+
+
+def _interaction(corners: Sequence[Floats32]) -> float | None:
+    """Return how far the joint effect of two records is from the sum of their effects, over the smaller effect.
+
+    `corners`: Gradients with neither, the first, the second and both of the records changed.
     """
-    steady, has_moved = list[RecordVersion](), False
-    for version, values in plain.items():
-        if version.factor != FACTORS[1] or version.is_jittered:
-            continue
-        again = next((one for one in plain if one.is_jittered and one.label == version.label), None)
-        if again is None:
-            continue
-        if is_moved(values, plain[again]):
-            has_moved = True
-        else:
-            steady.append(version)
-    return steady[0] if steady and has_moved else None
+    if len(corners) < 4:
+        return None
+    neither, first, second, both = (corner.astype(np.float64) for corner in corners)
+    effects = [float(np.linalg.norm(one - neither)) for one in (first, second)]
+    rounding = 4 * ROUNDING * max(float(np.abs(corner).max(initial=0.0)) for corner in corners) * len(neither) ** 0.5
+    if min(effects) <= rounding:
+        return None
+    gap = float(np.linalg.norm(both - first - second + neither))
+    return 0.0 if gap <= rounding else gap / min(effects)

@@ -1,6 +1,6 @@
 """Versions of a record for the steps of a training: with larger features, and with other labels."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,8 @@ from fl_audit.app_audits.local_training.edited_datasets import (
     record_at,
     with_label,
 )
+from fl_audit.app_audits.local_training.gradient_statistics import is_moved
+from fl_audit.array_types import Floats32
 
 FACTORS = (100.0, 1e4, 1e6)
 """Factors by which features are multiplied: a gradient that is clipped ends to grow, and one that is not does not."""
@@ -30,6 +32,10 @@ class RecordVersion:
     label: int  # number of its label, from 0
     item: Any
     is_jittered: bool = False  # whether its features differ a little from those of the version with this factor
+
+
+ABSENT = RecordVersion(0.0, -1, None)
+"""The version of a record that is left out of every mini-batch."""
 
 
 def record_versions(dataset: Any, index: int) -> list[RecordVersion]:
@@ -80,3 +86,25 @@ def located(has_effect: Callable[[Sequence[int]], bool], places: Sequence[int]) 
         half = places[: len(places) // 2]
         places = half if has_effect(half) else places[len(places) // 2 :]
     return places[0]
+
+
+def version_without_effect(gradients: Mapping[RecordVersion, Floats32]) -> RecordVersion | None:
+    """Return a version of a record that has no effect on a step; None if there is none.
+
+    It is the absent record, or one whose features do not matter: where a loss is saturated, the gradient of a record
+    with the label that is predicted is zero, whatever its features.
+
+    `gradients`: Gradients of the step with each version, (parameters,).
+    """
+    if ABSENT in gradients:
+        return ABSENT
+    steady, has_moved = list[RecordVersion](), False
+    for version, values in gradients.items():
+        again = next((one for one in gradients if one.is_jittered and one.label == version.label), None)
+        if version.factor != FACTORS[1] or version.is_jittered or again is None:
+            continue
+        if is_moved(values, gradients[again]):
+            has_moved = True
+        else:
+            steady.append(version)
+    return steady[0] if steady and has_moved else None

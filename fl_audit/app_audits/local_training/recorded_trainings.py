@@ -45,8 +45,8 @@ class RecordedTrainings:
 
     @property
     def is_private(self) -> bool:
-        """Whether Opacus was used in any training, or steps without it were measured."""
-        return bool(self.by_client)
+        """Whether Opacus was used in any training, or steps without it are audited."""
+        return bool(self.by_client) or self.measured is not None
 
     @cached_property
     def unseen_sampling(self) -> tuple[str, ...]:

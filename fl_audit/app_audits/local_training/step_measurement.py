@@ -33,6 +33,7 @@ from fl_audit.app_audits.local_training.measured_steps import MeasuredStep, Meas
 from fl_audit.app_audits.local_training.output_tracing import TracedRun
 from fl_audit.app_audits.local_training.record_effect import RecordEffectSearch
 from fl_audit.app_audits.local_training.replay_state import NotRepeatableError
+from fl_audit.app_audits.local_training.training_facts import BatchSamplingKind
 from fl_audit.array_types import Floats, Floats32
 from fl_audit.errors import InputError
 
@@ -50,6 +51,7 @@ class ObservedRun:
     applied: tuple[AppliedGradient, ...]
     reads_numpy: bool  # whether arrays of numpy came in between a backward pass and its step
     own_optimizers: tuple[str, ...]  # classes of optimizers that change parameters by code of their own
+    passes: int  # number of backward passes
 
     def gradients(self, steps: Sequence[int]) -> list[Floats32]:
         """Return the gradients of some steps, as far as the run took them."""
@@ -80,17 +82,23 @@ class _Trainings:
     run: RunObserved
     kept_steps: int
     scales: tuple[float, ...]
+    is_reset_at_draws: bool
 
     def whole(self, edit: Edit | None = None, redraw: int | None = None) -> ObservedRun:
         return self.first_steps(None, edit, redraw)
 
-    def first_steps(self, count: int | None, edit: Edit | None = None, redraw: int | None = None) -> ObservedRun:
-        return self.run(edit or _unchanged, ObservationPlan(self.kept_steps, self.scales, redraw, count))
+    def first_steps(
+        self, count: int | None, edit: Edit | None = None, redraw: int | None = None, without: int | None = None
+    ) -> ObservedRun:
+        plan = ObservationPlan(self.kept_steps, self.scales, self.is_reset_at_draws, redraw, without, count)
+        return self.run(edit or _unchanged, plan)
 
-    def gradients_of(self, steps: Sequence[int], items: Mapping[int, Any]) -> dict[int, Floats32]:
+    def gradients_of(
+        self, steps: Sequence[int], items: Mapping[int, Any], without: int | None = None, redraw: int | None = None
+    ) -> dict[int, Floats32]:
         """Return the gradients of steps in a training with other records, by their numbers, if they are finite."""
         try:
-            run = self.first_steps(max(steps) + 1, lambda data: with_records(data, items))
+            run = self.first_steps(max(steps) + 1, lambda data: with_records(data, items), redraw, without)
         except _FAILURES:  # records that the training does not accept
             return {}
         found = {step: values for step in steps for values in run.gradients([step])}
@@ -112,9 +120,12 @@ def measured_steps(
 
     Raises `NotRepeatableError` if the training, repeated from the same start, applies other gradients.
     """
-    size = max(sum(map(math.prod, step.shapes)) for step in first)
+    size = max((sum(map(math.prod, step.shapes)) for step in first), default=1)
     kept = min(len(first), max(KEPT_STEPS, _MOST_NUMBERS // size))
-    trainings = _Trainings(run, kept, tuple(step.scale if math.isfinite(step.scale) else 1.0 for step in first))
+    scales = tuple(step.scale if math.isfinite(step.scale) else 1.0 for step in first)
+    # Mini-batches may be drawn at once before the first step: then what follows is not drawn for a step.
+    is_drawn_for_steps = sum(step.is_fresh for step in first) > 1 or all(step.is_fresh for step in first)
+    trainings = _Trainings(run, kept, scales, is_drawn_for_steps)
     own, again = trainings.whole(), trainings.whole()
     if not _is_same(own, again):
         raise NotRepeatableError
@@ -162,10 +173,10 @@ def _follows(step: int, own: ObservedRun, others: Sequence[ObservedRun]) -> bool
 
 
 def _groups(own: ObservedRun, steps: Sequence[int]) -> list[list[int]]:
-    """Return steps by the shapes of their tensors: several models of a training have groups of their own."""
-    found: dict[tuple[tuple[int, ...], ...], list[int]] = {}
+    """Return steps by their optimizer and the shapes of their tensors: each model of a training has its own group."""
+    found: dict[tuple[int, tuple[tuple[int, ...], ...]], list[int]] = {}
     for step in steps:
-        found.setdefault(own.applied[step].shapes, []).append(step)
+        found.setdefault((own.applied[step].number, own.applied[step].shapes), []).append(step)
     return list(found.values())
 
 
@@ -196,12 +207,34 @@ def _measured_group(
             "not change them; draw noise by the generators of torch, numpy and Python that every module shares"
         )
         return [], None, unseen
-    rows = dict(zip(drawn, scales.scales, strict=True))
-    values = dict(zip(drawn, own.gradients(drawn), strict=True))
-    effect = RecordEffectSearch(trainings.gradients_of, dataset, values, rows, sizes).effect()
+    effect = RecordEffectSearch(
+        trainings.gradients_of, dataset, dict(zip(drawn, own.gradients(drawn), strict=True)),
+        {step: np.repeat(row, sizes) for step, row in zip(drawn, scales.scales, strict=True)}, _places(own, drawn),
+        trainings.is_reset_at_draws and _can_leave_out(own, drawn),
+    ).effect()  # fmt: skip
     if effect is None:
         unseen.append("the effect of a record: none was found whose values move a step")
     return _steps(drawn, own, samples, scales, bare, effect), effect, unseen
+
+
+def _places(own: ObservedRun, steps: Sequence[int]) -> dict[int, list[int]]:
+    """Return the positions of the records of each step, as a loader drew them."""
+    training = own.traced.training
+    return {
+        step: [place for number in own.applied[step].batches for place in training.batches[number].indices]
+        for step in steps
+    }
+
+
+def _can_leave_out(own: ObservedRun, steps: Sequence[int]) -> bool:
+    """Return True if a record can be left out of the mini-batches of steps, and all else stays the same.
+
+    Poisson samples differ by a record where the data set does. Batches of a fixed size do not, and what draws between
+    the mini-batch and its gradients (dropout) draws otherwise for a smaller one.
+    """
+    batches = [own.traced.training.batches[number] for step in steps for number in own.applied[step].batches]
+    is_poisson = all(batch.sampling is BatchSamplingKind.POISSON for batch in batches)
+    return bool(batches) and is_poisson and not any(own.applied[step].is_random for step in steps)
 
 
 def _short_redraws(trainings: _Trainings, steps: Sequence[int], size: int, made: int) -> list[ObservedRun]:
@@ -238,7 +271,8 @@ def _steps(
     found = list[MeasuredStep]()
     for row, step in enumerate(steps):
         mu = math.inf if bare[row] else (0.0 if effect is None else effect.over_noise[row])
-        multiplier = 1 / mu if mu > 0 else math.inf
+        least = mu if effect is None or bare[row] else effect.least_over_noise[row]
+        multiplier, largest = (1 / value if value > 0 else math.inf for value in (mu, least))
         length = 1.0 if effect is None else effect.length
         # Samples are given the width that the multiplier and the length name, in every tensor.
         shapes = own.applied[step].shapes
@@ -250,7 +284,7 @@ def _steps(
         ]
         found.append(
             MeasuredStep(
-                step, multiplier, multiplier * scales.largest_factor, length, bare[row], shapes, tuple(unit),
+                step, multiplier, largest * scales.largest_factor, length, bare[row], shapes, tuple(unit),
             )
         )  # fmt: skip
     return found

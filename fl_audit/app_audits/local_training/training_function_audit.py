@@ -23,6 +23,7 @@ from fl_audit.app_audits.local_training.edited_datasets import (
 )
 from fl_audit.app_audits.local_training.hand_written_training import learned_without_opacus, with_measured_steps
 from fl_audit.app_audits.local_training.leave_one_out_replay import KEPT_STEPS, Edit, LeaveOneOutEffect, replays
+from fl_audit.app_audits.local_training.measured_steps import MeasuredSteps
 from fl_audit.app_audits.local_training.output_tracing import (
     OutputTrace,
     TracedRun,
@@ -107,23 +108,25 @@ def _audit_without_opacus(
     `start`: The random states with which every measured run begins.
     """
     applied, name = called[0].applied, runner.name
-    if not applied:
-        return assess(name, evidence)
     claims = [evidence.epsilon, *(answer.epsilon for run in called for answer in run.traced.training.answers)]
     if all(claim is None for claim in claims):
-        return assess(name, evidence, [learned_without_opacus(Counter(step.optimizer for step in applied))])
+        counts = Counter(step.optimizer for step in applied)
+        return assess(name, evidence, [learned_without_opacus(counts)] if applied else [])
     if "dataset" not in runner.places or not is_sized(runner.dataset):
         why = "it takes no data set" if "dataset" not in runner.places else "its data set has no records by position"
-        return assess(name, evidence, [f"steps without Opacus, whose records cannot be replaced since {why}"])
+        unseen = f"its steps, which are taken without Opacus: records cannot be replaced, since {why}"
+        return assess(name, replace(evidence, measured=MeasuredSteps()), [unseen])
+
+    seed = int(start.digests()["torch"][:15], 16)
 
     def run(edit: Edit, plan: ObservationPlan) -> ObservedRun:
         start.restore()
-        return runner.observed(Recorder(), edit, plan)
+        return runner.observed(Recorder(without=plan.without), edit, replace(plan, seed=seed))
 
     try:
         measurement = measured_steps(run, runner.dataset, applied, len(called))
     except NotRepeatableError:
-        return assess(name, evidence, [NOT_REPEATABLE])
+        return assess(name, replace(evidence, measured=MeasuredSteps()), [NOT_REPEATABLE])
     return assess(name, *with_measured_steps(evidence, called, measurement))
 
 
@@ -182,7 +185,9 @@ class _Runner:
         observer = GradientObserver(recorder, plan)
         with observed_gradients(observer):
             run = self.run(recorder, edit, number)
-        return ObservedRun(run, tuple(observer.applied), observer.reads_numpy, tuple(observer.own_optimizers))
+        return ObservedRun(
+            run, tuple(observer.applied), observer.reads_numpy, tuple(observer.own_optimizers), observer.passes
+        )
 
     def run(self, recorder: Recorder, edit: Edit, number: int = 1) -> TracedRun:
         """Call the function on the data set that `edit` returns, and return its steps and its outputs."""
