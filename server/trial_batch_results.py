@@ -15,7 +15,6 @@ from torch import Tensor
 
 from fl_audit.array_types import Flags, Floats
 from fl_audit.audits.membership.record_confidences import label_log_probability, scaled_confidence
-from fl_audit.audits.membership.varied_records import Queries
 from fl_audit.audits.membership.white_box_features import WhiteBoxFeatures, white_box_features
 from fl_audit.data.attribute_to_infer import AttributeToInfer
 from fl_audit.federation.loaded_federation import LoadedFederation
@@ -49,6 +48,7 @@ class BatchResult:
     columns: TrialBatchColumns  # all findings
     final_models: Tensor  # models after the last round (trials, parameters)
     kept: Mapping[str, Tensor]  # the clients' view of the kept trials, by name; empty if the batch has none
+    checkpoints: Mapping[int, Tensor] = field(default_factory=dict)  # models of trial 0 (parameters,), by round
     targets: tuple[int, ...] = ()  # numbers of the units that are targets, ascending
     # Outputs of the final models for the targets' records, by name; empty in the identifiability audit.
     outputs: Mapping[str, Tensor] = field(default_factory=dict)
@@ -122,17 +122,8 @@ WHITE_BOX = ("signals", "inputs", "log_probabilities", "losses")
 """Names of the features of a white-box attacker, see `WhiteBoxFeatures`."""
 UNDER_ASCENT = "loss_under_ascent"
 """Column of the table of targets: mean loss over the releases, if the insider attacks by gradient ascent."""
-QUERIES, VALUES = "queries", "values"
-"""Names of outputs: confidences of all queries about the targets, and losses for each value of an attribute."""
-
-
-@dataclass(frozen=True)
-class FinalModelQueryPlan:
-    """Further queries to the final models: variations of the targets' records, or other values of an attribute."""
-
-    queries: int = 1  # number of queries about each target; with 1 only its unchanged records are used
-    ways: Queries | None = None  # the variations of the records; None if `queries` is 1
-    attribute: AttributeToInfer | None = None  # the attribute of which every value is tried; None for no such queries
+VALUES = "values"
+"""Name of an output of a batch: losses for each value of an attribute."""
 
 
 @dataclass
@@ -142,7 +133,7 @@ class TargetOutputsCollector:
     evaluated: Sequence[int]  # numbers of the evaluated releases
     sees_weights: bool = False  # whether the features of a white-box attacker are collected, for three releases
     is_active: bool = False  # whether losses are collected for all releases, because the insider uses gradient ascent
-    more: FinalModelQueryPlan = field(default_factory=FinalModelQueryPlan)  # further queries
+    attribute: AttributeToInfer | None = None  # the attribute of which every value is tried; None for no attribute
     _outputs: dict[str, dict[str, Tensor]] = field(init=False, default_factory=dict)
     _seen: dict[str, list[WhiteBoxFeatures]] = field(init=False, default_factory=lambda: defaultdict(list))
     _losses: dict[str, list[Floats]] = field(init=False, default_factory=lambda: defaultdict(list))
@@ -174,42 +165,37 @@ class TargetOutputsCollector:
         if self.is_active:
             told[UNDER_ASCENT] = means_by_unit(np.mean(self._losses.pop(name), axis=0), federation.target_of_records)
         population = torch.from_numpy(-release.population_losses).float()
-        self._outputs[name] = {LOGITS: logits, POPULATION: population, **self._answers(federation, release.models)}
+        self._outputs[name] = {
+            LOGITS: logits,
+            POPULATION: population,
+            **self._losses_by_value(federation, release.models),
+        }
         if self._seen:
             found = WhiteBoxFeatures.over_releases(self._seen.pop(name))
             self._outputs[name] |= {part: torch.from_numpy(getattr(found, part)).float() for part in WHITE_BOX}
         return TrialBatchColumns(targets=told)
 
-    def _answers(self, federation: LoadedFederation, models: Tensor) -> dict[str, Tensor]:
-        """Return the outputs of the final models that some attacks need in addition to losses, float32, by name.
+    def _losses_by_value(self, federation: LoadedFederation, models: Tensor) -> dict[str, Tensor]:
+        """Return the losses of the final models with each possible value of the attribute, under the name `VALUES`.
 
-        "queries" has scaled confidences on queries about the records, (trials, targets, queries). "values" has losses
-        with each possible value of the inferred attribute, (trials, records, values). A name is missing if no attack
-        needs it.
+        They are float32, (trials, records, values). Without an attribute to infer, the dictionary is empty.
         """
-        found, records, more = dict[str, Tensor](), federation.differing, self.more
+        if self.attribute is None:
+            return {}
+        records, losses = federation.differing, list[Tensor]()
         labels = records.labels.cpu().numpy()
-        if more.ways is not None:
-            ways = more.ways.variants(records.features, more.queries)
-            asked = (scaled_confidence(_logits(federation, models, features), labels) for features in ways)
-            confidences = [torch.from_numpy(means_by_unit(one, federation.target_of_records)).float() for one in asked]
-            found[QUERIES] = torch.stack(confidences, dim=2)
-        if more.attribute is not None:
-            place, losses = more.attribute.column.places, list[Tensor]()
-            for value in torch.from_numpy(more.attribute.values):
-                features = records.features.clone()
-                features[:, place] = value.to(features.device)
-                losses.append(
-                    torch.from_numpy(-label_log_probability(_logits(federation, models, features), labels)).float()
-                )
-            found[VALUES] = torch.stack(losses, dim=2)
-        return found
+        for value in torch.from_numpy(self.attribute.values):
+            features = records.features.clone()
+            features[:, self.attribute.column.places] = value.to(features.device)
+            log_probability = label_log_probability(_logits(federation, models, features), labels)
+            losses.append(torch.from_numpy(-log_probability).float())
+        return {VALUES: torch.stack(losses, dim=2)}
 
     def outputs(self, batch: TrialBatch) -> dict[str, Tensor]:
         """Return the collected outputs of a batch of trials, keyed by name.
 
         They are logits on the targets' records (trials, records, classes), the log-probability of the true class on the
-        population (trials, p), and outputs for white-box attackers and further queries, if any.
+        population (trials, p), and what white-box attackers and the attack on an attribute see, if configured.
         """
         return self._outputs[batch.name]
 

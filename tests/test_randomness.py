@@ -144,7 +144,6 @@ def test_purposes_keep_their_numbers() -> None:
         "SYNTHETIC_RECORDS": 19,
         "TARGET_CHOICE": 20,
         "BLACK_BOX": 21,
-        "TARGET_QUERIES": 22,
         "CRAFTED_START": 23,
         "PRETRAINING": 24,
         "CANARY_DIRECTION": 25,

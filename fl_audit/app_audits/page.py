@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 
 from fl_audit.app_audits.claim_audit.claim import StatedClaim
 from fl_audit.app_audits.claim_audit.claim_audit_messages import (
+    claim_warning,
     claim_words,
     floating_words,
     refusal_words,
@@ -47,6 +48,7 @@ def write_result(result: ClaimAudit, found: Sequence[DistinguisherFinding], name
         body=f"{_details(result, found)}\n<p>{_NOTICE}</p>",
         banner=verdict_banner(result.verdict, capital(claim_words(result))),
         step=_next(result, found),
+        warning=claim_warning(result.claim),
     )
     return _written(page, result_json(result, tuple(found)), directory)
 

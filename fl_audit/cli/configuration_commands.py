@@ -53,7 +53,7 @@ class DataReadingOptions:
             among=UsersAcrossClients,
         ),
     ] = None
-    drop: Annotated[list[str] | None, option("COLUMN", "Column to leave out; may be repeated.")] = None
+    drop: Annotated[list[str] | None, option("COLUMN", "Column to leave out, or several with commas.")] = None
     missing: Annotated[
         list[str] | None, option("WORD", "Word for a missing value, '' for empty cells alone; may be repeated.")
     ] = None
@@ -192,11 +192,11 @@ def init(
     training = training.completed_by_user(is_by_owners=reading.owner is not None)
     target, value = named or _asked_target()
 
-    from fl_audit.runs.new_config import ConfigRequest, config_or_remedies
+    from fl_audit.runs.new_config import ConfigRequest, new_config
 
     wishes = ConfigRequest(data, target, value, label, table=settings, **vars(training))
     with at_work("loading the data, accounting the guarantee"):
-        text, notes = config_or_remedies(wishes, place)
+        text, notes = new_config(wishes, place)
     write_text(file, text)
     for line in (f"configuration: {file}", *notes, f"next: fl-audit check {file}"):
         print(line)

@@ -31,7 +31,7 @@ _MARKS = {
     "too few trials to tell": "?",
     "broken": "!",
     "shows no breach by itself": "=",
-    "the claim limits nothing": "#",
+    "the claim excludes nothing": "#",
 }
 """Marks behind a number whose reading is not kept; written out, because the enumeration takes a second to import."""
 

@@ -131,9 +131,8 @@ def _print_one_run(found: "list[OneRunBound]", title: str) -> None:
 def _print(found: "list[LowerBound]", title: str) -> None:
     rows, notes = [], list[str]()
     for one in found:
-        sure = f"{one.confidence:.4g}" if one.method.has_confidence else "none"
         limit, valid = f"{one.limit_of_detection:.4g}", _VALID_FOR[one.method.needs]
-        rows.append((str(one.method), f"{one.epsilon:.4g}", sure, limit, valid))
+        rows.append((str(one.method), f"{one.epsilon:.4g}", f"{one.confidence:.4g}", limit, valid))
         said = (one.assumption, f"Limit: {one.limit_meaning}.", *one.warnings)
         notes += [f"{one.method}: {note}" for note in said]
     print_table(("method", "epsilon at least", "confidence", "limit", "valid for"), rows, title, range(1, 4), notes)

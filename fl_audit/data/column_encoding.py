@@ -11,12 +11,14 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from fl_audit.array_types import Flags, Floats, Floats32, Integers
+from fl_audit.data import remedies
 from fl_audit.data.encoding import min_max
+from fl_audit.data.identifier_names import is_person_name
 from fl_audit.data.loaded_dataset import ColumnReadResult, ColumnRole, DataWarning, IdentifyingColumn
+from fl_audit.data.table_settings import TableSettings
 from fl_audit.data.written_numbers import BOUND, DECIMAL_MARKS, is_number, rewrite_amounts
-from fl_audit.errors import InputError, Remedy, require
+from fl_audit.errors import InputError, require
 
-DEFAULT_MAX_LEVELS = 100  # levels of a column, and classes of a label, that are accepted unless the user says otherwise
 LARGEST_TABLE = 2**30  # numbers in the features of all records: 4 GiB
 ENOUGH_TO_TELL = 20  # in a table of fewer records, values that are all different say nothing about what the column is
 _SHARE_OF_NUMBERS = 0.5
@@ -60,10 +62,9 @@ def encode_column(
     column: "pd.Series[Any]",
     name: str,
     origin: SourceFileRows,
-    max_levels: int,
+    settings: TableSettings,
     before: int,
-    decimal: str,
-    repeats: IdentifyingColumn | None = None,
+    identifier: IdentifyingColumn | None = None,
 ) -> EncodedColumn:
     """Encode a table column without missing cells as features, and describe how it was read.
 
@@ -73,12 +74,14 @@ def encode_column(
     Raises `InputError` for features that need too much memory, dates of another form, an identifier, free text, numbers
     without a column name, and numbers mixed with a few words.
 
-    `repeats`: It only adds advice to an error message.
+    `before`: Number of features of the columns before.
+
+    `identifier`: How the column identifies persons; it only adds advice to an error message.
     """
-    numbers, note = _numbers(column, name, origin, decimal)
+    numbers, note = _numbers(column, name, origin, settings.decimal or ".")
     if numbers is None:
-        return _levels(column.astype(str).str.strip(), name, origin.file, max_levels, before, repeats)
-    train, drop = origin.train, drop_remedy(name)
+        return _levels(column.astype(str).str.strip(), name, origin.file, settings.most_words, before, identifier)
+    train, drop = origin.train, remedies.drop(name)
     nameless = "a column of numbers without a name, such as programs add to number the records"
     remedy = f"give it a name, or leave it out with {drop}"
     require(not re.fullmatch(r"Unnamed: \d+", name), f"{origin.file} has {nameless}: {remedy}", drop)
@@ -106,13 +109,13 @@ def _bounds(column: "pd.Series[Any]", name: str) -> Iterator[DataWarning]:
         words = tuple(sorted(bounded.unique().tolist()))
         share = f"{len(bounded):,} of {len(cells):,} records ({len(bounded) / len(cells):.1%})"
         text = f"column {name} has {_some(words)} in {share}, read as the number behind the sign"
-        remedy = Remedy("missing", words)
+        remedy = remedies.missing(*words)
         yield DataWarning(f"{text}: {remedy} leaves these records out", (remedy,))
 
 
 def _check_width(width: int, records: int, name: str, file: str) -> None:
     become = f"{width:,} features of {records:,} records, more than {LARGEST_TABLE:,} numbers"
-    drop = drop_remedy(name)
+    drop = remedies.drop(name)
     remedy = f"{drop} leaves out the last of them"
     require(width * records <= LARGEST_TABLE, f"{file}: the columns up to {name} become {become}: {remedy}", drop)
 
@@ -143,25 +146,26 @@ def described_names(name: str, kind: ColumnRole, levels: NDArray[np.generic] | S
     return ColumnReadResult(name, kind, f"{len(levels)} {what}: {_some(levels, most)}")
 
 
-def check_classes(values: NDArray[np.generic], what: str, max_classes: int | None = None) -> None:
+def check_classes(values: NDArray[np.generic], what: str, most: int | None = None) -> None:
     """Raise `InputError` if labels have so many different values that they look like a quantity to predict.
 
     Shapes: `values` (n,).
+
+    `most`: Largest number of classes that is accepted; None accepts any. In 20 records or more, classes have two
+    records each on average.
     """
     records, classes = len(values), len(np.unique(values))
     many = records >= ENOUGH_TO_TELL and 2 * classes > records
-    more = Remedy("max-levels", classes)
-    is_fixed = max_classes is not None and not many
-    remedy = f", or {more} if these are classes" if is_fixed else ""
-    found = f"{classes} different values in {records} records, which looks like a quantity to predict"
-    accepted = f"accepted are labels that name a class, so put the values into groups{remedy}"
-    if many or classes > (max_classes or classes):
-        raise InputError(f"{what} has {found}: {accepted}", choices=(more,) if is_fixed else ())
-
-
-def drop_remedy(name: str) -> Remedy:
-    """Return the setting that leaves the named column out of the table, for an error message."""
-    return Remedy("drop", (name,))
+    if not many and classes <= (most or classes):
+        return
+    noun = "different values" if values.dtype.kind in "US" else "different numbers"
+    found = f"{what} has {classes:,} {noun} in {records:,} records, which looks like a quantity to predict"
+    accepted = "accepted are labels that name a class, so put the values into groups"
+    is_whole = values.dtype.kind != "f" or bool((values == np.floor(values.astype(np.float64))).all())
+    if many or not is_whole:
+        raise InputError(f"{found}: {accepted}")
+    more = remedies.max_levels(classes)
+    raise InputError(f"{found}: {accepted}, or {more} if these are classes", choices=(more,))
 
 
 def _numbers(column: "pd.Series[Any]", name: str, origin: SourceFileRows, decimal: str) -> tuple[Floats | None, str]:
@@ -179,12 +183,12 @@ def _numbers(column: "pd.Series[Any]", name: str, origin: SourceFileRows, decima
         notes = [*notes, *([f"{' and '.join(left_out)} left out"] if left_out else [])]
         plain = text.str.replace(rf"[{other}%\s]", "", regex=True).str.replace(",", ".", regex=False)
         return plain.to_numpy(dtype=np.float64)[codes], f" ({'; '.join(notes)})" if notes else ""
-    cell, drop = origin.cell(int(np.argmin(written[codes])), name, _short(str(raw[~written][0]))), drop_remedy(name)
+    cell, drop = origin.cell(int(np.argmin(written[codes])), name, _short(str(raw[~written][0]))), remedies.drop(name)
     others = f"the decimals of the other columns have the mark {decimal!r}"
     accepted = f"accepted is one mark throughout, or {drop} to leave the column out"
     require(not otherwise.all(), f"{cell}, and {others}: {accepted}", drop)
     _require_one_kind(written[codes], raw[codes], name, origin, "numbers")
-    _require_one_kind(_are_dates(pd.Series(raw, dtype=str))[codes], raw[codes], name, origin, "dates")
+    _require_one_kind(are_dates(pd.Series(raw, dtype=str))[codes], raw[codes], name, origin, "dates")
     return None, ""
 
 
@@ -193,18 +197,18 @@ def _require_one_kind(fits: Flags, cells: "pd.Index[Any]", name: str, origin: So
     # Such a column is a spoilt measurement, and one level for each number or date would hide that.
     if fits.all() or fits.mean() <= _SHARE_OF_NUMBERS:
         return
-    words, drop = tuple(dict.fromkeys(str(cell) for cell in cells[~fits])), drop_remedy(name)
+    words, drop = tuple(dict.fromkeys(str(cell) for cell in cells[~fits])), remedies.drop(name)
     cell = origin.cell(int(np.argmin(fits)), name, _short(words[0]))
     accepted = f"where most cells are {kind}: accepted are {kind} throughout"
     if len(words) > _MOST_WORDS:
         further = f"and {len(words) - 1:,} further words stand there"
         raise InputError(f"{cell}, {further}, {accepted}; {drop} leaves out the column", (drop,))
-    missing = Remedy("missing", words)
+    missing = remedies.missing(*words)
     leaves = f"{missing} leaves out the records where a value is missing, {drop} the column"
     raise InputError(f"{cell}, {accepted}; {leaves}", (missing,), (drop,))
 
 
-def _are_dates(cells: "pd.Series[Any]") -> Flags:
+def are_dates(cells: "pd.Series[Any]") -> Flags:
     """Return for each cell whether it is a date that exists; with slashes, day and month may have either order."""
     found = cells.str.fullmatch(_SLASHED_DATE).to_numpy(dtype=np.bool_, copy=True)
     for pattern, form in _DATE_FORMS:
@@ -235,28 +239,27 @@ def _days(column: "pd.Series[Any]") -> Floats | None:
 
 
 def _levels(
-    text: "pd.Series[Any]", name: str, file: str, max_levels: int, before: int, repeats: IdentifyingColumn | None
+    text: "pd.Series[Any]", name: str, file: str, most: int, before: int, identifier: IdentifyingColumn | None
 ) -> EncodedColumn:
-    values, drop = text.to_numpy(dtype=np.str_), drop_remedy(name)
+    values, drop = text.to_numpy(dtype=np.str_), remedies.drop(name)
     levels, codes = np.unique(values, return_inverse=True)
     first = str(values[0])
-    are_dates = all(_DATE.fullmatch(level) for level in levels.tolist())
+    are_all_dates = all(_DATE.fullmatch(level) for level in levels.tolist())
     accepted = "accepted are numbers, words and dates such as 2024-03-31 and 31.3.2024, so write the dates like that"
     dates = f"{file}: column {name} holds dates, such as {first!r}"
-    require(not are_dates, f"{dates}: {accepted}, or leave the column out with {drop}", drop)
+    require(not are_all_dates, f"{dates}: {accepted}, or leave the column out with {drop}", drop)
+    is_unique = len(values) >= ENOUGH_TO_TELL and len(levels) == len(values)
+    if identifier is not None and identifier.most > 1 and (is_unique or len(levels) > most):
+        refusal = _refused_person_column(identifier, file, len(levels))
+        raise refusal
     own = f"{file}: column {name} has another text in every record, such as {_short(first)}"
     useless = (
         f"it is an identifier or free text, from which no table can learn: leave it out with {drop}{_hint(values)}"
     )
-    require(len(values) < ENOUGH_TO_TELL or len(levels) < len(values), f"{own}: {useless}", drop)
-    if len(levels) > max_levels:
-        more = Remedy("max-levels", len(levels))
-        found = f"{len(levels):,} different texts, such as {_short(first)}, and max-levels is {max_levels}"
-        if repeats is not None and repeats.most > 1:
-            user = Remedy("user", name)
-            up_to = f"in {repeats.rows:,} records, up to {repeats.most:,} each"
-            remedy = f"if it says whom each record is about, name it with {user}; else {drop} or {more}"
-            raise InputError(f"{file}: column {name} has {found}; {up_to}: {remedy}", (user,), (drop, more))
+    require(not is_unique, f"{own}: {useless}", drop)
+    if len(levels) > most:
+        more = remedies.max_levels(len(levels))
+        found = f"{len(levels):,} different texts, such as {_short(first)}, and max-levels is {most}"
         remedy = f"leave the column out with {drop}, or allow for them with {more}{_hint(values)}"
         raise InputError(f"{file}: column {name} has {found}: {remedy}", (drop,), (more,))
     _check_width(before + len(levels), len(values), name, file)
@@ -265,6 +268,27 @@ def _levels(
     features = np.zeros((len(values), len(levels)), dtype=np.float32)
     features[np.arange(len(values)), codes] = 1
     return EncodedColumn(ColumnReadResult(name, ColumnRole.LEVELS, detail, odd=bool(alone)), features)
+
+
+def _refused_person_column(identifier: IdentifyingColumn, file: str, levels: int) -> InputError:
+    """Return the error for a column of words that says whom each record is about, and can be no feature.
+
+    The advice to leave it out is for columns alone whose name does not say that they identify persons.
+    """
+    name, drop = identifier.name, remedies.drop(identifier.name)
+    repeated = f"in {identifier.rows:,} records, up to {identifier.most:,} each"
+    if identifier.beginning:
+        found = f"words that begin in {identifier.values:,} ways, such as {identifier.beginning!r}, {repeated}"
+        advice = "if the beginning says whom a record is about, give it a column of its own and name that as the user"
+        return InputError(f"{file}: column {name} has {found}: {advice}; if it does not, {drop} leaves the column out",
+                          choices=(drop,))  # fmt: skip
+    user, more = remedies.user(name), remedies.max_levels(levels)
+    found = f"{file}: column {name} has {levels:,} different texts {repeated}"
+    if is_person_name(name):
+        text = f"{found}: it says whom each record is about, so name it with {user}"
+        return InputError(text, (user,))
+    advice = f"if it says whom each record is about, name it with {user}; else {drop} or {more}"
+    return InputError(f"{found}: {advice}", (user,), (drop, more))
 
 
 TEXT_HINT = "text in [data] names a column of text that a model of text learns from"

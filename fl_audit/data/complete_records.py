@@ -1,6 +1,6 @@
-"""Leave out records with missing values, or refuse a table with such records and name the settings that help."""
+"""Leave out records with missing values, or refuse a table with such records and name the setting that helps."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -8,79 +8,55 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from fl_audit.array_types import Flags
+from fl_audit.data import remedies
 from fl_audit.data.loaded_dataset import DataWarning
 from fl_audit.data.missing_value_words import words_among_numbers
 from fl_audit.data.table_settings import TableSettings
-from fl_audit.errors import InputError, Remedy, require
+from fl_audit.errors import InputError, require
 
-_CLASSES_NAMED = 5
-_LEAST_KEPT = 0.5  # share of the records of every class that is left at least where records are left out
+_CLASSES_NAMED, _COLUMNS_NAMED = 5, 5
+_MOSTLY_EMPTY = 0.5  # share of missing values from which a column, and not its records, is left out
+_LEAST_KEPT = 0.5  # share of the records of a class; if fewer are left, a warning says so
 
 
 def complete_records(
     frame: pd.DataFrame, path: Path, settings: TableSettings
 ) -> tuple[pd.DataFrame, list[DataWarning]]:
-    """Return the records without missing values, and a warning for each class that loses over half of its records."""
-    # If no record may be left out, or a class would have no record left, remedies leave out columns, first those that
-    # lack most, until every class keeps half of its records. With more than `max_levels` labels, classes are ignored.
+    """Return the records without missing values, and a warning for each class that loses over half of its records.
+
+    Raises `InputError` if a value is missing and the settings do not say that such records are left out, or if every
+    record of a class lacks a value.
+    """
     words = words_among_numbers(frame)
     gaps = frame.isna()
-    for name, own in words.items():
-        gaps[name] |= frame[name].astype(str).str.strip().isin(own)
-    missing: Flags = gaps.to_numpy(dtype=np.bool_)
-    if not missing.any():
+    for name, column_words in words.items():
+        gaps[name] |= frame[name].astype(str).str.strip().isin(column_words)
+    if not gaps.to_numpy().any():
         return frame, []
-    kept, fixed = ~missing.any(axis=1), settings.kept
-    usable = ~gaps[fixed].any(axis=1).to_numpy(dtype=np.bool_)
-    classes = frame[settings.label].astype(str).str.strip().to_numpy(dtype=np.str_)
-    if len(np.unique(classes[usable])) > settings.max_levels:
-        classes = np.full(len(frame), "")
-    beside = gaps.drop(columns=fixed)
-    columns = _lacking(beside[usable], classes[usable])
-    if set(columns) >= set(beside.columns):
-        columns = []  # nothing would be left to learn from
     if settings.missing is None or words:
-        refusal = _refusal(frame, gaps, path, fixed, columns)
+        refusal = _refusal(frame, gaps, path, settings.kept, words)
         raise refusal
-    names, totals = np.unique(classes[usable], return_counts=True)
-    left = np.array([np.count_nonzero(kept & (classes == name)) for name in names])
-    gone = [str(name) for name in names[left == 0]]
-    drop = Remedy("drop", tuple(columns))
-    if gone and columns:
-        lost = _lost_classes(gone, drop, path)
-        raise lost
+    complete = ~_any_of_record(gaps)
+    usable = ~_any_of_record(gaps[settings.kept])
     require(bool(usable.any()), f"{path} has no label in any record: accepted are labels")
-    filled = "accepted are tables with a column that is filled in some records of every class"
-    require(
-        bool(kept.any()) and not any(gone), f"{path}: every record of a class lacks a value in every column: {filled}"
-    )
-    lack = f"in {path.name} lack a value and are left out; {drop} would keep more"
-    halved = [
-        DataWarning(f"{total - few:,} of the {total:,} records of class {name!r} {lack}", (drop,))
-        for name, few, total in zip(names.tolist(), left.tolist(), totals.tolist(), strict=True)
-        if name and few < _LEAST_KEPT * total
-    ]
-    return frame.take(np.flatnonzero(kept)), halved
+    classes = frame[settings.label].astype(str).str.strip().to_numpy(dtype=np.str_)
+    if len(np.unique(classes[usable])) > settings.most_words:
+        classes = np.full(len(frame), "")  # those of a quantity, which is refused later, are no classes
+    _require_classes(classes, usable, complete, gaps.drop(columns=settings.kept), path)
+    warnings = list(_halved(classes, usable, complete, gaps.drop(columns=settings.kept), path))
+    return frame.take(np.flatnonzero(complete)), warnings
 
 
-def _lost_classes(gone: Sequence[str], drop: Remedy, path: Path) -> InputError:
-    """Return the error for classes without a complete record.
-
-    `gone` has the names of these classes. The name "" at the first place stands for all classes together.
-    """
-    what = f"every record of class {', '.join(map(repr, gone[:_CLASSES_NAMED]))}" if gone[0] else "every record"
-    without = Remedy("missing", tuple(gone))
-    text = f"{path}: {what} lacks a value in some column: {drop} leaves out the columns that lack most"
-    return InputError(f"{text}, {without} such classes" if gone[0] else text, (drop,), (without,))
+def _any_of_record(gaps: pd.DataFrame) -> Flags:
+    return np.asarray(gaps.to_numpy().any(axis=1), dtype=np.bool_)
 
 
 def _refusal(
-    frame: pd.DataFrame, gaps: pd.DataFrame, path: Path, fixed: Sequence[str], columns: Sequence[str]
+    frame: pd.DataFrame, gaps: pd.DataFrame, path: Path, kept: Sequence[str], words: Mapping[str, Sequence[str]]
 ) -> InputError:
-    """Return the error for missing values, with the settings that leave out the records or columns concerned.
+    """Return the error for missing values: it leaves out mostly empty columns first, and then records.
 
-    `gaps` says of each cell of the features whether it is missing. `columns` are those that should be dropped, because
-    without their incomplete records a class would lose most of its records. `fixed` are columns that cannot be dropped.
+    `kept` are columns that cannot be left out.
     """
     missing = gaps.to_numpy(dtype=np.bool_)
     row, position = (int(axis[0]) for axis in np.nonzero(missing))
@@ -88,42 +64,51 @@ def _refusal(
     word = "" if frame[name].isna().iloc[row] else f"the word {str(frame.iloc[row, position]).strip()!r} for "
     text = f"{path} has {word}a missing value in column {name}, row {row + 1}: accepted are values throughout, and "
     text += f"{missing.any(axis=1).sum():,} of {len(gaps):,} records lack one; "
-    among = words_among_numbers(frame.drop(columns=list(columns)))
-    records = Remedy("missing", tuple(sorted({one for own in among.values() for one in own})))
-    first = Remedy("drop", (name,))
-    if not columns:
-        text += f"leave out the records where one is missing with {records}"
-        if name in fixed or len(gaps.columns) == len(fixed) + 1:
-            return InputError(text, (records,))
-        return InputError(f"{text}, or the column with {first}", (records,), (first,))
-    rest = gaps.drop(columns=list(columns)).to_numpy(dtype=np.bool_).any(axis=1)
-    drop = Remedy("drop", tuple(columns))
-    most = ", ".join(f"{column} ({gaps[column].mean():.0%})" for column in columns[:_CLASSES_NAMED])
-    text += "without them a class would lose most of its records, so leave out the columns that lack most, "
-    text += f"{most}, with {drop}"
-    if not rest.any():
-        return InputError(text, (drop,))
-    return InputError(f"{text}, and the {rest.sum():,} records that then lack a value with {records}", (drop, records))
+    shares = gaps.drop(columns=kept).mean()
+    empty = [str(column) for column in shares.index[shares >= _MOSTLY_EMPTY]]
+    if empty and len(empty) < len(shares):
+        drop = remedies.drop(*empty)
+        listed = ", ".join(f"{column} ({shares[column]:.0%})" for column in empty[:_COLUMNS_NAMED])
+        more = ", ..." if len(empty) > _COLUMNS_NAMED else ""
+        return InputError(f"{text}{drop} leaves out what is mostly empty, {listed}{more}", (drop,))
+    records = remedies.missing(*sorted({word for column_words in words.values() for word in column_words}))
+    text += f"leave out the records where one is missing with {records}"
+    if name in kept or len(shares) == 1:
+        return InputError(text, (records,))
+    drop = remedies.drop(name)
+    return InputError(f"{text}, or the column with {drop}", (records,), (drop,))
 
 
-def _lacking(gaps: pd.DataFrame, classes: NDArray[np.str_]) -> list[str]:
-    """Return the columns to drop so that at least half of the records of every class are complete.
+def _require_classes(classes: NDArray[np.str_], usable: Flags, complete: Flags, gaps: pd.DataFrame, path: Path) -> None:
+    """Raise `InputError` if a class would have no record left; the name "" stands for all classes together."""
+    lost = [str(name) for name in np.unique(classes[usable]) if not (complete & (classes == name)).any()]
+    if not lost:
+        return
+    named = ", ".join(map(repr, lost[:_CLASSES_NAMED])) + (", ..." if len(lost) > _CLASSES_NAMED else "")
+    what = f"every record of class {named}" if lost[0] else "every record"
+    emptiest = _emptiest_column(gaps[usable & np.isin(classes, lost)])
+    ways = [] if len(gaps.columns) == 1 else [remedies.drop(emptiest)]
+    leaves = [f"{ways[0]} leaves out the column that they lack most"] if ways else []
+    without = remedies.missing(*lost)
+    if lost[0]:
+        ways.append(without)
+        leaves.append(f"{without} leaves out such classes")
+    helps = ", or ".join(leaves) if leaves else "accepted is a column that is filled in some records"
+    raise InputError(f"{path}: {what} lacks a value in some column: {helps}", tuple(ways[:1]), tuple(ways[1:]))
 
-    Each step drops the column with most gaps in the class with the fewest complete records.
-    """
-    missing = gaps.to_numpy(dtype=np.bool_)
-    _, codes = np.unique(classes, return_inverse=True)
-    totals = np.bincount(codes)
-    of_class = np.zeros((len(totals), missing.shape[1]), dtype=np.int64)
-    np.add.at(of_class, codes, missing)
-    per_record, columns = missing.sum(axis=1), []
-    while len(totals):
-        share = np.bincount(codes[per_record == 0], minlength=len(totals)) / totals
-        worst = int(np.argmin(share))
-        if share[worst] >= _LEAST_KEPT:
-            break
-        most = int(np.argmax(of_class[worst]))
-        columns.append(str(gaps.columns[most]))
-        per_record = per_record - missing[:, most]
-        of_class[:, most] = -1
-    return columns
+
+def _halved(
+    classes: NDArray[np.str_], usable: Flags, complete: Flags, gaps: pd.DataFrame, path: Path
+) -> Iterator[DataWarning]:
+    """Yield a warning for each class of which more than half of the records lack a value."""
+    for name in np.unique(classes[usable]).tolist():
+        own = usable & (classes == name)
+        total, left = int(own.sum()), int((own & complete).sum())
+        if name and left < _LEAST_KEPT * total:
+            drop = remedies.drop(_emptiest_column(gaps[own]))
+            lack = f"in {path.name} lack a value and are left out; {drop} would keep more"
+            yield DataWarning(f"{total - left:,} of the {total:,} records of class {name!r} {lack}", (drop,))
+
+
+def _emptiest_column(gaps: pd.DataFrame) -> str:
+    return str(gaps.mean().idxmax())

@@ -12,7 +12,8 @@ import pyarrow as pa
 from pyarrow import csv as arrow_csv
 from pyarrow import parquet
 
-from fl_audit.errors import InputError, Remedy, first_line, require
+from fl_audit.data import remedies
+from fl_audit.errors import InputError, first_line, require
 
 _READER = "python_calamine"
 _INSTALL = "pip install 'fl-audit[excel]'"
@@ -39,9 +40,9 @@ def workbook_text(content: bytes, path: Path, sheet: str | None = None) -> str:
     filled = [name for name, rows in sheets.items() if any(map(_is_filled, rows))]
     require(bool(filled), f"{path} has no cell that holds anything in {listed}: accepted are tables")
     if len(filled) > 1:
-        remedies = tuple(Remedy("sheet", name) for name in filled)
-        named = ", or ".join(map(str, remedies))
-        raise InputError(f"{path} has {len(filled)} sheets: name the one that is meant, {named}", choices=remedies)
+        choices = tuple(remedies.sheet(name) for name in filled)
+        named = ", or ".join(map(str, choices))
+        raise InputError(f"{path} has {len(filled)} sheets: name the one that is meant, {named}", choices=choices)
     return _written([] if not _is_filled(row) else [_cell(value) for value in row] for row in sheets[filled[0]])
 
 

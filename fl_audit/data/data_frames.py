@@ -13,7 +13,7 @@ from fl_audit.data.column_encoding import EncodedColumn, SourceFileRows, check_c
 from fl_audit.data.complete_records import complete_records
 from fl_audit.data.encoding import UNKNOWN_OWNERS, Owners, build_records, encode_labels, encode_owners
 from fl_audit.data.feature_columns import encode_columns, refuse_infinite
-from fl_audit.data.identifier_detection import identifiers, likeliest_person_column, possible_identifiers
+from fl_audit.data.identifier_detection import identifiers, likeliest_person_column
 from fl_audit.data.loaded_dataset import (
     ColumnReadResult,
     ColumnRole,
@@ -84,7 +84,8 @@ def source_of_frames(
     origin = SourceFileRows(str(paths[0]), str(paths[-1]), train, rows)
     joint, label, text = _joint(parts, settings), settings.label, settings.of_text
     labels = _label_values(joint[label], label, origin)
-    check_classes(labels, f"{paths[0]}: label column {label}", settings.max_levels)
+    most = settings.most_words if labels.dtype.kind == "U" else settings.most_numbers
+    check_classes(labels, f"{paths[0]}: label column {label}", most)
     codes, test_codes, classes = encode_labels(labels[:train], labels[train:] if len(parts) > 1 else None, paths[0])
     users, user_use = _persons(joint, origin, settings.user, ColumnRole.USER)
     owners, owner_use = _persons(joint, origin, settings.owner, ColumnRole.OWNER)
@@ -122,7 +123,6 @@ def source_of_frames(
         class_names=tuple(map(str, np.unique(labels))),
         found=settings.unusual,
         identifiers=found,
-        possible_identifiers=possible_identifiers(table, label, person, found),
     )
 
 

@@ -12,14 +12,15 @@ from datasets import ClassLabel, disable_progress_bars, enable_progress_bars
 from datasets import Image as ImageFeature
 from flwr_datasets import FederatedDataset
 
-from fl_audit.data.column_encoding import check_classes, described_names, drop_remedy
+from fl_audit.data import remedies
+from fl_audit.data.column_encoding import check_classes, described_names
 from fl_audit.data.data_frames import chosen_columns, source_of_frames
 from fl_audit.data.encoding import UNKNOWN_OWNERS, build_records, encode_labels, encode_owners
 from fl_audit.data.image_folders import ImageSettings, image_features
 from fl_audit.data.loaded_dataset import ColumnReadResult, ColumnRole, LoadedDataset
 from fl_audit.data.missing_value_words import missing_value_word_counts, without_words
 from fl_audit.data.table_settings import TableSettings
-from fl_audit.errors import InputError, Remedy, first_line, require
+from fl_audit.errors import InputError, first_line, require
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -40,7 +41,7 @@ def load_hub(name: str, options: Mapping[str, Any]) -> LoadedDataset:
     parts = [(Path(name) / split, data) for split, data in _splits(name, options).items()]
     columns = [(column, feature) for column, feature in parts[0][1].features.items() if column not in table.drop]
     pictures = [column for column, feature in columns if isinstance(feature, ImageFeature)]
-    drop = Remedy("drop", tuple(pictures[1:]))
+    drop = remedies.drop(*pictures[1:])
     accepted = f"accepted is one; {drop} keeps the first"
     require(
         len(pictures) <= 1 or table.text is not None,
@@ -109,7 +110,7 @@ def _frame(data: "Dataset", drop: Collection[str]) -> pd.DataFrame:
 def _rows_of_numbers(column: "pd.Series[Any]", name: str) -> np.ndarray[Any, np.dtype[np.float64]]:
     lengths = {len(row) for row in column}
     lists = f"column {name} holds lists of {min(lengths):,} to {max(lengths):,} values"
-    drop = drop_remedy(name)
+    drop = remedies.drop(name)
     accepted = f"accepted are lists of one length up to {_LONGEST_SEQUENCE:,}; {drop} leaves out the column"
     require(len(lengths) == 1 and max(lengths) <= _LONGEST_SEQUENCE, f"{lists}: {accepted}", drop)
     try:
@@ -127,7 +128,8 @@ def _of_pictures(
         chosen_columns(pd.DataFrame(columns=data.column_names, index=[0]), path, table)
     labels = [_names(data, label) for _, data in parts]
     path = parts[0][0]
-    check_classes(labels[0], f"{path}: label column {label}", table.max_levels)
+    most = table.most_words if labels[0].dtype.kind in "OUS" else table.most_numbers
+    check_classes(labels[0], f"{path}: label column {label}", most)
     codes, test_codes, classes = encode_labels(labels[0], labels[1] if len(labels) > 1 else None, path)
     named = {ColumnRole.OWNER: table.owner, ColumnRole.USER: table.user}
     told = {

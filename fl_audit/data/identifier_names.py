@@ -19,23 +19,26 @@ _NAMED = re.compile(
     rf"(?:id|code|numero)_(?:{_PERSONS}|{_CASES})"
 )
 """Column names, as `plain_name` writes them, of identifiers: `patient_id`, `kundennummer`, `id_paciente`."""
-OF_A_PERSON = re.compile(
+_OF_A_PERSON = re.compile(
     rf"(?:.*_)?(?:{_PERSONS})s?_?(?:{_MARKS}|{_NUMBERS})|(?:id|code|numero)_(?:{_PERSONS})|mrn|ssn"
 )
+"""Those of identifiers of persons, and not of visits or devices."""
+_PERSON_WORD = re.compile(rf"(?!household|account|acct|konto|kunden|personal)(?:{_PERSONS})")
+"""Column names that are nothing but a word for a person, such as `subject`."""
 _ALONE = re.compile(
     r"(?:.*_)?(?:mrn|ssn|uuid|guid|iban|imei|kvnr|seqn|pseudonym|email|e_mail|surname|last_?name|full_?name|"
     r"patient_?name|user_?name|nachname|identifier|identifiant|identificador|codice_fiscale|dni|nif|pesel|bsn|cpf|"
     r"phone|telefon|telephone)|\w*stayid"
 )
 """Column names that mean an identifier by themselves, such as `ssn`."""
-MAYBE = re.compile(rf"(?:.*_)?(?:id|pid|uid|eid|sid|cid)|(?:{_PERSONS})")
-"""Column names of either identifiers or groups, such as `id`; the number of different values decides."""
+_MAYBE = re.compile(rf"(?:.*_)?(?:id|pid|uid|eid|sid|cid)|(?:{_PERSONS})")
+"""Column names of either identifiers or groups, such as `sid`; the values decide."""
 _OF_GROUPS = re.compile(
     r"(?:.*_)?(?:type|category|class|group|source|disposition|status|level|role|cluster|country|state|region|city|site|"
     r"location|hospital|clinic|ward|department|dept|unit|room|store|shop|branch|school|cent(?:er|re)|team|plan|product|"
-    r"item|drug|diagnosis|procedure)_?id"
+    r"item|drug|diagnosis|procedure)(?:_?id)?"
 )
-"""Column names of attributes that many persons share, such as `hospital_id`."""
+"""Column names of attributes that many persons share, such as `hospital_id` and `ward`."""
 _FIRST_COUNTS = re.compile(
     r"(?:n|no|nr|num|number|count|anzahl|total|sum|mean|avg|average|max|min|has|is|any|days?|age)_.*"
 )
@@ -49,16 +52,33 @@ _MEASURED = re.compile(
 """Words in names of columns that hold measurements, counts or attributes shared by many persons."""
 
 
-def is_named_so(name: str) -> bool:
+def is_identifier_name(name: str) -> bool:
     """Return True if the name of a column alone says that the column is an identifier.
 
     Examples
     --------
-    >>> is_named_so("PatientID"), is_named_so("Kunden-Nr."), is_named_so("number_of_visits"), is_named_so("uric_acid")
-    (True, True, False, False)
+    >>> is_identifier_name("PatientID"), is_identifier_name("Kunden-Nr."), is_identifier_name("uric_acid")
+    (True, True, False)
     """
     plain = plain_name(name)
     return bool(_NAMED.fullmatch(plain) or _ALONE.fullmatch(plain)) and not _FIRST_COUNTS.fullmatch(plain)
+
+
+def is_person_name(name: str) -> bool:
+    """Return True if a column has the name of a person's identifier, such as `patient_id`, `mrn` or `subject#`.
+
+    Examples
+    --------
+    >>> is_person_name("subject#"), is_person_name("encounter_id"), is_person_name("admitted")
+    (True, False, False)
+    """
+    plain = plain_name(name)
+    return bool(_OF_A_PERSON.fullmatch(plain) or _PERSON_WORD.fullmatch(plain))
+
+
+def may_be_identifier_name(name: str) -> bool:
+    """Return True if the name of a column can be that of an identifier or of groups, such as `sid`."""
+    return bool(_MAYBE.fullmatch(plain_name(name)))
 
 
 def plain_name(name: str) -> str:
@@ -78,9 +98,3 @@ def is_measured(plain: str) -> bool:
     Columns of this kind do not identify persons.
     """
     return any(_MEASURED.fullmatch(word) for word in plain.split("_"))
-
-
-def says_a_quantity(name: str) -> bool:
-    """Return True if the name of a column says that it holds counts, measurements or groups of persons."""
-    plain = plain_name(name)
-    return counts_or_groups(plain) or is_measured(plain)

@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
 from fl_audit.array_types import Floats32
+from fl_audit.data import remedies
 from fl_audit.data.column_encoding import described_names
 from fl_audit.data.data_paths import resolve
 from fl_audit.data.encoding import build_records, encode_labels
 from fl_audit.data.loaded_dataset import ColumnReadResult, ColumnRole, LoadedDataset
-from fl_audit.errors import InputError, Remedy, require
+from fl_audit.errors import InputError, require
 from fl_audit.name_lists import name_list
 from fl_audit.value_checks import require_number
 
@@ -56,7 +57,7 @@ def image_features(pictures: Iterable[tuple[str, Image.Image]], settings: ImageS
         kept.append(_pixels(picture, settings))
         first = first or name
         sizes = f"{name} has {_size(kept[-1])} pixels and {first} {_size(kept[0])}"
-        remedy = Remedy("image-size", min(*kept[-1].shape[1:], *kept[0].shape[1:]))
+        remedy = remedies.image_size(min(*kept[-1].shape[1:], *kept[0].shape[1:]))
         accepted = f"accepted are pictures of one size; {remedy}, or another size, scales all to it"
         require(kept[-1].shape[1:] == kept[0].shape[1:], f"{sizes}: {accepted}", remedy)
     require(len(kept) > 0, "there is no picture: at least 1 is needed")

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 
 from fl_audit.array_types import Integers
+from fl_audit.data import remedies
 from fl_audit.data.loaded_dataset import DataWarning, first_names_text
-from fl_audit.errors import Remedy
 
 _LOOKED_AT = 1000  # records that rule out most columns
 SURE = 14.0  # log of how unlikely chance has to be: about one in a million
@@ -39,7 +39,7 @@ def label_leak_warnings(frame: pd.DataFrame, label: str, passed_over: Collection
             more.append(str(name))
     for names, told in ((same, f"the label {label} in other words"), (more, f"enough to know the label {label}")):
         if names:
-            remedy = Remedy("drop", tuple(names))
+            remedy = remedies.drop(*names)
             are = "is" if len(names) == 1 else "are"
             text = f"column {first_names_text(names)} {are} {told}, so the model learns nothing else"
             yield DataWarning(f"{text}: {remedy} leaves {'it' if len(names) == 1 else 'them'} out", (remedy,))

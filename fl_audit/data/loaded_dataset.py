@@ -63,11 +63,12 @@ class IdentifyingColumn:
     """A column that seems to identify persons or things instead of describing them, and how its values repeat."""
 
     name: str  # name of the column
-    values: int  # number of different values of the column, at least 2
+    values: int  # number of different values of the column, at least 5
     rows: int  # number of records
     most: int  # number of records with the most frequent value; 1 if all values are different
     within_owner: bool = False  # whether all records of a value have one owner
     within_user: bool = False  # whether all records of a value are of one user
+    beginning: str = ""  # example of the beginnings of words that are the values; empty if whole words or numbers are
 
 
 @dataclass(frozen=True)
@@ -119,8 +120,6 @@ class LoadedDataset:
     identifiers: tuple[
         IdentifyingColumn, ...
     ] = ()  # the columns of a table that became features, and look like identifiers
-    # Further columns that may be either identifiers of persons or quantities; the table does not say which.
-    possible_identifiers: tuple[IdentifyingColumn, ...] = ()
 
     def __post_init__(self) -> None:
         if self.test is None:

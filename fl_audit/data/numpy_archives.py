@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fl_audit.array_types import Floats32, in_one_axis
+from fl_audit.data import remedies
 from fl_audit.data.column_encoding import check_classes
 from fl_audit.data.data_paths import resolve
 from fl_audit.data.data_setting_enums import PictureOrSequence
@@ -15,7 +16,7 @@ from fl_audit.data.encoding import UNKNOWN_OWNERS, Owners, build_records, encode
 from fl_audit.data.file_reading import archive_names, read_archive
 from fl_audit.data.loaded_dataset import DataWarning, LoadedDataset
 from fl_audit.data.multi_array_records import packed
-from fl_audit.errors import InputError, Remedy, require
+from fl_audit.errors import InputError, require
 from fl_audit.name_lists import name_list
 from fl_audit.value_checks import choice
 
@@ -132,7 +133,7 @@ def _taken_for_pictures(file: Path, values: NDArray[np.generic]) -> tuple[DataWa
     """Return a warning if records may be sequences: they have two axes and are not uint8."""
     if values.ndim != 3 or values.dtype == np.uint8:
         return ()
-    sequence, picture = (Remedy("axes", str(one)) for one in (PictureOrSequence.SEQUENCE, PictureOrSequence.PICTURE))
+    sequence, picture = (remedies.axes(str(one)) for one in (PictureOrSequence.SEQUENCE, PictureOrSequence.PICTURE))
     _, steps, features = values.shape
     taken = f"{file.name}: x has three axes and is taken for pictures of one channel, {steps}x{features} pixels"
     return (

@@ -5,12 +5,12 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from fl_audit.data.column_encoding import DEFAULT_MAX_LEVELS
 from fl_audit.data.data_paths import resolve
 from fl_audit.data.texts import TextSettings, require_one_tokenization
 from fl_audit.data.written_numbers import DECIMAL_MARKS
 from fl_audit.errors import Remedy, require
 
+_MOST_WORDS, _MOST_NUMBERS = 100, 20  # words of a column, and numbers that are classes, unless the user says otherwise
 WHITESPACE = "whitespace"
 """Separator of tables whose cells are separated by any number of spaces and tabs."""
 _SEPARATOR_WORDS = {" ": WHITESPACE, "\\t": "\t", "tab": "\t"}  # as they are written on command lines
@@ -30,7 +30,8 @@ class TableSettings:
     # Words that stand for a missing value, beside empty cells: records with a missing value are left out. Other words,
     # also NA and null, are what they are. None: a missing value is refused.
     missing: tuple[str, ...] | None = None
-    max_levels: int = DEFAULT_MAX_LEVELS  # largest number of levels of a column of words, and of classes of the label
+    # Largest number of different words in a column, and of classes; None: see `most_words` and `most_numbers`.
+    max_levels: int | None = None
     # Name of the column that says whose each record is: whole numbers or words. It becomes no feature. None: unknown.
     owner: str | None = None
     # Name of the column that says whom each record is about: whole numbers or words. It becomes no feature. It may be
@@ -82,6 +83,16 @@ class TableSettings:
         """Names of the columns that are never dropped: the label, and owner, user and text if they are set."""
         named = (self.label, self.owner, self.user, self.text)
         return [*dict.fromkeys(name for name in named if name is not None)]
+
+    @property
+    def most_words(self) -> int:
+        """Largest number of different words that a column, or a label of words, can have: 100 unless it is set."""
+        return _MOST_WORDS if self.max_levels is None else self.max_levels
+
+    @property
+    def most_numbers(self) -> int:
+        """Largest number of different whole numbers that are taken for classes: 20 unless `max_levels` is set."""
+        return _MOST_NUMBERS if self.max_levels is None else self.max_levels
 
     @property
     def of_text(self) -> TextSettings | None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from charset_normalizer import from_bytes
 
+from fl_audit.data import remedies
 from fl_audit.data.conversion_to_csv import parquet_text, workbook_text
 from fl_audit.data.file_format_detection import PARQUET, TABLES, WORKBOOK, file_format_phrase, require_text
 from fl_audit.data.file_reading import read_bytes
@@ -115,7 +116,7 @@ def read_table_text(
     except UnicodeDecodeError as error:
         wrong = f"byte {error.object[error.start]:#x} at {error.start}, which {encoding} does not have"
         found = [one for one in _encodings(content, path) if one != encoding]
-        fits = tuple(Remedy("encoding", one) for one in found[:1])
+        fits = tuple(remedies.encoding(one) for one in found[:1])
         accepted = f"{fits[0]} fits what stands there" if fits else "accepted is text"
         raise InputError(f"{path} has {wrong}: {accepted}", choices=fits) from error
     except (LookupError, ValueError):  # ValueError: some are no encodings of files, such as punycode
@@ -184,7 +185,7 @@ def _doubts(content: bytes, path: Path, encoding: str, others: Sequence[str]) ->
     for other in others:
         rivals = zip(own, _WORD.findall(content.decode(other, "replace")), strict=False)
         if pair := next((pair for pair in rivals if pair[0] != pair[1]), None):
-            instead[Remedy("encoding", other)] = pair
+            instead[remedies.encoding(other)] = pair
     said = "; ".join(
         f"{remedy} would have {rival!r} in the place of {word!r}" for remedy, (word, rival) in instead.items()
     )

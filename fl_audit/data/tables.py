@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fl_audit.data import remedies
 from fl_audit.data.data_frames import chosen_columns, source_of_frames
 from fl_audit.data.data_paths import resolve
 from fl_audit.data.loaded_dataset import DataWarning, LoadedDataset
@@ -20,7 +21,7 @@ from fl_audit.data.table_settings import WHITESPACE, TableSettings
 from fl_audit.data.table_text import TableText, read_table_text, split_rows
 from fl_audit.data.warnings import header_warnings
 from fl_audit.data.written_numbers import DECIMAL_MARKS, is_number, rewrite_amounts
-from fl_audit.errors import InputError, Remedy, first_line, require
+from fl_audit.errors import InputError, first_line, require
 
 _SPACES = r"\s+"
 _ZEROS = re.compile(r"0(?<![\w.:/-]0)\d{2,}(?![\w.:/-])")  # a code of three digits or more that begins with a zero
@@ -78,7 +79,7 @@ def _frame(text: TableText, settings: TableSettings, as_text: bool = False) -> p
 def _require_names(text: TableText, names: Sequence[str] = ()) -> None:
     """Refuse a table that has lines, such as a title, above its column names; `names` are some known column names."""
     if above := text.lines_above(names):
-        remedy = Remedy("skip-lines", above)
+        remedy = remedies.skip_lines(above)
         lines = "a line, such as a title," if above == 1 else f"{above} lines, such as a title,"
         raise InputError(
             f"{text.path} has {lines} above the line of names: {remedy} leaves out what stands above", (remedy,)
@@ -126,7 +127,7 @@ def _zero_cautions(frame: pd.DataFrame, text: TableText, settings: TableSettings
     for name, written in _as_written(text, [name for name in kept if name not in settings.kept]).items():
         padded = written[written.str.strip().str.fullmatch(_ZEROS)]
         if len(padded):
-            cell, drop = str(padded.iloc[0]).strip(), Remedy("drop", (str(name),))
+            cell, drop = str(padded.iloc[0]).strip(), remedies.drop(str(name))
             told = f"column {name} has codes with leading zeros in {len(padded):,} of {len(written):,} rows"
             lost = f"such as {cell!r}, which is read as the number {int(cell)}"
             fix = f"a letter before each makes them words, such as 'N{cell}', and {drop} leaves them out"
@@ -197,7 +198,7 @@ def _decimal_mark(text: TableText, frame: pd.DataFrame, settings: TableSettings)
     if sure.total() or unsure is None:
         return max(DECIMAL_MARKS, key=lambda mark: sure[mark])
     where, cell = unsure
-    comma, point = (Remedy("decimal", mark) for mark in (",", "."))
+    comma, point = (remedies.decimal(mark) for mark in (",", "."))
     of_decimals, of_thousands = (comma, point) if "," in cell else (point, comma)
     found = f"{cell!r} in column {where}, which can be {cell.replace(',', '.')} or {re.sub('[,.]', '', cell)}"
     remedy = f"{of_decimals} says the first, {of_thousands} the second"

@@ -10,11 +10,11 @@ import numpy as np
 import pandas as pd
 
 from fl_audit.array_types import Floats, Floats32
+from fl_audit.data import remedies
 from fl_audit.data.label_leaks import label_leak_warnings
 from fl_audit.data.loaded_dataset import DataWarning, first_names_text
 from fl_audit.data.missing_value_words import USUAL_WORDS, is_usual
 from fl_audit.data.written_numbers import DECIMAL_MARKS, is_number
-from fl_audit.errors import Remedy
 
 _NINES = (99.0, 999.0, 9999.0, 99999.0, 999999.0)
 _SENTINELS = (-9.0, -77.0, -88.0, -777.0, -888.0, *(-number for number in _NINES), *_NINES)
@@ -24,14 +24,6 @@ _RARE = 0.02
 _ENOUGH_FOR_SHARES = 50  # of fewer records 2 % are less than one
 _MOST_DIGITS = 10  # classes that are often written as whole numbers
 _BETWEEN_ANSWERS = ("|", ";", ",", "+", "/")
-_OF_SURVEYS = re.compile(
-    r"fnlwgt|wt|wgt|p?weights?_?wt|(?:sample|sampling|survey|design|person|case|final|household|instance|record|"
-    r"frequency|probability|expansion|replicate|analytic|post_?stratification|p|ip|prob)_?(?:weights?|wgt|wt)|"
-    r"weights?_(?:sample|survey|final)|ipw|iptw|perwt|hhwt|finalwt|\w*llcpwt|wt(?:int|mec)\d\w*|gewichtung|"
-    r"hochrechnungsfaktor"
-)
-_PLAIN_WEIGHTS = ("weight", "weights", "gewicht", "w")
-_NEAR_ONE = 0.05
 _COARSE = 10  # a table with fewer different records than so many times its records repeats itself by chance
 
 
@@ -48,10 +40,9 @@ def cautions(
     yield from _label_warnings(frame[label])
     yield from _spellings(frame)
     yield from label_leak_warnings(frame, label, named)
-    yield from _weight_warnings(frame.drop(columns=[label]))
     different = prod(min(frame[name].nunique(), len(frame)) for name in frame.columns)
     if repeats and different > _COARSE * len(frame):
-        remedy = Remedy("unique", True)
+        remedy = remedies.unique()
         verb = "repeats" if repeats == 1 else "repeat"
         found = f"{repeats:,} of {len(frame):,} records {verb} another one in every column"
         guarantee = "a guarantee for one record does not cover somebody who is in the table twice"
@@ -65,7 +56,7 @@ def _nameless(labels: "pd.Series[Any]") -> Iterator[DataWarning]:
     """Yield a warning for each class whose name usually means a missing label, such as "nan"."""
     words = Counter([] if pd.api.types.is_numeric_dtype(labels) else labels.astype(str).str.strip().tolist())
     for word in (word for word in words if is_usual(word)):
-        remedy = Remedy("missing", (word,))
+        remedy = remedies.missing(word)
         taken = f"{words[word]:,} records have the label {word!r}, which is taken for a class"
         yield DataWarning(f"{taken}; if it is none, {remedy} leaves these records out", (remedy,))
 
@@ -102,7 +93,7 @@ def _spellings(frame: pd.DataFrame) -> Iterator[DataWarning]:
     if around:
         yield DataWarning(f"words that differ by spaces around them are taken for one: {'; '.join(around)}")
     if found:
-        remedy = Remedy("ignore-case", True)
+        remedy = remedies.ignore_case()
         columns = "; ".join(
             f"{name} has {first_names_text([repr(twin) for twin in twins])}" for name, twins in found.items()
         )
@@ -119,7 +110,7 @@ def _words_kept(frame: pd.DataFrame) -> Iterator[DataWarning]:
             for word in sorted(USUAL_WORDS & set(counts.index)):
                 found.setdefault(word, []).append(f"{name} ({counts[word]:,} of {len(column):,})")
     for word, columns in found.items():
-        remedy = Remedy("missing", (word,))
+        remedy = remedies.missing(word)
         taken = f"{word!r} in column {first_names_text(columns)} is taken for a word like others"
         yield DataWarning(f"{taken}; if it says that a value is missing, {remedy} leaves these records out", (remedy,))
 
@@ -135,7 +126,7 @@ def _sentinels(frame: pd.DataFrame) -> Iterator[DataWarning]:
         others = numbers[~np.isin(numbers, odd)]
         for number in odd:
             count = int((numbers == number).sum())
-            remedy = Remedy("missing", (f"{number:.0f}",))
+            remedy = remedies.missing(f"{number:.0f}")
             where = f"in {count:,} of {len(numbers):,} records ({count / len(numbers):.1%})"
             beside = f"beside {others.min():g} to {others.max():g}"
             text = f"column {name} is {number:.0f} {where}, {beside}: if that stands for a missing value"
@@ -191,29 +182,6 @@ def _lists(words: Sequence[str]) -> Iterator[DataWarning]:
 
 def _combinations(number: int) -> str:
     return "this combination is" if number == 1 else f"each of {number} combinations is"
-
-
-def _weight_warnings(frame: pd.DataFrame) -> Iterator[DataWarning]:
-    """Yield a warning if columns look like survey weights, which state how many persons a record represents."""
-    names = [str(name) for name, column in frame.items() if _is_weight(str(name), column)]
-    if names:
-        remedy = Remedy("drop", tuple(names))
-        one = len(names) == 1
-        look = f"column {first_names_text(names)} looks" if one else f"columns {first_names_text(names)} look"
-        text = f"{look} like {'the weight' if one else 'weights'} of a record in a survey; every record counts the same"
-        are = "the weight is a feature like others" if one else "the weights are features like others"
-        yield DataWarning(f"{text} here, and {are}: {remedy} leaves {'it' if one else 'them'} out", (remedy,))
-
-
-def _is_weight(name: str, column: "pd.Series[Any]") -> bool:
-    plain = re.sub(r"[\W_]+", "_", name.casefold()).strip("_")
-    if not pd.api.types.is_numeric_dtype(column):
-        return False
-    if _OF_SURVEYS.fullmatch(plain):
-        return True
-    numbers = column.to_numpy(dtype=np.float64)
-    is_share = bool((numbers > 0).all()) and abs(float(numbers.mean()) - 1) < _NEAR_ONE
-    return plain in _PLAIN_WEIGHTS and is_share and len(np.unique(numbers)) > 1
 
 
 def header_warnings(header: Sequence[str]) -> tuple[DataWarning, ...]:

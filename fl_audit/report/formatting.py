@@ -151,13 +151,17 @@ def finding_text(entry: Mapping[str, Any]) -> str:
     >>> entry = {"name": "Advantage", "value": 0.29, "low": 0.15, "high": 0.42, "confidence": 0.95, "claimed": 0.206}
     >>> finding_text(entry | {"is_share": False, "is_least": False, "reading": "no contradiction"})
     '0.29 (0.15 to 0.42), claimed at most 0.206: no contradiction'
+    >>> finding_text(entry | {"is_share": False, "is_least": False, "reading": "the claim excludes nothing"})
+    '0.29 (0.15 to 0.42): the claim excludes nothing'
     """
     is_share, claimed = entry["is_share"], entry["claimed"]
     low, high = (entry["low"], entry["high"]) if entry["confidence"] is not None else (None, None)
     has_interval = low is not None or high is not None
     shown = rounded(entry["value"], low, high, claimed, is_share)
     told = f"{shown.value} ({shown.interval})" if has_interval else shown.value
-    if claimed is not None and entry["reading"] in set(ClaimStatus):
+    if entry["reading"] == ClaimStatus.NO_LIMIT:
+        told += f": {ClaimStatus.NO_LIMIT}"
+    elif claimed is not None and entry["reading"] in set(ClaimStatus):
         said = reading_text(ClaimStatus(entry["reading"]), entry.get("wide"), claimed, is_share)
         told += f", claimed {'at least' if entry['is_least'] else 'at most'} {shown.claim}: {said}"
     return f"{told}: {note}" if (note := entry.get("note")) else told

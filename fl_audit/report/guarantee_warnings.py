@@ -2,11 +2,14 @@
 
 import math
 
+from fl_audit.adjacency import Adjacency
+from fl_audit.privacy.gaussian import gdp_delta, gdp_mu
 from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.report.formatting import is_certainty, number_text, one_in, percent
 from fl_audit.report.unit_words import unit_words
 
 WEAK_ODDS, WEAK_ADVANTAGE = 99 * (1 + 1e-9), 0.9  # see `is_weak`
+_LEAST_DELTA = 1e-12  # no Gaussian noise keeps delta 0
 LARGE_DELTA = 0.5
 """Smallest delta times number of units for the warning that publishing random units would keep the guarantee."""
 
@@ -46,11 +49,27 @@ def weakness_warning(guarantee: Guarantee) -> str | None:
     """Return a warning if a guarantee excludes nothing that a person could object to; otherwise None."""
     if not is_weak_guarantee(guarantee):
         return None
-    weak = f"This guarantee assures next to nothing: with epsilon {number_text(guarantee.epsilon, 3)}"
-    sure, most = unit_words(guarantee.adjacency).whether, guarantee.belief_bound
-    surer = f"{percent(most)} sure" if not is_certainty(most) else "sure"
-    right = percent((1 + guarantee.advantage_bound_exact) / 2)
+    most, advantage = guarantee.belief_bound, guarantee.advantage_bound_exact
+    weak = _weakness("guarantee", guarantee.epsilon, most, advantage, guarantee.adjacency)
+    return f"{weak}; a smaller epsilon, or belief = 0.9, limits that"
+
+
+def weak_claim_warning(epsilon: float, delta: float, adjacency: Adjacency) -> str | None:
+    """Return a warning if a claim of other people's code excludes nothing that a person could object to, else None.
+
+    Bounds are those of Gaussian noise that just keeps the claim. A delta below 1e-12 counts as 1e-12.
+    """
+    belief = 1 / (1 + math.exp(-epsilon))
+    advantage = 1.0 if math.isinf(epsilon) else gdp_delta(0.0, gdp_mu(epsilon, max(delta, _LEAST_DELTA)))
+    if not is_weak(belief, advantage):
+        return None
+    return f"{_weakness('claim', epsilon, belief, advantage, adjacency)}; a smaller epsilon limits that"
+
+
+def _weakness(what: str, epsilon: float, belief_bound: float, advantage_bound: float, adjacency: Adjacency) -> str:
+    surer = f"{percent(belief_bound)} sure" if not is_certainty(belief_bound) else "sure"
+    right = percent((1 + advantage_bound) / 2)
     return (
-        f"{weak} somebody may become {surer} {sure}, or guess right in {right} of even cases, even where the guarantee "
-        "is kept; a smaller epsilon, or belief = 0.9, limits that"
+        f"This {what} assures next to nothing: with epsilon {number_text(epsilon, 3)} somebody may become {surer} "
+        f"{unit_words(adjacency).whether}, or guess right in {right} of even cases, even where the {what} is kept"
     )

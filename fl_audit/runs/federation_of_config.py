@@ -20,7 +20,7 @@ from fl_audit.mechanisms.contribution import PrivateTraining
 from fl_audit.mechanisms.mechanism import Mechanism
 from fl_audit.mechanisms.threat_model import Adversary
 from fl_audit.runs import mechanism_of_config
-from fl_audit.runs.attack_queries import candidate_prior
+from fl_audit.runs.attribute_of_config import candidate_prior
 from fl_audit.runs.config import DataSection, RunConfig
 
 _DATA_OPTIONS = (

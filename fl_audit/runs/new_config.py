@@ -2,8 +2,8 @@
 
 import json
 import os
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from math import floor, log10
 from pathlib import Path
@@ -17,15 +17,16 @@ from fl_audit.data.data_paths import data_directory
 from fl_audit.data.loaded_dataset import DataWarning
 from fl_audit.data.tables import column_names
 from fl_audit.errors import InputError, require
+from fl_audit.federation.run_plan import RunPlan
 from fl_audit.learning.optimizer_enums import MEAN_EMBEDDING
 from fl_audit.name_lists import name_list
 from fl_audit.runs.config import parse_config
 from fl_audit.runs.config.settings_reference import settings
-from fl_audit.runs.init_error_messages import flags_of_setting, in_options, text_in_options
+from fl_audit.runs.init_error_messages import in_options, text_in_options
 from fl_audit.runs.pilot_run import pilot_of_signal
 from fl_audit.runs.plan_warnings import plan_warnings_of
 from fl_audit.runs.planned_limits import planned_noise, planned_of_signal, trials_needed
-from fl_audit.runs.resolved_audit import ResolvedAudit, resolve
+from fl_audit.runs.planning import plan_run
 from fl_audit.runs.run import require_runnable
 from fl_audit.runs.time_probe import probe
 from fl_audit.value_checks import expanded_path
@@ -35,7 +36,6 @@ _toml = partial(json.dumps, ensure_ascii=False)  # for these kinds of values TOM
 _MOST_RECORDS = 1000
 _FEW_USERS, _OF_EACH = 30, 10  # with so few, more are had by reading so many records of each
 _FEWEST_TRIALS, _MOST_TRIALS = 200, 5000  # limits of the default number
-_MOST_FIXED = 30  # refusals, one after the other, that are fixed on trial
 _LARGEST_DELTA = 0.01
 _ALSO = {
     "data": ("drop", "missing", "decimal", "owner", "user"),
@@ -77,49 +77,14 @@ class ConfigRequest:
     model: str | None = None  # name of the model; None stands for a built-in one for the kind of records
 
 
-def config_or_remedies(wishes: ConfigRequest, directory: Path) -> tuple[str, list[str]]:
+def new_config(wishes: ConfigRequest, directory: Path) -> tuple[str, list[str]]:
     """Return the text of a configuration file that `fl-audit run` accepts, and lines for the user about the data.
 
-    The lines say what the function found in the data. The function also builds the model and computes the noise. If the
-    request is refused, the function applies the suggested remedies and tries again, until no error is left. The error
-    message can then name all options that are needed.
+    The lines say what the function found in the data. The function also builds the model and computes the noise.
+    Messages of errors name options of `fl-audit init`.
     """
-    try:
-        return _new_config(wishes, directory)
-    except InputError as error:
-        first = error
-    needed = _needed(wishes, directory, first)
-    said = [option for remedy in first.remedies for option in flags_of_setting(remedy.key, remedy.value)]
     with in_options():
-        if not set(needed) - set(said):
-            raise first
-        # A user who follows only the first remedy is refused for the next reason.
-        text = f"{first}. That alone would be refused for another reason. With all that is needed: {' '.join(needed)}"
-        raise InputError(text, first.remedies, first.choices) from first
-
-
-def _needed(wishes: ConfigRequest, directory: Path, error: InputError) -> list[str]:
-    """Return the additional options with which `fl-audit init` accepts a refused request, such as "--drop id".
-
-    The list is empty if an error has no further remedy.
-    """
-    needed: dict[str, Any] = {}
-    for _ in range(_MOST_FIXED):
-        before = dict(needed)
-        for key, value in ((remedy.key, remedy.value) for remedy in error.remedies):
-            needed[key] = [*dict.fromkeys((*needed.get(key, ()), *value))] if isinstance(value, tuple) else value
-        if needed == before:
-            return []
-        table = dict(wishes.table or {})
-        for key, value in needed.items():
-            table[key] = [*(table.get(key) or ()), *value] if isinstance(value, list) else value
-        try:
-            _new_config(replace(wishes, table=table), directory)
-        except InputError as next_error:
-            error = next_error
-        else:
-            return [option for key, value in needed.items() for option in flags_of_setting(key, value)]
-    return []
+        return _new_config(wishes, directory)
 
 
 def _new_config(wishes: ConfigRequest, directory: Path) -> tuple[str, list[str]]:
@@ -133,7 +98,7 @@ def _new_config(wishes: ConfigRequest, directory: Path) -> tuple[str, list[str]]
     # The detected format of the file is written down, so that it can be seen and changed.
     users = None if source.pool.user is None else len(np.unique(source.pool.user))
     values = _values(wishes, {**data, **{one.key: one.value for one in source.found}}, pool, users)
-    plan = resolve(parse_config(values))
+    plan = plan_run(parse_config(values))
     require_runnable(plan)
     values["audit"]["trials"], told = _trials(wishes, plan)
     for key in ("path", "vocabulary"):
@@ -141,13 +106,13 @@ def _new_config(wishes: ConfigRequest, directory: Path) -> tuple[str, list[str]]
             values["data"][key] = os.path.relpath(values["data"][key], directory.absolute())
     text = "\n".join(_lines(values)) + "\n"
     # The number of training records, and why not all train.
-    records, halved = plan.public.records, "half of them, so that the others can stand for the population"
+    records, halved = plan.federation.records, "half of them, so that the others can stand for the population"
     most = "no more unless records in [data] says so, for every trial trains on all of them again"
     why = halved if 2 * values["data"]["records"] >= pool - 1 else most  # whole users have up to so many
     share = f"records: {records:,} of {pool:,} train, {why}"
-    if plan.public.users and users is not None:
-        share = f"users: {plan.public.users:,} of {users:,} train, with {records:,} of {pool:,} records, {why}"
-        if plan.public.users < min(_FEW_USERS, users // 3):
+    if plan.federation.users and users is not None:
+        share = f"users: {plan.federation.users:,} of {users:,} train, with {records:,} of {pool:,} records, {why}"
+        if plan.federation.users < min(_FEW_USERS, users // 3):
             share += f"; with --records-per-user {_OF_EACH}, the first ones of each, more users train"
     # The detected format of the file is no longer in doubt once it is written down: the doubts stand with the source.
     warned = dict.fromkeys((*plan_warnings_of(plan), *source.cautions))
@@ -159,7 +124,7 @@ def _in_options(caution: DataWarning) -> str:
     return text_in_options(text_in_options(caution.text, caution.remedies), caution.alternatives)
 
 
-def _trials(wishes: ConfigRequest, plan: ResolvedAudit) -> tuple[int, list[str]]:
+def _trials(wishes: ConfigRequest, plan: RunPlan) -> tuple[int, list[str]]:
     """Return the requested number of trials; without a request, the number from 200 to 5000 that the run needs.
 
     The second result is a line that explains a derived number, or no line.
@@ -171,7 +136,7 @@ def _trials(wishes: ConfigRequest, plan: ResolvedAudit) -> tuple[int, list[str]]
     if (needed := trials_needed(planned_noise(plan), signal, pilot)) is None:
         return _FEWEST_TRIALS, []
     trials = min(_MOST_TRIALS, max(_FEWEST_TRIALS, needed))
-    unit = plan.public.mechanism.unit
+    unit = plan.federation.mechanism.unit
     tells = f"enough to find 1.5 times the guarantee in the size of the noise, and a {unit} that counts 1.5 times"
     if trials < needed:
         tells = f"it takes {needed:,} to tell whether a {unit} counts 1.5 times, fewer for a larger guarantee"
@@ -260,6 +225,9 @@ def _training(strategy: str) -> dict[str, Any]:
 def _data(wishes: ConfigRequest) -> dict[str, Any]:
     name = data_name(wishes.data)
     table = {key: value for key, value in (wishes.table or {}).items() if value is not None}
+    if any("," in word for word in table.get("drop", ())):
+        names = column_names(expanded_path(wishes.data), table) if name == "csv" else []
+        table["drop"] = _names_of_columns(table["drop"], names)
     if "vocabulary" in table:
         table["vocabulary"] = str(expanded_path(table["vocabulary"]).absolute())
     if name.startswith(PREFIX):
@@ -274,6 +242,12 @@ def _data(wishes: ConfigRequest) -> dict[str, Any]:
         header = column_names(Path(path), table)
         raise InputError(f"--label is missing: accepted is a column of {wishes.data}: {', '.join(header)}")
     return {"name": name, "path": path, "label": wishes.label, **table}
+
+
+def _names_of_columns(words: Sequence[str], columns: Sequence[str]) -> list[str]:
+    """Return names of columns, also of words with several names between commas that are no column themselves."""
+    split = ([word] if word in columns else [part.strip() for part in word.split(",")] for word in words)
+    return [name for names in split for name in names if name]
 
 
 def _lines(values: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:

@@ -99,14 +99,6 @@ class MeanBettingTest:
         before = np.concatenate([[0.25], variances[:-1]])
         return cls(scaled, np.sqrt(2 * log_threshold / (scaled.size * before)), log_threshold)
 
-    def with_numbers(self, values: Floats) -> "MeanBettingTest":
-        """Return a test of the mean of other numbers, with the stakes that were chosen on this test's numbers.
-
-        The numbers are from 0 to 1, shape (n,). Stake i depends on the original numbers before the i-th. So the test is
-        valid only if the i-th new number becomes known together with the i-th original one.
-        """
-        return MeanBettingTest(values, self.stakes, self.log_threshold)
-
     def refutes_too_small(self, mean: float) -> bool:
         """Return True if the observed numbers show that their expectation is larger than `mean`.
 

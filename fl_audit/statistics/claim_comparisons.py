@@ -18,7 +18,7 @@ class ClaimStatus(StrEnum):
     BROKEN = "broken"
     TOO_FEW = "too few trials to tell"
     ALONE = "shows no breach by itself"  # as `KEPT`, in a run in which another number broke the guarantee
-    NO_LIMIT = "the claim limits nothing"  # the claimed upper limit is as large as the number can be
+    NO_LIMIT = "the claim excludes nothing"  # the claimed upper limit is as large as the number can be
 
 
 _NEGLIGIBLE = 1e-9  # share of the range below the largest number within which a claim limits nothing
@@ -66,7 +66,7 @@ def compare_with_claim(
       needed because a report has many intervals: at 95 %, one in 20 misses the truth.
     * *too few trials to tell*: the interval contains the claim and also a value that breaks it twofold.
     * *no contradiction*: the interval contains the claim, but no value that breaks it twofold.
-    * *the claim limits nothing*: an upper limit reaches `largest`, but for less than a billionth. No number can break
+    * *the claim excludes nothing*: an upper limit reaches `largest`, but for less than a billionth. No number can break
       such a limit, so the interval does not decide.
 
     A lower limit, such as for noise, is broken twofold by half of the limit. An upper limit, such as for an advantage
@@ -89,7 +89,7 @@ def compare_with_claim(
     >>> str(compare_with_claim((0.01, 0.2), 0.2191).reading), str(compare_with_claim((0.3, 0.4), 0.2191).reading)
     ('kept', 'broken')
     >>> str(compare_with_claim((-1.0, 1.0), 1.0, largest=1.0).reading)
-    'the claim limits nothing'
+    'the claim excludes nothing'
     """
     if not is_least and _reaches(claim, largest, origin):
         return ClaimComparison(ClaimStatus.NO_LIMIT)

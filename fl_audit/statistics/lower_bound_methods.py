@@ -31,24 +31,17 @@ class BoundMethod(StrEnum):
     CLOPPER_PEARSON uses intervals of both error rates at one threshold. ORDER_STATISTIC uses the number of scores above
     an order statistic of the other group's scores. GDP uses the same number, but assumes a Gaussian trade-off function.
     GAUSSIAN_SHIFT uses the difference of the means of normal scores, divided by their estimated standard deviation.
-    BAYES uses the posterior of both error rates, two beta distributions.
     """
 
     CLOPPER_PEARSON = "clopper-pearson"
     ORDER_STATISTIC = "order-statistic"
     GDP = "gdp"
     GAUSSIAN_SHIFT = "gaussian-shift"
-    BAYES = "bayes"
 
     @property
     def assumption(self) -> str:
         """Assumption of the method on the scores, in words."""
         return _ASSUMPTIONS[self]
-
-    @property
-    def has_confidence(self) -> bool:
-        """True if the bound has frequentist coverage. Only `bayes` has none."""
-        return self is not BoundMethod.BAYES
 
     @property
     def needs(self) -> ScoreDistribution:
@@ -58,7 +51,7 @@ class BoundMethod(StrEnum):
                 return ScoreDistribution.GAUSSIAN_TRADEOFF
             case BoundMethod.GAUSSIAN_SHIFT:
                 return ScoreDistribution.NORMAL_EQUAL_SPREAD
-            case BoundMethod.CLOPPER_PEARSON | BoundMethod.ORDER_STATISTIC | BoundMethod.BAYES:
+            case BoundMethod.CLOPPER_PEARSON | BoundMethod.ORDER_STATISTIC:
                 return ScoreDistribution.ANY
             case _:
                 assert_never(self)
@@ -88,9 +81,5 @@ _ASSUMPTIONS = {
         "ratio of every round is fixed beforehand, as with noise scaled to the local sensitivity. Not valid with noise "
         "scaled to the global sensitivity: up to 72 % of its certificates were found to be false there. "
         f"{_NOT_FOR_OTHERS}."
-    ),
-    BoundMethod.BAYES: (
-        f"{_INDEPENDENT}; both error rates have Jeffreys priors. A credible bound: no coverage over repetitions is "
-        "claimed."
     ),
 }

@@ -42,8 +42,7 @@ class LowerBound:
     epsilon: float  # the bound, at least 0; 0 certifies nothing
     method: BoundMethod  # method of the bound
     delta: float  # delta at which epsilon is bounded
-    # Smallest probability with which the true epsilon is at or above `epsilon` if the assumption holds; for `bayes` the
-    # posterior probability.
+    # Smallest probability with which the true epsilon is at or above `epsilon` if the assumption holds.
     confidence: float
     assumption: str  # assumption of the bound, in words
     # The **ceiling** of the method: the bound of perfectly separated scores. `gaussian-shift` has no ceiling; there it
@@ -65,7 +64,7 @@ class LowerBound:
         rows = [
             ("epsilon at least", f"{self.epsilon:.4g}"),
             ("at delta", f"{self.delta:g}"),
-            ("confidence" if self.method.has_confidence else "credibility", f"{self.confidence:g}"),
+            ("confidence", f"{self.confidence:g}"),
             ("limit of detection", f"{self.limit_of_detection:.4g}"),
             ("scores of members and non-members", f"{self.members:,} and {self.nonmembers:,}"),
         ]
@@ -131,7 +130,7 @@ def _bound(method: BoundMethod, splits: "_Splits", delta: float, confidence: flo
         reason = "at 0 the epsilon of a Gaussian mechanism is infinite"
         require(delta > 0, f"delta is {delta}: accepted by {method} are numbers above 0 and below 1; {reason}")
     match method:
-        case BoundMethod.CLOPPER_PEARSON | BoundMethod.ORDER_STATISTIC | BoundMethod.BAYES:
+        case BoundMethod.CLOPPER_PEARSON | BoundMethod.ORDER_STATISTIC:
             epsilon, warnings = _by_threshold(method, splits, delta, level), tuple[str, ...]()
         case BoundMethod.GDP:
             epsilon = _by_threshold(method, splits, delta, level)

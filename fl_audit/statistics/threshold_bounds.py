@@ -150,21 +150,6 @@ def _clopper_pearson(counts: CountsAboveThreshold, delta: float, level: float) -
     return max(0.0, float(_ratio_bound(hits, counts.first, alarms, counts.second, delta, level)[0]))
 
 
-@lru_cache(maxsize=4096)
-def _bayes(counts: CountsAboveThreshold, delta: float, level: float) -> float:
-    """Return a lower credible bound on epsilon: the `level`-quantile of its posterior distribution.
-
-    For a given TPR and FPR, epsilon is the smallest value for which (epsilon, delta)-DP allows both rates.
-    """
-    # TPR and FPR have independent Jeffreys posteriors Beta(hits + 1/2, misses + 1/2); epsilon is the smallest for which
-    # (FPR, TPR) is allowed: TPR <= min(e^eps FPR + delta, 1 - e^-eps (1 - delta - FPR)) (Zanella-Beguelin et al. 2022,
-    # Bayesian estimation of differential privacy, arXiv 2206.05199). The mirror image below the diagonal is left out:
-    # with it the posterior of epsilon had no mass at 0, and pure noise would always be certified. The rule is chosen as
-    # for Clopper-Pearson; no frequentist coverage is claimed.
-    tpr = (counts.hits + 0.5, counts.first - counts.hits + 0.5)
-    return _where_allowed(tpr, BetaExpectation(counts.alarms + 0.5, counts.second - counts.alarms + 0.5), delta, level)
-
-
 def _where_allowed(tpr: tuple[float, float], fpr: BetaExpectation, delta: float, level: float) -> float:
     """Return the epsilon at which a random pair (FPR, TPR) satisfies (epsilon, delta)-DP with probability `level`.
 
@@ -302,11 +287,9 @@ _CHOICES: dict[BoundMethod, Callable[[ScoreSplit, float, float], _Rules]] = {
     BoundMethod.CLOPPER_PEARSON: _by_value,
     BoundMethod.ORDER_STATISTIC: _by_order,
     BoundMethod.GDP: _by_estimated_mu,
-    BoundMethod.BAYES: _by_value,
 }
 _BOUNDS: dict[BoundMethod, Callable[[CountsAboveThreshold, float, float], float]] = {
     BoundMethod.CLOPPER_PEARSON: _clopper_pearson,
     BoundMethod.ORDER_STATISTIC: _order_statistic,
     BoundMethod.GDP: lambda counts, delta, level: gdp_epsilon(delta, gdp_mu(counts, level)),
-    BoundMethod.BAYES: _bayes,
 }

@@ -77,10 +77,10 @@ def test_bounds_and_epsilon_star_answer_in_one_call() -> None:
     bound = fa.lower_bound(scores + 100, scores, 0.0)
     assert bound.epsilon == pytest.approx(3.05, abs=0.01)
     assert "clopper-pearson" in bound._repr_html_()
-    one_run = fa.one_run_bound(scores, scores > 49, 1e-5, method="order-statistic")
-    assert one_run.guesses.right == one_run.guesses.guessed == 50
-    assert one_run.epsilon == one_run.limit_of_detection > fa.one_run_bound(scores, scores > 49, 1e-5).epsilon
-    assert not one_run.method.is_for_any_mechanism
+    one_run = fa.one_run_bound(scores, scores > 49, 1e-5, method="steinke")
+    assert one_run.guesses.right == one_run.guesses.guessed == 20
+    assert one_run.epsilon == one_run.limit_of_detection < fa.one_run_bound(scores, scores > 49, 1e-5).epsilon
+    assert one_run.method.is_for_any_mechanism
     assert one_run.method.assumption in html.unescape(one_run._repr_html_())
     with pytest.raises(fa.InputError, match=r"method is 'best': .* trade-off"):
         fa.one_run_bound(scores, scores > 49, 1e-5, method="best")

@@ -4,6 +4,7 @@ import ast
 import re
 import shlex
 from collections.abc import Callable, Iterator
+from inspect import isfunction
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ from workbooks import write_workbook
 
 import fl_audit
 from fl_audit.cli.main import app
-from fl_audit.data import catalogue, column_encoding
+from fl_audit.data import catalogue, column_encoding, remedies
 from fl_audit.errors import InputError
 from fl_audit.runs import federation_of_config
 from fl_audit.runs.config.settings_reference import settings
@@ -195,13 +196,26 @@ def test_every_remedy_of_a_warning_is_taken_and_ends_the_warning(case: str) -> N
 
 
 def test_all_settings_that_are_remedies_are_tried_here() -> None:
-    """A remedy with a new key needs a case above, and an option of `init`."""
-    keys = {key for path, text in sources() for key in re.findall(r'Remedy\(\s*"([a-z-]+)"', text)}
-    # Those of persons with several records, and of few test records, are tried in `test_patients.py`.
-    elsewhere = {"adjacency", "user", "user-across-clients", "partition", "strategy", "test-records"}
-    assert keys - elsewhere <= set(TABLE_OPTIONS)
+    """The remedies of data stand in one module; a new one needs a case above, and an option of `init`."""
+    listed = {name.replace("_", "-") for name, made in vars(remedies).items() if isfunction(made)}
     tried = "axes decimal drop encoding ignore-case image-size max-levels missing sheet skip-lines unique"
-    assert keys == {*tried.split(), *elsewhere}
+    # Those of persons with several records, and of few test records, are tried in `test_patients.py`.
+    assert listed == {*tried.split(), "user"}
+    elsewhere = {"adjacency", "user-across-clients", "partition", "strategy", "test-records"}
+    keys = {key for path, text in sources() for key in re.findall(r'Remedy\(\s*"([a-z-]+)"', text)}
+    assert keys == listed | elsewhere
+    assert listed <= set(TABLE_OPTIONS)
+    readers = [path for path, text in sources() if re.search(r'Remedy\(\s*"', text) and path.parent.name == "data"]
+    assert {path.stem for path in readers} == {"remedies", "partition"}
+
+
+def test_several_columns_are_left_out_with_commas_unless_a_name_has_one() -> None:
+    data = csv(x=NUMBERS, a=WORDS, b=WORDS, **{"c, d": WORDS})
+    assert init(data, ["--label", "y", "--drop", "a, b", "--drop", "c, d"])[0]
+    assert 'drop = ["a", "b", "c, d"]' in Path("audit.toml").read_text()
+    done, text = init(data, ["--label", "y", "--drop", "a,z"])
+    assert not done
+    assert "'z'" in text
 
 
 def test_every_setting_that_a_message_names_is_one() -> None:
@@ -248,7 +262,7 @@ def messages(text: str) -> list[str]:
 def test_text_alone_is_refused_without_useless_advice() -> None:
     done, text = init(csv(text=WORDS), ["--label", "y"])
     assert not done
-    assert re.search("no column .*left.*: .*column of numbers", text)
+    assert re.search("no other column is left.*: .*column of numbers", text)
     assert advised(text) == []
 
 

@@ -1,14 +1,12 @@
 """Tests that identifiers are found in made-up tables, and that measurements, counts and shared attributes are not."""
 
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from fl_audit.data.catalogue import DataSpec, load_source
-from fl_audit.data.identifier_detection import identifiers, likeliest_person_column, possible_identifiers
+from fl_audit.data.identifier_detection import identifiers, likeliest_person_column
 
 ROWS, PERSONS = 900, 218
 Values = np.ndarray  # one for each row
@@ -187,51 +185,61 @@ def test_a_table_of_many_columns_is_looked_through() -> None:
     assert [one.name for one in identifiers(table.assign(y=0), "y", None)] == ["patient_id"]
 
 
-def _possible(name: str, values: Values) -> list[tuple[str, int, int, int]]:
-    draw = np.random.default_rng(5)
-    table = _table(name, values, draw.integers(0, PERSONS, ROWS), draw)
-    found = possible_identifiers(table, "outcome", None, identifiers(table, "outcome", None))
-    return [(one.name, one.values, one.rows, one.most) for one in found]
+def _measurements(rows: int) -> dict[str, Values]:
+    draw = np.random.default_rng(3)
+    return {"pitch": draw.normal(150, 30, rows).round(3), "jitter": draw.gamma(2, 0.003, rows).round(5)}
 
 
-@pytest.mark.parametrize(("low", "high"), [(0, 200), (1, 60), (0, 700), (500, 540)])
-def test_short_numbers_that_could_be_those_of_persons_are_asked_about(low: int, high: int) -> None:
-    values = np.random.default_rng(7).integers(low, high, ROWS)
-    counts = pd.Series(values).value_counts()
-    assert _possible("x3", values) == [("x3", len(counts), ROWS, counts.max())]
+def test_a_person_with_hundreds_of_rows_is_noticed_by_the_name_of_the_column() -> None:
+    """42 persons of 140 recordings each, as in telemonitoring."""
+    subject = np.repeat(np.arange(1, 43), 140)
+    table = pd.DataFrame({"subject#": subject, **_measurements(len(subject)), "y": subject % 2})
+    for frame in (table, table.assign(**{"subject#": [f"s{number}" for number in subject]})):
+        (found,) = identifiers(frame, "y", None)
+        assert (found.name, found.values, found.rows, found.most) == ("subject#", 42, 5880, 140)
 
 
-QUANTITIES: dict[str, Callable[[np.random.Generator], Values]] = {
-    "normal": lambda draw: draw.normal(60, 12, ROWS).round(),
-    "long tail": lambda draw: draw.gamma(2, 15, ROWS).round(),
-    "counted": lambda draw: draw.poisson(60, ROWS),
-    "rising": lambda draw: np.sort(draw.integers(0, 200, ROWS)) + draw.integers(0, 2, ROWS),
-    "few": lambda draw: draw.integers(0, 15, ROWS),
-    "mostly one": lambda draw: np.where(draw.random(ROWS) < 0.5, 0, draw.integers(0, 200, ROWS)),
-}
+def test_a_short_name_is_one_of_persons_if_another_column_describes_them() -> None:
+    number = np.repeat(np.arange(42), 140)
+    table = pd.DataFrame({"sid": number, **_measurements(len(number)), "y": np.arange(len(number)) % 2})
+    assert identifiers(table, "y", None) == ()
+    (found,) = identifiers(table.assign(sex=np.random.default_rng(0).integers(0, 2, 42)[number]), "y", None)
+    assert found.name == "sid"
 
 
-@pytest.mark.parametrize("kind", QUANTITIES)
-def test_numbers_whose_distribution_is_that_of_a_quantity_are_not_asked_about(kind: str) -> None:
+@pytest.mark.parametrize(
+    ("form", "beginning"),
+    [("phon_R01_S{person:02d}_{row}", "phon_R01_S00"), ("S{person:02d}-{row}", "S00"), ("P{person} T1 R{row}", "P0")],
+)
+def test_persons_hidden_in_the_beginnings_of_names_are_found(form: str, beginning: str) -> None:
+    """22 persons of six recordings each, with another name for every recording."""
+    names = [form.format(person=person, row=row) for person in range(22) for row in range(1, 7)]
+    table = pd.DataFrame({"name": names, **_measurements(len(names)), "y": np.arange(len(names)) // 6 % 2})
+    (found,) = identifiers(table, "y", None)
+    assert (found.name, found.values, found.most, found.beginning) == ("name", 22, 6, beginning)
+    assert likeliest_person_column((found,), None) == found
+
+
+def test_names_that_only_number_the_records_hide_no_persons() -> None:
+    names = [f"image_{row:03d}" for row in range(60)]
+    people = [f"{first}, {last}" for first in "abcdef" for last in "klmnopqrst"]
+    table = pd.DataFrame({"name": names, "who": people, **_measurements(60), "y": np.arange(60) % 2})
+    assert identifiers(table, "y", None) == ()
+
+
+@pytest.mark.parametrize("form", ["%Y-%m-%d", "%d.%m.%Y", "%d/%m/%y", "%Y-%m-%d 10:15", "%Y%m%d"])
+def test_a_date_is_no_person_although_other_columns_follow_from_it(form: str) -> None:
+    day = pd.Timestamp("2024-01-01") + pd.to_timedelta(np.random.default_rng(0).integers(0, 90, 900), unit="D")
+    written = day.strftime(form)
+    column = written.astype(int) if form == "%Y%m%d" else written
+    table = pd.DataFrame({"admission": column, "weekday": day.weekday, **_measurements(900), "y": np.arange(900) % 2})
+    assert identifiers(table, "y", None) == ()
+    assert identifiers(table.assign(admission=day), "y", None) == ()
+
+
+def test_numbers_that_nothing_follows_from_are_no_identifiers() -> None:
+    """Digits alone do not tell an identifier from an amount."""
     draw = np.random.default_rng(7)
-    values = QUANTITIES[kind](draw)
-    table = pd.DataFrame({"x3": values, "rank": np.arange(ROWS), "y": draw.integers(0, 2, ROWS)})
-    assert possible_identifiers(table, "y", None, ()) == ()
-
-
-def test_a_known_owner_or_a_name_that_says_what_is_measured_is_not_asked_about() -> None:
-    draw = np.random.default_rng(7)
-    table = pd.DataFrame({"x3": draw.integers(0, 200, ROWS), "who": np.arange(ROWS) // 4, "y": 0})
-    assert possible_identifiers(table, "y", None, ()) != ()
-    assert possible_identifiers(table, "y", "who", ()) == ()
-    assert possible_identifiers(table.rename(columns={"x3": "age", "who": "week"}), "y", None, ()) == ()
-
-
-def test_a_named_user_column_is_no_question(tmp_path: Path) -> None:
-    """No column is asked about once the user column is named."""
-    draw = np.random.default_rng(5)
-    table = pd.DataFrame({"x3": draw.integers(0, 200, 900), "m": draw.normal(size=900), "y": draw.integers(0, 2, 900)})
-    table.to_csv(tmp_path / "t.csv", index=False)
-    asked = (("path", str(tmp_path / "t.csv")), ("label", "y"))
-    assert [one.name for one in load_source(DataSpec("csv", None, asked)).possible_identifiers] == ["x3"]
-    assert load_source(DataSpec("csv", None, (*asked, ("user", "x3")))).possible_identifiers == ()
+    numbers = draw.choice(np.arange(10**6, 10**7), 200, replace=False)[draw.integers(0, 200, ROWS)]
+    table = pd.DataFrame({"x1": numbers, **_measurements(ROWS), "y": draw.integers(0, 2, ROWS)})
+    assert identifiers(table, "y", None) == ()

@@ -253,6 +253,27 @@ def test_the_number_of_levels_is_a_setting(tmp_path: Path) -> None:
     assert load_with(tmp_path, text, max_levels=150).pool.features.shape == (300, 150)
 
 
+def test_the_only_key_of_persons_is_never_advised_to_be_left_out(tmp_path: Path) -> None:
+    """Persons that the names of the records hide: with a column of their own they are users."""
+    person = np.arange(132) // 6
+    draw = np.random.default_rng(1)
+    frame = pd.DataFrame({"x": draw.normal(size=132).round(4), "y": person % 2})
+    hidden = frame.assign(name=[f"phon_R01_S{owner:02d}_{row % 6}" for row, owner in enumerate(person)])
+    with pytest.raises(
+        InputError, match=r"name .*22 ways, such as 'phon_R01_S00', .*6 each.* the user; if .* not"
+    ) as told:
+        load_with(tmp_path, hidden.to_csv(index=False))
+    assert told.value.remedies == ()
+    split = hidden.assign(who=hidden["name"].str.rpartition("_")[0])
+    found = load_with(tmp_path, split.to_csv(index=False), user="who", drop=("name",))
+    assert (len(found.pool.users), found.pool.shape) == (22, (1,))
+    named = frame.assign(patient_id=[f"P{owner:03d}" for owner in person])
+    with pytest.raises(InputError, match=r"patient_id has 22 .* user = ") as told:
+        load_with(tmp_path, named.to_csv(index=False), max_levels=10)
+    assert [remedy.key for remedy in (*told.value.remedies, *told.value.choices)] == ["user"]
+    assert len(load_with(tmp_path, named.to_csv(index=False), user="patient_id").pool.users) == 22
+
+
 @pytest.mark.long
 def test_many_texts_cost_no_memory_before_they_are_refused(tmp_path: Path) -> None:
     text = table_of({"word": [f"w{number}" for number in range(30_000)]}, records=60_000)
@@ -269,6 +290,29 @@ def test_a_quantity_to_predict_is_refused(tmp_path: Path, records: int, options:
         load_with(tmp_path, frame.to_csv(index=False), **options)
     with pytest.raises(InputError, match=r"y has 40 .* 40 records, .*quantity"):
         load_npz(tmp_path, x=np.zeros((40, 2)), y=np.arange(40))
+
+
+@pytest.mark.parametrize("classes", [21, 100])
+def test_whole_numbers_are_a_quantity_unless_the_setting_says_that_they_are_classes(
+    tmp_path: Path, classes: int
+) -> None:
+    number = np.random.default_rng(0).permutation(1000) % classes
+    frame = pd.DataFrame({"x": np.arange(1000) % 7, "y": number})
+    with pytest.raises(InputError, match=f"y has {classes} .*quantity .*max-levels = {classes}") as refused:
+        load_with(tmp_path, frame.to_csv(index=False))
+    (remedy,) = refused.value.choices
+    assert load_with(tmp_path, frame.to_csv(index=False), **{remedy.key: remedy.value}).pool.classes == classes
+    words = frame.assign(y=[f"w{value}" for value in number])
+    assert load_with(tmp_path, words.to_csv(index=False)).pool.classes == classes
+    few = frame.assign(y=number % 20)
+    assert load_with(tmp_path, few.to_csv(index=False), decimal=".").pool.classes == 20
+
+
+def test_numbers_that_are_not_whole_are_refused_without_advice_that_does_not_help(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"x": np.arange(600) % 7, "y": np.arange(600) % 150 / 4})
+    with pytest.raises(InputError, match=r"y has 150 .*quantity") as refused:
+        load_with(tmp_path, frame.to_csv(index=False))
+    assert (refused.value.remedies, refused.value.choices) == ((), ())
 
 
 def test_classes_beyond_the_limit_can_be_asked_for(tmp_path: Path) -> None:

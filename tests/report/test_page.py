@@ -13,7 +13,6 @@ from undrawn_pages import undrawn
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.audits.common.findings_released_model import EpsilonStarFinding, ModelAccuracyFinding
-from fl_audit.audits.identifiability.findings_estimates_from_beliefs import EstimatesFromBeliefsFinding
 from fl_audit.audits.identifiability.findings_insider import InsiderFinding
 from fl_audit.audits.page.first_screen import summary_table
 from fl_audit.audits.page.report_files import write_report
@@ -113,7 +112,7 @@ def test_nothing_on_a_violated_page_takes_the_guarantee_at_its_word(make_content
     contents = make_contents(**KINDS[Verdict.VIOLATED])
     page, appendix = page_and_appendix(contents)
     trusting = [section.name for section, _ in sections_with_findings(contents) if section.trusts]
-    assert {"beliefs", "tradeoff", "pair"} <= set(trusting)
+    assert {"beliefs", "tradeoff"} <= set(trusting)
     assert not any(f'id="figure-{name}"' in page for name in trusting)
     assert appendix.count(ON_ITS_WORD) == len(trusting)
     assert f">{ClaimStatus.KEPT}<" not in page
@@ -134,7 +133,6 @@ def test_every_number_of_the_summary_is_on_the_page(make_contents):
     words = ("schema", "findings", "noise", "exact")  # exact answers stand there as sentences
     summary = {key: value for key, value in contents.summary.items() if key not in words}
     summary["noise"] = {key: value for key, value in contents.summary["noise"].items() if key not in ("tests", "level")}
-    summary["pair"]["calibration"] = {"p_value": summary["pair"]["calibration"]["p_value"]}
     found = [leaf for leaf in leaves(summary) if isinstance(leaf, int | float) and not isinstance(leaf, bool)]
     assert len(found) > 100
     missing = [number for number in found if number not in (0, 1, 0.95) and str(number) not in values]
@@ -168,9 +166,9 @@ def test_report_is_written_whole_and_self_contained(make_contents, tmp_path):
 
 def test_user_strings_are_escaped_and_dollars_kept(make_contents):
     evil = "<script>alert('x')</script> $5"
-    run = make_contents(model=evil, neighbour=evil).run
-    facts = replace(run.facts, configuration={evil: {"<b>": evil}})
-    contents = report_contents(replace(run, facts=facts, timing=Timing(engine=evil)))
+    run = make_contents(model=evil).run
+    plan = replace(run.plan, config=run.plan.config.changed(data={"name": evil, "partition_parameters": {"<b>": evil}}))
+    contents = report_contents(replace(run, plan=plan, timing=Timing(engine=evil)))
     text = render_html(contents, [DrawnPicture(evil, b"x", evil, evil)])
     Page(text)
     assert "<script" not in text
@@ -184,11 +182,9 @@ def test_user_strings_are_escaped_and_dollars_kept(make_contents):
 def test_titles_name_the_last_part_and_the_configuration_the_whole(make_contents):
     data, model = "papers.of_2019.faces:lfw", "papers.of_2019.networks:small_net"
     run = make_contents(model=model).run
-    federation = replace(run.facts.federation, data=DataSpec(data))
-    configuration = {"data": {"name": data}, "model": {"name": model}}
-    contents = report_contents(
-        replace(run, facts=replace(run.facts, federation=federation, configuration=configuration))
-    )
+    federation = replace(run.plan.federation, data=DataSpec(data))
+    config = run.plan.config.changed(data={"name": data}, model={"name": model})
+    contents = report_contents(replace(run, plan=replace(run.plan, federation=federation, config=config)))
     text, terminal = html_of(contents), console_text(contents)
     assert re.search("<title>[^<]*: lfw, small_net</title>", text)
     assert "lfw, small_net:" in terminal
@@ -271,7 +267,7 @@ def test_runs_without_residuals_speak_of_the_noise_at_the_record_alone(make_cont
 
 def test_accuracy_stands_beside_the_most_frequent_class(make_contents):
     run = make_contents(trials=5, rounds=3).run
-    contents = report_contents(replace(run, facts=replace(run.facts, commonest=0.76)))
+    contents = report_contents(replace(run, commonest=0.76))
     assert contents.summary["utility"]["commonest_class"] == 0.76
     assert re.search("76\xa0% [^.]*most frequent class", opening_of(contents))
     assert "most frequent class" not in opening_of(make_contents(trials=5, rounds=3))
@@ -298,7 +294,7 @@ class _Extra:
 
 def test_a_new_finding_is_one_entry_of_the_registry(make_contents):
     run = make_contents(trials=3).run
-    extra = Section("extra", "Extra", _Extra, lambda run, _: _Extra(run.facts.federation.rounds), ("extra",),
+    extra = Section("extra", "Extra", _Extra, lambda run, _: _Extra(run.plan.federation.rounds), ("extra",),
                     sentence=lambda numbers, _: f"There were {numbers.rounds} of them.")  # fmt: skip
     contents = report_contents(run, (*SECTIONS, extra))
     assert "There were 30 of them." in render_html(contents, [])
@@ -346,13 +342,6 @@ def test_summary_keeps_its_keys(make_contents, shape):
     assert (summary["insider"] is None) == bool(shape)
     assert summary["verdict"] in set(Verdict)
     assert (make_contents(trials=20, **shape).find(InsiderFinding) is None) == bool(shape)
-
-
-@pytest.mark.long
-def test_advantage_from_beliefs_is_narrower_than_counted(make_contents):
-    found = make_contents(trials=1000, mu=1.0).find(EstimatesFromBeliefsFinding)
-    assert found.advantage.high - found.advantage.low < 0.6 * (found.counted.high - found.counted.low)
-    assert all(point.high - point.low < point.counted_high - point.counted_low for point in found.curve)
 
 
 def test_epsilon_star_stands_beside_what_chance_gives(make_contents):

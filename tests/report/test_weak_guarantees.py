@@ -5,8 +5,17 @@ import math
 import pytest
 from test_claim_standing import KINDS
 
+from fl_audit.adjacency import Adjacency
+from fl_audit.app_audits.claim_audit.claim import StatedClaim
+from fl_audit.app_audits.claim_audit.claim_audit_messages import claim_warning
+from fl_audit.app_audits.review.claims import StatedAppClaim, stated_claim_warning
 from fl_audit.audits.page.first_screen import first_screen, warnings_of
-from fl_audit.report.guarantee_warnings import is_weak, is_weak_guarantee
+from fl_audit.privacy.claim import Claim
+from fl_audit.privacy.events import gaussian_rounds
+from fl_audit.privacy.guarantee import derive_guarantee
+from fl_audit.report.formatting import ClaimStatus, finding_text
+from fl_audit.report.guarantee_warnings import is_weak, is_weak_guarantee, weak_claim_warning, weakness_warning
+from fl_audit.report.report_elements import ReportNumber
 from fl_audit.verdict.verdict import Verdict
 
 
@@ -30,3 +39,39 @@ def test_a_weak_claim_is_called_so_whatever_the_verdict(make_contents, verdict: 
     assert is_weak_guarantee(contents.guarantee) == weak
     assert any("next to nothing" in line for line in warnings_of(contents)) == weak
     assert ('<p class="label">' in first_screen(contents)) >= weak
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 4.5, 4.6, 8.0, 28.0, 1000.0])
+def test_a_claim_of_others_is_weak_by_the_same_rule(epsilon: float) -> None:
+    """Odds that grow 99 times are weak, whatever the claim is about; delta alone can make it weak, too."""
+    for delta in (0.0, 1e-5):
+        warning = weak_claim_warning(epsilon, delta, Adjacency.ADD_REMOVE_CLIENT)
+        assert (warning is not None) == (epsilon > math.log(99))
+    assert weak_claim_warning(0.1, 0.95, Adjacency.REPLACE_RECORD) is not None
+    assert weak_claim_warning(math.inf, 1e-5, Adjacency.REPLACE_RECORD) is not None
+
+
+@pytest.mark.parametrize("noise", [0.2, 0.8, 3.0])
+def test_a_claim_by_noise_is_weak_where_its_guarantee_is(noise: float) -> None:
+    """The claim of somebody's strategy, beside the guarantee that the accountant `gdp` derives for the same noise."""
+    claim = StatedClaim(Adjacency.ADD_REMOVE_CLIENT, noise_multiplier=noise, rounds=3)
+    guarantee = derive_guarantee(Claim(claim.neighbours, gaussian_rounds(noise, 3), claim.delta))
+    assert (claim_warning(claim) is not None) == (weakness_warning(guarantee) is not None) == (noise < 2)
+
+
+def test_the_whole_training_of_an_app_counts_and_not_a_trial_of_it() -> None:
+    """Noise 3 is no weak claim for a round; for 400 rounds it is. An epsilon of the reviewer is for all rounds."""
+    claim = StatedClaim(Adjacency.ADD_REMOVE_CLIENT, noise_multiplier=3.0)
+    assert stated_claim_warning(StatedAppClaim(claim, "its wrapper"), rounds=1) is None
+    assert stated_claim_warning(StatedAppClaim(claim, "its wrapper"), rounds=400) is not None
+    reviewer = StatedClaim(Adjacency.ADD_REMOVE_CLIENT, epsilon=8.0)
+    assert stated_claim_warning(StatedAppClaim(reviewer, "named", is_of_reviewer=True, mu=0.1), rounds=1) is not None
+    assert stated_claim_warning(StatedAppClaim(None, "nothing is named"), rounds=1) is None
+
+
+def test_a_limit_that_excludes_nothing_is_not_shown_as_one() -> None:
+    """No reader is to take "at most almost 100 %: no contradiction" for a sign of protection."""
+    row = ReportNumber("Belief", 0.7, low=0.6, high=0.8, confidence=0.95, limit=1 - 1e-13, largest=1.0, is_share=True)
+    text = finding_text(row.to_json())
+    assert text.endswith(ClaimStatus.NO_LIMIT)
+    assert "claimed at most" not in text

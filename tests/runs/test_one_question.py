@@ -16,7 +16,7 @@ from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.data.record_selection import select_records
 from fl_audit.runs.config import parse_config
 from fl_audit.runs.mechanism_of_config import mechanism_of
-from fl_audit.runs.resolved_audit import calibrated_multiplier
+from fl_audit.runs.planning import calibrated_multiplier
 
 SPLIT = select_records(load_source(DataSpec("breast-cancer")), 60, 50, 0)
 RELATIONS = ("replace-record", "add-remove-record")

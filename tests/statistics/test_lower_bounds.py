@@ -20,7 +20,7 @@ from fl_audit.statistics.shift_bound import gaussian_shift
 from fl_audit.statistics.threshold_bounds import CountsAboveThreshold, bound_of, gdp_mu
 
 Array = NDArray[np.float64]
-BY_THRESHOLD = (BoundMethod.CLOPPER_PEARSON, BoundMethod.ORDER_STATISTIC, BoundMethod.GDP, BoundMethod.BAYES)
+BY_THRESHOLD = (BoundMethod.CLOPPER_PEARSON, BoundMethod.ORDER_STATISTIC, BoundMethod.GDP)
 METHODS = tuple(BoundMethod)
 DELTA = 1e-5
 
@@ -89,17 +89,6 @@ def test_gdp_covers_exactly_by_another_quadrature(n1: int, n0: int, rank: int, m
     assert at_least(low) >= level * 0.9999
 
 
-@pytest.mark.parametrize(("hits", "alarms"), [(130, 50), (390, 250), (300, 80)])
-def test_bayes_agrees_with_draws_from_the_posterior(hits: int, alarms: int) -> None:
-    """One million draws: the share of epsilons under the bound is the level up to 5 standard errors."""
-    rng, counts, delta = np.random.default_rng(3), CountsAboveThreshold(hits, 400, alarms, 380), 0.01
-    tpr, fpr = rng.beta(hits + 0.5, 400.5 - hits, 10**6), rng.beta(alarms + 0.5, 380.5 - alarms, 10**6)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        pair = np.log(np.maximum(tpr - delta, 0) / fpr), np.log(np.maximum(1 - delta - fpr, 0) / (1 - tpr))
-    share = np.mean(np.maximum(*pair) <= bound_of(BoundMethod.BAYES, counts, delta, 0.05))
-    assert share == pytest.approx(0.05, abs=5 * math.sqrt(0.05 * 0.95 / 10**6))
-
-
 def test_gaussian_shift_is_the_known_bound() -> None:
     one, zero = log_odds(np.random.default_rng(4), 1.0, 60)
     assert bound(one, zero, BoundMethod.GAUSSIAN_SHIFT) == gdp_epsilon(DELTA, gaussian_shift(one, zero, 0.95).low)
@@ -118,7 +107,7 @@ def test_power_on_a_gaussian_mechanism() -> None:
     assert share[BoundMethod.GAUSSIAN_SHIFT] >= 0.85
     assert share[BoundMethod.GDP] >= 0.77
     assert 0.2 <= share[BoundMethod.CLOPPER_PEARSON] < share[BoundMethod.ORDER_STATISTIC]
-    assert share[BoundMethod.ORDER_STATISTIC] < share[BoundMethod.BAYES] < share[BoundMethod.GDP]
+    assert share[BoundMethod.ORDER_STATISTIC] < share[BoundMethod.GDP]
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -271,8 +260,8 @@ def test_wrong_input_is_named_in_one_line(method: BoundMethod) -> None:
 
 def test_an_unknown_method_is_refused_and_a_name_is_taken() -> None:
     fine = np.arange(20.0)
-    assert epsilon_lower_bound(fine, fine, 0.1, method="bayes").method is BoundMethod.BAYES  # type: ignore[arg-type]
-    with pytest.raises(InputError, match=r"method is 'magic': .* clopper-pearson, order-statistic, gdp, gauss"):
+    assert epsilon_lower_bound(fine, fine, 0.1, method="gdp").method is BoundMethod.GDP  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=r"method is 'magic': .* clopper-pearson, order-statistic, gdp and gauss"):
         epsilon_lower_bound(fine, fine, 0.1, method="magic")  # type: ignore[arg-type]
 
 
@@ -354,17 +343,17 @@ def test_heavy_tails_and_unequal_spreads_are_warned_about() -> None:
 def test_what_is_known_of_the_scores_decides_which_bounds_are_offered() -> None:
     one, zero = log_odds(np.random.default_rng(19), 1.0, 100)
     nothing, tradeoff, normal = ScoreDistribution
-    always = ["clopper-pearson", "order-statistic", "bayes"]
+    always = ["clopper-pearson", "order-statistic"]
 
     def names(delta: float, distribution: ScoreDistribution) -> list[str]:
         return [str(found.method) for found in all_bounds(one, zero, delta, 0.95, distribution)]
 
     assert names(DELTA, nothing) == always
-    assert names(DELTA, tradeoff) == ["clopper-pearson", "order-statistic", "gdp", "bayes"]
+    assert names(DELTA, tradeoff) == ["clopper-pearson", "order-statistic", "gdp"]
     assert names(DELTA, normal) == list(BoundMethod)
     assert names(0.0, normal) == always
     one[0] = math.inf
-    assert names(DELTA, normal) == ["clopper-pearson", "order-statistic", "gdp", "bayes"]
+    assert names(DELTA, normal) == ["clopper-pearson", "order-statistic", "gdp"]
     with pytest.raises(InputError, match="confidence is"):
         all_bounds(one, zero, DELTA, 0.3, normal)
 
@@ -387,4 +376,3 @@ def test_every_bound_says_what_it_rests_on(method: BoundMethod) -> None:
     }
     assert re.search(rests_on[method.needs], method.assumption)
     assert ("other mechanisms" in method.assumption) is (method.needs is not ScoreDistribution.ANY)
-    assert ("no coverage" in method.assumption) is not method.has_confidence

@@ -128,5 +128,4 @@ def test_sorted_files_are_no_trap(method: BoundMethod) -> None:
     for _ in range(200):
         one, zero = np.sort(rng.normal(size=1000)), np.sort(rng.normal(size=1000))
         false += epsilon_lower_bound(one, zero, 1e-5, 0.95, method).epsilon > 0
-    most = 0.05 if method is not BoundMethod.BAYES else 0.1
-    assert false <= binom.ppf(1 - 1e-4, 200, most)
+    assert false <= binom.ppf(1 - 1e-4, 200, 0.05)

@@ -116,7 +116,7 @@ def study(training: Training, runs: int, seed: int = 0) -> list[CanaryLine]:
         Seed of the trainings.
     """
     methods = {
-        "order-statistic": (OneRunMethod.ORDER_STATISTIC, False),
+        "trade-off": (OneRunMethod.TRADE_OFF, False),
         "shift": (OneRunMethod.SHIFT, False),
         "shift, decoys": (OneRunMethod.SHIFT, True),
     }

@@ -65,8 +65,7 @@ def _of_bound(method: BoundMethod) -> Statement:
     if method is BoundMethod.GAUSSIAN_SHIFT:
         functions += ("fl_audit.statistics.shift_bound.gaussian_shift",)
     name = f"epsilon at least, {method}"
-    is_claimed = method is not BoundMethod.BAYES
-    return Statement(name, partial(scores.lower_bounds, method), functions, is_claimed, 1.0 if is_claimed else 0.2)
+    return Statement(name, partial(scores.lower_bounds, method), functions)
 
 
 STATEMENTS = (
@@ -84,17 +83,6 @@ STATEMENTS = (
     Statement("mean advantage over trials", distributions.mean_rates, (f"{_BOUNDS}advantage.mean_advantage",)),
     Statement("mean of bounded numbers", distributions.bounded_means,
               (f"{_BOUNDS}advantage.mean_interval", f"{_BOUNDS}advantage.MeanBettingTest.of")),
-    *(
-        Statement(name, partial(distributions.of_log_odds, kind=[kind]),
-            tuple(f"{_BELIEFS}estimates_from_beliefs.{one}" for one in functions))
-        for name, kind, functions in (
-            ("advantage from beliefs", "advantage", ["advantage_from_beliefs"]),
-            ("delta of the pair from beliefs", "delta", ["delta_from_beliefs"]),
-            ("delta of the pair, counted", "counted delta", ["counted_delta"]),
-            ("epsilon of the pair from beliefs", "epsilon", ["epsilon_from_beliefs", "_epsilon_interval"]),
-        )
-    ),
-    Statement("reliability diagram, a bin", distributions.reliability, (f"{_BELIEFS}calibration._bin",)),
     Statement("largest belief, distribution known", partial(distributions.largest_belief, known=[True]),
               (f"{_BELIEFS}bernau_empirical_epsilons.belief_interval",)),
     Statement("largest belief, its median at least", partial(distributions.largest_belief, known=[False])),
@@ -117,7 +105,6 @@ STATEMENTS = (
              (f"{_CANARIES}bounds.one_run_bound", f"{_CANARIES}bounds.bound_of_guesses")),
             ("epsilon", "the trade-off", OneRunMethod.TRADE_OFF, ()),
             ("mu", "the trade-off", OneRunMethod.TRADE_OFF, ()),
-            ("mu", "order statistics", OneRunMethod.ORDER_STATISTIC, ()),
             ("mu", "the shift", OneRunMethod.SHIFT, (f"{_CANARIES}bounds._by_shift",)),
         )
     ),

@@ -16,16 +16,16 @@ from scipy.special import ndtri
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.app_audits.claim_audit.online_guessing import guessed_epsilon
-from fl_audit.array_types import Flags, Floats
-from fl_audit.audits.identifiability import bernau_empirical_epsilons, calibration, estimates_from_beliefs
+from fl_audit.array_types import Floats
+from fl_audit.audits.identifiability import bernau_empirical_epsilons
 from fl_audit.experiments.papers import statistics
 from fl_audit.learning.stacked_layers import ParameterLayout
 from fl_audit.mechanisms.likelihood_ratio import ReleaseUnderHypotheses
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import gaussian_rounds
-from fl_audit.privacy.gaussian import gdp_delta, gdp_epsilon
-from fl_audit.privacy.identifiability_bounds import epsilon_from_advantage, gaussian_advantage
+from fl_audit.privacy.gaussian import gdp_epsilon
+from fl_audit.privacy.identifiability_bounds import epsilon_from_advantage
 from fl_audit.statistics import advantage
 from fl_audit.verdict import noise_estimate
 from fl_audit.verdict.noise_measurement import NoiseMeasurer
@@ -147,65 +147,6 @@ def bounded_means(draw: np.random.Generator, size: int, distribution: tuple[floa
     values = draw.beta(a, b, size) if a else (draw.random(size) < b).astype(np.float64)
     found = advantage.mean_interval(values, CONFIDENCE)
     return PrintedStatement(found.low, found.high, a / (a + b) if a else b)
-
-
-class _Pair(NamedTuple):
-    """A distribution of log-odds of D against D': normal with a mu, or a secret that is revealed with a probability."""
-
-    mu: float
-    told: float = 0.0
-
-    def draw(self, draw: np.random.Generator, trials: int) -> tuple[Floats, Flags]:
-        bits = np.arange(trials) % 2 == 0
-        sign = np.where(bits, 1.0, -1.0)
-        if self.told:
-            return 30.0 * sign * (draw.random(trials) < self.told), bits
-        return sign * self.mu**2 / 2 + self.mu * draw.normal(size=trials), bits
-
-    @property
-    def advantage(self) -> float:
-        return self.told or gaussian_advantage(self.mu)
-
-    def delta(self, epsilon: float) -> float:
-        return self.told * -math.expm1(epsilon - 30) if self.told else gdp_delta(epsilon, self.mu)
-
-    def epsilon(self, delta: float) -> float:
-        if self.told:
-            return 30 + math.log1p(-delta / self.told) if self.told > delta else 0.0
-        return gdp_epsilon(delta, self.mu) if self.mu else 0.0
-
-
-_PAIRS = {f"mu {mu:g}": _Pair(mu) for mu in (0.1, 0.5, 1.0, 3.0)}
-_PAIRS |= {f"told outright in {told:.0%}": _Pair(0.0, told) for told in (0.02, 0.2)}
-
-
-@over("{trials} trials, {pair}", pair=_PAIRS, trials=(2, 6, 30, 200))
-def of_log_odds(draw: np.random.Generator, pair: _Pair, trials: int, kind: str) -> PrintedStatement:
-    """Play the estimates from log-odds: "advantage", "delta", "counted delta" or "epsilon"."""
-    log_odds, bits = pair.draw(draw, trials)
-    match kind:
-        case "advantage":
-            mean = estimates_from_beliefs.advantage_from_beliefs(log_odds, CONFIDENCE)
-            return PrintedStatement(mean.low, mean.high, pair.advantage)
-        case "epsilon":
-            found, truth = (
-                estimates_from_beliefs.epsilon_from_beliefs(log_odds, bits, 0.01, CONFIDENCE),
-                pair.epsilon(0.01),
-            )
-        case "delta":
-            found, truth = estimates_from_beliefs.delta_from_beliefs(log_odds, bits, 0.5, CONFIDENCE), pair.delta(0.5)
-        case _:
-            found, truth = estimates_from_beliefs.counted_delta(log_odds, bits, 0.5, CONFIDENCE), pair.delta(0.5)
-    return PrintedStatement(found.low, found.high, truth)
-
-
-@over("{trials} trials, mu {mu:g}, bin {place}", mu=(0.5, 1.0, 3.0, 5.0), trials=(10, 40, 300), place=(0, -1))
-def reliability(draw: np.random.Generator, mu: float, trials: int, place: int) -> PrintedStatement:
-    """Play the share of D in the bins of a reliability diagram, next to the beliefs."""
-    bits = draw.random(trials) < 0.5
-    log_odds = np.where(bits, 1, -1) * mu**2 / 2 + mu * draw.normal(size=trials)
-    one = calibration.calibration(log_odds, bits, CONFIDENCE).bins[place]
-    return PrintedStatement(one.low, one.high, one.mean_belief)
 
 
 @over("{trials} trials, mu {mu:g}", mu=(0.1, 1.0, 4.0), trials=(1, 5, 20, 500))

@@ -16,7 +16,7 @@ from fl_audit.privacy.gaussian import gdp_epsilon
 from fl_audit.statistics.lower_bound_methods import BoundMethod
 
 _ASSUMES_NOTHING = frozenset({BoundMethod.CLOPPER_PEARSON, BoundMethod.ORDER_STATISTIC})
-_GAUSSIAN = frozenset(BoundMethod) - {BoundMethod.BAYES}
+_GAUSSIAN = frozenset(BoundMethod)
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class KnownMechanism:
     epsilon: Callable[[float], float]  # its exact epsilon at a delta, the larger of both directions
     # Log-likelihood ratios of so many outputs under D and as many under D'.
     draw: Callable[[np.random.Generator, int], tuple[Floats, Floats]]
-    holds: frozenset[BoundMethod]  # the methods whose assumption holds; `bayes` guarantees nothing anywhere
+    holds: frozenset[BoundMethod]  # the methods whose assumption holds
 
 
 def noise() -> KnownMechanism:

@@ -25,7 +25,6 @@ from fl_audit.federation.target_membership import TargetMembership
 
 _PLACES = 1.5  # spread of what is known of a record before the trial: how hard it is to learn
 _POPULATION = 100
-_QUERIES = 3
 _STEPS = 50  # steps in which a white-box attack learns: fewer than by default, for it is played often
 _LOSSES_LEARNT = 300  # losses of members that are enough to learn their distribution from
 
@@ -144,13 +143,6 @@ def _lira(form: LiraForm, spread: LiraSpread) -> Attack:
     return lambda release, shadows: lira_scores(release.confidences, release.membership, form, spread, shadows)
 
 
-def _lira_of_queries(release: CoinAnswers, shadows: Flags | None) -> Floats:
-    """Return scores of LiRA with several queries: the other answers are the first with noise, and reveal no more."""
-    noise = np.random.default_rng(0).normal(size=(*release.confidences.shape, _QUERIES))
-    noise[..., 0] = 0.0
-    return lira_scores(release.confidences[..., np.newaxis] + noise, release.membership, shadows=shadows)
-
-
 def _rmia(rule: RmiaSettings) -> Attack:
     return lambda release, shadows: rmia_scores(
         -release.losses, -np.logaddexp(0, -release.population), release.membership, rule, shadows
@@ -207,7 +199,6 @@ ATTACKS: dict[str, Attack] = {
     "loss": lambda release, shadows: loss_scores(release.losses),
     "LiRA, online": _lira(LiraForm.ONLINE, LiraSpread.EACH),
     "LiRA, online, shared spread": _lira(LiraForm.ONLINE, LiraSpread.SHARED),
-    f"LiRA, online, {_QUERIES} queries": _lira_of_queries,
     "LiRA, offline": _lira(LiraForm.OFFLINE, LiraSpread.EACH),
     "LiRA, offline, shared spread": _lira(LiraForm.OFFLINE, LiraSpread.SHARED),
     "RMIA, online": _rmia(RmiaSettings(RmiaForm.ONLINE)),

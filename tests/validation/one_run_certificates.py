@@ -26,9 +26,7 @@ from scipy.stats import binom
 from fl_audit.array_types import Flags, Floats
 from fl_audit.audits.canaries import guessing_bounds
 from fl_audit.audits.canaries.guessing_bounds import Guesses
-from fl_audit.audits.canaries.order_statistic import order_statistic_p_value
 from fl_audit.experiments.studies.study_commands import exit_with, parser_of, table_of
-from fl_audit.privacy.gaussian import gdp_mu
 from fl_audit.runs.expected_errors import guarded
 from fl_audit.statistics.shift_bound import gaussian_shift
 from tests.validation.membership_releases import gaussian_mean, randomised_response
@@ -53,7 +51,6 @@ class OneRunMechanism:
     # Draws a score for each coin from coins of shape (runs, coins), as telling as the release allows.
     tell: Callable[[np.random.Generator, Flags], Floats]
     tpr: Callable[[Floats], Floats]  # the largest TPR at each FPR, about one coin, in the direction that tells more
-    is_independent: bool = True  # whether what is told of different coins is independent given the coins
     is_gaussian: bool = False  # whether it is the Gaussian mechanism itself
     # The mu that the curve only reaches in the limit of small rates; None where a search finds it.
     limit_mu: float | None = None
@@ -85,17 +82,16 @@ def mechanisms() -> list[OneRunMechanism]:
             2.0 * (is_in & (draw.random(is_in.shape) < 0.3)) + draw.normal(size=is_in.shape)
         ), lambda rate: 0.7 * rate + 0.3 * np.asarray(ndtr(ndtri(rate) + 2.0)), limit_mu=2.0),
         _leak("a leak of 1 % of the records, by randomised response at 4", 0.01, 4.0,
-              lambda draw, is_in: draw.random(is_in.shape) < 0.01, is_independent=True),
+              lambda draw, is_in: draw.random(is_in.shape) < 0.01),
         _leak("all records or none (one run in ten), by randomised response at 2", 0.1, 2.0,
-              lambda draw, is_in: draw.random((len(is_in), 1)) < 0.1, is_independent=False),
+              lambda draw, is_in: draw.random((len(is_in), 1)) < 0.1),
         _leak("each half of the records or none (one in ten), by randomised response at 3", 0.1, 3.0,
-              lambda draw, is_in: np.repeat(draw.random((len(is_in), 2)) < 0.1, is_in.shape[1] // 2, axis=1),
-              is_independent=False),
+              lambda draw, is_in: np.repeat(draw.random((len(is_in), 2)) < 0.1, is_in.shape[1] // 2, axis=1)),
     ]  # fmt: skip
 
 
 def _leak(
-    name: str, share: float, epsilon: float, leaks: Callable[[np.random.Generator, Flags], Flags], is_independent: bool
+    name: str, share: float, epsilon: float, leaks: Callable[[np.random.Generator, Flags], Flags]
 ) -> OneRunMechanism:
     """Return a mechanism with +-1 for the coins that leak, as in randomised response, and noise near 0 for others."""
 
@@ -104,7 +100,7 @@ def _leak(
         said = is_in ^ (draw.random(is_in.shape) >= expit(epsilon))
         return np.where(leaked, 2.0 * said - 1, 0.0) + 1e-3 * draw.normal(size=is_in.shape)
 
-    return OneRunMechanism(name, tell, lambda rate: _leak_tpr(rate, share, epsilon), is_independent)
+    return OneRunMechanism(name, tell, lambda rate: _leak_tpr(rate, share, epsilon))
 
 
 def _leak_tpr(rate: Floats, share: float, epsilon: float) -> Floats:
@@ -140,7 +136,7 @@ def _false_certificates(mechanism: OneRunMechanism, runs: int, seed: int) -> lis
         scores = mechanism.tell(draw, coins)
         for name, (_, _, is_false) in tests.items():
             false[name] += is_false(scores[0], coins[0])
-    holds = {"any": True, "independent": mechanism.is_independent, "gaussian": mechanism.is_gaussian}
+    holds = {"any": True, "gaussian": mechanism.is_gaussian}
     return [
         CertificateLine(mechanism.name, name, truth, holds[needs], runs, false[name])
         for name, (truth, needs, _) in tests.items()
@@ -158,9 +154,6 @@ def _tests(mu: float, epsilon: float) -> dict[str, tuple[float, str, IsFalse]]:
         decided = cache(decide)
         return lambda scores, coins: decided(guessing_bounds.guesses_of_scores(scores, coins, number, number))
 
-    def ordered(truth: float) -> IsFalse:
-        return counted(COINS // 4, lambda one: order_statistic_p_value(one, truth) < LEVEL)
-
     def by_shift(scores: Floats, coins: Flags) -> bool:
         return gaussian_shift(scores[coins], scores[~coins], 1 - LEVEL).low > mu
 
@@ -177,8 +170,6 @@ def _tests(mu: float, epsilon: float) -> dict[str, tuple[float, str, IsFalse]]:
             counted(few, lambda one: not guessing_bounds.is_possible(one, LEVEL, of_epsilon)),
         ),
         "trade-off, mu": (mu, "any", counted(few, lambda one: not guessing_bounds.is_possible(one, LEVEL, of_mu))),
-        "order-statistic, mu": (mu, "independent", ordered(mu)),
-        "order-statistic, epsilon": (epsilon, "gaussian", ordered(gdp_mu(epsilon, DELTA))),
         "shift, mu": (mu, "gaussian", by_shift),
     }
 

@@ -13,7 +13,7 @@ from fl_audit.app_audits.black_box.message_tags import AbsentTargetMetrics, Obse
 from fl_audit.app_audits.black_box.recorder import ERROR, FAILED, evidence_names
 from fl_audit.app_audits.black_box.trial_store import ResultColumns, StoredTrials
 from fl_audit.app_audits.black_box.working_copy import outside_words
-from fl_audit.app_audits.claim_audit.claim_audit_messages import opening_sentences, refusal_words
+from fl_audit.app_audits.claim_audit.claim_audit_messages import claim_warning, opening_sentences, refusal_words
 from fl_audit.app_audits.claim_audit.claim_audit_results import ClaimAudit, TrialErrorShares
 from fl_audit.app_audits.claim_audit.findings import DistinguisherFinding, findings, result_json
 from fl_audit.app_audits.claim_audit.online_guessing import audit_online, fewest_trials
@@ -22,7 +22,7 @@ from fl_audit.atomic_files import write_json, write_text
 from fl_audit.errors import InputError
 
 _WORDS = {
-    "removed": "one client's contribution against almost none",
+    "removed": "one client's contribution against none",
     "replaced": "one client's contribution against the opposite",
     "removed record": "one client with and without its first record",
     "replaced record": "one client with its first record and with another one",
@@ -99,7 +99,8 @@ def _refused(refusal: TrialErrorShares) -> str:
 
 
 def _report_text(result: ClaimAudit, found: Sequence[DistinguisherFinding], notes: Sequence[str]) -> str:
-    lines = [opening_sentences(result)]
+    warning = claim_warning(result.claim)
+    lines = [opening_sentences(result), *([] if warning is None else [f"  warning: {warning}"])]
     if result.knowing is not None:
         lines.append("  knows_others=True has the claim cover such an observer, and judges the same trials anew.")
     for finding in found:

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import assert_never
 
+from fl_audit.app_audits.claim_audit.claim import StatedClaim
 from fl_audit.app_audits.claim_audit.claim_audit_results import (
     ClaimAudit,
     DistinguisherTest,
@@ -12,6 +13,8 @@ from fl_audit.app_audits.claim_audit.claim_audit_results import (
 )
 from fl_audit.app_audits.claim_audit.distinguishers import least_shift
 from fl_audit.app_audits.claim_audit.gaussian_mu_estimate import broken_estimates, estimate_gaussian_mu
+from fl_audit.privacy.gaussian import gdp_epsilon
+from fl_audit.report.guarantee_warnings import weak_claim_warning
 from fl_audit.verdict.verdict import Verdict
 
 TOO_FEW = "too few trials to refute the claim"  # a reason why a scenario has no result, a key of `not_tried`
@@ -24,6 +27,12 @@ def opening_sentences(result: ClaimAudit) -> str:
     verdict = result.verdict if result.verdict in (Verdict.VIOLATED, Verdict.CONSISTENT) else Verdict.INCONCLUSIVE
     said = f"{str(verdict).capitalize()}: {claim_words(result)}"
     return " ".join(part for part in (said, untried_words(result), floating_words(result)) if part)
+
+
+def claim_warning(claim: StatedClaim) -> str | None:
+    """Return a warning if a claim excludes nothing that a person could object to, else None."""
+    epsilon = gdp_epsilon(claim.delta, claim.allowed_mu) if claim.epsilon is None else claim.epsilon
+    return weak_claim_warning(epsilon, claim.delta, claim.neighbours)
 
 
 def not_tried(result: ClaimAudit) -> dict[str, tuple[str, ...]]:
@@ -166,7 +175,7 @@ def _claim_words(result: ClaimAudit) -> str:
             return (
                 f"two readings disagree: no trial was guessed better than the claim allows ({result.claim.words}), and "
                 f"the noise of {len(disagreeing)} of {len(result.attempts)} distinguishers is too small for it, if "
-                "it is Gaussian. More trials decide it: leave out --quick, or give it more time."
+                "it is Gaussian. More trials decide it: leave out --quick, give it more time, or raise `trials`."
             )
         case Verdict.INCONCLUSIVE if (result.untried or result.unplayed) and not result.attempts:
             return f"there was no time for the trials that try the distinguishers ({result.claim.words})."

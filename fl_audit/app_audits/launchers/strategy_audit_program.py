@@ -8,7 +8,7 @@ from typing import Any
 from fl_audit.app_audits.black_box.audited_system import system_of
 from fl_audit.app_audits.black_box.scenarios import FIXES, PROVISOS, WORDS
 from fl_audit.app_audits.black_box.system_audit import audit_system
-from fl_audit.app_audits.claim_audit.claim_audit_messages import opening_sentences, refusal_words
+from fl_audit.app_audits.claim_audit.claim_audit_messages import claim_warning, opening_sentences, refusal_words
 from fl_audit.app_audits.claim_audit.claim_audit_results import QUICK, ClaimAudit
 from fl_audit.app_audits.claim_audit.findings import DistinguisherFinding, findings, result_json
 from fl_audit.app_audits.launchers.isolated_process import answer
@@ -51,7 +51,8 @@ def run_audit(asked: dict[str, Any], tell: Callable[[dict[str, Any]], None] = la
 
 def _lines(result: ClaimAudit, found: tuple[DistinguisherFinding, ...]) -> list[str]:
     """Return lines for the console: the verdict, the findings, and the trials in which the strategy raised an error."""
-    lines = [opening_sentences(result)]
+    warning = claim_warning(result.claim)
+    lines = [opening_sentences(result), *([] if warning is None else [f"warning: {warning}"])]
     for finding in found:
         if finding.attempt.is_broken:
             lines.append(f"* {finding.cause}")

@@ -35,6 +35,7 @@ from fl_audit.federation.findings import json_of
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.guarantee import Guarantee, derive_guarantee
 from fl_audit.privacy.guarantee_line import guarantee_values
+from fl_audit.report.guarantee_warnings import weakness_warning
 from fl_audit.root_finding import smallest_number
 from fl_audit.statistics.shift_bound import detectable_shift, root_sum_of_squared_deviations
 from fl_audit.verdict.declared_tests import DETECTION_POWER, FAMILY_LEVEL
@@ -140,6 +141,7 @@ class LiveFinding:
             "others_are_known": self.knows_others, "weights_are_known": self.knows_weights,
             "canary_weights": self.weights, "spread_of_others": self.dilution.spread,
             "canaries_stand_out_too_little": self.dilution.is_seen,
+            "warning": weakness_warning(guarantee),
             "level": FAMILY_LEVEL, "looks": looks, "method": found.method, "assumption": found.method.assumption,
         })  # fmt: skip
         return told

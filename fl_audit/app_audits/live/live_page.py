@@ -13,7 +13,8 @@ from fl_audit.audits.page.first_screen import Fact, fact_html
 from fl_audit.audits.page.html_building_blocks import html_page, page_table
 from fl_audit.plurals import plural
 from fl_audit.privacy.guarantee_line import guarantee_line, guarantee_values
-from fl_audit.report.formatting import capital, number_text, one_in, percent
+from fl_audit.report.formatting import capital, is_certainty, number_text, one_in, percent
+from fl_audit.report.guarantee_warnings import weakness_warning
 from fl_audit.statistics.claim_comparisons import ClaimStatus, compare_with_claim
 from fl_audit.verdict.banner import verdict_banner
 from fl_audit.verdict.declared_tests import FAMILY_LEVEL
@@ -28,7 +29,9 @@ def live_lines(numbers: LiveFinding) -> list[str]:
     facts = [f"* {fact.name}: {fact.value} ({fact.note})" for fact in _facts(numbers)]
     claimed = f"* Claimed: {guarantee_line(guarantee_values(numbers.guarantee.epsilon, numbers.guarantee.claims))}"
     opening = f"{numbers.verdict}: {_progress(numbers)}. {_opening(numbers)}"
-    return [opening, claimed, *facts, f"* Next: {_next(numbers)}"]
+    warning = weakness_warning(numbers.guarantee)
+    warnings = [] if warning is None else [f"warning: {warning}"]
+    return [opening, *warnings, claimed, *facts, f"* Next: {_next(numbers)}"]
 
 
 def write_live_page(numbers: LiveFinding, path: Path) -> Path:
@@ -43,6 +46,7 @@ def write_live_page(numbers: LiveFinding, path: Path) -> Path:
         body=body,
         banner=verdict_banner(numbers.verdict, _progress(numbers)),
         step=_next(numbers),
+        warning=weakness_warning(numbers.guarantee),
     )
     write_text(path, page)
     return path
@@ -111,6 +115,8 @@ def _facts(numbers: LiveFinding) -> tuple[Fact, ...]:
     found, guarantee, said = numbers.finding, numbers.guarantee, _reading(numbers)
     rarely = f"except with a chance of at most {one_in(guarantee.delta)}"
     surer = f"claimed: at most {percent(guarantee.belief_bound)}, {rarely}; {said}"
+    if is_certainty(guarantee.belief_bound):
+        surer = str(ClaimStatus.NO_LIMIT)
     needed = "none" if numbers.rounds_needed is None else f"{numbers.rounds_needed:,}"
     return (
         Fact("Epsilon of the training, at least", number_text(found.epsilon_lower, 3),

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, assert_never
 
+from fl_audit.adjacency import Adjacency
 from fl_audit.app_audits.local_training.accounting_and_output_checks import CALLED_ONCE, CHECKS, found_pitfalls, unasked
 from fl_audit.app_audits.local_training.composition import ComposedPrivacy
 from fl_audit.app_audits.local_training.measured_steps import MeasuredSteps
@@ -15,6 +16,7 @@ from fl_audit.array_types import finite
 from fl_audit.plurals import plural
 from fl_audit.privacy.guarantee_line import GUARANTEE_NAMES, guarantee_line, guarantee_values
 from fl_audit.report.formatting import capital
+from fl_audit.report.guarantee_warnings import weak_claim_warning
 from fl_audit.verdict.verdict import Verdict
 
 _ALWAYS_UNSEEN = (
@@ -92,6 +94,8 @@ def report_lines(assessment: Assessment) -> tuple[tuple[str, str], ...]:
     if evidence.by_client:
         lines += [("Claimed", _claimed_words(evidence)), ("Done", _done_words(evidence))]
         lines += [("Composed", _composed_words(assessment))]
+        warning = _claim_warning(evidence)
+        lines += [] if warning is None else [("Warning", _sentence(warning))]
     if evidence.replays:
         lines.append(("Replayed", _replayed_words(evidence)))
     for one in assessment.found:
@@ -130,6 +134,13 @@ def _claimed_words(evidence: RecordedTrainings) -> str:
     else:
         said.append(_reported_words(evidence, evidence.largest_reported_epsilon))
     return f"{'; '.join(said)}."
+
+
+def _claim_warning(evidence: RecordedTrainings) -> str | None:
+    """Return a warning if the claimed epsilon excludes nothing that a person could object to, else None."""
+    if evidence.claimed is None:
+        return None
+    return weak_claim_warning(evidence.claimed, evidence.used_delta, Adjacency.ADD_REMOVE_RECORD)
 
 
 def _reported_words(evidence: RecordedTrainings, reported: ReportedEpsilon) -> str:
@@ -236,6 +247,7 @@ def assessment_json(assessment: Assessment) -> dict[str, Any]:
         "verdict": str(assessment.verdict),
         "headline": headline(assessment),
         "screen": [list(line) for line in report_lines(assessment)],
+        "warning": _claim_warning(evidence),
         "pitfalls": [
             {"name": str(one.pitfall), "weight": one.weight.name.lower(), "seen": one.seen, "fix": one.fix}
             for one in assessment.found

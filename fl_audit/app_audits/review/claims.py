@@ -13,11 +13,13 @@ from fl_audit.adjacency import Adjacency
 from fl_audit.app_audits.black_box.audited_system import Mod, Observer
 from fl_audit.app_audits.black_box.legacy_adapter import layers_of
 from fl_audit.app_audits.claim_audit.claim import StatedClaim
+from fl_audit.app_audits.claim_audit.claim_audit_messages import claim_warning
 from fl_audit.privacy.accounting_enums import MultiplierReference
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import GaussianRelease
 from fl_audit.privacy.gaussian import gaussian_mu, gdp_epsilon
 from fl_audit.privacy.guarantee_line import guarantee_line, guarantee_values
+from fl_audit.report.guarantee_warnings import weak_claim_warning
 
 _NOISE = ("noise_multiplier", "dp_noise_multiplier", "server_noise_multiplier")
 _NORM = ("clipping_norm", "initial_clipping_norm", "clip_norm", "dp_clip_norm", "l2_norm_clip", "max_grad_norm")
@@ -180,6 +182,20 @@ def _values_of_mu(claim: StatedClaim, mu: float, rounds: int) -> dict[str, Any]:
     """Return the guarantee of `rounds` rounds, each mu-GDP, with the claim's adjacency and delta."""
     whole = Claim(claim.neighbours, (GaussianRelease(mu, 1.0, max(rounds, 1)),), claim.delta)
     return guarantee_values(whole.profile.epsilon(whole.delta), (whole,))
+
+
+def stated_claim_warning(stated: StatedAppClaim, rounds: int) -> str | None:
+    """Return a warning if the claim about the whole training excludes nothing that a person could object to, else None.
+
+    An epsilon that the reviewer states is about the whole training.
+    """
+    claim, mu = stated.claim, stated.mu_of_round
+    if claim is None:
+        return None
+    if mu is None or (stated.is_of_reviewer and claim.epsilon is not None):
+        return claim_warning(claim)
+    epsilon = gdp_epsilon(claim.delta, mu * sqrt(max(rounds, 1)))
+    return weak_claim_warning(epsilon, claim.delta, claim.neighbours)
 
 
 def training_doubt(stated: StatedAppClaim, rounds: int, played: int) -> str:

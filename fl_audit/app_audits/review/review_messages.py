@@ -17,17 +17,11 @@ from fl_audit.app_audits.claim_audit.claim_audit_results import ClaimAudit
 from fl_audit.app_audits.claim_audit.findings import DistinguisherFinding, findings, result_json
 from fl_audit.app_audits.local_training.assessment import assessment_json, report_lines
 from fl_audit.app_audits.local_training.assessment import headline as headline_of_clients
-from fl_audit.app_audits.review.claims import epsilon_words, guarantee_of_stated, training_doubt
+from fl_audit.app_audits.review.claims import epsilon_words, guarantee_of_stated, stated_claim_warning, training_doubt
 from fl_audit.app_audits.review.record_privacy_mentions import mentions_phrase
 from fl_audit.app_audits.review.review_result import ReviewResult
 from fl_audit.app_audits.review.review_verdict import has_edges_of_flower_alone
-from fl_audit.app_audits.review.scenario_groups import (
-    ScenarioGroup,
-    broken_tests,
-    group_of_test,
-    looks_at_numbers,
-    of_mechanism,
-)
+from fl_audit.app_audits.review.scenario_groups import ScenarioGroup, broken_tests, group_of_test, of_mechanism
 from fl_audit.app_audits.review.side_channels import SideChannel, SideChannelResult
 from fl_audit.report.formatting import capital, uncapital
 from fl_audit.verdict.verdict import Verdict
@@ -54,7 +48,7 @@ def found_in(result: ClaimAudit) -> tuple[DistinguisherFinding, ...]:
         key=lambda finding: (
             not finding.attempt.is_broken,
             groups.index(group_of_test(finding.attempt)),
-            not looks_at_numbers(finding.attempt),
+            not finding.attempt.is_beside_model,
         ),
     )
     return tuple(ranked)
@@ -100,10 +94,10 @@ def _headline_of_edges(review: ReviewResult) -> str:
     reach = claim_words(of_mechanism(review.result))
     said = [f"Noise and clipping are as claimed: {reach}"]
     beside = broken_tests(review.result, ScenarioGroup.BESIDE)
-    numbers = dict.fromkeys(one.distinguisher.group for one in beside if looks_at_numbers(one))
+    numbers = dict.fromkeys(one.distinguisher.group for one in beside if one.is_beside_model)
     if numbers:
         said.append(f"Violated beside the model: {', '.join(numbers)}, which is released without noise, tells clients.")
-    if any(not looks_at_numbers(one) for one in beside):
+    if any(not one.is_beside_model for one in beside):
         said.append(
             "Inconclusive as to clients that name unequal numbers of examples, or send other than floating-point "
             "parameters: Flower's wrapper makes its noise for clients of equal weight."
@@ -156,7 +150,9 @@ def report_lines_of_review(review: ReviewResult) -> tuple[tuple[str, str], ...]:
     lost |= {name for names in not_tried(review.result).values() for name in names}
     gone = {BY_NAME[name].plain_name for name in lost}
     holds = [name for name in dict.fromkeys(BY_NAME[name].plain_name for name in kinds) if name not in gone]
-    lines = [("Claim", f"{claim} ({source})"), ("Played", _played_words(review, kinds))]
+    warning = stated_claim_warning(stated, review.rounds)
+    lines = [("Claim", f"{claim} ({source})"), *([] if warning is None else [("Warning", f"{warning}.")])]
+    lines.append(("Played", _played_words(review, kinds)))
     if stated.claim is not None:
         lines.append(("No contradiction", ", ".join(holds) or "in no scenario"))
         is_edge = has_edges_of_flower_alone(stated, review.result)
@@ -265,6 +261,7 @@ def review_json(review: ReviewResult) -> dict[str, Any]:
         "claimed": None if claim is None else epsilon_words(review.stated, review.rounds),
         "guarantee": guarantee_of_stated(review.stated, review.rounds),
         "source": review.stated.source,
+        "warning": stated_claim_warning(review.stated, review.rounds),
         "rounds": review.rounds,
         "played_rounds": review.played_rounds,
         "nodes": review.nodes,

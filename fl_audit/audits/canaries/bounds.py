@@ -12,12 +12,14 @@ from fl_audit.audits.canaries import guessing_bounds
 from fl_audit.audits.canaries.epsilon_from_cosines import from_final_model
 from fl_audit.audits.canaries.guessing_bounds import Guesses
 from fl_audit.audits.canaries.one_run_methods import OneRunMethod
-from fl_audit.audits.canaries.order_statistic import order_statistic_mu
 from fl_audit.errors import InputError, require
 from fl_audit.html_tables import html_table
 from fl_audit.privacy.gaussian import gdp_epsilon
 from fl_audit.statistics.shift_bound import detectable_shift, gaussian_shift
 from fl_audit.value_checks import as_floats, choice, require_number
+
+_SHARE_GUESSED = 0.2
+"""Default share of the coins to be guessed."""
 
 
 @dataclass(frozen=True)
@@ -88,9 +90,9 @@ def bound_of_guesses(
         Counts of coins, guesses and right guesses. The number of guesses must have been fixed before the scores were
         seen.
     method
-        `trade-off`, `steinke` or `order-statistic`, the methods that need only counts and no scores.
+        `trade-off` or `steinke`, the methods that need only counts and no scores.
     delta
-        The delta for which epsilon is bounded, at least 0 and below 1, and above 0 for `order-statistic`.
+        The delta for which epsilon is bounded, at least 0 and below 1.
     confidence
         Confidence of the bound, above 0.5 and below 1.
 
@@ -105,7 +107,7 @@ def bound_of_guesses(
     3.465
     """
     _require_confidence(confidence)
-    perfect = Guesses(guesses.coins, guesses.guessed, guesses.guessed, guesses.coins - guesses.guessed)
+    perfect = Guesses(guesses.coins, guesses.guessed, guesses.guessed)
     (epsilon, mu), (ceiling, _) = (_epsilon_and_mu(one, delta, 1 - confidence, method) for one in (guesses, perfect))
     return OneRunBound(method, epsilon, mu, delta, confidence, ceiling, guesses)
 
@@ -138,8 +140,8 @@ def one_run_bound(
         `trade-off` and `steinke` are valid for any mechanism. The other methods assume independence, which fails for a
         mechanism that leaks several coins together.
     guessed
-        Number of coins to guess, half of them as `in`, from 2 to the number of coins; None uses the method's default
-        share of the coins. The number must be fixed before the scores are seen.
+        Number of coins to guess, half of them as `in`, from 2 to the number of coins; None is a fifth of the coins. The
+        number must be fixed before the scores are seen.
     decoys
         Scores of random directions that nobody sent, for the method `shift` only. They are used in the same way as the
         scores of canaries that were out.
@@ -171,7 +173,7 @@ def one_run_bound(
         if method is cosines:
             return _by_cosines(values[tossed], dimension, delta, confidence)
         return _by_shift(values[tossed], np.append(values[~tossed], np.ravel(decoys)), values.size, delta, confidence)
-    number = max(2, round(method.usual_share * values.size)) if guessed is None else guessed
+    number = max(2, round(_SHARE_GUESSED * values.size)) if guessed is None else guessed
     accepted = 2 <= number <= values.size
     require(accepted, f"guesses are {number} about {values.size} coins: accepted are numbers from 2 to the coins")
     guesses = guessing_bounds.guesses_of_scores(values, tossed, (number + 1) // 2, number // 2)
@@ -202,12 +204,8 @@ def _epsilon_and_mu(guesses: Guesses, delta: float, level: float, method: OneRun
             return guessing_bounds.steinke_epsilon(guesses, delta, level), None
         case OneRunMethod.TRADE_OFF:
             return guessing_bounds.tradeoff_epsilon(guesses, delta, level), guessing_bounds.tradeoff_mu(guesses, level)
-        case OneRunMethod.ORDER_STATISTIC:
-            _require_positive(delta, method)
-            mu = order_statistic_mu(guesses, level)
-            return gdp_epsilon(delta, mu), mu
         case OneRunMethod.SHIFT | OneRunMethod.COSINES:
-            raise InputError(f"{method} needs scores: accepted for guesses are trade-off, steinke, order-statistic")
+            raise InputError(f"{method} needs scores: accepted for guesses are trade-off, steinke")
         case _:
             assert_never(method)
 

@@ -58,27 +58,20 @@ class Guesses:
     coins: int  # number of coins, at least 1; m in the module's docstring
     guessed: int  # number of coins that the attacker guessed, from 0 to `coins`; r in the module's docstring
     right: int  # number of right guesses, from 0 to `guessed`; v in the module's docstring
-    # Number of right guesses if the attacker had also guessed the other coins, by their scores; from 0 to
-    # `coins - guessed`. Only the order-statistic bound uses it, to break ties. If it is unknown, 0 is a safe value.
-    rest_right: int = 0
 
     def __post_init__(self) -> None:
         ordered = 0 <= self.right <= self.guessed <= self.coins and self.coins >= 1
         found = f"{self.right} right of {self.guessed} guesses about {self.coins} coins"
         require(ordered, f"{found}: accepted are 0 <= right <= guesses <= coins, 1 coin or more")
-        rest = self.coins - self.guessed
-        accepted = 0 <= self.rest_right <= rest
-        require(accepted, f"{self.rest_right} right of the other {rest} coins: accepted are 0 to {rest}")
 
 
 def guesses_of_scores(scores: ArrayLike, is_in: ArrayLike, positive: int, negative: int) -> Guesses:
     """Guess the coins of canaries from their scores, and return the number of right guesses.
 
     The canaries with the highest scores are guessed `in`, those with the lowest scores are guessed `out`, and the other
-    coins are not guessed. `rest_right` is the number of these other coins that would be right if the half with higher
-    scores were guessed `in` and the other half `out`. Ties are broken at random, by a seed that depends only on the
-    scores. If all scores are equal, half of the guesses count as right. Raises `InputError` as `checked_scores` does,
-    or if the numbers are out of range.
+    coins are not guessed. Ties are broken at random, by a seed that depends only on the scores. If all scores are
+    equal, half of the guesses count as right. Raises `InputError` as `checked_scores` does, or if the numbers are out
+    of range.
 
     Parameters
     ----------
@@ -97,7 +90,7 @@ def guesses_of_scores(scores: ArrayLike, is_in: ArrayLike, positive: int, negati
     Examples
     --------
     >>> guesses_of_scores([3.0, 1.0, 2.0, 0.0], [True, False, False, True], positive=1, negative=1)
-    Guesses(coins=4, guessed=2, right=1, rest_right=1)
+    Guesses(coins=4, guessed=2, right=1)
     """
     values, coins = checked_scores(scores, is_in)
     guessed = positive + negative
@@ -105,17 +98,14 @@ def guesses_of_scores(scores: ArrayLike, is_in: ArrayLike, positive: int, negati
     asked = f"{positive} positive and {negative} negative guesses"
     require(fits, f"{asked} about {values.size} coins: accepted are numbers from 0, together at most the coins")
     if np.all(values == values[0]):
-        return Guesses(values.size, guessed, guessed // 2, (values.size - guessed) // 2)
+        return Guesses(values.size, guessed, guessed // 2)
     # The seed depends on the scores. A seed by the number of coins alone would break all ties alike, in favour of some
     # data.
     digest = hashlib.blake2b(values.astype("<f8").tobytes(), digest_size=16).digest()
     lots = np.random.Philox(key=np.frombuffer(digest, "<u8")).random_raw(values.size)
     ordered = coins[np.lexsort((lots, -values))]
-    rest = ordered[positive : values.size - negative]
-    half = (rest.size + 1) // 2
     right = ordered[:positive].sum() + (~ordered[values.size - negative :]).sum()
-    rest_right = rest[:half].sum() + (~rest[half:]).sum()
-    return Guesses(values.size, guessed, int(right), int(rest_right))
+    return Guesses(values.size, guessed, int(right))
 
 
 def checked_scores(scores: ArrayLike, is_in: ArrayLike) -> tuple[Floats, Flags]:

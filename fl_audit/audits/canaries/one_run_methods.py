@@ -8,7 +8,6 @@ class OneRunMethod(StrEnum):
 
     * TRADE_OFF counts right guesses of coins, after Mahloujifar et al. 2024.
     * STEINKE counts right guesses of coins, after Steinke et al. 2023.
-    * ORDER_STATISTIC counts right guesses of coins, after Xiang et al. 2025.
     * SHIFT uses the standardised difference of the mean scores. For normal scores the bound is exact, by the noncentral
       t distribution.
     * COSINES uses the mean cosine between the release and the canaries that are in, after Andrew et al. 2023.
@@ -16,7 +15,6 @@ class OneRunMethod(StrEnum):
 
     TRADE_OFF = "trade-off"
     STEINKE = "steinke"
-    ORDER_STATISTIC = "order-statistic"
     SHIFT = "shift"
     COSINES = "cosines"
 
@@ -28,17 +26,12 @@ class OneRunMethod(StrEnum):
     @property
     def is_for_any_mechanism(self) -> bool:
         """Whether the bound is valid for any mechanism, even if it sometimes reveals many coins at once."""
-        return self in (OneRunMethod.TRADE_OFF, OneRunMethod.STEINKE)
+        return self.guesses
 
     @property
     def guesses(self) -> bool:
         """Whether the bound uses only the number of right guesses, and not the scores themselves."""
-        return self in (OneRunMethod.TRADE_OFF, OneRunMethod.STEINKE, OneRunMethod.ORDER_STATISTIC)
-
-    @property
-    def usual_share(self) -> float:
-        """Default share of the coins to be guessed, from 0 to 1."""
-        return 0.2 if self.is_for_any_mechanism else 0.5
+        return self in (OneRunMethod.TRADE_OFF, OneRunMethod.STEINKE)
 
 
 _COINS = "The coins are independent and fair, and the number of guesses was fixed before the scores were seen"
@@ -48,12 +41,6 @@ _ASSUMPTIONS = {
         "mechanism is Gaussian."
     ),
     OneRunMethod.STEINKE: f"{_COINS}; nothing of the mechanism is assumed.",
-    OneRunMethod.ORDER_STATISTIC: (
-        f"{_COINS}; what is released of different coins is independent given everything else, and epsilon is read off "
-        "mu of a Gaussian mechanism: so it is with Gaussian noise along directions that no coin moves. Not valid for "
-        "other mechanisms: one that sometimes leaks many coins together would be certified above its epsilon in more "
-        "runs than stated."
-    ),
     OneRunMethod.SHIFT: (
         "The coins are independent and fair; scores are normal with the same spread whether a canary is in or not, "
         "and independent of each other: so it is with Gaussian noise along random directions. Not valid for other "

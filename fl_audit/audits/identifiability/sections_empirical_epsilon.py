@@ -102,7 +102,7 @@ def _tables(numbers: evidence.EmpiricalEpsilonFinding, _: ReportContents) -> lis
                "Could be shown up to (nats)", "Assumption")  # fmt: skip
     rows = tuple(
         (str(bound.method), finite(bound.epsilon),
-         f"{percent(bound.confidence) if bound.method.has_confidence else 'none'}, at delta = {bound.delta:g}",
+         f"{percent(bound.confidence)}, at delta = {bound.delta:g}",
          *_limits(bound), " ".join([bound.assumption, *bound.warnings]))
         for bound in numbers.bounds
     )  # fmt: skip

@@ -11,8 +11,8 @@ class Attack(StrEnum):
     ratio (Carlini et al. 2022). RMIA: the robust attack (Zarifzadeh et al. 2024). WHITE_BOX: a network that sees
     gradients in the final model, and knows the membership of half of the targets (Nasr et al. 2019). WHITE_BOX_ROUNDS:
     the same with gradients in three releases. ACTIVE: an insider that raises targets' losses in every round (Nasr et
-    al. 2019). QUANTILE: quantile regression of confidences on records that no model was trained on (Bertran et al.
-    2023). ATTRIBUTE: the value of one attribute of a target, from the loss with each possible value (Yeom et al. 2018).
+    al. 2019). ATTRIBUTE: the value of one attribute of a target, from the loss with each possible value (Yeom et al.
+    2018).
     """
 
     LOSS = "loss"
@@ -22,7 +22,6 @@ class Attack(StrEnum):
     WHITE_BOX = "white-box"
     WHITE_BOX_ROUNDS = "white-box-rounds"
     ACTIVE = "active"
-    QUANTILE = "quantile"
     ATTRIBUTE = "attribute"
 
     @property

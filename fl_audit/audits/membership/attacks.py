@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from fl_audit.array_types import Flags, Floats, Integers
 from fl_audit.audits.membership.attack_names import OF_ANY_UNIT, Attack
 from fl_audit.audits.membership.lira import LiraSpread, lira_scores
-from fl_audit.audits.membership.quantile_regression_attack import quantile_scores
 from fl_audit.audits.membership.record_confidences import log_probabilities
 from fl_audit.audits.membership.rmia import rmia_scores
 from fl_audit.audits.membership.shokri_attack import shadow_scores
@@ -26,7 +25,6 @@ from fl_audit.user_modules import import_function
 
 T = TypeVar("T")
 
-_LEAST_SURPRISE = 1e-7  # smallest -log p_y of a population record that is used, since float32 has no smaller one
 _FEW_TRIALS = 64
 """Number of trials below which LiRA uses one spread for all targets (Carlini et al. 2022, section VI-B)."""
 
@@ -46,17 +44,12 @@ class ModelOutputs:
     logits: NDArray[np.floating] | None
     labels: Integers | None  # true labels of these records, (records,); None if `logits` is None
     population: Floats  # log p_y of p records that no trial was trained on, (trials, p)
-    # Features and labels of the targets, (targets, features), and of the population, (p, features); None if `logits` is
-    # None.
-    records: tuple[Floats, Floats] | None = None
     # Features of the targets' gradients in three releases, the final one last; None if not requested.
     white_box: WhiteBoxFeatures | None = None
     # Whether the attacker of a trial knows the target's membership, bool (trials, targets); None with `white_box`.
     known: Flags | None = None
     # Mean loss of each target while the insider raised it by gradient ascent, (trials, targets); None without ascent.
     under_ascent: Floats | None = None
-    # Logit of p_y for each query about each target, (trials, targets, queries); None if there was one query for each.
-    queries: Floats | None = None
 
     def of(self, trials: Integers) -> "ModelOutputs":
         """Return the outputs of the models of the given trials only; fields that have a default are None."""
@@ -96,8 +89,7 @@ def attack_scores(
         case Attack.LIRA:
             count = membership.trials if shadows is None else int(shadows.sum())
             spread = LiraSpread.SHARED if count < _FEW_TRIALS else LiraSpread.EACH
-            asked = answers.confidence if answers.queries is None else answers.queries
-            return lira_scores(asked, membership, spread=spread, shadows=shadows)
+            return lira_scores(answers.confidence, membership, spread=spread, shadows=shadows)
         case Attack.RMIA:
             return rmia_scores(answers.log_probability, answers.population, membership, shadows=shadows)
         case Attack.WHITE_BOX | Attack.WHITE_BOX_ROUNDS:
@@ -114,11 +106,6 @@ def attack_scores(
             pieces = np.array_split(logits, -(-len(logits) // _TRIALS_AT_ONCE))
             values = np.concatenate([log_probabilities(piece).astype(np.float32) for piece in pieces])
             return shadow_scores(values, labels, membership, shadows=shadows)
-        case Attack.QUANTILE:
-            records, population = _of_records(answers.records, attack)
-            likely = np.minimum(answers.population, -_LEAST_SURPRISE)
-            told = likely - np.log(-np.expm1(likely))
-            return quantile_scores(answers.confidence, records, told, population)
         case Attack.ATTRIBUTE:
             raise InputError(f"attack '{attack}' guesses values: accepted are attacks that score membership")
         case str():

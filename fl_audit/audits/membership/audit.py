@@ -16,7 +16,7 @@ class MembershipAudit(TargetsAudit):
     """The audit kind `membership`, in which an independent coin decides for each target whether it is a member."""
 
     guarantee_tests_at = "fl_audit.audits.membership.guarantee_tests:MembershipGuaranteeTests"
-    own_settings = ("targets", "attacks", "queries")
+    own_settings = ("targets", "attacks")
     counted = "targets"
 
     def defaults(self, strategy: object, privacy: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

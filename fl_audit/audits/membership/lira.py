@@ -11,7 +11,7 @@ from typing import assert_never
 import numpy as np
 
 from fl_audit.array_types import Flags, Floats
-from fl_audit.audits.membership.shadow_sums import ShadowGroupMoments, _as_queries, _shadow_flags, _shadow_group
+from fl_audit.audits.membership.shadow_sums import ShadowGroupMoments, _of_targets, _shadow_flags, _shadow_group
 from fl_audit.errors import require
 from fl_audit.federation.target_membership import TargetMembership
 
@@ -31,7 +31,7 @@ class LiraForm(StrEnum):
 class LiraSpread(StrEnum):
     """The way to estimate how much a target's confidence varies between models.
 
-    EACH: one variance for each target and each of its augmentations. SHARED: one variance for all targets.
+    EACH: one variance for each target. SHARED: one variance for all targets.
     """
 
     EACH = "each"
@@ -61,20 +61,18 @@ def lira_scores(
     Parameters
     ----------
     confidences
-        Confidence phi that the model of each trial has in the label of each target, on the log-odds scale, finite. The
-        shape is (trials, targets), or (trials, targets, queries) if each target is queried in several ways
-        (augmentations).
+        Confidence phi that the model of each trial has in the label of each target, on the log-odds scale, finite,
+        shape (trials, targets).
     membership
         The membership of the targets in all trials. The attack on a trial uses only the rows of other trials.
     shadows
         Whether each trial may serve as a shadow, bool (trials,); None allows all but the attacked one.
     form
         ONLINE: log N(phi; mean_in, var_in) - log N(phi; mean_out, var_out). OFFLINE: (phi - mean_out) / sd_out, a
-        strictly increasing function of the paper's one-sided test. The score is averaged over queries, as if they were
-        independent.
+        strictly increasing function of the paper's one-sided test.
     spread
-        EACH: the variance of each target and query. SHARED: the variance about each target's own mean, pooled over
-        targets, separately for members and nonmembers and for each query.
+        EACH: the variance of each target. SHARED: the variance about each target's own mean, pooled over targets,
+        separately for members and nonmembers.
 
     Examples
     --------
@@ -83,15 +81,13 @@ def lira_scores(
     >>> lira_scores(phi, TargetMembership(bits), spread=LiraSpread.EACH).ravel().round(1).tolist()
     [2.7, 14.7, 11.8, -14.7, -2.7, -11.8]
     """
-    values = _as_queries(confidences, membership, "confidences")
+    values = _of_targets(confidences, membership, "confidences")
     flags = _shadow_flags(membership, shadows)
     out = _group(values, ~membership.is_in, flags, "out", spread)
     if LiraForm(form) is LiraForm.OFFLINE:
-        away = (values - out.mean) / np.sqrt(_variance(out, spread))
-        return np.asarray(away.mean(axis=-1), dtype=np.float64)
+        return np.asarray((values - out.mean) / np.sqrt(_variance(out, spread)), dtype=np.float64)
     inside = _group(values, membership.is_in, flags, "in", spread)
-    ratio = _log_density(values, inside, spread) - _log_density(values, out, spread)
-    return np.asarray(ratio.mean(axis=-1), dtype=np.float64)
+    return _log_density(values, inside, spread) - _log_density(values, out, spread)
 
 
 def _group(values: Floats, is_in_group: Flags, shadows: Flags, name: str, spread: LiraSpread) -> ShadowGroupMoments:
@@ -109,7 +105,7 @@ def _group(values: Floats, is_in_group: Flags, shadows: Flags, name: str, spread
 
 
 def _variance(group: ShadowGroupMoments, spread: LiraSpread) -> Floats:
-    """Return the variance of confidences for the attack on each trial, (trials, targets, queries).
+    """Return the variance of confidences for the attack on each trial, (trials, targets).
 
     With SHARED, all targets have the same variance, and the second axis has length 1.
     """
@@ -120,7 +116,7 @@ def _variance(group: ShadowGroupMoments, spread: LiraSpread) -> Floats:
             # One mean was fitted for each target. Without subtracting 1, the variance from few shadow trials would be
             # too small.
             free = (group.count - 1).sum(axis=1)
-            variance = group.squares.sum(axis=1, keepdims=True) / free[:, np.newaxis, np.newaxis]
+            variance = group.squares.sum(axis=1, keepdims=True) / free[:, np.newaxis]
         case _:
             assert_never(LiraSpread(spread))
     return np.asarray(np.maximum(variance, _LEAST_VARIANCE), dtype=np.float64)

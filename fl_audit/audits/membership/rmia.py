@@ -12,7 +12,7 @@ from enum import StrEnum
 import numpy as np
 
 from fl_audit.array_types import Flags, Floats
-from fl_audit.audits.membership.shadow_sums import ShadowGroupMoments, _as_queries, _shadow_flags, _shadow_group
+from fl_audit.audits.membership.shadow_sums import ShadowGroupMoments, _of_targets, _shadow_flags, _shadow_group
 from fl_audit.errors import require
 from fl_audit.federation.target_membership import TargetMembership
 from fl_audit.value_checks import require_number
@@ -90,12 +90,12 @@ def rmia_scores(
     [1.0, 0.0, 1.0]
     """
     rule = rule or RmiaSettings()
-    targets = _checked(_as_queries(log_probabilities, membership, "log-probabilities"), "log-probabilities")
+    targets = _checked(_of_targets(log_probabilities, membership, "log-probabilities"), "log-probabilities")
     records = np.asarray(population, dtype=np.float64)
     fits = records.ndim == 2 and len(records) == membership.trials and records.size > 0
     shape = f"({membership.trials}, records)"
     require(fits, f"log-probabilities of the population have shape {records.shape}: accepted is {shape}")
-    records = _checked(records[..., np.newaxis], "log-probabilities of the population")
+    records = _checked(records, "log-probabilities of the population")
     flags, is_offline = _shadow_flags(membership, shadows), RmiaForm(rule.form) is RmiaForm.OFFLINE
     # The mean confidence of reference models in each target, and in each record of the population.
     sure = np.exp(targets)
@@ -103,10 +103,10 @@ def rmia_scores(
     reference = _from_out(out, rule)
     if not is_offline:
         inside = _shadow_group(sure, membership.is_in, flags, "in", 1)
-        reference = (inside.mean[..., 0] + out.mean[..., 0]) / 2
-    own = targets[..., 0] - _log(reference)
-    out = _shadow_group(np.exp(records), np.ones(records.shape[:2], dtype=np.bool_), flags)
-    theirs = records[..., 0] - _log(_from_out(out, rule) if is_offline else out.mean[..., 0])
+        reference = (inside.mean + out.mean) / 2
+    own = targets - _log(reference)
+    out = _shadow_group(np.exp(records), np.ones(records.shape, dtype=np.bool_), flags)
+    theirs = records - _log(_from_out(out, rule) if is_offline else out.mean)
     pairs = zip(np.sort(theirs, axis=1), own - np.log(rule.gamma), strict=True)
     outdone = np.stack([np.searchsorted(others, asked, side="right") for others, asked in pairs])
     return np.asarray(outdone / theirs.shape[1], dtype=np.float64)
@@ -123,17 +123,15 @@ def _from_out(out: ShadowGroupMoments, rule: RmiaSettings) -> Floats:
     Half of the reference models are taken to have used the record. Then the mean is ((1 + a) p_out + 1 - a) / 2, where
     p_out is the mean confidence of models that did not use it, and a is `rule.slope`.
     """
-    return np.asarray(((1 + rule.slope) * out.mean[..., 0] + 1 - rule.slope) / 2, dtype=np.float64)
+    return np.asarray(((1 + rule.slope) * out.mean + 1 - rule.slope) / 2, dtype=np.float64)
 
 
 def _checked(values: Floats, what: str) -> Floats:
     """Return log-probabilities unchanged, or raise `InputError` if they are not valid.
 
-    They are not valid if one of them is above 0 or not finite, or if there are several queries for each record. `what`
-    is their name in the error message.
+    They are not valid if one of them is above 0 or not finite. `what` is their name in the error message.
     """
     require(bool(np.isfinite(values).all()), f"{what} contain NaN or infinity: accepted are finite numbers")
     highest = float(values.max())
     require(highest <= 0, f"{what} reach {highest:g}: accepted are numbers up to 0")
-    require(values.shape[2] == 1, f"{what} have {values.shape[2]} queries: accepted is 1")
     return values

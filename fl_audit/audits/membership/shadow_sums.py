@@ -34,13 +34,13 @@ class ShadowGroupMoments:
     """
 
     count: Integers  # number of shadow trials, shape (trials, targets)
-    mean: Floats  # mean value of these trials, shape (trials, targets, queries); 0 if there are none
-    squares: Floats  # sum of squared deviations from the mean, shape (trials, targets, queries), at least 0
+    mean: Floats  # mean value of these trials, shape (trials, targets); 0 if there are none
+    squares: Floats  # sum of squared deviations from the mean, shape (trials, targets), at least 0
 
     @property
     def variance(self) -> Floats:
-        """The variance about the mean, i.e. squares divided by count, shape (trials, targets, queries)."""
-        return np.asarray(self.squares / np.maximum(self.count, 1)[..., np.newaxis], dtype=np.float64)
+        """The variance about the mean, i.e. squares divided by count, shape (trials, targets)."""
+        return np.asarray(self.squares / np.maximum(self.count, 1), dtype=np.float64)
 
 
 def _shadow_flags(membership: TargetMembership, shadows: Flags | None) -> Flags:
@@ -67,10 +67,10 @@ def _shadow_group(
         trial, target = np.unravel_index(int(np.argmin(count)), count.shape)
         told = f"trial {trial} has {count[trial, target]} shadow trials with target {target} {name}"
         require(count[trial, target] >= at_least, f"{told}: accepted are {at_least} or more; play more trials")
-    weight, known = member[..., np.newaxis].astype(np.float64), count[..., np.newaxis] > 0
+    weight, known = member.astype(np.float64), count > 0
     middle = np.median(values, axis=0)
     away = values - middle
-    rest = np.maximum(count, 1)[..., np.newaxis]
+    rest = np.maximum(count, 1)
     mean = ((weight * away).sum(axis=0) - weight * away) / rest
     squares = (weight * away**2).sum(axis=0) - weight * away**2 - rest * mean**2
     least = LEAST_SHARE_OF_SPREAD * (away**2).sum(axis=0)
@@ -97,11 +97,11 @@ def fewest_on_a_side(membership: TargetMembership) -> Integers:
     return np.asarray(np.minimum(inside, membership.trials - inside), dtype=np.int64)
 
 
-def _as_queries(values: Floats, membership: TargetMembership, what: str) -> Floats:
-    """Return values as float64 (trials, targets, queries), with a new last axis if it is missing."""
+def _of_targets(values: Floats, membership: TargetMembership, what: str) -> Floats:
+    """Return values as float64, after checking that they are finite and that their shape is (trials, targets)."""
     array = np.asarray(values, dtype=np.float64)
     shape = (membership.trials, membership.targets)
-    fits = array.ndim in (2, 3) and array.shape[:2] == shape and array.size > 0
-    require(fits, f"{what} have shape {array.shape}: accepted is {shape}, trials and targets, or that and queries")
+    fits = array.shape == shape and array.size > 0
+    require(fits, f"{what} have shape {array.shape}: accepted is {shape}, trials and targets")
     require(bool(np.isfinite(array).all()), f"{what} contain NaN or infinity: accepted are finite numbers")
-    return array if array.ndim == 3 else array[..., np.newaxis]
+    return array

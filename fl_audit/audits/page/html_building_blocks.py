@@ -93,6 +93,11 @@ def banner_html(banner: Banner) -> str:
     return f'<section class="verdict {kind}" aria-label="Verdict">{shown}{said}</section>'
 
 
+def warning_html(warning: str) -> str:
+    """Return a warning as an HTML paragraph with a sign."""
+    return f'<p class="label"><span aria-hidden="true">⚠ </span>{escape(warning)}</p>'
+
+
 def next_step_html(step: str) -> str:
     """Return the next step for the reader as an HTML paragraph."""
     return f'<p class="next"><strong>Next.</strong> {escape(step)}</p>'
@@ -115,13 +120,16 @@ def html_page(
     footer: str = "",
     banner: Banner | None = None,
     step: str = "",
+    warning: str | None = None,
 ) -> str:
     """Return a whole HTML page, with a content security policy that forbids scripts and external resources.
 
-    Images are embedded as data. The footer names the version of the package and the date of writing.
+    Images are embedded as data. The footer names the version of the package and the date of writing. A warning stands
+    below the banner.
     """
     plain = {"title": title, "heading": heading, "subtitle": subtitle, "footer": f"{_written_by()} {footer}".strip()}
     said = f'<p class="opening">{escape(opening, quote=False)}</p>' if opening else ""
-    parts = (banner and banner_html(banner), said, step and next_step_html(step))
+    label = "" if warning is None else warning_html(warning)
+    parts = (banner and banner_html(banner), label, said, step and next_step_html(step))
     told = {name: escape(text, quote=False) for name, text in plain.items()}
     return _SHELL.substitute(told, style=STYLESHEET, opening="\n".join(part for part in parts if part), body=body)

@@ -3,7 +3,6 @@
 Epsilon* is an estimate of the privacy risk of a released model.
 """
 
-from enum import StrEnum
 from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, Strict, WithJsonSchema, model_validator
@@ -12,7 +11,7 @@ from pydantic_core import PydanticCustomError
 from fl_audit.audits.membership.attack_names import Attack, has_shadows, of_ours
 from fl_audit.audits.registry import AUDITS, audit_named
 from fl_audit.data.data_setting_enums import RANKED, Dissimilarity, NeighbourChoice
-from fl_audit.federation.federation_enums import InsiderView
+from fl_audit.federation.federation_enums import EpsilonStarLocation, InsiderView
 from fl_audit.mechanisms.threat_model import Adversary, TargetsParticipation
 from fl_audit.name_lists import name_list
 from fl_audit.released_model.star_methods import PARAMETRIC_CUT
@@ -53,16 +52,6 @@ FEWEST_KNOWN = 60
 
 _Kind = Annotated[str, AfterValidator(_kind), WithJsonSchema({"enum": [*AUDITS], "type": "string"})]
 _Weight = Annotated[float, Field(ge=0, lt=float("inf"))]
-
-
-class EpsilonStarLocation(StrEnum):
-    """Place where the losses for Epsilon* are collected.
-
-    POOLED: one server collects all of them. FEDERATED: each client evaluates the losses of its own records.
-    """
-
-    POOLED = "pooled"
-    FEDERATED = "federated"
 
 
 class AuditSection(ConfigSection):
@@ -107,8 +96,6 @@ class AuditSection(ConfigSection):
     attribute: str | Annotated[int, Field(ge=0, le=10**9)] | None = None
     """Column that attack `attribute` guesses, by name or number from 0; left out, the most even one of two values. In
     the reconstruction audit, the column of the differing record whose values are the candidates; left out, none."""
-    queries: Annotated[int, Field(ge=1, le=1000)] | None = None
-    """Number of queries of `lira` about each target, which vary its records; left out, 1."""
     reconstruct_samples: Annotated[int, Field(ge=1, le=1000)] | None = None
     """Number of records, or of clients with so many, whose reconstruction the report shows; left out, none."""
     reconstruct_time_limit: Positive | None = None
@@ -169,11 +156,9 @@ class AuditSection(ConfigSection):
             raise ValueError("candidate-weights are all 0: accepted are numbers from 0, not all 0")
         if self.candidate_weights and self.candidates not in (None, len(self.candidate_weights)):
             raise ValueError(f"candidates = {self.candidates} with {len(self.candidate_weights)} candidate-weights")
-        asked = (("attribute", Attack.ATTRIBUTE), ("queries", Attack.LIRA))
-        for name, attack in asked[named_values:]:
-            if self.given_keys((name,)) and attack not in attacks:
-                others = f"and they are {name_list(attacks) or 'none'}"
-                raise ValueError(f"{self.named((name,))} needs {attack} among attacks, {others}")
+        if self.attribute is not None and not named_values and Attack.ATTRIBUTE not in attacks:
+            others = f"and they are {name_list(attacks) or 'none'}"
+            raise ValueError(f"{self.named(('attribute',))} needs {Attack.ATTRIBUTE} among attacks, {others}")
         if self.trials < FEWEST_SHADOWS and shadowed:
             said = f"trials = {self.trials} are too few to be shadow models of each other"
             raise ValueError(f"{said}: accepted with {name_list(shadowed)} are {FEWEST_SHADOWS} and more")

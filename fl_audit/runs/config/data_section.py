@@ -61,7 +61,8 @@ class DataSection(ConfigSection):
     missing: Words | None = None
     """Words for a missing value (`csv`, `hf:`), `[]` for empty cells alone: such records are left out, else refused."""
     max_levels: Count | None = None
-    """Largest number of words in a column, and of classes, of `csv` and `hf:`; left out, 100."""
+    """Largest number of words in a column, and of classes, of `csv` and `hf:`; left out, 100, or 20 of classes that
+    are numbers."""
     ignore_case: bool | None = None
     """Whether words that differ only by case or spaces are the same, of `csv` and `hf:`."""
     unique: bool | None = None

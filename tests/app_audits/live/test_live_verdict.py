@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from fl_audit.audits.canaries.canary_draws import canary_coin, canary_direction
 from fl_audit.cli.main import main
 from fl_audit.errors import InputError
 from fl_audit.privacy.gaussian import gdp_epsilon, gdp_mu
+from fl_audit.privacy.guarantee import derive_guarantee
 from fl_audit.privacy.stated_releases import StatedReleases
 from fl_audit.statistics.shift_bound import detectable_shift
 from fl_audit.verdict.declared_tests import FAMILY_LEVEL
@@ -74,6 +76,21 @@ def test_the_numbers_are_those_of_the_guarantee_and_of_what_is_certified(tmp_pat
     for rounds, is_enough in ((needed, True), (needed - 2, False)):
         reached = detectable_shift(rounds, rounds * 21, 1.0, FAMILY_LEVEL / 4)
         assert (reached <= sought) == is_enough
+
+
+@pytest.mark.parametrize("rounds", [1, 20])
+def test_a_claim_that_excludes_nothing_is_said_to(rounds: int, tmp_path: Path) -> None:
+    """20 rounds at noise 1 come to epsilon 28: nobody is to read their "no contradiction" as protection."""
+    numbers = measure_live(train(tmp_path, 20, added=1.0, claimed=20), COINS)
+    numbers = replace(numbers, guarantee=derive_guarantee(numbers.guarantee.claim.with_noise(20 / rounds)))
+    is_weak = rounds == 20
+    page = write_live_page(numbers, tmp_path / "page.html").read_text()
+    lines = live_lines(numbers)
+    assert [("next to nothing" in text) for text in ("\n".join(lines), page, json.dumps(numbers.to_json()))] == [
+        is_weak
+    ] * 3
+    assert ("the claim excludes nothing" in " ".join(lines)) == is_weak
+    assert "almost 100" not in page
 
 
 @pytest.mark.long

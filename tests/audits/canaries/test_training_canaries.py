@@ -121,18 +121,18 @@ def test_canary_clients_certify_what_is_asked_of_them(canaries: int) -> None:
     lines = study(Training(canaries), 40)
     assert [problem for line in lines for problem in line.problems()] == []
     shares = {line.method: line.share for line in lines}
-    assert shares["order-statistic"] < shares["shift, decoys"]
+    assert shares["trade-off"] < shares["shift, decoys"]
 
 
 @pytest.mark.long
 def test_certificates_are_false_no_more_often_than_stated() -> None:
-    """The quick form of the study: seven mechanisms, six certificates each, 100 runs; false alarm 1e-3."""
+    """The quick form of the study: seven mechanisms, four certificates each, 100 runs; false alarm 1e-3."""
     lines = [
         line for seed, mechanism in enumerate(mechanisms()) for line in _false_certificates(mechanism, 100, seed + 50)
     ]
     assert problems(lines) == []
-    broken = [line for line in lines if not line.holds and line.false > 0.5 * line.runs]
-    assert {line.certificate for line in broken} == {"order-statistic, epsilon"}, "read off mu of Laplace noise"
+    broken = [(line.certificate, line.mechanism) for line in lines if line.false > 0.15 * line.runs]
+    assert broken == [("shift, mu", mechanisms()[-1].name)], "normal scores are assumed, and coins leak together"
 
 
 def test_truths_of_the_mechanisms() -> None:

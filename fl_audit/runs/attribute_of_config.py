@@ -1,0 +1,59 @@
+"""Checks of the configured attacks, and the attribute (a table column) whose values are guessed."""
+
+import numpy as np
+
+from fl_audit.adjacency import Unit
+from fl_audit.audits.membership.attack_names import OF_ANY_UNIT, Attack, of_ours
+from fl_audit.audits.registry import audit_named
+from fl_audit.data.attribute_to_infer import choose_attribute
+from fl_audit.data.loaded_dataset import LoadedDataset
+from fl_audit.data.record_selection import Split
+from fl_audit.data.records import Records
+from fl_audit.errors import require
+from fl_audit.name_lists import name_list
+from fl_audit.runs.config import RunConfig
+
+
+def with_attribute(config: RunConfig, source: LoadedDataset, split: Split) -> RunConfig:
+    """Check that the configured attacks are possible, and return the configuration with the attribute to guess.
+
+    The attribute is the table column whose value an attack guesses. If no attack guesses one, the configuration is
+    returned unchanged.
+
+    Raises `InputError` if an attack on single records is configured although the unit is a user or a client, or if the
+    attribute does not exist.
+    """
+    audit, relation = config.audit, config.privacy.adjacency
+    of_records = [attack for attack in of_ours(audit.attacks or ()) if attack.asks_about_records]
+    said = f"attacks {name_list(of_records)} ask about records, and adjacency is {relation}"
+    accepted = f"accepted about {relation.unit}s are {name_list(OF_ANY_UNIT)}"
+    require(relation.unit is Unit.RECORD or not of_records, f"{said}: {accepted}")
+    column = audit_named(audit.kind).column_of_candidates(audit.attribute)
+    if Attack.ATTRIBUTE not in (audit.attacks or ()) and column is None:
+        return config
+    named = None if audit.attribute is None else str(audit.attribute)
+    chosen = choose_attribute(source, _nonmembers(split), named)
+    return config.changed(audit={"attribute": chosen.column.name})
+
+
+def candidate_prior(config: RunConfig, source: LoadedDataset, split: Split) -> tuple[float, ...]:
+    """Return the prior probability of each candidate in a reconstruction audit; empty if all are equally likely.
+
+    The setting `candidate-weights` gives the probabilities. Without it, candidates that are the values of an attribute
+    get their frequencies among records that no trial uses for training.
+
+    Raises `InputError` if the number of weights differs from the number of values of the attribute.
+    """
+    weights = np.array(config.audit.candidate_weights or (), dtype=np.float64)
+    named = audit_named(config.audit.kind).column_of_candidates(config.audit.attribute)
+    if named is not None:
+        prior = choose_attribute(source, _nonmembers(split), named).prior
+        said = f"candidate-weights are {len(weights)} for {len(prior)} values of {named}"
+        require(len(weights) in (0, len(prior)), f"{said}: accepted is one a value")
+        weights = weights if len(weights) else prior
+    return tuple((weights / weights.sum()).tolist()) if len(weights) else ()
+
+
+def _nonmembers(split: Split) -> Records:
+    """Return the records outside D, or the test records if there are none."""
+    return split.test if split.outside is None else split.outside
