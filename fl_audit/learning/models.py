@@ -13,8 +13,8 @@ from fl_audit import user_modules
 from fl_audit.errors import InputError, require
 from fl_audit.learning.frozen_backbones import VGG16
 from fl_audit.learning.model_adaptation import read_logits
-from fl_audit.learning.model_error_messages import raised_at
-from fl_audit.learning.module_checks import check_module
+from fl_audit.learning.model_checks import check_module
+from fl_audit.learning.model_failures import raised_at
 from fl_audit.learning.module_preparation import exception_text, without_hints
 from fl_audit.learning.named_inputs import NamedInput, vocabulary_size
 from fl_audit.learning.optimizer_enums import MEAN_EMBEDDING
