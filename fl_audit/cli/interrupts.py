@@ -14,7 +14,8 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-INTERRUPTED = 130
+from fl_audit.runs.exit_statuses import INTERRUPTED
+
 _SHOW_CURSOR = "\x1b[?25h\n"
 
 WayOn = Callable[[], Sequence[str] | None]

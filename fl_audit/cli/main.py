@@ -1,8 +1,10 @@
 """The program `fl-audit`: its commands, its options, and the exit status of errors."""
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
+import click
 import typer
 
 import fl_audit.runs  # sets the environment before Ray is imported
@@ -10,6 +12,7 @@ from fl_audit.cli.lazy_commands import LazyGroup
 from fl_audit.errors import InputError
 from fl_audit.name_lists import name_list
 from fl_audit.runs import verbosity
+from fl_audit.runs.exit_statuses import INTERRUPTED, WRONG_INPUT
 from fl_audit.runs.expected_errors import guarded
 from fl_audit.runs.option_declarations import option, switch
 from fl_audit.user_modules import search_last
@@ -24,7 +27,7 @@ Exit status:
   130  interrupted; the line says which command goes on, if any does
 """
 
-_HERE = "fl_audit.cli"
+_HERE, _PROGRAM = "fl_audit.cli", "fl-audit"
 
 
 class Commands(LazyGroup):
@@ -93,7 +96,23 @@ def main() -> None:
     verbosity.protect_terminal()
     # A model of one's own, `package.module:factory`, is looked for where the user stands.
     search_last(Path.cwd())
-    guarded(app)
+    guarded(_run)
+
+
+def _run() -> None:
+    """Run the command of the command line; raise `InputError` for words that it does not take."""
+    try:
+        status = app(standalone_mode=False, prog_name=_PROGRAM)
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        sys.exit(WRONG_INPUT)
+    except click.UsageError as error:
+        command = _PROGRAM if error.ctx is None else error.ctx.command_path
+        said = " ".join(error.format_message().split()).rstrip(".")
+        raise InputError(f"{said}: see {command} --help") from error
+    except click.Abort:
+        sys.exit(INTERRUPTED)
+    sys.exit(status if isinstance(status, int) else 0)
 
 
 if __name__ == "__main__":

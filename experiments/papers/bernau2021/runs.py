@@ -26,12 +26,12 @@ from fl_audit.experiments.papers.papers import ReproductionOptions
 from fl_audit.experiments.papers.run_scheduling import carry_out_all, planned_runs
 from fl_audit.experiments.papers.statistics import predicted_advantage
 from fl_audit.mechanisms.noises.central import SENSITIVITY_FLOOR
+from fl_audit.parquet_files import read_frame
 from fl_audit.privacy.identifiability_bounds import gaussian_advantage
 from fl_audit.run_files import read_json
 from fl_audit.runs.config import RunConfig
 from fl_audit.runs.federation_of_config import data_spec
 from fl_audit.runs.run_directory import RunDirectory, read_public
-from fl_audit.runs.trial_batch_store import read_frame
 
 
 @dataclass(frozen=True)
