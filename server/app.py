@@ -15,23 +15,27 @@ from torch import Tensor
 from fl_audit.adjacency import Unit
 from fl_audit.array_packing import pack
 from fl_audit.array_types import Floats
+from fl_audit.audits.membership.attack_names import of_ours
+from fl_audit.audits.membership.attribute_of_plan import attribute_of
 from fl_audit.audits.registry import audit_of
 from fl_audit.federation.initial_weights import InitialWeightsSource, starting_models
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
 from fl_audit.federation.observed_rounds import InsiderView, ServerRound, stored_tensors
+from fl_audit.federation.run_plan import RunPlan
 from fl_audit.federation.trial_batch_columns import TrialBatchColumns
 from fl_audit.learning.glibc_allocator import give_back_freed_memory
 from fl_audit.learning.model_initialisation import initial_models
 from fl_audit.server import release_evaluation as evaluation
-from fl_audit.server.federation_plan import FederationPlan, FederationTimestamps
+from fl_audit.server.federation_timestamps import FederationTimestamps
 from fl_audit.server.reply_timeout_grid import ReplyTimeoutGrid, discover_clients
-from fl_audit.server.run_queries import known_noise_seeds, run_queries
+from fl_audit.server.run_queries import federated_losses, known_noise_seeds, run_queries
 from fl_audit.server.trial_batch_results import BatchResult, ResultSink, TargetOutputsCollector
 from fl_audit.server.user_epsilon_star import of_users
 from fl_audit.strategies.contributors import ClientRoles
 from fl_audit.strategies.exact_checks import ExactChecks
 from fl_audit.strategies.round_secrets_log import RoundSecretsLog
 from fl_audit.strategies.secret_draws import PrefetchingChallenger, SeededChallenger, record_draws
+from fl_audit.strategies.trial_batch_strategy import TrialBatchStrategy
 from fl_audit.trial_batches import TrialBatch, waves
 
 _OnRound = Callable[[int], None]  # called with the number of trials that finished a round
@@ -44,9 +48,11 @@ class _ReleaseRecorder:
     view: InsiderView  # the view of clients: noised sums or models
     keep: int  # number of trials, from trial 0
     on_round: _OnRound
+    checkpoint_every: int | None = None  # number of rounds between stored models of trial 0; None stores none
     noise_seeds: Sequence[int] = ()  # seeds of the noise that the insider knows; empty if the server adds the noise
     initial: dict[str, Tensor] = field(default_factory=dict)  # initial models of the kept trials, by batch
     rounds: dict[str, list[dict[str, Tensor]]] = field(default_factory=lambda: defaultdict(list))  # the views of rounds
+    checkpoints: dict[int, Tensor] = field(default_factory=dict)  # models of trial 0 (parameters,), by round
     # The clipping norms of each round, of all trials, by batch; empty if the norm is fixed.
     norms: dict[str, list[Floats]] = field(default_factory=lambda: defaultdict(list))
 
@@ -66,76 +72,103 @@ class _ReleaseRecorder:
         self.rounds[batch.name].append({name: value.clone() for name, value in kept.items()})
         if made.side.norms_array is not None:
             self.norms[batch.name].append(made.side.norms_array)
+        if self.checkpoint_every is not None and batch.first == 0 and made.number % self.checkpoint_every == 0:
+            self.checkpoints[made.number] = made.models[-1][0].clone()
         self.on_round(batch.count)
 
     def kept(self, batch: TrialBatch) -> dict[str, Tensor]:
-        """Return the recorded tensors of a batch by name, stacked over rounds; empty if no trial is recorded."""
+        """Return the recorded tensors of a batch by name, stacked over rounds; empty if no trial is recorded.
+
+        A tensor that some rounds lack is NaN there.
+        """
         if self._kept(batch) == 0:
             return {}
         trials, rounds = torch.tensor(list(batch.trials)[: self._kept(batch)]), self.rounds[batch.name]
         told = {"trials": trials, "batch_trials": torch.tensor(batch.count), "initial": self.initial[batch.name]}
-        return told | {name: torch.stack([one[name] for one in rounds]) for name in rounds[0]}
+        named = {name: value for one in rounds for name, value in one.items()}
+        return told | {
+            name: torch.stack([one[name] if name in one else torch.full_like(value, torch.nan) for one in rounds])
+            for name, value in named.items()
+        }
 
     def _kept(self, batch: TrialBatch) -> int:
         return max(0, min(batch.count, self.keep - batch.first))
 
 
 def build_server_app(
-    plan: FederationPlan,
+    plan: RunPlan,
+    batches: Sequence[TrialBatch],
     sink: ResultSink,
     clock: FederationTimestamps | None = None,
     on_round: _OnRound = lambda trials: None,
-    interrupted: Callable[[], bool] = lambda: False,
+    strategy: type[TrialBatchStrategy] = TrialBatchStrategy,
 ) -> ServerApp:
-    """Return the ServerApp that carries out a plan."""
+    """Return the ServerApp that carries out batches of trials of a plan; studies of faults use another strategy."""
     app = ServerApp()
 
     @app.main()
     def main(grid: Grid, context: Context) -> None:
-        watched = ReplyTimeoutGrid(grid, plan.time_limit, interrupted)
-        run_federation(plan, watched, sink, clock or FederationTimestamps(), on_round)
+        watched = ReplyTimeoutGrid(grid, plan.config.run.client_time_limit)
+        run_federation(plan, batches, watched, sink, clock or FederationTimestamps(), on_round, strategy)
 
     return app
 
 
 def run_federation(
-    plan: FederationPlan, grid: ReplyTimeoutGrid, sink: ResultSink, clock: FederationTimestamps, on_round: _OnRound
+    plan: RunPlan,
+    batches: Sequence[TrialBatch],
+    grid: ReplyTimeoutGrid,
+    sink: ResultSink,
+    clock: FederationTimestamps,
+    on_round: _OnRound,
+    strategy: type[TrialBatchStrategy] = TrialBatchStrategy,
 ) -> None:
-    """Train all batches of trials of a plan, and pass the result of each finished batch to `sink`."""
-    torch.set_num_threads(plan.public.threads)
-    federation = load_federation(plan.public)
+    """Train batches of trials of a plan, and pass the result of each finished batch to `sink`."""
+    torch.set_num_threads(plan.federation.threads)
+    federation = load_federation(plan.federation)
     roster = discover_clients(grid, federation)
     clock.ready = time.monotonic()
-    for wave in waves(plan.batches, plan.batches_in_flight):
-        _play_wave(plan, federation, roster, grid, wave, sink, on_round)
+    for wave in waves(batches, plan.config.run.batches_in_flight):
+        _play_wave(plan, federation, roster, grid, wave, sink, on_round, strategy)
         give_back_freed_memory()
     clock.finished = time.monotonic()
 
 
 def _play_wave(
-    plan: FederationPlan,
+    plan: RunPlan,
     federation: LoadedFederation,
     roster: ClientRoles,
     grid: Grid,
     wave: tuple[TrialBatch, ...],
     sink: ResultSink,
     on_round: _OnRound,
+    strategy_of_server: type[TrialBatchStrategy],
 ) -> None:
-    public, threads = plan.public, plan.public.threads
+    config = plan.config
+    public, threads = plan.federation, plan.federation.threads
     prior = public.prior_of_candidates if public.candidate_prior else None
     with evaluation.one_thread(threads) as drawing, evaluation.one_thread(threads) as evaluating:
         challenger = PrefetchingChallenger(
             plan.seed, public.targets, public.membership_scheme, prior, executor=drawing, rounds=public.rounds
         )
         insiders = known_noise_seeds(federation, challenger)
-        recorder = _ReleaseRecorder(public.view, plan.keep_releases, on_round, insiders.get(federation.insider, ()))
+        recorder = _ReleaseRecorder(
+            public.view,
+            _kept_releases(plan),
+            on_round,
+            config.run.checkpoint_every,
+            insiders.get(federation.insider, ()),
+        )
         initial = {
-            batch.name: recorder.start(batch, starting_models(federation, plan.initial, plan.model_seed, batch.trials))
+            batch.name: recorder.start(
+                batch, starting_models(federation, config.model.initial, config.model.seed, batch.trials)
+            )
             for batch in wave
         }
-        stopping = None if plan.patience is None else evaluation.CheckpointSelector(plan.patience)
+        patience = config.training.early_stopping
+        stopping = None if patience is None else evaluation.CheckpointSelector(patience)
         losses = dict[tuple[str, int], Floats]()
-        outputs = _target_outputs(plan)
+        outputs = _target_outputs(plan, federation)
         findings: list[evaluation.ReleaseFinding] = list(_findings(plan, losses))
         if outputs is not None:
             findings.append(outputs)
@@ -153,8 +186,9 @@ def _play_wave(
         round_queries = run_queries(plan, federation, insiders, wave, population, challenger)
         size = federation.model.layout.size
         opening = _secrets_log(plan, federation, challenger)
-        strategy = plan.strategy(
-            public, roster, challenger, wave, size, plan.time_limit, recorder, round_queries, is_over, opening
+        time_limit = config.run.client_time_limit
+        strategy = strategy_of_server(
+            public, roster, challenger, wave, size, time_limit, recorder, round_queries, is_over, opening
         )
         strategy.start(grid, ArrayRecord(initial), num_rounds=strategy.flower_rounds, evaluate_fn=background)
         background.settle()
@@ -173,15 +207,14 @@ def _play_wave(
             columns=columns,
             final_models=last,
             kept=recorder.kept(batch),
+            checkpoints=recorder.checkpoints if batch.first == 0 else {},
             targets=tuple(federation.targets.tolist()),
             outputs={} if outputs is None else outputs.outputs(batch),
         )
         sink(result)
 
 
-def _secrets_log(
-    plan: FederationPlan, federation: LoadedFederation, challenger: SeededChallenger
-) -> RoundSecretsLog | None:
+def _secrets_log(plan: RunPlan, federation: LoadedFederation, challenger: SeededChallenger) -> RoundSecretsLog | None:
     """Return a log of the challenger's secrets, which it discloses after training; None if the audit discloses none."""
     public = federation.public
     audit = audit_of(public)
@@ -191,14 +224,15 @@ def _secrets_log(
     return RoundSecretsLog(public, challenger, audit.opened_target(federation), exact)
 
 
-def _public_models(plan: FederationPlan, federation: LoadedFederation, trials: Sequence[int]) -> Tensor:
+def _public_models(plan: RunPlan, federation: LoadedFederation, trials: Sequence[int]) -> Tensor:
     """Return the initial models that follow from public values, as anybody may compute them."""
-    if plan.initial is InitialWeightsSource.DRAWN:
-        return initial_models(federation.spec, plan.model_seed, trials)
-    return starting_models(federation, plan.initial, plan.model_seed, trials)
+    model = plan.config.model
+    if model.initial is InitialWeightsSource.DRAWN:
+        return initial_models(federation.spec, model.seed, trials)
+    return starting_models(federation, model.initial, model.seed, trials)
 
 
-def _findings(plan: FederationPlan, losses: dict[tuple[str, int], Floats]) -> Iterator[evaluation.ReleaseFinding]:
+def _findings(plan: RunPlan, losses: dict[tuple[str, int], Floats]) -> Iterator[evaluation.ReleaseFinding]:
     """Yield functions from a release to columns of results.
 
     If members' losses stay with their owners, one of the functions returns no columns. This function stores the
@@ -210,30 +244,43 @@ def _findings(plan: FederationPlan, losses: dict[tuple[str, int], Floats]) -> It
         return TrialBatchColumns()
 
     yield evaluation.utility
-    if plan.federated_losses is not None:  # members' losses stay with their owners
+    is_federated = federated_losses(plan) is not None
+    if is_federated:  # members' losses stay with their owners
         yield kept_population
     elif plan.star is not None:
         yield partial(evaluation.pooled_epsilon_star, plan.star)
-    if plan.public.mechanism.unit is Unit.USER:
-        yield partial(of_users, None if plan.federated_losses is not None else plan.star)
-    if plan.membership:
+    if plan.federation.mechanism.unit is Unit.USER:
+        yield partial(of_users, None if is_federated else plan.star)
+    if plan.config.audit.membership:
         yield evaluation.loss_threshold
 
 
-def _target_outputs(plan: FederationPlan) -> TargetOutputsCollector | None:
+def _kept_releases(plan: RunPlan) -> int:
+    """Return of how many trials, from trial 0, the clients' view of every round is stored.
+
+    Releases whose log-odds nobody could recompute are not kept.
+    """
+    keep_releases = plan.config.run.keep_releases
+    assert keep_releases is not None, "a plan names of how many trials releases are kept"
+    return 0 if audit_of(plan.federation).why_not_recomputed(plan.federation) else keep_releases
+
+
+def _target_outputs(plan: RunPlan, federation: LoadedFederation) -> TargetOutputsCollector | None:
     """Return the collector of outputs on the targets' records; None if no attack of the audit uses them."""
-    public = plan.public
+    public = plan.federation
     if not audit_of(public).keeps_outputs(public):
         return None
-    return TargetOutputsCollector(plan.evaluated_releases, plan.sees_weights, public.ascent > 0, plan.attribute)
+    sees_weights = any(attack.sees_weights for attack in of_ours(plan.config.audit.attacks or ()))
+    attribute = attribute_of(plan, federation)
+    return TargetOutputsCollector(plan.evaluated_releases, sees_weights, public.ascent > 0, attribute)
 
 
-def _distribution_columns(plan: FederationPlan, batch: TrialBatch, norms: list[Floats]) -> TrialBatchColumns:
+def _distribution_columns(plan: RunPlan, batch: TrialBatch, norms: list[Floats]) -> TrialBatchColumns:
     """Return each round's noise standard deviation and adaptive clipping norms as columns.
 
     The deviation is NaN if noise follows the local sensitivity.
     """
-    unknown = np.full((batch.count, plan.public.rounds), np.nan)
+    unknown = np.full((batch.count, plan.federation.rounds), np.nan)
     used = np.stack(norms, axis=1) if norms else None
-    rounds = {"sigma": plan.public.mechanism.server_scale(unknown, used)}
+    rounds = {"sigma": plan.federation.mechanism.server_scale(unknown, used)}
     return TrialBatchColumns(rounds=rounds if used is None else rounds | {"clipping_norm": used})

@@ -7,14 +7,16 @@ from typing import assert_never
 from fl_audit.array_types import Floats
 from fl_audit.audits.audit import ReleaseQueryKind
 from fl_audit.audits.registry import audit_of
+from fl_audit.federation.federation_enums import EpsilonStarLocation
 from fl_audit.federation.loaded_federation import LoadedFederation
 from fl_audit.federation.local_dpsgd_updates import private_steps
 from fl_audit.federation.noise_measurement_directions import number_of_directions
+from fl_audit.federation.run_plan import RunPlan
 from fl_audit.mechanisms.contribution import PrivateTraining
 from fl_audit.mechanisms.noises.mechanism_noise import NoiseOrigin
 from fl_audit.mechanisms.threat_model import Adversary
-from fl_audit.server.federation_plan import FederationPlan
-from fl_audit.strategies.epsilon_star_queries import EpsilonStarQueries
+from fl_audit.released_model.parametric_star import StarSettings
+from fl_audit.strategies.epsilon_star_queries import EpsilonStarQueries, FederatedEpsilonStarSettings
 from fl_audit.strategies.queries import AccountantStateCollector
 from fl_audit.strategies.release_scoring import (
     CanaryScoreCollector,
@@ -54,8 +56,17 @@ def known_noise_seeds(federation: LoadedFederation, challenger: SeededChallenger
     return {insider: [challenger.noise_seed(client) for client in clients] for insider, clients in known.items()}
 
 
+def federated_losses(plan: RunPlan) -> FederatedEpsilonStarSettings | None:
+    """Return the settings of Epsilon* without pooling members' losses; None if the server pools them."""
+    audit = plan.config.audit
+    if audit.epsilon_star_losses is not EpsilonStarLocation.FEDERATED:
+        return None
+    star = StarSettings(plan.config.privacy.delta, audit.epsilon_star_cut)
+    return FederatedEpsilonStarSettings(star, audit.loss_range, audit.client_epsilon_star)
+
+
 def run_queries(
-    plan: FederationPlan,
+    plan: RunPlan,
     federation: LoadedFederation,
     insiders: dict[int, list[int]],
     wave: Sequence[TrialBatch],
@@ -65,13 +76,13 @@ def run_queries(
     """Return the queries of a run besides training: for states of accountants, for answers of insiders, and for
     losses.
     """
-    round_queries, public = list[RunQuery](), plan.public
+    round_queries, public = list[RunQuery](), plan.federation
     if isinstance(public.mechanism.contribution, PrivateTraining):
         shards = [len(shard) for shard in federation.shards]
         round_queries.append(AccountantStateCollector(plan.evaluated_releases, shards, private_steps(public.mechanism)))
     round_queries += _release_queries(federation, insiders, wave, challenger)
-    if plan.federated_losses is not None:
-        federated = plan.federated_losses
+    federated = federated_losses(plan)
+    if federated is not None:
         round_queries.append(EpsilonStarQueries(federated, plan.evaluated_releases, wave, public.clients, population))
     return tuple(round_queries)
 

@@ -33,6 +33,7 @@ from fl_audit.mechanisms.noise_addition import noise_share
 from fl_audit.mechanisms.noises.mechanism_noise import NoiseOrigin
 from fl_audit.privacy.accounting_enums import SensitivityKind
 from fl_audit.randomness import Purpose, generator
+from fl_audit.strategies.noised_sums import NoisedSums, ReleaseOrigin
 from fl_audit.strategies.secret_draws import SeededChallenger
 from fl_audit.trial_batches import TrialBatch
 from fl_audit.verdict.exact_questions import ExactRow, ExactRowKind
@@ -40,6 +41,11 @@ from fl_audit.verdict.exact_questions import ExactRow, ExactRowKind
 _EVERY = 150  # one trial-round of so many is checked, which costs about 2 % of the time of a run
 _MOST = 6  # most trial-rounds of one batch that are checked
 _MOST_MODELS = 16  # most initial models of one batch that are compared
+_KINDS_OF_ORIGIN = {
+    ReleaseOrigin.POST_PROCESSED: ExactRowKind.POST_PROCESSED,
+    ReleaseOrigin.ONE_SECRET: ExactRowKind.ONE_SECRET,
+    ReleaseOrigin.UNKNOWN: ExactRowKind.UNKNOWN_STEP,
+}
 _EDGE = 1e-4  # relative distance from the clipping norm within which a quantile bit may go either way by rounding
 WHOLE = -1  # stands for all clients together
 
@@ -60,7 +66,7 @@ class SumsBeforeNoise:
     ]  # by client: rows of the trials (None for all), and what it sent
     # The server's step from sums to releases, without its model step; None if clients add the noise, or if running it
     # again would change later rounds.
-    release: Callable[[Tensor], Tensor] | None
+    release: Callable[[Tensor], NoisedSums] | None
 
 
 @dataclass
@@ -111,6 +117,11 @@ class ExactChecks:
         worst = int(np.argmax(wrong))
         self._note(batch, ExactRowKind.START, batch.first + worst, 0, WHOLE, float(wrong[worst]))
         self._note(batch, ExactRowKind.STARTS, batch.first, 0, WHOLE, float(looked_at))
+
+    def note_origin(self, batch: TrialBatch, number: int, origin: ReleaseOrigin, changed: int) -> None:
+        """Note what the releases of a round follow from, if they are not the sums with the claimed noise."""
+        if origin in _KINDS_OF_ORIGIN:
+            self._note(batch, _KINDS_OF_ORIGIN[origin], batch.first, number, WHOLE, float(changed))
 
     def check_sums(self, batch: TrialBatch, sums: SumsBeforeNoise) -> None:
         """Check the sums of a round in the drawn trials of a batch."""
@@ -269,11 +280,15 @@ class ExactChecks:
         return self.federation.victim if is_client else self.federation.target
 
     def _released(self, sums: SumsBeforeNoise, row: int, total: Tensor) -> Tensor:
-        """Return the release of a trial, float64 (parameters,), if this sum stood in the place of its own."""
+        """Return the release of a trial, float64 (parameters,), if this sum stood in the place of its own.
+
+        It is the noised sum, if the release follows from it: what is done to it afterwards may move it further.
+        """
         assert sums.release is not None, "asked only where the server adds the noise"
         other = sums.total.clone()
         other[row] = total.float()
-        return sums.release(other)[row].double().clone()
+        found = sums.release(other)
+        return (found.release if found.noised is None else found.noised)[row].double().clone()
 
     def _check_updates(self, batch: TrialBatch, sums: SumsBeforeNoise, row: int) -> None:
         """Repeat the private training of every client, and compare its update with what it sent.

@@ -25,6 +25,7 @@ from fl_audit.mechanisms.contribution import AdaptiveClipping
 from fl_audit.mechanisms.noise_addition import noise_share
 from fl_audit.mechanisms.threat_model import Adversary
 from fl_audit.strategies.exact_checks import ExactChecks
+from fl_audit.strategies.noised_sums import ReleaseOrigin
 from fl_audit.strategies.secret_draws import SeededChallenger
 from fl_audit.trial_batches import TrialBatch
 from fl_audit.verdict.noise_statistics import NoiseStatistics
@@ -94,10 +95,27 @@ class RoundSecretsLog:
         if centred_bits is not None and made.side.bits is not None:
             found["bit_noise"] = ((made.side.bits - centred_bits) / self.public.mechanism.bit_sigma).numpy()
             found["wrong_norms"] = self._moved(kept, made)
-        found["odd"] = _last_bits(made.release)
+        found["odd"] = _last_bits(made.noised)
         kept.rounds += 1
         for name, values in found.items():
             kept.columns[name].append(values)
+
+    def log_origin(self, batch: TrialBatch, server_round: int, origin: ReleaseOrigin, changed: int) -> None:
+        """Log what the releases of a round follow from.
+
+        Parameters
+        ----------
+        batch
+            Batch of trials.
+        server_round
+            Number of the round, from 1.
+        origin
+            What the releases follow from.
+        changed
+            Number of trials whose release is not the sum with the claimed noise.
+        """
+        if self.exact is not None:
+            self.exact.note_origin(batch, server_round, origin, changed)
 
     def _is_opened(self, server_round: int) -> bool:
         """Return whether the secret sample of a round is logged.

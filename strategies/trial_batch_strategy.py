@@ -24,10 +24,11 @@ from fl_audit.array_packing import copy_to_tensor, pack, unpack
 from fl_audit.array_types import Floats, Floats32, Integers
 from fl_audit.audits.registry import audit_of
 from fl_audit.federation.federation import Federation
-from fl_audit.federation.observed_rounds import EarlierRound, ServerRound, SideInformation
+from fl_audit.federation.observed_rounds import EarlierRound, InsiderView, ServerRound, SideInformation
 from fl_audit.learning.optimizers import step
 from fl_audit.mechanisms.contribution import AdaptiveClipping, PrivateTraining
 from fl_audit.mechanisms.noise_addition import add_noise
+from fl_audit.mechanisms.noises.mechanism_noise import ServerNoiseDraws
 from fl_audit.message_keys import Key, MessageRecordName, models_key
 from fl_audit.strategies.contributors import (
     CalledClients,
@@ -39,6 +40,7 @@ from fl_audit.strategies.contributors import (
 )
 from fl_audit.strategies.errors import FederationError
 from fl_audit.strategies.exact_checks import SumsBeforeNoise
+from fl_audit.strategies.noised_sums import NoisedSums, ReleaseOrigin, StepReplay, copy_of, noised_sums
 from fl_audit.strategies.queries import TRAIN, BatchTrainingState, More, RunQueries
 from fl_audit.strategies.reply_checks import ReplyIdentity, read_array, read_replies
 from fl_audit.strategies.round_secrets_log import RoundSecretsLog
@@ -67,13 +69,15 @@ class TrialBatchStrategy(Strategy):
     opening: RoundSecretsLog | None = None  # the challenger's log of secrets for the verdict; None logs nothing
     # Training state, by batch name.
     transcripts: dict[str, BatchTrainingState] = field(init=False, default_factory=dict)
+    noise_draws: dict[str, ServerNoiseDraws] = field(init=False)  # the server's draws of noise, by batch name
+    _replays: dict[str, StepReplay] = field(init=False, default_factory=dict)  # of a server's own steps, by batch name
     _ended: bool = field(init=False, default=False)
     _calls: dict[str, CalledClients] = field(init=False, default_factory=dict)
     _written: dict[ReplyIdentity, int] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self._federation_json = self.public.to_json()
-        self._draws = {batch.name: self.public.mechanism.noise.server_draws() for batch in self.batches}
+        self.noise_draws = {batch.name: self.public.mechanism.noise.server_draws() for batch in self.batches}
 
     @property
     def flower_rounds(self) -> int:
@@ -162,6 +166,9 @@ class TrialBatchStrategy(Strategy):
     def noise(self, batch: TrialBatch, server_round: int, total: Tensor, sigma: Floats) -> Tensor:
         """Add the server's noise to the sums of a batch of trials in place, and return them.
 
+        A subclass that rounds the noised sums, or does anything else to them, calls this method first. Then its rule is
+        told apart from missing noise, see `fl_audit.strategies.noised_sums`.
+
         Parameters
         ----------
         batch
@@ -174,7 +181,33 @@ class TrialBatchStrategy(Strategy):
             Standard deviation of the noise for each trial, shape (trials,), as the mechanism prescribes.
         """
         normals = partial(self.challenger.standard_normals, batch.trials, server_round, self.parameters)
-        return add_noise(total, self._draws[batch.name].next(normals, server_round), sigma)
+        return add_noise(total, self.noise_draws[batch.name].next(normals, server_round), sigma)
+
+    @property
+    def _has_our_step(self) -> bool:
+        """Whether no subclass has put a step of its own in the place of `noise`."""
+        kinds = type(self).__mro__
+        return not any("noise" in vars(kind) for kind in kinds[: kinds.index(TrialBatchStrategy)])
+
+    def _noised(self, batch: TrialBatch, server_round: int, total: Tensor, sigma: Floats) -> NoisedSums:
+        """Return the release of a round, and the noised sums if it follows from them; `total` may be overwritten."""
+        if self._has_our_step:
+            release = self.noise(batch, server_round, total, sigma)
+            return NoisedSums(release, release, ReleaseOrigin.NOISED_SUM)
+        if batch.name not in self._replays:
+            # Coins of canaries differ from round to round; a rule that follows them shows in the first.
+            coins = self.challenger.coins(batch.trials, server_round, self.public.canaries)
+            members = self.challenger.membership(batch.trials).is_in
+            secrets = np.concatenate([members, coins], axis=1).astype(np.int64)
+            self._replays[batch.name] = StepReplay.of(self, batch, secrets)
+        return noised_sums(self, batch, server_round, total, sigma, self._replays[batch.name])
+
+    def _noised_once(self, batch: TrialBatch, server_round: int, sigma: Floats, total: Tensor) -> NoisedSums:
+        """Return what `_noised` would return for other sums, without any effect on later rounds."""
+        if self._has_our_step:
+            return self._noised(batch, server_round, total, sigma)
+        twin = copy_of(self, batch, self.public.mechanism.noise.server_draws())
+        return noised_sums(twin, batch, server_round, total, sigma, StepReplay.of(self, batch, None))
 
     @staticmethod
     def _at_once(batches: Sequence[TrialBatch], work: Callable[[TrialBatch], T]) -> list[tuple[TrialBatch, T]]:
@@ -206,7 +239,7 @@ class TrialBatchStrategy(Strategy):
         # Correlated noise is drawn from that of earlier rounds, so it cannot be drawn twice.
         if mechanism.adds_noise and not mechanism.clients_add_noise and mechanism.rounds_needed == 1:
             sigma = mechanism.server_scale(read.local_sensitivity, norms)
-            release = partial(self.noise, batch, server_round, sigma=sigma)
+            release = partial(self._noised_once, batch, server_round, sigma)
         sums = SumsBeforeNoise(
             server_round,
             transcript.models[-1],
@@ -223,21 +256,35 @@ class TrialBatchStrategy(Strategy):
     def _release(self, batch: TrialBatch, server_round: int, read: UnnoisedRoundSum) -> Array:
         """Make a batch's release from the sums `read`, take the optimizer's step, and return the new models."""
         mechanism, transcript, total = self.public.mechanism, self.transcripts[batch.name], read.total
-        side = self._side_information(batch, server_round, read)
+        side, shown = self._side_information(batch, server_round, read), None
         if mechanism.adds_noise and not mechanism.clients_add_noise:
-            total = self.noise(
-                batch, server_round, total, mechanism.server_scale(read.local_sensitivity, side.norms_array)
-            )
+            sigma = mechanism.server_scale(read.local_sensitivity, side.norms_array)
+            noised = self._noised(batch, server_round, total, sigma)
+            total, shown = noised.release, self._shown(noised)
+            if self.opening is not None:
+                self.opening.log_origin(batch, server_round, noised.origin, noised.changed)
         before, state = transcript.models[-1], transcript.optimizer
         moved, transcript.optimizer = step(mechanism.optimizer, before, total, state, mechanism.denominator)
         if not np.isfinite(moved.numpy()).all():
             said = f"round {server_round}: a model of {batch.name} is no longer finite"
             raise FederationError(f"{said}: learning rate, clipping norm and noise together move it too far")
         transcript.models = [*transcript.models[-2:], moved]
-        transcript.made = ServerRound(server_round, tuple(transcript.models), total, side, transcript.steps)
+        made = ServerRound(server_round, tuple(transcript.models), total, side, transcript.steps, shown)
+        transcript.made = made
         if mechanism.rounds_needed > 1:
-            transcript.steps = (*transcript.steps, EarlierRound(before, total))[1 - mechanism.rounds_needed :]
+            transcript.steps = (*transcript.steps, EarlierRound(before, made.noised))[1 - mechanism.rounds_needed :]
         return Array(*pack(moved.numpy()))
+
+    def _shown(self, noised: NoisedSums) -> Tensor | None:
+        """Return the noised sums that adversaries are shown beside the release; None if they see the release alone.
+
+        A strategy with a step of its own shows sums in every round, or its rounds could not be replayed from them.
+        """
+        if self._has_our_step:
+            return None
+        if self.public.view is InsiderView.MODEL:
+            return noised.noised if noised.changed else None
+        return noised.release if noised.noised is None else noised.noised
 
     def _side_information(self, batch: TrialBatch, server_round: int, read: UnnoisedRoundSum) -> SideInformation:
         """Return what the adversary learns besides the release, and adapt the clipping norms for the next round."""

@@ -25,7 +25,7 @@ from fl_audit.audits.page import report_files, report_page
 from fl_audit.report import figure_style
 from fl_audit.runs.config import parse_config
 from fl_audit.runs.engine_names import Engine
-from fl_audit.runs.resolved_audit import resolve
+from fl_audit.runs.planning import plan_run
 from fl_audit.runs.run import run_audit
 
 # What checks the auditor is found in the repository, and nothing else of it is: it has folders with names of modules
@@ -151,13 +151,13 @@ def published_data() -> Path:
 @pytest.fixture
 def small_plan() -> MakePlan:
     """Return a function that resolves the small configuration with some changes."""
-    return lambda **changes: resolve(parse_config(small_settings(**changes)))
+    return lambda **changes: plan_run(parse_config(small_settings(**changes)))
 
 
 @pytest.fixture(scope="session")
 def _small_run_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("small") / "run"
-    run_audit(resolve(parse_config(small_settings())), place, Engine.LOCAL, with_report=False)
+    run_audit(plan_run(parse_config(small_settings())), place, Engine.LOCAL, with_report=False)
     return place
 
 

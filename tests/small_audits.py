@@ -4,9 +4,9 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from fl_audit.runs.resolved_audit import ResolvedAudit
+from fl_audit.federation.run_plan import RunPlan
 
-MakePlan = Callable[..., ResolvedAudit]
+MakePlan = Callable[..., RunPlan]
 
 
 def small_settings(**changes: dict[str, Any]) -> dict[str, Any]:

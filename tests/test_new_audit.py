@@ -11,15 +11,15 @@ from toy_audit.audit import FirstTargetAudit
 
 from fl_audit.audits.registry import AUDITS
 from fl_audit.errors import InputError
+from fl_audit.federation.run_plan import RunPlan
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.planned_run_check import check_plan
-from fl_audit.runs.resolved_audit import ResolvedAudit
 from fl_audit.runs.run import run_audit
 
 _NAME = "first-target"
 
 
-def _plan(small_plan: MakePlan, **audit: object) -> ResolvedAudit:
+def _plan(small_plan: MakePlan, **audit: object) -> RunPlan:
     played = {"kind": _NAME, "trials": 30, "targets": 5, "epsilon-star": False} | audit
     privacy = {"belief": None, "sensitivity": None, "noise-multiplier": 0.2, "adjacency": "add-remove-record"}
     return small_plan(audit=played, privacy=privacy, run={"trials-per-batch": 15})
@@ -31,7 +31,7 @@ def test_a_new_kind_of_audit_is_configured_checked_played_judged_and_reported(
     monkeypatch.setitem(AUDITS, _NAME, FirstTargetAudit())
     plan = _plan(small_plan)
     assert plan.config.audit.insider
-    assert (plan.public.audit, plan.public.targets) == (_NAME, 5)
+    assert (plan.federation.audit, plan.federation.targets) == (_NAME, 5)
     checked = check_plan(plan, with_probe=False)
     assert checked.limits is not None
     assert checked.limits.noise_short_in_all is None

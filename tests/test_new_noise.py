@@ -11,13 +11,13 @@ from toy_noise.two_servers import TwoServersGaussian
 
 from fl_audit.errors import InputError
 from fl_audit.federation.federation import Federation
+from fl_audit.federation.run_plan import RunPlan
 from fl_audit.mechanisms.noises.registry import NOISES, names_of_noises
 from fl_audit.mechanisms.threat_model import CLIENT_ALONE
 from fl_audit.privacy.events import GaussianRelease
 from fl_audit.runs.config.settings_reference import settings
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.planned_run_check import check_plan
-from fl_audit.runs.resolved_audit import ResolvedAudit
 from fl_audit.runs.run import run_audit
 
 _NAME = "two-servers"
@@ -29,9 +29,7 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(NOISES, _NAME, TwoServersGaussian)
 
 
-def _plan(
-    small_plan: MakePlan, privacy: dict[str, object] | None = None, **sections: dict[str, object]
-) -> ResolvedAudit:
+def _plan(small_plan: MakePlan, privacy: dict[str, object] | None = None, **sections: dict[str, object]) -> RunPlan:
     stated = {"belief": None, "sensitivity": None, "noise-multiplier": 1.5, "accountant": None, "noise": _NAME}
     usual: dict[str, dict[str, object]] = {
         "audit": {"trials": 30, "epsilon-star": False},
@@ -43,9 +41,9 @@ def _plan(
 @pytest.mark.usefixtures("registered")
 def test_a_new_noise_is_configured_checked_played_judged_and_reported(small_plan: MakePlan, tmp_path: Path) -> None:
     plan = _plan(small_plan)
-    assert plan.public.mechanism.noise == TwoServersGaussian(1.5)
-    assert Federation.from_json(plan.public.to_json()) == plan.public
-    (event,) = plan.public.mechanism.events(4, CLIENT_ALONE)
+    assert plan.federation.mechanism.noise == TwoServersGaussian(1.5)
+    assert Federation.from_json(plan.federation.to_json()) == plan.federation
+    (event,) = plan.federation.mechanism.events(4, CLIENT_ALONE)
     assert isinstance(event, GaussianRelease)
     assert event.noise_multiplier == pytest.approx(1.5 * math.sqrt(2), rel=1e-12)
     checked = check_plan(plan, with_probe=False)
@@ -110,7 +108,7 @@ def test_canaries_are_played_with_a_new_noise_that_carries_them(
     with pytest.raises(InputError, match=r"'canaries' .*: .*noise = 'central' and 'inside-training', .*sensitivity"):
         _plan(small_plan, audit=played)
     monkeypatch.setattr(TwoServersGaussian, "carries_canaries", True)
-    assert _plan(small_plan, audit=played).public.canaries == 6
+    assert _plan(small_plan, audit=played).federation.canaries == 6
     with pytest.raises(InputError, match=f"noise = 'central', 'inside-training' and '{_NAME}', .*sensitivity"):
         _plan(small_plan, {"noise": "tree"}, audit=played)
 
@@ -123,7 +121,7 @@ def test_the_bits_of_an_adaptive_norm_get_the_noise_that_is_accounted_for(
     clients = {"strategy": "dp-fedavg", "rounds": 4, "local-batch": 5}
     mechanism = _plan(
         small_plan, {"adjacency": "add-remove-client", "clipping": "adaptive", "quantile-noise": 3.0}, training=clients
-    ).public.mechanism
+    ).federation.mechanism
     of_sum, of_bits = 1.5 * math.sqrt(2), mechanism.bit_sigma / mechanism.bit_sensitivity
     assert of_bits == pytest.approx(3.0 * of_sum, rel=1e-12)
     assert mechanism.claimed_multiplier(CLIENT_ALONE) == pytest.approx((of_sum**-2 + of_bits**-2) ** -0.5, rel=1e-12)
@@ -136,7 +134,7 @@ def test_without_its_line_a_noise_is_unknown(small_plan: MakePlan, monkeypatch: 
     with monkeypatch.context() as added:
         added.setitem(NOISES, _NAME, TwoServersGaussian)
         plan = _plan(small_plan)
-        stored = plan.public.to_json()
+        stored = plan.federation.to_json()
     Federation.from_json.cache_clear()
     with pytest.raises(ValueError, match=f"stored noise .*'{_NAME}'"):
         Federation.from_json(stored)

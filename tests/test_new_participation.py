@@ -17,6 +17,7 @@ from toy_participation.two_halves import TwoHalves
 from fl_audit.array_types import Floats
 from fl_audit.errors import InputError
 from fl_audit.federation.federation import Federation
+from fl_audit.federation.run_plan import RunPlan
 from fl_audit.mechanisms.participations.cyclic_poisson import CyclicPoisson
 from fl_audit.mechanisms.participations.participation import restricted_to_eligible
 from fl_audit.mechanisms.participations.registry import PARTICIPATIONS, REFUSED
@@ -24,7 +25,6 @@ from fl_audit.mechanisms.threat_model import CLIENT_ALONE
 from fl_audit.privacy.events import SampledGaussianRelease
 from fl_audit.runs.config.settings_reference import settings
 from fl_audit.runs.engine_names import Engine
-from fl_audit.runs.resolved_audit import ResolvedAudit
 from fl_audit.runs.run import ClientAppAndStrategy, run_audit
 from fl_audit.strategies.secret_draws import SeededChallenger
 from fl_audit.strategies.trial_batch_strategy import TrialBatchStrategy
@@ -40,7 +40,7 @@ _HALVES: dict[str, dict[str, object]] = {
 }
 
 
-def _plan(small_plan: MakePlan, **sections: dict[str, object]) -> ResolvedAudit:
+def _plan(small_plan: MakePlan, **sections: dict[str, object]) -> RunPlan:
     stated = {"belief": None, "sensitivity": None, "noise-multiplier": 1.5, "accountant": None}
     usual: dict[str, dict[str, object]] = {
         "privacy": {"adjacency": "add-remove-record"},
@@ -60,9 +60,9 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("registered")
 def test_a_new_rule_is_configured_played_judged_and_reported(small_plan: MakePlan, tmp_path: Path) -> None:
     plan = _plan(small_plan, **_HALVES)
-    pair = plan.public.pair.index
-    assert plan.public.mechanism.participation == TwoHalves(6, pair)
-    assert Federation.from_json(plan.public.to_json()) == plan.public
+    pair = plan.federation.pair.index
+    assert plan.federation.mechanism.participation == TwoHalves(6, pair)
+    assert Federation.from_json(plan.federation.to_json()) == plan.federation
     run_audit(plan, tmp_path / "run", Engine.LOCAL)
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     # Two rounds of four: the guarantee is that of two, and the insider weighs no more.
@@ -113,7 +113,7 @@ def test_a_guarantee_is_that_of_poisson_sampling_over_the_turns_of_one_group(
 ) -> None:
     training = {"rounds": rounds, "sampling-rate": 0.3, "cycle": 3}
     plan = _plan(small_plan, training=training, privacy={"accountant": "pld"})
-    (event,) = plan.public.mechanism.events(rounds, CLIENT_ALONE)
+    (event,) = plan.federation.mechanism.events(rounds, CLIENT_ALONE)
     assert event == SampledGaussianRelease(1.5, 0.3, turns)
     # As `amplified_bandmf_event` of jax_privacy has it for bands of one round.
     theirs = PLDAccountant(NeighboringRelation.ADD_OR_REMOVE_ONE)
@@ -121,13 +121,13 @@ def test_a_guarantee_is_that_of_poisson_sampling_over_the_turns_of_one_group(
     assert plan.guarantee is not None
     assert plan.guarantee.epsilon == pytest.approx(theirs.get_epsilon(0.01), rel=2e-3)
     # A mean batch is that of one group, and so is the denominator.
-    assert plan.public.mechanism.denominator == pytest.approx(60 * 0.3 / 3)
+    assert plan.federation.mechanism.denominator == pytest.approx(60 * 0.3 / 3)
 
 
 def test_an_expected_batch_is_that_of_a_group(small_plan: MakePlan) -> None:
     plan = _plan(small_plan, training={"rounds": None, "epochs": 2, "expected-batch": 5, "cycle": 3})
-    assert plan.public.mechanism.sampling_rate == pytest.approx(0.25)
-    assert (plan.public.rounds, plan.public.mechanism.denominator) == (24, 5.0)
+    assert plan.federation.mechanism.sampling_rate == pytest.approx(0.25)
+    assert (plan.federation.rounds, plan.federation.mechanism.denominator) == (24, 5.0)
     with pytest.raises(InputError, match=r"expected-batch is 21 of 60 records, .* 3 .* 1 to 20"):
         _plan(small_plan, training={"expected-batch": 21, "cycle": 3})
 
@@ -196,7 +196,7 @@ def test_every_audit_plays_with_groups_that_take_turns(
 ) -> None:
     of_records = {"rounds": 6, "sampling-rate": 0.3, "cycle": 3}
     plan = _plan(small_plan, **({"training": of_records} | sections))
-    assert isinstance(plan.public.mechanism.participation, CyclicPoisson)
+    assert isinstance(plan.federation.mechanism.participation, CyclicPoisson)
     assert run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False).summary["verdict"] == "inconclusive"
 
 

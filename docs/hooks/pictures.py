@@ -30,7 +30,7 @@ from fl_audit.audits.page.stylesheet import STYLESHEET
 from fl_audit.audits.sections import SECTIONS
 from fl_audit.runs.config_file import load_config
 from fl_audit.runs.engine_names import Engine
-from fl_audit.runs.resolved_audit import resolve
+from fl_audit.runs.planning import plan_run
 from fl_audit.runs.run import HONEST, ClientAppAndStrategy, run_audit
 from fl_audit.strategies.trial_batch_strategy import TrialBatchStrategy
 from fl_audit.trial_batches import TrialBatch
@@ -99,7 +99,7 @@ def _run_of(verdict: str, runs: Path) -> Path:
     directory = runs / verdict
     if not (directory / "report.html").exists():
         parties, changes = _RUNS[verdict]
-        found = run_audit(resolve(load_config(_DEMO, [*changes])), directory, Engine.LOCAL, parties=parties)
+        found = run_audit(plan_run(load_config(_DEMO, [*changes])), directory, Engine.LOCAL, parties=parties)
         said = str(found.summary["verdict"]).replace(" ", "-")
         assert said == verdict, f"the run that was to be {verdict} is {said}"
     return directory

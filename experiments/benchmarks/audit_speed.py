@@ -35,10 +35,11 @@ from fl_audit.device import Device
 from fl_audit.experiments.studies.study_commands import parser_of, table_of
 from fl_audit.experiments.studies.study_runs import at_each_round
 from fl_audit.federation.loaded_federation import load_federation
+from fl_audit.federation.run_plan import RunPlan
 from fl_audit.runs.config import RunConfig, parse_config
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.expected_errors import guarded
-from fl_audit.runs.resolved_audit import ResolvedAudit, resolve
+from fl_audit.runs.planning import plan_run
 from fl_audit.runs.run import run_audit
 
 _ROUNDS, _PASSES = 30, 3
@@ -175,8 +176,8 @@ def _measured(configured: Callable[[Path], RunConfig], engine: Engine) -> Measur
     over: list[float] = []
     noted = at_each_round(lambda: over.append(time.perf_counter()))
     with tempfile.TemporaryDirectory() as directory:
-        plan = resolve(configured(Path(directory)))
-        on_card, floor = plan.public.device is Device.CUDA, _floor(plan)
+        plan = plan_run(configured(Path(directory)))
+        on_card, floor = plan.federation.device is Device.CUDA, _floor(plan)
         if on_card:
             torch.cuda.reset_peak_memory_stats()
         begun = time.perf_counter()
@@ -186,15 +187,15 @@ def _measured(configured: Callable[[Path], RunConfig], engine: Engine) -> Measur
     return MeasuredAudit(1000 * seconds / trials, floor, over[0] - begun, memory)
 
 
-def _floor(plan: ResolvedAudit) -> float:
+def _floor(plan: RunPlan) -> float:
     """Return the time that the clipped gradients of an audit take without anything else, in milliseconds per trial.
 
     It is the shortest time of several passes, because other programs can make a pass twenty times as long.
     """
-    federation, trials = load_federation(plan.public), plan.config.run.trials_per_batch or 1
+    federation, trials = load_federation(plan.federation), plan.config.run.trials_per_batch or 1
     size, common, taken = federation.model.layout.size, federation.common, list[float]()
     models = 0.05 * torch.randn(size, generator=torch.Generator().manual_seed(0)).expand(trials, size)
-    models = models.contiguous().to(plan.public.device)
+    models = models.contiguous().to(plan.federation.device)
     threads = torch.get_num_threads()
     torch.set_num_threads(os.cpu_count() or 1)
     for _ in range(_WARM_UP + _PASSES):

@@ -16,7 +16,7 @@ from fl_audit.experiments.studies.study_commands import table_of
 from fl_audit.experiments.studies.study_runs import at_each_round
 from fl_audit.runs.config import parse_config
 from fl_audit.runs.engine_names import Engine
-from fl_audit.runs.resolved_audit import resolve
+from fl_audit.runs.planning import plan_run
 from fl_audit.runs.run import run_audit
 
 _MODULE = "fl_audit.experiments.benchmarks.client_start_up"
@@ -65,7 +65,7 @@ def _run_in_child(scratch: Path, engine: Engine) -> None:
     """
     ended, own = list[tuple[float, float]](), psutil.Process()
     noted = at_each_round(lambda: ended.append((time.time() - own.create_time(), time.process_time())))
-    plan = resolve(parse_config(json.loads((scratch / "audit.json").read_text())))
+    plan = plan_run(parse_config(json.loads((scratch / "audit.json").read_text())))
     run_audit(plan, scratch / "run", engine, progress=noted, with_report=False)
     print(json.dumps([*ended[0], resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024]))
 

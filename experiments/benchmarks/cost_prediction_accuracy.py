@@ -29,7 +29,7 @@ from fl_audit.runs.config import parse_config
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.expected_errors import guarded
 from fl_audit.runs.planned_run_check import check_plan
-from fl_audit.runs.resolved_audit import resolve
+from fl_audit.runs.planning import plan_run
 from fl_audit.runs.run import run_audit
 
 _FACTOR, _TARGET = 1.5, 0.8
@@ -114,7 +114,7 @@ def _predicted(file: Path, engine: Engine) -> dict[str, Any]:
 
 def _run_in_child(file: Path, engine: Engine) -> None:
     """Print, as JSON, the estimated time and memory of a run; `file` is a JSON file with its configuration."""
-    found = check_plan(resolve(parse_config(json.loads(file.read_text()))), engine=engine).probe
+    found = check_plan(plan_run(parse_config(json.loads(file.read_text()))), engine=engine).probe
     assert found is not None, "a check makes an estimate unless it is told not to"
     print(json.dumps(asdict(found)))
 
@@ -140,7 +140,7 @@ def _costs(file: Path, engine: Engine) -> MeasuredCosts:
 def play(file: str, engine: str) -> None:
     """Run a configuration and write its report to a directory next to the configuration file."""
     path = Path(file)
-    run_audit(resolve(parse_config(json.loads(path.read_text()))), path.parent / f"run-{engine}", Engine(engine))
+    run_audit(plan_run(parse_config(json.loads(path.read_text()))), path.parent / f"run-{engine}", Engine(engine))
 
 
 def _measure_process_tree(pid: int, busy: dict[int, float]) -> int:

@@ -42,7 +42,7 @@ from fl_audit.runs.cluster.ray_connection import RayOptions, usable_cores
 from fl_audit.runs.config import RunConfig, parse_config
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.expected_errors import guarded
-from fl_audit.runs.resolved_audit import resolve
+from fl_audit.runs.planning import plan_run
 from fl_audit.runs.run import run_audit
 
 _FEATURES, _HIDDEN, _CLASSES, _BATCH, _RATE = 784, 128, 10, 10, 0.1
@@ -111,7 +111,7 @@ def _ours(federation: FederationSizes, engine: Engine, trials: int) -> list[floa
     over: list[float] = []
     noted = at_each_round(lambda: over.append(time.monotonic()))
     with tempfile.TemporaryDirectory() as scratch:
-        plan = resolve(federation.configuration(trials))
+        plan = plan_run(federation.configuration(trials))
         run_audit(plan, Path(scratch) / "run", engine, progress=noted, with_report=False)
     return over
 

@@ -25,11 +25,10 @@ from torch.func import functional_call, grad, vmap
 
 from fl_audit.experiments.studies.study_commands import parser_of, table_of
 from fl_audit.experiments.studies.study_runs import median_seconds
+from fl_audit.learning.grouped_records import GroupedRecords
 from fl_audit.learning.model_initialisation import initial_models
 from fl_audit.learning.models import ModelSpec
 from fl_audit.learning.stacked_model import StackedModel
-from fl_audit.learning.user_batching import RecordsSortedByUser
-from fl_audit.learning.user_gradients import clipped_user_sum
 from fl_audit.runs.expected_errors import guarded
 
 _NORM = 3.0
@@ -140,8 +139,8 @@ def _over_records(spec: ModelSpec, records: int, trials: int, repeat: int) -> tu
     def of_users(size: int) -> Callable[[], object]:
         sizes = torch.full((records,), size) if size else torch.randint(1, 17, (records,), generator=source)
         users = torch.repeat_interleave(torch.arange(records), sizes)[:records][order]
-        held = RecordsSortedByUser.of(features, labels, users)  # sorted once for all rounds, as by a client
-        return lambda: clipped_user_sum(stacked, models, held, _NORM)
+        grouped = GroupedRecords.of(features, labels, users)  # sorted once for all rounds, as by a client
+        return lambda: stacked.clipped_sums(models, grouped, _NORM)
 
     of_records, *others = median_seconds(
         lambda: stacked.clipped_sum(models, features, labels, _NORM), *map(of_users, _SIZES), repeat=repeat

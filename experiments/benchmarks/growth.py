@@ -43,7 +43,7 @@ from fl_audit.report.figure_style import to_png
 from fl_audit.runs.config import parse_config
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.expected_errors import guarded
-from fl_audit.runs.resolved_audit import resolve
+from fl_audit.runs.planning import plan_run
 from fl_audit.runs.run import ClientAppAndStrategy, run_audit
 
 Values = dict[str, dict[str, Any]]
@@ -160,7 +160,7 @@ def _run_in_child(scratch: Path, engine: Engine, cores: int) -> None:
             busy.append(time.thread_time() - before)
 
     noted = at_each_round(lambda: over.append((time.monotonic(), time.process_time(), sum(busy))))
-    plan = resolve(parse_config(json.loads((scratch / "run.json").read_text())))
+    plan = plan_run(parse_config(json.loads((scratch / "run.json").read_text())))
     parties = ClientAppAndStrategy(build_app([timed])) if engine is Engine.LOCAL else ClientAppAndStrategy()
     run_audit(plan, scratch / "run", engine, progress=noted, parties=parties, with_report=False)
     used, steps = resource.getrusage(resource.RUSAGE_SELF), max(1, len(over) - 1)

@@ -36,7 +36,7 @@ from fl_audit.experiments.studies.study_commands import parser_of
 from fl_audit.runs.config import parse_config
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.expected_errors import guarded
-from fl_audit.runs.resolved_audit import resolve
+from fl_audit.runs.planning import plan_run
 from fl_audit.runs.run import run_audit
 
 _MODULE = "fl_audit.experiments.benchmarks.scaling"
@@ -54,7 +54,7 @@ def _seconds(data_dir: Path | None, actors: int, in_flight: int) -> float:
         config["run"] |= {"actors": actors, "batches-in-flight": in_flight, "trials-per-batch": _TRIALS_A_BATCH}
         config["training"]["rounds"], config["data"]["test-records"] = 5, 2
         config["audit"]["epsilon-star"] = False
-        summary = run_audit(resolve(parse_config(config)), Path(scratch) / "run").summary
+        summary = run_audit(plan_run(parse_config(config)), Path(scratch) / "run").summary
     return float(summary["timing"]["training_seconds"])
 
 
@@ -98,7 +98,7 @@ def _resident(pid: int) -> float:
 def _run_in_child(scratch: Path) -> None:
     """Carry out the run whose configuration is `audit.json` in `scratch`."""
     config = parse_config(json.loads((scratch / "audit.json").read_text()))
-    run_audit(resolve(config), scratch / "run", Engine.RAY if config.audit.targets is None else Engine.LOCAL)
+    run_audit(plan_run(config), scratch / "run", Engine.RAY if config.audit.targets is None else Engine.LOCAL)
 
 
 def main() -> None:

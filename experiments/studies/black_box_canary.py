@@ -28,12 +28,13 @@ from fl_audit.experiments.studies.study_commands import parser_of, table_of
 from fl_audit.experiments.studies.study_runs import results_of_run
 from fl_audit.federation.initial_weights import InitialWeightsSource, starting_models
 from fl_audit.federation.loaded_federation import load_federation
-from fl_audit.learning.gradient_norms_and_products import record_gradients
+from fl_audit.federation.run_plan import RunPlan
+from fl_audit.learning.gradient_norms_and_products import gradient_norms_and_products
 from fl_audit.runs.config import parse_config
 from fl_audit.runs.expected_errors import guarded
 from fl_audit.runs.neighbour_pairs import trials_to_craft_on
+from fl_audit.runs.planning import plan_run
 from fl_audit.runs.progress import progress_bar
-from fl_audit.runs.resolved_audit import ResolvedAudit, resolve
 from fl_audit.statistics.lower_bound_methods import BoundMethod
 from fl_audit.statistics.lower_bounds import epsilon_lower_bound
 from fl_audit.statistics.roc import area_under_curve
@@ -67,10 +68,8 @@ FULL = (CanaryTrainingSetting("logistic", 10, 1000, 2.0), CanaryTrainingSetting(
 QUICK = (CanaryTrainingSetting("logistic", 10, 120, 2.0),)
 
 
-def _plan_of(
-    setting: CanaryTrainingSetting, start: InitialWeightsSource, canary: str, data_dir: str | None
-) -> ResolvedAudit:
-    """Return the audit plan of a table row; all canaries of a setting take the place of the same record.
+def _plan_of(setting: CanaryTrainingSetting, start: InitialWeightsSource, canary: str, data_dir: str | None) -> RunPlan:
+    """Return the plan of a table row; all canaries of a setting take the place of the same record.
 
     A blank canary is a record of zeros with the label that the initial weights find least likely.
     """
@@ -86,22 +85,24 @@ def _plan_of(
                   "neighbour": "crafted" if canary == "crafted" else "random"},
         "run": {"seed": 1, "keep-releases": 0, "keep-final-models": False, "actors": 2},
     }  # fmt: skip
-    plan = resolve(parse_config(values))
+    plan = plan_run(parse_config(values))
     if canary != "blank":
         return plan
-    federation = load_federation(plan.public)
+    federation = load_federation(plan.federation)
     blank = torch.zeros(1, *federation.model.feature_shape)
     logits = federation.model.logits(starting_models(federation, start, _MODEL_SEED, trials_to_craft_on(start)), blank)
     told = encoded_record(blank[0].numpy(), int(logits.mean(dim=0)[0].argmin()))
-    return resolve(plan.config, NeighbourPair(plan.public.pair.index, None, told))
+    return plan_run(plan.config, NeighbourPair(plan.federation.pair.index, None, told))
 
 
 def _play(setting: CanaryTrainingSetting, start: InitialWeightsSource, canary: str, data_dir: str | None) -> list[str]:
     """Carry out all trials for one row of the table, and return the cells of this row."""
     plan = _plan_of(setting, start, canary, data_dir)
-    federation, norm = load_federation(plan.public), plan.public.mechanism.clipping_norm
+    federation, norm = load_federation(plan.federation), plan.federation.mechanism.clipping_norm
     models = starting_models(federation, start, _MODEL_SEED, trials_to_craft_on(start))
-    ordinary = record_gradients(federation.model, models, federation.common.features, federation.common.labels).norms
+    ordinary = gradient_norms_and_products(
+        federation.model, models, federation.common.features, federation.common.labels
+    ).norms
     own = federation.model.clipped_sum(models, federation.differing.features, federation.differing.labels, norm)
     contents = results_of_run(plan, progress=progress_bar)
     scores = contents.trials["record_score"].to_numpy(dtype=np.float64)

@@ -24,7 +24,7 @@ from fl_audit.experiments.studies.study_commands import parser_of, table_of
 from fl_audit.experiments.studies.study_runs import results_of_run
 from fl_audit.report.figure_style import finish_axes, new_figure, to_png
 from fl_audit.runs.config import parse_config
-from fl_audit.runs.resolved_audit import resolve
+from fl_audit.runs.planning import plan_run
 
 EPSILONS = (1.0, 3.0, 10.0, 30.0, 100.0)
 _QUICK_EPSILONS = (3.0, 30.0)
@@ -94,13 +94,13 @@ def settings(federation: ClientFederation, way: TrainingMethod, epsilon: float |
 
 def _measured(federation: ClientFederation, way: TrainingMethod, epsilon: float | None, trials: int) -> dict[str, Any]:
     """Train one point of the study, and return its table row as a dict; an epsilon of None means no privacy."""
-    plan = resolve(parse_config(settings(federation, way, epsilon, trials)))
+    plan = plan_run(parse_config(settings(federation, way, epsilon, trials)))
     accuracy = results_of_run(plan).run.tables.trials["test_accuracy"].to_numpy(dtype=np.float64)
     return {
         "federation": federation.name,
         "way": way.name,
         "epsilon": np.inf if epsilon is None else epsilon,
-        "noise_multiplier": plan.public.mechanism.noise_multiplier,
+        "noise_multiplier": plan.federation.mechanism.noise_multiplier,
         "accuracy": float(accuracy.mean()),
         "error": float(accuracy.std(ddof=1) / np.sqrt(trials)) if trials > 1 else np.nan,
     }

@@ -30,11 +30,12 @@ from fl_audit.audits.reconstruction.findings_reconstruction import CandidateRank
 from fl_audit.experiments.studies.study_commands import exit_with, parser_of, table_of
 from fl_audit.experiments.studies.study_runs import results_of_run
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
+from fl_audit.federation.run_plan import RunPlan
 from fl_audit.runs.attacks import by_target
 from fl_audit.runs.config import parse_config
 from fl_audit.runs.expected_errors import guarded
+from fl_audit.runs.planning import plan_run
 from fl_audit.runs.progress import progress_bar
-from fl_audit.runs.resolved_audit import ResolvedAudit, resolve
 from fl_audit.statistics.advantage import mean_interval
 
 EPSILONS = (None, 32.0, 8.0, 2.0)
@@ -43,8 +44,8 @@ FEMNIST: dict[str, Any] = {"name": "femnist", "partition": "natural", "records":
 _CONFIDENCE = 0.999
 
 
-def plan_of(data: Mapping[str, Any], epsilon: float | None, audit: Mapping[str, Any]) -> ResolvedAudit:
-    """Return the audit plan of a table row."""
+def plan_of(data: Mapping[str, Any], epsilon: float | None, audit: Mapping[str, Any]) -> RunPlan:
+    """Return the plan of a table row."""
     guarantee = {"private": False} if epsilon is None else {"epsilon": epsilon, "delta": 1e-3, "clipping-norm": 1.0}
     local = {"local-epochs": 1, "local-batch": 20, "local-learning-rate": 0.1}
     values = {
@@ -55,7 +56,7 @@ def plan_of(data: Mapping[str, Any], epsilon: float | None, audit: Mapping[str, 
         "audit": {"epsilon-star": False, "view": "model", "confidence": _CONFIDENCE} | dict(audit),
         "run": {"trials-per-batch": 50, "seed": 0},
     }
-    return resolve(parse_config(values))
+    return plan_run(parse_config(values))
 
 
 def _who_took_part(data: Mapping[str, Any], epsilon: float | None, trials: int) -> AllAttacksFinding:
@@ -79,7 +80,7 @@ def _client_and_class_guess_rates(
     assert guarantee is not None, "an epsilon is claimed"
     assert numbers is not None, "the reconstruction audit has its numbers"
     assert targets is not None, "candidates have a table"
-    has_many = is_share_above_median(load_federation(plan.public))
+    has_many = is_share_above_median(load_federation(plan.federation))
     belief, is_in = softmax(by_target(targets, "log_odds"), axis=1), by_target(targets, "is_in").argmax(axis=1)
     right = mean_interval(((belief @ has_many > 0.5) == has_many[is_in]).mean(axis=1), _CONFIDENCE)
     chances = np.maximum(has_many.mean(axis=0), 1 - has_many.mean(axis=0))

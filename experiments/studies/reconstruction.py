@@ -36,14 +36,15 @@ from fl_audit.data.data_paths import data_directory
 from fl_audit.experiments.studies.inversion_without_privacy import COMPARED, SETTINGS, beside_reference, quality
 from fl_audit.experiments.studies.study_commands import exit_with, parser_of, table_of
 from fl_audit.experiments.studies.study_runs import results_of_run
+from fl_audit.federation.run_plan import RunPlan
 from fl_audit.privacy.reconstruction_bounds import simplex_success
 from fl_audit.randomness import Purpose, generator
 from fl_audit.report.figure_style import INK, MUTED, add_legend, finish_axes, new_figure, to_png
 from fl_audit.runs.config import parse_config
 from fl_audit.runs.expected_errors import guarded
 from fl_audit.runs.image_reconstruction import DRAWING_STEPS, reconstruct_images
+from fl_audit.runs.planning import plan_run
 from fl_audit.runs.progress import progress_bar, steps_bar
-from fl_audit.runs.resolved_audit import ResolvedAudit, resolve
 from fl_audit.runs.run import HONEST, ClientAppAndStrategy
 from fl_audit.strategies.trial_batch_strategy import TrialBatchStrategy
 from fl_audit.trial_batches import TrialBatch
@@ -81,7 +82,7 @@ class _RatePoint(NamedTuple):
     halved: _TrialOutcome  # trial on digits with half of the noise
 
 
-def _trial(plan: ResolvedAudit, parties: ClientAppAndStrategy) -> _TrialOutcome:
+def _trial(plan: RunPlan, parties: ClientAppAndStrategy) -> _TrialOutcome:
     found = results_of_run(plan, parties, progress_bar)
     numbers, verdict = found.find(CandidateRanksFinding), found.find(VerdictFinding)
     assert numbers is not None, "the reconstruction audit has its numbers"
@@ -114,7 +115,7 @@ def _rates(epsilon: float, trials: int) -> _RatePoint:
         "audit": {"kind": "reconstruction", "candidates": CANDIDATES, "trials": trials, "epsilon-star": False},
         "run": {"trials-per-batch": 250, "seed": 0},
     }
-    plan = resolve(parse_config(values))
+    plan = plan_run(parse_config(values))
     guarantee = plan.guarantee
     assert guarantee is not None, "an epsilon is claimed"
     bound = guarantee.reconstruction_bound(1 / CANDIDATES)
@@ -184,7 +185,7 @@ def _draw_pictures(directory: str) -> Figure:
         "audit": {"trials": 1, "reconstruct-samples": 100},
     }
     with steps_bar("drawing the pictures", DRAWING_STEPS) as on_step:
-        drawn = reconstruct_images(resolve(parse_config(values)), on_step)
+        drawn = reconstruct_images(plan_run(parse_config(values)), on_step)
     figure = new_figure(6.2)
     draw_pictures(figure, drawn.true, [one for place, one in enumerate(drawn.drawings) if place != drawn.own])
     return figure

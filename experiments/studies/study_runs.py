@@ -13,19 +13,20 @@ from typing import Any
 import numpy as np
 
 from fl_audit.errors import require
+from fl_audit.federation.run_plan import RunPlan
 from fl_audit.report.report_elements import ReportContents
 from fl_audit.runs.config import parse_config
 from fl_audit.runs.engine_names import Engine
+from fl_audit.runs.planning import plan_run
 from fl_audit.runs.progress import Progress, no_progress
-from fl_audit.runs.resolved_audit import ResolvedAudit, resolve
 from fl_audit.runs.run import HONEST, ClientAppAndStrategy, run_audit
 
 
 def results_of_run(
-    what: ResolvedAudit | dict[str, Any], parties: ClientAppAndStrategy = HONEST, progress: Progress = no_progress
+    what: RunPlan | dict[str, Any], parties: ClientAppAndStrategy = HONEST, progress: Progress = no_progress
 ) -> ReportContents:
     """Carry out a run on the local engine in a temporary directory, and return its results for a report."""
-    plan = what if isinstance(what, ResolvedAudit) else resolve(parse_config(what))
+    plan = what if isinstance(what, RunPlan) else plan_run(parse_config(what))
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch) / "run"
         return run_audit(plan, path, Engine.LOCAL, progress=progress, parties=parties, with_report=False)

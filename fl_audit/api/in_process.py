@@ -18,7 +18,7 @@ from fl_audit.errors import InputError, require
 from fl_audit.runs import settle_environment, verbosity
 from fl_audit.runs.config import RunConfig
 from fl_audit.runs.engine_names import Engine
-from fl_audit.runs.requested_run import RequestedRun, carry_out, whole_run
+from fl_audit.runs.run_start import carry_out, require_startable
 from fl_audit.user_modules import searched_last
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -65,24 +65,22 @@ def play_here(
     said = "another run is played in this process: accepted is one at a time, or own_process=True"
     require(_at_work.acquire(blocking=False), said)
     try:
-        asked = whole_run(config, directory, engine, ray_address, resume, without_privacy=False)
+        require_startable(config, directory, resume, without_privacy=False)
         _require_no_ray(engine)
         with (
             _process_state_restored(),
             verbosity.with_verbosity(None if is_drawn else listener, quiet=listener is None),
         ):
-            _play(asked)
+            _play(config, directory, engine, ray_address, resume)
     finally:
         _at_work.release()
 
 
-def _play(asked: RequestedRun) -> None:
+def _play(config: RunConfig, directory: Path, engine: Engine, ray_address: str | None, resume: bool) -> None:
     try:
-        carry_out(asked)
+        carry_out(config, directory, engine, ray_address, resume)
     except KeyboardInterrupt:
-        verbosity.tell(
-            f"interrupted: run_audit(..., out={str(asked.directory)!r}, resume=True) goes on, if it was begun"
-        )
+        verbosity.tell(f"interrupted: run_audit(..., out={str(directory)!r}, resume=True) goes on, if it was begun")
         raise
     except OSError as error:
         # With a file name, the error is about a file that the user named; without one it is no mistake of the user's.

@@ -6,7 +6,6 @@ import pandas or the statistical tests of the verdict at run time.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
@@ -17,9 +16,10 @@ if TYPE_CHECKING:
     from fl_audit.array_types import Flags, Floats, Integers
     from fl_audit.audits.canaries.canary_detection_limit import CanaryDetectionLimit
     from fl_audit.federation.federation import Federation
-    from fl_audit.federation.finished_run import FinishedRun, RunDescription
+    from fl_audit.federation.finished_run import FinishedRun
     from fl_audit.federation.loaded_federation import LoadedFederation
     from fl_audit.federation.record_tensors import Examples
+    from fl_audit.federation.run_plan import RunPlan
     from fl_audit.privacy.guarantee import Guarantee
     from fl_audit.verdict.noise_estimate import PlannedDetectionLimits
     from fl_audit.verdict.signal_detection_limit import SignalDetectionLimit
@@ -86,15 +86,6 @@ LossesOf = Callable[["Examples | None"], "Floats"]
 """A function from records to losses of shape (trials, records); given None, it returns an array without columns."""
 
 
-@dataclass(frozen=True)
-class PlannedAuditRun:
-    """A run that is planned but not started, with its public facts, claimed guarantee and number of trials."""
-
-    public: "Federation"
-    guarantee: "Guarantee"  # the claimed guarantee
-    trials: int  # number of trials
-
-
 class GuaranteeTests(Protocol):
     """The statistical tests of the guarantee in one kind of audit.
 
@@ -104,7 +95,7 @@ class GuaranteeTests(Protocol):
     def judge(self, run: "FinishedRun") -> "VerdictDetails | None":
         """Return the judgement of a finished run's guarantee by statistical tests; None if nothing could be tested."""
 
-    def covers(self, facts: "RunDescription") -> str:
+    def covers(self, plan: "RunPlan") -> str:
         """Return a sentence that says what a verdict of this audit covers and what it does not cover."""
 
     def why_not_compared(self, run: "FinishedRun") -> str:
@@ -117,12 +108,12 @@ class GuaranteeTests(Protocol):
         `public`: Only their combination with this audit is checked.
         """
 
-    def planned_noise(self, planned: PlannedAuditRun, parameters: int | None) -> "PlannedDetectionLimits | None":
+    def planned_noise(self, plan: "RunPlan", parameters: int | None) -> "PlannedDetectionLimits | None":
         """Return how much too small the noise must be for a planned run to detect it; None if the run has no
         insider."""
         return None
 
-    def planned_signal(self, planned: PlannedAuditRun) -> "SignalDetectionLimit | None":
+    def planned_signal(self, plan: "RunPlan") -> "SignalDetectionLimit | None":
         """Return the smallest weight of the target that a planned run would detect as too large.
 
         None if the audit does not test the weight.

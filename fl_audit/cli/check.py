@@ -49,10 +49,10 @@ def check(
 
     with at_work("getting ready"):
         from fl_audit.runs.planned_run_check import check_json, check_plan
-        from fl_audit.runs.resolved_audit import resolve
+        from fl_audit.runs.planning import plan_run
 
     with at_work(f"loading the data, choosing the neighbour: {settings.audit.neighbour}"):
-        plan = resolve(settings)
+        plan = plan_run(settings)
     with at_work("looking at the model" if no_probe else "playing a few rounds, to see how long they take"):
         found = check_plan(plan, not no_probe, chosen)
     if as_json:
@@ -74,9 +74,9 @@ def _rows(found: "PlannedRunCheckResult", engine: Engine) -> Iterator[tuple[str,
     records = f"{plural(sizes.records, 'record')} of {of}"
     tested = plural(sizes.test_records, "test record")
     apart = f"{tested}, {sizes.population_records:,} in the population sample"
-    yield "Data", f"{plan.public.data.title}, {records}; {apart}"
+    yield "Data", f"{plan.federation.data.title}, {records}; {apart}"
     ends = f"the smallest holds {plural(sizes.smallest_client, 'record')}, the largest {sizes.largest_client:,}"
-    yield "Clients", f"{sizes.clients}, partition {plan.public.partition}; {ends}"
+    yield "Clients", f"{sizes.clients}, partition {plan.federation.partition}; {ends}"
 
     from fl_audit.data.column_encoding import column_lines
 
@@ -85,14 +85,13 @@ def _rows(found: "PlannedRunCheckResult", engine: Engine) -> Iterator[tuple[str,
         yield "Columns", "\n".join(column_lines(sizes.columns))
     for caution in found.cautions:
         yield "Look at", caution.text
-    trials, batch = plan.config.audit.trials, plan.config.run.trials_per_batch
-    assert batch is not None, "a resolved configuration names the size of a batch"
+    trials, batch = plan.config.audit.trials, plan.trials_per_batch
     together = "" if trials == 1 else f", {'all' if batch >= trials else f'{batch:,}'} at a time"
-    played = f"{plural(trials, 'trial')} of {plural(plan.public.rounds, 'round')}{together}"
-    yield "Model", f"{title_of_named(plan.public.model)}, {plural(sizes.parameters, 'parameter')}; {played}"
+    played = f"{plural(trials, 'trial')} of {plural(plan.federation.rounds, 'round')}{together}"
+    yield "Model", f"{title_of_named(plan.federation.model)}, {plural(sizes.parameters, 'parameter')}; {played}"
     yield "Guarantee", _guarantee(found)
     yield "Limit of detection", _limit_of_detection(found)
-    if found.limits is not None and plan.public.mechanism.has_exact_llr:
+    if found.limits is not None and plan.federation.mechanism.has_exact_llr:
         yield "Trials needed", _trials_needed(found)
     size = found.footprint.total
     amount = f"{max(1, round(size / 10**6)):,} MB" if size < 10**9 else f"{size / 10**9:,.1f} GB"
@@ -110,7 +109,7 @@ def _guarantee(found: "PlannedRunCheckResult") -> str:
 
     from fl_audit.report.mechanism_messages import multiplied_text
 
-    multiplied = multiplied_text(found.plan.public.mechanism)
+    multiplied = multiplied_text(found.plan.federation.mechanism)
     noise = "" if multiplier is None else f"noise multiplier {number_text(multiplier)}, over {multiplied}; "
 
     from fl_audit.privacy.guarantee_line import guarantee_line, guarantee_values
@@ -127,7 +126,7 @@ def _guarantee(found: "PlannedRunCheckResult") -> str:
 
 def _limit_of_detection(found: "PlannedRunCheckResult") -> str:
 
-    limits, mechanism = found.limits, found.plan.public.mechanism
+    limits, mechanism = found.limits, found.plan.federation.mechanism
     if found.canaries is not None:
         return _limit_of_canaries(found.canaries)
     if limits is None:
@@ -188,7 +187,7 @@ def _trials_needed(found: "PlannedRunCheckResult") -> str:
     of_noise = f"a breach of {breach} the guarantee that lies in the size of the noise alone"
     if found.signal is None:
         return f"{needed:,}, to find {of_noise}"
-    unit = found.plan.public.mechanism.unit
+    unit = found.plan.federation.mechanism.unit
     how = "as a pilot run shows" if found.pilot is not None else "an estimate without a pilot run"
     return (
         f"about {needed:,} to find a {unit} that counts {breach} ({how}), and {limits.trials_needed:,} to find "

@@ -13,9 +13,9 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import NoReturn
 
-from fl_audit.runs.exit_statuses import INTERRUPTED
-
+INTERRUPTED = 130
 _SHOW_CURSOR = "\x1b[?25h\n"
 
 WayOn = Callable[[], Sequence[str] | None]
@@ -72,10 +72,15 @@ def printing_continuation(way: WayOn) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        _tell()
-        raise SystemExit(INTERRUPTED) from None
+        end_as_interrupted()
     finally:
         _ways.remove(way)
+
+
+def end_as_interrupted() -> NoReturn:
+    """Print which command goes on, if any does, and end with the exit status of an interrupted command."""
+    _tell()
+    raise SystemExit(INTERRUPTED) from None
 
 
 def without_seed(overrides: Sequence[str]) -> list[str]:

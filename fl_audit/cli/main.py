@@ -12,7 +12,6 @@ from fl_audit.cli.lazy_commands import LazyGroup
 from fl_audit.errors import InputError
 from fl_audit.name_lists import name_list
 from fl_audit.runs import verbosity
-from fl_audit.runs.exit_statuses import INTERRUPTED, WRONG_INPUT
 from fl_audit.runs.expected_errors import guarded
 from fl_audit.runs.option_declarations import option, switch
 from fl_audit.user_modules import search_last
@@ -27,7 +26,7 @@ Exit status:
   130  interrupted; the line says which command goes on, if any does
 """
 
-_HERE, _PROGRAM = "fl_audit.cli", "fl-audit"
+_HERE = "fl_audit.cli"
 
 
 class Commands(LazyGroup):
@@ -96,23 +95,34 @@ def main() -> None:
     verbosity.protect_terminal()
     # A model of one's own, `package.module:factory`, is looked for where the user stands.
     search_last(Path.cwd())
-    guarded(_run)
+    guarded(_run_command)
 
 
-def _run() -> None:
-    """Run the command of the command line; raise `InputError` for words that it does not take."""
+def _run_command() -> None:
+    """Run the command that the command line names; raise `InputError` if the command line has no such form."""
     try:
-        status = app(standalone_mode=False, prog_name=_PROGRAM)
+        status = app(standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
-        sys.exit(WRONG_INPUT)
-    except click.UsageError as error:
-        command = _PROGRAM if error.ctx is None else error.ctx.command_path
-        said = " ".join(error.format_message().split()).rstrip(".")
-        raise InputError(f"{said}: see {command} --help") from error
+        status = error.exit_code
+    except click.ClickException as error:
+        raise InputError(usage_error_text(error)) from error
     except click.Abort:
-        sys.exit(INTERRUPTED)
-    sys.exit(status if isinstance(status, int) else 0)
+        from fl_audit.cli.interrupts import end_as_interrupted
+
+        end_as_interrupted()
+    sys.exit(status or 0)
+
+
+def usage_error_text(error: click.ClickException) -> str:
+    """Return one line about a command line that the program does not take, with accepted values and where help is."""
+    text = error.format_message().rstrip(".")
+    if not isinstance(error, click.UsageError) or error.ctx is None:
+        return text
+    if isinstance(error, click.MissingParameter) and error.param is not None:
+        words = [item.value for item in error.param.shell_complete(error.ctx, "")]
+        text += f": accepted are {name_list(words)}" if words and isinstance(error.param, click.Option) else ""
+    return f"{text}{' See' if text.endswith('?') else '; see'} {error.ctx.command_path} --help"
 
 
 if __name__ == "__main__":

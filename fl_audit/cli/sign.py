@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from fl_audit.cli.options import DirectoryArgument, JsonOption, print_json
 from fl_audit.errors import require
+from fl_audit.plurals import plural
 from fl_audit.runs.exit_statuses import VIOLATED
 from fl_audit.runs.option_declarations import option, switch
 
@@ -25,21 +26,22 @@ def sign(
     name: Annotated[str, option("TEXT", "Who signs.")] = "",
     role: Annotated[str, option("TEXT", "Role of the signer, such as data protection officer.")] = "",
 ) -> None:
-    """Sign what DIR holds: write DIR/statement.intoto.json, with the digest of every file, verdict and scope.
+    """Sign what DIR holds: add a statement to DIR/statements.intoto.jsonl, with digests of all files and the verdict.
 
-    DIR is the directory of a finished run. The signature proves who makes the statement. It does not prove that the
-    statement is true.
+    DIR is the directory of a finished run. Several people may sign it, each by a statement of their own. The signature
+    proves who makes the statement. It does not prove that the statement is true.
     """
 
     _require_library()
 
-    from fl_audit.runs.signed_statement import STATEMENT, SignerIdentity, sign
+    from fl_audit.runs.signed_statement import STATEMENTS, SignerIdentity, sign, verify
 
     found = sign(directory, key, SignerIdentity(name, role), new_key)
     public = key.with_name(f"{key.name}.pub")
     if new_key:
         print(f"key: {key}, for you alone; {public} is for all who verify")
-    print(f"signed: {directory / STATEMENT}, {len(found.statement['subject'])} files")
+    signatures = plural(len(verify(directory)), "signature")
+    print(f"signed: {directory / STATEMENTS}, {len(found.statement['subject'])} files, {signatures} now")
     print(f"verdict: {found.statement['predicate']['verdict']}")
     print(f"key: {found.key}")
     print(f"next: fl-audit verify {directory} --key {public if public.is_file() else key}")
@@ -52,60 +54,72 @@ def verify(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Check DIR/statement.intoto.json and every file that it names, offline; status 4 if a file differs.
+    """Check DIR/statements.intoto.jsonl and every file that it names, offline; status 4 if a file differs.
 
-    With --key, the command checks that this key signed the statement. Without it, the statement's own key is used, and
-    nothing proves whose key that is.
+    With --key, the command checks the statements that this key signed, of which there must be one. Without it, all
+    statements are checked by the keys that they name, and nothing proves whose keys these are.
     """
 
     _require_library()
 
     from fl_audit.runs.signed_statement import verify
 
-    found = verify(directory, key)
+    statements = verify(directory, key)
+    agrees = all(found.agrees for found in statements)
     if as_json:
         print_json(
             {
-                "agrees": found.agrees,
-                "key": found.key,
+                "agrees": agrees,
                 "key_was_given": key is not None,
-                "edited": list(found.edited),
-                "missing": list(found.missing),
-                "added": list(found.added),
-                "left_out": found.left_out,
-                "statement": found.statement,
+                "statements": [
+                    {
+                        "agrees": found.agrees,
+                        "key": found.key,
+                        "edited": list(found.edited),
+                        "missing": list(found.missing),
+                        "added": list(found.added),
+                        "left_out": found.left_out,
+                        "statement": found.statement,
+                    }
+                    for found in statements
+                ],
             }
         )
     else:
-        _print(found, is_key_given=key is not None)
-    if not found.agrees:
+        # Where a statement differs, no other one may be read as reassurance.
+        for found in [found for found in statements if not found.agrees] or statements:
+            for line in _lines(found, is_key_given=key is not None):
+                print(line)
+    if not agrees:
         sys.exit(VIOLATED)
 
 
-def _print(found: "VerifiedStatement", is_key_given: bool) -> None:
+def _lines(found: "VerifiedStatement", is_key_given: bool) -> list[str]:
+    """Return who signed a statement, what was not checked, and last whether all files agree or what differs.
+
+    The verdict that was signed is left out if a file differs, since it is of other files.
+    """
     predicate = found.statement["predicate"]
     signer = predicate["signer"]
     who = ", ".join(word for word in (signer["name"], signer["role"]) if word) or "a signer without a name"
     whose = "which is the given one" if is_key_given else "and nothing says whose it is: compare it, or --key FILE"
-    print(f"signed: {predicate['signed']} by {who}")
-    print(f"key: {found.key}, {whose}")
-    print(f"verdict: {predicate['verdict']}")
+    lines = [f"signed: {predicate['signed']} by {who}", f"key: {found.key}, {whose}"]
     if found.left_out:
-        print(f"not checked: {found.left_out} files of challenger/, which is not here")
-    for line in _faults(found):
-        print(line)
-    if found.agrees:
-        print(f"files: {len(found.statement['subject']) - found.left_out} are as they were signed")
+        lines.append(f"not checked: {found.left_out} files of challenger/, which is not here")
+    if not found.agrees:
+        return [*lines, f"differs: {'; '.join(_differences(found))}"]
+    files = len(found.statement["subject"]) - found.left_out
+    return [*lines, f"verdict: {predicate['verdict']}", f"agrees: {files} files are as they were signed"]
 
 
-def _faults(found: "VerifiedStatement") -> list[str]:
-    lines = []
+def _differences(found: "VerifiedStatement") -> list[str]:
+    phrases = []
     for word in ("edited", "missing", "added"):
         names: tuple[str, ...] = getattr(found, word)
         if names:
             more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-            lines.append(f"{word}: {', '.join(names[:_SHOWN])}{more}")
-    return lines
+            phrases.append(f"{word}: {', '.join(names[:_SHOWN])}{more}")
+    return phrases
 
 
 def _require_library() -> None:

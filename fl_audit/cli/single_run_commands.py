@@ -18,14 +18,14 @@ from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.exit_statuses import VIOLATED
 from fl_audit.runs.option_declarations import option, switch
 from fl_audit.runs.progress import at_work
-from fl_audit.runs.requested_run import carry_out, whole_run
 from fl_audit.runs.run_directory_checks import is_begun, require_run
+from fl_audit.runs.run_start import carry_out, require_startable
 from fl_audit.runs.terminal import console
 from fl_audit.runs.verbosity import is_quiet
 
 if TYPE_CHECKING:
+    from fl_audit.federation.run_plan import RunPlan
     from fl_audit.report.report_elements import ReportContents
-    from fl_audit.runs.resolved_audit import ResolvedAudit
 
 OutOption = Annotated[Path | None, option("DIR", "Run directory; must be new.  [default: runs/NAME-TIME]")]
 
@@ -76,7 +76,7 @@ def run(
         raise InputError("--resume without --out: name the directory of the interrupted run")
     directory = out or Path("runs") / f"{config.stem}-{datetime.now():%Y%m%d-%H%M%S}"
     settings = load_config(config, overrides, str(data_dir) if data_dir else None)
-    asked = whole_run(settings, directory, chosen, ray_address, resume, without_privacy)
+    require_startable(settings, directory, resume, without_privacy)
 
     def way_on() -> list[str] | None:
         if not is_begun(directory):
@@ -86,7 +86,8 @@ def run(
         return ["run", str(config), *without_seed(overrides), *flags, "--resume"]
 
     with printing_continuation(way_on):
-        contents = carry_out(asked, (lambda plan: None) if as_json or is_quiet() else _tell_data)
+        on_plan = (lambda plan: None) if as_json or is_quiet() else _tell_data
+        contents = carry_out(settings, directory, chosen, ray_address, resume, without_privacy, on_plan)
     _print(contents, directory, as_json)
     options.end_if_violated(contents.summary["verdict"], fail_on_violation)
 
@@ -144,10 +145,10 @@ def report(
     options.end_if_violated(contents.summary["verdict"], fail_on_violation)
 
 
-def _tell_data(plan: "ResolvedAudit") -> None:
+def _tell_data(plan: "RunPlan") -> None:
     """Print the warnings about guarantee and data and, for a table, the use of each column."""
 
-    source = load_source(plan.public.data)
+    source = load_source(plan.federation.data)
     if source.columns:
         print(f"data: {source.description}")
 

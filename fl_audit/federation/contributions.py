@@ -18,7 +18,6 @@ from fl_audit.federation.record_tensors import Examples
 from fl_audit.learning import local_training
 from fl_audit.learning.local_training import LocalSchedule
 from fl_audit.learning.stacked_model import StackedModel
-from fl_audit.learning.user_gradients import clipped_user_sum
 from fl_audit.mechanisms.contribution import LocalTraining, PrivateTraining, RecordGradients, UserGradients
 from fl_audit.mechanisms.mechanism import Mechanism
 from fl_audit.randomness import Purpose, generator
@@ -82,15 +81,9 @@ def contributed(
     mechanism = federation.public.mechanism
     norms, shapes = _norms(mechanism, moment), moment.batch_trials if taking_part is None else None
     match mechanism.contribution:
-        case RecordGradients():
-            norm = None if norms is None else mechanism.clipping_norm
-            features, labels = examples.features, examples.labels
-            return ContributionByTrial(
-                federation.model.clipped_sum(models, features, labels, norm, shapes, taking_part)
-            )
-        case UserGradients():
-            total, bits = clipped_user_sum(federation.model, models, examples.by_user, norms, shapes, taking_part)
-            return ContributionByTrial(total, bits + 0.5 if mechanism.is_adaptive else None)
+        case RecordGradients() | UserGradients():
+            total, bits = federation.model.clipped_sums(models, examples.grouped, norms, shapes, taking_part)
+            return ContributionByTrial(total, None if bits is None else bits + 0.5)
         case LocalTraining(schedule):
             draw = _order_draw(federation, client, moment)
             updates = _local_updates(federation.model, examples, models, schedule, draw, taking_part)

@@ -19,3 +19,13 @@ class InsiderView(StrEnum):
 
     UPDATE = "update"
     MODEL = "model"
+
+
+class EpsilonStarLocation(StrEnum):
+    """Place where the losses for Epsilon* are collected.
+
+    POOLED: one server collects all of them. FEDERATED: each client evaluates the losses of its own records.
+    """
+
+    POOLED = "pooled"
+    FEDERATED = "federated"

@@ -1,31 +1,26 @@
 """Finished runs: result tables, claim and settings, from which findings and the verdict are computed."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from fl_audit.adjacency import Adjacency, Unit
 from fl_audit.array_types import Flags, Floats
 from fl_audit.federation.crafted_records import CraftedMeasures
-from fl_audit.federation.federation import Federation
 from fl_audit.federation.findings import Findings, Numbers
 from fl_audit.federation.group_sizes import GroupSizes
 from fl_audit.federation.locally_randomised_records import LocalRandomizerGuarantee
+from fl_audit.federation.run_plan import RunPlan
 from fl_audit.federation.run_tables import NonPrivateAccuracy, Provenance, RunTables, Timing
-from fl_audit.mechanisms.effective_noise import effective_noise_multiplier
-from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.privacy.log_odds_distribution import (
     LogOddsDistribution,
     TrueHypothesis,
-    bound_in_other,
     increments_of,
     log_odds_distribution,
 )
-from fl_audit.released_model.parametric_star import StarSettings
 
 Made = TypeVar("Made")
 
@@ -33,16 +28,18 @@ _ROUNDING = 1e-5  # relative difference between two sensitivities that float32 r
 
 
 @dataclass(frozen=True)
-class RunDescription:
-    """Claim, federation and settings of a run; reports read the mechanism only through this class."""
+class FinishedRun:
+    """Result tables of a finished run with its plan, and methods that return table columns as arrays.
 
-    federation: Federation  # public description of the federation
-    guarantee: Guarantee | None  # the claimed guarantee; None if nothing was claimed
-    prior: float  # the insider's belief in D before the first release, above 0 and below 1
-    confidence: float  # confidence of the intervals, above 0 and below 1
-    neighbour: str  # name, in the configuration, of the way in which D and D' were chosen
-    star: StarSettings | None  # settings of Epsilon*; None if it was turned off
-    configuration: Mapping[str, Any]  # the resolved configuration, nested by section, without the challenger's seed
+    All arrays list the trials in the order of the table of trials, and the rounds ascending.
+    """
+
+    plan: RunPlan  # configuration, federation and guarantee of the run
+    tables: RunTables  # tables of results
+    timing: Timing = field(default_factory=Timing)  # duration of the run
+    provenance: Provenance | None = None  # provenance of the run; None if not recorded
+    # Results of the same training without privacy; None if no such run was named.
+    unprotected: NonPrivateAccuracy | None = None
     record_claim: LocalRandomizerGuarantee | None = None  # guarantee of local randomization; None without it
     crafted: CraftedMeasures | None = None  # the crafted record; None if the differing unit was not crafted
     commonest: float | None = None  # share of the most frequent class among test records; None if unknown
@@ -54,100 +51,11 @@ class RunDescription:
     look_at: tuple[str, ...] = ()  # remarks on how the data affect the meaning of the numbers, a line each
     most_records: int = 1  # largest number of records of one person, as far as columns tell
     group_sizes: GroupSizes | None = None  # largest groups of records and users; None if not recorded
-
-    @property
-    def has_guarantee(self) -> bool:
-        """Whether the run claims a DP guarantee; a mechanism without noise claims none."""
-        return self.guarantee is not None
-
-    @property
-    def stated_guarantee(self) -> Guarantee:
-        """The claimed guarantee; reading it raises `AssertionError` if nothing is claimed (see `has_guarantee`)."""
-        assert self.guarantee is not None, "what was not claimed is not measured"
-        return self.guarantee
+    _made: dict[Callable[..., Any], Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def find(self, kind: type[Numbers]) -> Numbers | None:
         """Return the finding of type `kind` that the audit made in addition to the tables; None if there is none."""
         return self.of_audit.find(kind)
-
-    @property
-    def adjacency(self) -> Adjacency:
-        """The adjacency relation of D and D'."""
-        return self.federation.mechanism.adjacency
-
-    @property
-    def units(self) -> int:
-        """Number of records, users or clients that the guarantee protects."""
-        return self.federation.records if self.adjacency.unit is Unit.RECORD else self.federation.units
-
-    @property
-    def global_sensitivity(self) -> float:
-        """Largest L2 distance between the sums of a round under neighbours D and D'; infinite without clipping."""
-        return self.adjacency.sensitivity_of_sum(self.federation.mechanism.clipping_norm)
-
-    @property
-    def effective_noise_multiplier(self) -> float:
-        """Noise multiplier of a round's sum, counting only noise that the adversary does not know; 0 without noise."""
-        return effective_noise_multiplier(self.federation.mechanism.noise, self.federation.threat_model)
-
-    @property
-    def largest_difference(self) -> float:
-        """Largest L2 difference between D and D' that one round's release can show the adversary.
-
-        If the noise of the rounds is independent, it equals the global sensitivity. If the noise is correlated over
-        rounds, it is larger. The adversary can then combine the releases in such a way that their noise becomes
-        independent. A combined release contains the target's contributions to several rounds.
-        """
-        if not (mechanism := self.federation.mechanism).adds_noise:
-            return self.global_sensitivity
-        return self.global_sensitivity * (
-            self.effective_noise_multiplier / mechanism.round_multiplier(self.federation.threat_model)
-        )
-
-    @property
-    def is_sampled(self) -> bool:
-        """Whether each round draws a random sample of the units."""
-        return self.federation.mechanism.sampling_rate < 1
-
-    @property
-    def is_amplified(self) -> bool:
-        """Whether the guarantee relies on amplification by sampling, of units in rounds or of records in DP-SGD."""
-        return self.guarantee is not None and self.guarantee.sampling_rate < 1
-
-    @property
-    def belief_bounds(self) -> dict[int, float]:
-        """Bounds on the adversary's belief in the training set that was used, keyed by secret bit.
-
-        Key 1 holds the bound on the belief in D, key 0 that on the belief in D'. Empty without a guarantee.
-        """
-        if self.guarantee is None:
-            return {}
-        bound = self.guarantee.belief_bound
-        return {1: bound, 0: bound_in_other(bound, self.prior)}
-
-    @property
-    def mu(self) -> float:
-        """Claimed mu of Gaussian DP; infinite without a claim.
-
-        If units are sampled, it is the mu against an adversary that sees which units participate.
-        """
-        return math.inf if self.guarantee is None else self.guarantee.mu
-
-
-@dataclass(frozen=True)
-class FinishedRun:
-    """Result tables of a finished run with its facts, and methods that return table columns as arrays.
-
-    All arrays list the trials in the order of the table of trials, and the rounds ascending.
-    """
-
-    facts: RunDescription  # facts on claim and federation
-    tables: RunTables  # tables of results
-    timing: Timing = field(default_factory=Timing)  # duration of the run
-    provenance: Provenance | None = None  # provenance of the run; None if not recorded
-    # Results of the same training without privacy; None if no such run was named.
-    unprotected: NonPrivateAccuracy | None = None
-    _made: dict[Callable[..., Any], Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def cached(self, make: "Callable[[FinishedRun], Made]") -> Made:
         """Return `make(self)`; the result is stored, so that later calls with the same function return it again."""
@@ -245,7 +153,7 @@ class FinishedRun:
         With adaptive clipping it covers the quantile bits too, which tell how many units were within the clipping norm.
         Otherwise it equals `signal`.
         """
-        mechanism, threat_model = self.facts.federation.mechanism, self.facts.federation.threat_model
+        mechanism, threat_model = self.plan.federation.mechanism, self.plan.federation.threat_model
         if not mechanism.is_adaptive:
             return self.signal
         both, alone = 1 / mechanism.claimed_multiplier(threat_model), 1 / mechanism.round_multiplier(threat_model)
@@ -260,12 +168,12 @@ class FinishedRun:
         noise scaled to the global sensitivity, the differing record's gradient must have been clipped in every round.
         False without a claim or an insider, and with adaptive clipping.
         """
-        mechanism, threat_model = self.facts.federation.mechanism, self.facts.federation.threat_model
+        mechanism, threat_model = self.plan.federation.mechanism, self.plan.federation.threat_model
         # The bits behind an adaptive norm differ in some rounds only, and nothing here says in which.
-        if not self.facts.has_guarantee or not self.has_insider or not mechanism.has_exact_llr or mechanism.is_adaptive:
+        if not self.plan.has_guarantee or not self.has_insider or not mechanism.has_exact_llr or mechanism.is_adaptive:
             return False
         if not mechanism.is_sampled:
-            return bool(np.all(np.linalg.norm(self.signal, axis=1) >= (1 - _ROUNDING) * self.facts.mu))
+            return bool(np.all(np.linalg.norm(self.signal, axis=1) >= (1 - _ROUNDING) * self.plan.mu))
         largest = self.signal * mechanism.round_multiplier(threat_model) >= 1 - _ROUNDING
         return bool(np.all(largest | (threat_model.sees_participation & (self.signal == 0))))
 
@@ -276,7 +184,7 @@ class FinishedRun:
         True if `has_exact_final_distribution` holds and units are not sampled. The distribution is N(mu^2/2, mu^2) in
         trials with D, and N(-mu^2/2, mu^2) in trials with D'.
         """
-        return self.has_exact_final_distribution and not self.facts.is_sampled
+        return self.has_exact_final_distribution and not self.plan.is_sampled
 
     @cached_property
     def has_even_rounds(self) -> bool:
@@ -285,7 +193,7 @@ class FinishedRun:
         True if `has_normal_final_distribution` holds, and the signal-to-noise ratio of every round and trial is mu /
         sqrt(rounds).
         """
-        even = self.facts.mu / math.sqrt(self.facts.federation.rounds)
+        even = self.plan.mu / math.sqrt(self.plan.federation.rounds)
         return self.has_normal_final_distribution and bool(np.all(np.abs(self.signal - even) <= _ROUNDING * even))
 
     @cached_property
@@ -295,7 +203,7 @@ class FinishedRun:
         They apply if D and D' differ by as much as the claim allows. Key 1 holds the distribution if D was used, key 0
         if D' was used. Empty without a claim or an exact log-likelihood ratio.
         """
-        if (guarantee := self.facts.guarantee) is None or not self.facts.federation.mechanism.has_exact_llr:
+        if (guarantee := self.plan.guarantee) is None or not self.plan.federation.mechanism.has_exact_llr:
             return {}
         truths = {1: TrueHypothesis.PRESENT, 0: TrueHypothesis.ABSENT}
         events, adjacency = guarantee.claim.events, guarantee.adjacency

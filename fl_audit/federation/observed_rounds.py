@@ -86,12 +86,21 @@ class ServerRound:
     side: SideInformation = field(default_factory=SideInformation)  # knowledge of an adversary beside it
     # The rounds before it that are needed to weigh it, oldest first; none unless the noise is correlated.
     earlier: tuple[EarlierRound, ...] = ()
+    # What adversaries are shown in place of the release: the noised sums before anything was done to them, (trials,
+    # parameters). Who sees them sees the release too. None if they see the release as it is.
+    shown: Tensor | None = None
+
+    @property
+    def noised(self) -> Tensor:
+        """Noised sums that the adversary is shown, (trials, parameters): those before post-processing, if known."""
+        return self.release if self.shown is None else self.shown
 
     def first(self, trials: int) -> "ServerRound":
         """Return the same round for only the first `trials` trials."""
         models = tuple(model[:trials] for model in self.models)
         earlier = tuple(EarlierRound(start[:trials], release[:trials]) for start, release in self.earlier)
-        return ServerRound(self.number, models, self.release[:trials], self.side.first(trials), earlier)
+        shown = None if self.shown is None else self.shown[:trials]
+        return ServerRound(self.number, models, self.release[:trials], self.side.first(trials), earlier, shown)
 
 
 @dataclass(frozen=True)
@@ -228,6 +237,9 @@ def refuse_blurred(share: Floats) -> None:
 def part_seen_by_clients(view: InsiderView, mechanism: Mechanism, made: ServerRound) -> ObservedRound:
     """Return the part of a round that clients see: the release or models, with side information.
 
+    If the server changes the noised sums after the noise, they see the noised sums themselves, whatever the view: a
+    stronger adversary, whose log-odds have a known distribution.
+
     Parameters
     ----------
     view
@@ -237,6 +249,8 @@ def part_seen_by_clients(view: InsiderView, mechanism: Mechanism, made: ServerRo
     made
         All that the server knows of the round.
     """
+    if made.shown is not None:
+        return ObservedRound(made.number, (made.models[-2],), made.shown, made.side, made.earlier)
     match view:
         case InsiderView.UPDATE:
             return ObservedRound(made.number, (made.models[-2],), made.release, made.side, made.earlier)
@@ -249,7 +263,8 @@ def part_seen_by_clients(view: InsiderView, mechanism: Mechanism, made: ServerRo
 def stored_tensors(view: InsiderView, made: ServerRound) -> dict[str, Tensor]:
     """Return those tensors of a round that are written to the run directory, keyed by name.
 
-    They are the release or the model, depending on the view, and the side information.
+    They are the release or the model, depending on the view, and the side information. If adversaries are shown noised
+    sums in place of the release, both these sums and the model are stored.
 
     Parameters
     ----------
@@ -258,6 +273,8 @@ def stored_tensors(view: InsiderView, made: ServerRound) -> dict[str, Tensor]:
     made
         All that the server knows of the round.
     """
+    if made.shown is not None:
+        return {"releases": made.shown, "models": made.models[-1]} | made.side.tensors()
     match view:
         case InsiderView.UPDATE:
             return {_KEPT[view]: made.release} | made.side.tensors()
@@ -273,7 +290,7 @@ def replayed_rounds(
     """Reconstruct the rounds of some trials from the tensors that `stored_tensors` returned, and yield them one by one.
 
     Under the view `update`, the public optimizer computes the models from the releases. Under `model`, the releases are
-    computed from the models.
+    computed from the models. If both are stored, the releases are the noised sums that adversaries were shown.
 
     Parameters
     ----------
@@ -289,6 +306,11 @@ def replayed_rounds(
     models, state, earlier = [initial], OptimizerState(), deque[EarlierRound](maxlen=mechanism.rounds_needed - 1)
     for number, stored in enumerate(rounds, start=1):
         kept = stored[_KEPT[view]]
+        if set(_KEPT.values()) <= stored.keys() and not stored["releases"].isnan().all():
+            models, shown = [*models[-2:], stored["models"]], stored["releases"]
+            yield ServerRound(number, tuple(models), shown, SideInformation.of(stored), tuple(earlier), shown)
+            earlier.append(EarlierRound(models[-2], shown))
+            continue
         match view:
             case InsiderView.UPDATE:
                 moved, state = step(mechanism.optimizer, models[-1], kept, state, mechanism.denominator)

@@ -11,8 +11,8 @@ from fl_audit.data.records import Records
 from fl_audit.device import Device
 from fl_audit.errors import require
 from fl_audit.learning.frozen_backbones import core_shape, passed_through
+from fl_audit.learning.grouped_records import GroupedRecords
 from fl_audit.learning.models import ModelSpec
-from fl_audit.learning.user_batching import RecordsSortedByUser
 
 
 @dataclass(frozen=True)
@@ -47,10 +47,9 @@ class Examples:
         return self.labels.shape[-1]
 
     @cached_property
-    def by_user(self) -> RecordsSortedByUser:
-        """Examples grouped by user; grouped once and cached. Requires that users are the units."""
-        assert self.user is not None, "where users are units, records know theirs"
-        return RecordsSortedByUser.of(self.features, self.labels, self.user)
+    def grouped(self) -> GroupedRecords:
+        """Examples grouped by user, or single examples if users are not the units; grouped once and cached."""
+        return GroupedRecords.of(self.features, self.labels, self.user)
 
     def take(self, indices: Integers) -> "Examples":
         """Return the examples at the positions `indices`, integers (k,), the same in every trial."""

@@ -81,21 +81,21 @@ class StackedConv2d(StackedLayer):
         reach = self.dilation[axis] * (self.kernel[axis] - 1) + 1
         return (size + 2 * self.padding[axis] - reach) // self.stride[axis] + 1
 
-    def squared_norms(self, visit: LayerCall, signal: Tensor) -> tuple[Tensor, object]:
+    def squared_norms(self, call: LayerCall, signal: Tensor) -> tuple[Tensor, object]:
         """Return the squared norm of each example's gradient, (trials, examples), and values for `weighted_sum`."""
         signals = self.frame.split(signal.flatten(2))
         bias = signals.sum(3) if self.parameter("bias") is not None else None
         places, size = signals.shape[3], self.required_parameter("weight")[0].numel()
         if self.groups == 1 and 2 * places**2 < size:
             # ||d p^T||^2 = <d^T d, p^T p>: cheaper than the gradient where an image has few places and many channels.
-            patches, gradients = self.split_patches(visit), None
+            patches, gradients = self.split_patches(call), None
             norms = (signals.transpose(2, 3) @ signals * (patches.transpose(-1, -2) @ patches)).sum((2, 3))
         else:
-            gradients = self.example_gradients(visit, signal)
+            gradients = self.example_gradients(call, signal)
             norms = gradients.square().flatten(2).sum(2)
         return norms if bias is None else norms + bias.square().sum(2), (gradients, bias)
 
-    def weighted_sum(self, visit: LayerCall, signal: Tensor, weights: Tensor, kept: object) -> dict[str, Tensor]:
+    def weighted_sum(self, call: LayerCall, signal: Tensor, weights: Tensor, kept: object) -> dict[str, Tensor]:
         """Return each trial's weighted sum of the examples' gradients, (trials, *shape), keyed by parameter name.
 
         `StackedLayer.weighted_sum` describes the parameters.
@@ -105,20 +105,20 @@ class StackedConv2d(StackedLayer):
         if gradients is None:
             # One product over all examples and output positions.
             weighted = self.frame.split(signal.flatten(2)) * weights[:, :, None, None]
-            axes = "wnol,nkl->wok" if visit.shared else "wnol,wnkl->wok"
-            summed = torch.einsum(axes, weighted, self.split_patches(visit))
+            axes = "wnol,nkl->wok" if call.shared else "wnol,wnkl->wok"
+            summed = torch.einsum(axes, weighted, self.split_patches(call))
         else:
             summed = weighted_gradient_sum(gradients, weights)
         return {"weight": summed} | ({} if bias is None else {"bias": weighted_gradient_sum(bias, weights)})
 
-    def example_gradients(self, visit: LayerCall, signal: Tensor) -> Tensor:
+    def example_gradients(self, call: LayerCall, signal: Tensor) -> Tensor:
         """Return each example's gradient with respect to the layer's weight, shape (trials, examples, outs, ...).
 
         If the layer unfolds its inputs, all axes after `outs` are merged into one.
         """
         if self.unfolds:
-            return self.frame.split(signal.flatten(2)) @ self.split_patches(visit).transpose(-1, -2)
-        inputs = visit.inputs.repeat(self.frame.trials, 1, 1, 1) if visit.shared else visit.inputs
+            return self.frame.split(signal.flatten(2)) @ self.split_patches(call).transpose(-1, -2)
+        inputs = call.inputs.repeat(self.frame.trials, 1, 1, 1) if call.shared else call.inputs
         outs, *shape = self.required_parameter("weight").shape[1:]
         if self.groups == outs == inputs.shape[1]:
             return self.frame.split(self._by_channel(inputs, signal))
@@ -145,10 +145,10 @@ class StackedConv2d(StackedLayer):
                 found[:, :, 0, row, column] = (seen.flatten(2) * flat).sum(2)
         return found
 
-    def split_patches(self, visit: LayerCall) -> Tensor:
+    def split_patches(self, call: LayerCall) -> Tensor:
         """Return the patches of a recorded call: (trials, examples, ...), or (examples, ...) if trials share inputs."""
-        patches = visit.inputs if self.unfolds else self._patches(visit.inputs)
-        return patches if visit.shared else self.frame.split(patches)
+        patches = call.inputs if self.unfolds else self._patches(call.inputs)
+        return patches if call.shared else self.frame.split(patches)
 
 
 class MaxPool2x2(nn.Module):

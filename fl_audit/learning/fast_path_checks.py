@@ -5,13 +5,13 @@ from contextlib import suppress
 import torch
 from torch import Tensor
 
-from fl_audit.errors import InputError
 from fl_audit.learning.microbatching import ClippedSumPass, Microbatch
-from fl_audit.learning.model_error_advice import refusal
+from fl_audit.learning.model_advice import refusal
+from fl_audit.learning.model_checks import PROBE_EXAMPLES
 from fl_audit.learning.model_execution_profile import saved_scalars
+from fl_audit.learning.model_failures import vmap_refusal
+from fl_audit.learning.model_faults import ModelCheck, ModelFault
 from fl_audit.learning.model_passes import ModelPasses
-from fl_audit.learning.module_checks import PROBE_EXAMPLES
-from fl_audit.learning.output_checks import NO_GRADIENT
 from fl_audit.learning.stacked_layers import backward_sums, is_plain, parameter_owners
 
 _PROBE_TRIALS = 2
@@ -29,21 +29,23 @@ def stacked_layers_agree(passes: ModelPasses, records: Tensor | None) -> bool:
     source = seeded()
     models = _random_models(passes, _PROBE_TRIALS, source)
     features = torch.rand(PROBE_EXAMPLES, *passes.feature_shape, generator=source)
-    portion = Microbatch(features, torch.zeros(PROBE_EXAMPLES, dtype=torch.int64))
+    microbatch = Microbatch(features, torch.zeros(PROBE_EXAMPLES, dtype=torch.int64))
     # The first call of `torch.func` imports torch's compiler: seconds in every process, for the same gradients.
     if is_plain(passes.template):
         with suppress(Exception):
-            if _agrees(passes, models, portion, backward_sums(passes.layout, models, portion, passes.summed_loss)):
+            if _agrees(
+                passes, models, microbatch, backward_sums(passes.layout, models, microbatch, passes.summed_loss)
+            ):
                 return True
     if records is not None:
         # Random numbers show little of a model that looks up tokens: all of them would be the token 0.
-        portion = Microbatch(records[:PROBE_EXAMPLES], portion.labels[: len(records)])
-    expected = _generic_sums(passes, models, portion)
+        microbatch = Microbatch(records[:PROBE_EXAMPLES], microbatch.labels[: len(records)])
+    expected = _generic_sums(passes, models, microbatch)
     if records is not None and not bool(expected.any()):
-        raise InputError(NO_GRADIENT)
-    if _agrees(passes, models, portion, expected) or _agrees_in_double(passes, models, portion, expected):
+        raise refusal(ModelCheck.NO_GRADIENT, ModelFault(passes.template))
+    if _agrees(passes, models, microbatch, expected) or _agrees_in_double(passes, models, microbatch, expected):
         return True
-    passes.activations = _measured_activations(passes, portion)
+    passes.activations = _measured_activations(passes, microbatch)
     return False
 
 
@@ -53,42 +55,42 @@ def _random_models(passes: ModelPasses, trials: int, source: torch.Generator) ->
     return flat + 0.1 * torch.randn(trials, len(flat), generator=source)
 
 
-def _measured_activations(passes: ModelPasses, portion: Microbatch) -> int:
+def _measured_activations(passes: ModelPasses, microbatch: Microbatch) -> int:
     """Return the number of scalars that a pass through `torch.func` stores per example.
 
     It is at least the number of parameters, because the pass forms the gradient of each example.
     """
-    example = portion.features[:1]
-    label = portion.labels[:1]
+    example = microbatch.features[:1]
+    label = microbatch.labels[:1]
     held = saved_scalars(passes.template, lambda values: passes.summed_loss(values, example, label))
     return max(passes.layout.size, held)
 
 
-def _generic_sums(passes: ModelPasses, models: Tensor, portion: Microbatch) -> Tensor:
+def _generic_sums(passes: ModelPasses, models: Tensor, microbatch: Microbatch) -> Tensor:
     """Return each trial's sum of gradients clipped to norm 1, by `torch.func`; raises `InputError` if this fails."""
     found = torch.empty_like(models)
     try:
-        passes.clipped_sum_generic(ClippedSumPass(models, portion, 1.0), found)
+        passes.clipped_sum_generic(ClippedSumPass(models, microbatch, 1.0), found)
     except (Exception, SystemExit) as error:
-        raise refusal(error, passes.feature_shape) from error
+        raise vmap_refusal(error, passes.template, passes.feature_shape) from error
     return found
 
 
-def _agrees(passes: ModelPasses, models: Tensor, portion: Microbatch, expected: Tensor) -> bool:
+def _agrees(passes: ModelPasses, models: Tensor, microbatch: Microbatch, expected: Tensor) -> bool:
     """Return whether stacked layers exist and reproduce the expected sums of gradients clipped to norm 1."""
-    found = _stacked_sums(passes, models, portion)
+    found = _stacked_sums(passes, models, microbatch)
     return found is not None and torch.allclose(found, expected, rtol=1e-4, atol=1e-5)
 
 
-def _agrees_in_double(passes: ModelPasses, models: Tensor, portion: Microbatch, expected: Tensor) -> bool:
+def _agrees_in_double(passes: ModelPasses, models: Tensor, microbatch: Microbatch, expected: Tensor) -> bool:
     """Return whether stacked layers reproduce the expected sums roughly in float32, and up to rounding in float64.
 
     A ReLU with an input of zero up to rounding may pass the gradient or not, so float32 sums may differ by 1e-2.
     """
-    found = _stacked_sums(passes, models, portion)
+    found = _stacked_sums(passes, models, microbatch)
     if found is None or not float((found - expected).norm()) <= _ROUGHLY * float(expected.norm()):
         return False
-    wide, read = models.double(), Microbatch(portion.features.double(), portion.labels)
+    wide, read = models.double(), Microbatch(microbatch.features.double(), microbatch.labels)
     exact = torch.empty_like(wide)
     try:
         passes.clipped_sum_generic(ClippedSumPass(wide, read, 1.0), exact)
@@ -98,7 +100,7 @@ def _agrees_in_double(passes: ModelPasses, models: Tensor, portion: Microbatch, 
     return again is not None and torch.allclose(again, exact, rtol=1e-8, atol=1e-10)
 
 
-def _stacked_sums(passes: ModelPasses, models: Tensor, portion: Microbatch) -> Tensor | None:
+def _stacked_sums(passes: ModelPasses, models: Tensor, microbatch: Microbatch) -> Tensor | None:
     """Return each trial's sum of gradients clipped to norm 1, computed by stacked layers, for a test of these layers.
 
     The result is None if the model has no stacked layers, if they fail, or if one is not called exactly once. The
@@ -108,15 +110,15 @@ def _stacked_sums(passes: ModelPasses, models: Tensor, portion: Microbatch) -> T
         return None
     try:
         found = torch.empty_like(models)
-        passes.clipped_sum_fast(ClippedSumPass(models, portion, 1.0), found)
+        passes.clipped_sum_fast(ClippedSumPass(models, microbatch, 1.0), found)
     except Exception:  # the template's own code may do what stacked layers are not made for
         return None
-    _, frame = passes.run_stacked(passes.layout.views(models), portion.features, portion.examples, recording=True)
+    _, frame = passes.run_stacked(passes.layout.views(models), microbatch.features, microbatch.examples, recording=True)
     visited, frame.tape = frame.tape, []
-    visits = [visit.layer.prefix for visit in visited]
+    visits = [call.layer.prefix for call in visited]
     if not len(set(visits)) == len(visits) == sum(1 for _ in parameter_owners(passes.template)):
         return None
-    passes.activations = sum(visit.outputs[0].numel() for visit in visited)
+    passes.activations = sum(call.outputs[0].numel() for call in visited)
     return found
 
 

@@ -113,22 +113,22 @@ class StackedLayer(nn.Module):
         """
         raise NotImplementedError("each stacked layer computes its own outputs")
 
-    def products(self, visit: LayerCall, signal: Tensor) -> Tensor:
+    def products(self, call: LayerCall, signal: Tensor) -> Tensor:
         """Return the inner product of each example's gradient with a vector in parameter space, (trials, examples).
 
         The caller puts the vector into `frame.parameters` in place of the parameters. Since the outputs are linear in
         the parameters, a call with the vector gives the Jacobian-vector product. The result is the inner product of
         `signal` with this product.
         """
-        moved = self.frame.split(self.respond(visit.inputs, visit.shared)).flatten(2)
+        moved = self.frame.split(self.respond(call.inputs, call.shared)).flatten(2)
         return (self.frame.split(signal).flatten(2) * moved).sum(2)
 
-    def squared_norms(self, visit: LayerCall, signal: Tensor) -> tuple[Tensor, object]:
+    def squared_norms(self, call: LayerCall, signal: Tensor) -> tuple[Tensor, object]:
         """Return the examples' squared gradient norms, (trials, examples), and intermediate values for
         `weighted_sum`."""
         raise NotImplementedError("each stacked layer computes its own norms")
 
-    def weighted_sum(self, visit: LayerCall, signal: Tensor, weights: Tensor, kept: object) -> dict[str, Tensor]:
+    def weighted_sum(self, call: LayerCall, signal: Tensor, weights: Tensor, kept: object) -> dict[str, Tensor]:
         """Return the weighted sum over examples of this layer's gradients, (trials, *shape), keyed by parameter name.
 
         Shapes: `weights` (trials, examples).
@@ -154,24 +154,24 @@ class StackedLinear(StackedLayer):
         stacked = inputs.expand(trials, -1, -1) if shared else frame.split(inputs)
         return dense_outputs(stacked, weight, None if bias is None else bias.unsqueeze(1)).flatten(0, 1)
 
-    def squared_norms(self, visit: LayerCall, signal: Tensor) -> tuple[Tensor, object]:
+    def squared_norms(self, call: LayerCall, signal: Tensor) -> tuple[Tensor, object]:
         """Return the squared gradient norms of the examples, (trials, examples), and None.
 
         Other layers return intermediate results for `weighted_sum` in place of None; a dense layer needs none.
         """
-        signals, inputs = self.frame.split(signal).square().sum(2), visit.inputs.square().sum(1)
-        inputs = inputs if visit.shared else self.frame.split(inputs)
+        signals, inputs = self.frame.split(signal).square().sum(2), call.inputs.square().sum(1)
+        inputs = inputs if call.shared else self.frame.split(inputs)
         return signals * (inputs if self.parameter("bias") is None else inputs + 1), None
 
-    def weighted_sum(self, visit: LayerCall, signal: Tensor, weights: Tensor, kept: object) -> dict[str, Tensor]:
+    def weighted_sum(self, call: LayerCall, signal: Tensor, weights: Tensor, kept: object) -> dict[str, Tensor]:
         """Return each trial's weighted sum of the examples' gradients, (trials, *shape), keyed by parameter name."""
         weighted = self.frame.split(signal) * weights.unsqueeze(2)
         transposed = weighted.transpose(1, 2)
         trials, outs, examples = transposed.shape
-        if visit.shared and outs < _NARROW:
-            summed = (transposed.reshape(-1, examples) @ visit.inputs).view(trials, outs, -1)
+        if call.shared and outs < _NARROW:
+            summed = (transposed.reshape(-1, examples) @ call.inputs).view(trials, outs, -1)
         else:
-            inputs = visit.inputs.expand(trials, -1, -1) if visit.shared else self.frame.split(visit.inputs)
+            inputs = call.inputs.expand(trials, -1, -1) if call.shared else self.frame.split(call.inputs)
             summed = torch.bmm(transposed, inputs)
         return {"weight": summed} | ({} if self.parameter("bias") is None else {"bias": weighted.sum(1)})
 
@@ -218,20 +218,20 @@ class StackedNormalisation(StackedLayer):
         spanned = values.dim() - 2 - len(self.template.normalized_shape)
         return values.sum(tuple(range(2, 2 + spanned))) if spanned else values
 
-    def squared_norms(self, visit: LayerCall, signal: Tensor) -> tuple[Tensor, object]:
+    def squared_norms(self, call: LayerCall, signal: Tensor) -> tuple[Tensor, object]:
         """Return the squared gradient norm of each example, (trials, examples), and the gradients themselves.
 
         The gradients are a dict keyed by parameter name, with arrays of shape (trials, examples, *shape of parameter).
         """
         signals, gradients = self.frame.split(signal), {}
         if self.parameter("weight") is not None:
-            gradients["weight"] = self._reduced(signals * self.frame.split(visit.inputs))
+            gradients["weight"] = self._reduced(signals * self.frame.split(call.inputs))
         if self.parameter("bias") is not None:
             gradients["bias"] = self._reduced(signals)
         norms = [gradient.square().flatten(2).sum(2) for gradient in gradients.values()]
         return torch.stack(norms).sum(0), gradients
 
-    def weighted_sum(self, visit: LayerCall, signal: Tensor, weights: Tensor, kept: object) -> dict[str, Tensor]:
+    def weighted_sum(self, call: LayerCall, signal: Tensor, weights: Tensor, kept: object) -> dict[str, Tensor]:
         """Return each trial's weighted sum of the examples' gradients, (trials, *shape), keyed by parameter name."""
         assert isinstance(kept, dict)
         return {name: weighted_gradient_sum(gradients, weights) for name, gradients in kept.items()}

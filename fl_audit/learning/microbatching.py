@@ -11,10 +11,12 @@ If every trial has its own records, no matrix product can be shared anyway. Such
 takes less memory than float32, such as bytes for bits; each pass converts its own part.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
+
+from fl_audit.learning.user_groups import UserGroups
 
 GATHERED_BELOW = 0.4
 """Each trial processes only its own sample if the largest sample is at most this share of all examples.
@@ -32,6 +34,7 @@ class Microbatch:
     features: Tensor
     labels: Tensor  # classes of the examples, (n,) or (trials, n)
     counted: Tensor | None = None  # weights, float32 (trials, n): 1 for an example that counts, else 0; None if all do
+    groups: UserGroups | None = None  # the examples grouped by user; None if each example is a user
 
     @property
     def is_own(self) -> bool:
@@ -52,20 +55,26 @@ class Microbatch:
             return self.features.flatten(0, 1), self.labels.flatten()
         return self.features, self.labels.repeat(trials)
 
-    def take(self, some: slice) -> "Microbatch":
-        """Return only the examples in a slice, for every trial."""
-        place = (slice(None), some) if self.is_own else some
-        counted = None if self.counted is None else self.counted[:, some]
-        return Microbatch(self.features[place], self.labels[place], counted)
+    def take(self, examples: slice) -> "Microbatch":
+        """Return only the examples in a slice, for every trial, each as a user."""
+        index = (slice(None), examples) if self.is_own else examples
+        counted = None if self.counted is None else self.counted[:, examples]
+        return Microbatch(self.features[index], self.labels[index], counted)
+
+    def with_groups(self, groups: UserGroups) -> "Microbatch":
+        """Return the same examples, grouped by user."""
+        return replace(self, groups=groups)
 
 
 @dataclass(frozen=True)
 class ClippedSumPass:
-    """One pass of a clipped sum: models, examples, and the clipping of the examples' gradients."""
+    """One pass of a clipped sum: models, examples, and the clipping of the users' gradients."""
 
     models: Tensor  # parameters of the models of the pass, float32 (trials, parameters)
-    portion: Microbatch  # examples of the pass
-    clipping_norm: float | None  # L2 norm to which each example's gradient is clipped, positive; None for no clipping
+    microbatch: Microbatch  # examples of the pass
+    # L2 norm to which each user's gradient is clipped, positive, or one for each trial, float64 (trials, 1); None for
+    # no clipping.
+    clipping_norm: float | Tensor | None
     slack: float = 0.0  # number added to each norm before clipping, at least 0; Opacus avoids a division by 0 with it
 
 
@@ -90,17 +99,17 @@ class ClippedSumInputs(Microbatch):
         """
         if taking_part is None:
             return cls(features, labels)
-        largest = int(taking_part.sum(1).max()) if taking_part.numel() else 0
-        if largest > GATHERED_BELOW * labels.shape[-1]:
+        if not is_gathering_cheaper(taking_part):
             return cls(features, labels, taking_part.float())
-        return cls(features, labels, *_gathered(taking_part, largest))
+        counted, chosen = _gathered(taking_part)
+        return cls(features, labels, counted, chosen=chosen)
 
     @property
     def width(self) -> int:
         """Number of examples that each trial processes."""
         return self.labels.shape[-1] if self.chosen is None else self.chosen.shape[1]
 
-    def portion(self, rows: slice, examples: slice) -> Microbatch:
+    def microbatch(self, rows: slice, examples: slice) -> Microbatch:
         """Return the examples that one pass computes, with features as float32."""
         counted = None if self.counted is None else self.counted[rows, examples]
         index = examples if self.chosen is None else self.chosen[rows, examples]
@@ -112,16 +121,29 @@ class ClippedSumInputs(Microbatch):
         return Microbatch(self.features[trials, index].float(), self.labels[trials, index], counted)
 
 
-def _gathered(taking_part: Tensor, largest: int) -> tuple[Tensor, Tensor]:
-    """Return the weights and the indices of the examples in each trial's padded sample, each (trials, largest).
+def is_gathering_cheaper(taking_part: Tensor) -> bool:
+    """Return whether it is cheaper that each trial processes only its own sample, padded to the largest sample.
+
+    Shapes: `taking_part` (trials, n).
+    """
+    return _largest_sample(taking_part) <= GATHERED_BELOW * taking_part.shape[1]
+
+
+def _largest_sample(taking_part: Tensor) -> int:
+    return int(taking_part.sum(1).max()) if taking_part.numel() else 0
+
+
+def _gathered(taking_part: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the weights and the indices of the examples in each trial's padded sample, each (trials, largest sample).
 
     Weights are 1 for examples of the sample. Padding has weight 0 and index 0.
     """
     trials, examples = taking_part.nonzero(as_tuple=True)
     counts = taking_part.sum(1)
-    place = torch.arange(len(trials), device=trials.device) - (counts.cumsum(0) - counts)[trials]
-    chosen = torch.zeros(len(taking_part), largest, dtype=torch.int64, device=taking_part.device)
-    counted = torch.zeros(len(taking_part), largest, device=taking_part.device)
-    chosen[trials, place] = examples
-    counted[trials, place] = 1.0
+    columns = torch.arange(len(trials), device=trials.device) - (counts.cumsum(0) - counts)[trials]
+    shape = (len(taking_part), _largest_sample(taking_part))
+    chosen = torch.zeros(shape, dtype=torch.int64, device=taking_part.device)
+    counted = torch.zeros(shape, device=taking_part.device)
+    chosen[trials, columns] = examples
+    counted[trials, columns] = 1.0
     return counted, chosen

@@ -5,6 +5,7 @@ normalisation layers runs on stacked layers, which compute all trials at once. E
 `torch.func`. `fl_audit.learning.stacked_model.StackedModel` divides its work into such passes.
 """
 
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import replace
 
@@ -16,8 +17,9 @@ from torch.func import functional_call, grad, vmap
 from fl_audit.learning import pass_budgets
 from fl_audit.learning.layers import LayerCall, SharedPassState
 from fl_audit.learning.microbatching import ClippedSumPass, Microbatch
-from fl_audit.learning.model_error_messages import naming_layer_and_record
+from fl_audit.learning.model_failures import naming_layer_and_record
 from fl_audit.learning.stacked_layers import ParameterLayout, PerThreadState, clipping_weights
+from fl_audit.learning.unit_norms import unit_norms
 
 
 class ModelPasses:
@@ -83,22 +85,22 @@ class ModelPasses:
             merged, frame = self.run_stacked(self.layout.views(models), features, len(features), recording=False)
             return frame.split(merged)
 
-    def summed_gradients(self, models: Tensor, portion: Microbatch) -> dict[str, Tensor]:
+    def summed_gradients(self, models: Tensor, microbatch: Microbatch) -> dict[str, Tensor]:
         """Return each trial's gradient of the loss summed over one pass, (trials, *shape), keyed by parameter name.
 
         Shapes: `models` (trials, parameters).
         """
         views = self.layout.views(models)
-        with self.naming_layer_and_record(views, portion.features):
+        with self.naming_layer_and_record(views, microbatch.features):
             if len(models) > 1 and not self.fast:
-                axis = 0 if portion.is_own else None
-                gradients = vmap(grad(self.summed_loss), (0, axis, axis))(views, portion.features, portion.labels)
+                axis = 0 if microbatch.is_own else None
+                gradients = vmap(grad(self.summed_loss), (0, axis, axis))(views, microbatch.features, microbatch.labels)
                 return dict(gradients)
             leaves = {name: view.detach().requires_grad_() for name, view in views.items()}
-            features, labels = portion.merged(len(models))
+            features, labels = microbatch.merged(len(models))
             with torch.enable_grad():
                 if len(models) > 1:
-                    merged, _ = self.run_stacked(leaves, features, portion.examples, recording=False)
+                    merged, _ = self.run_stacked(leaves, features, microbatch.examples, recording=False)
                     loss = F.cross_entropy(merged, labels, reduction="sum")
                 else:  # one model is run as it is: the stacked layers would only add to the work
                     alone = {name: leaf.squeeze(0) for name, leaf in leaves.items()}
@@ -122,38 +124,43 @@ class ModelPasses:
         logits: Tensor = functional_call(self.template, parameters, (features,), tie_weights=self._is_tied)
         return logits
 
-    def clipped_sum_fast(self, work: ClippedSumPass, total: Tensor) -> None:
-        """Write each trial's sum of clipped gradients over one pass to `total`, computed by the stacked layers."""
-        taped = self.backward(work.models, work.portion)
-        with torch.no_grad():
-            measured = [visit.layer.squared_norms(visit, signal) for visit, signal in taped]
-            squared_norms = torch.stack([norms for norms, _ in measured]).sum(0)
-            weights = clipping_weights(squared_norms, work.clipping_norm, work.portion.counted, work.slack)
-            columns = self.layout.slices()
-            for (visit, signal), (_, kept) in zip(taped, measured, strict=True):
-                for name, summed in visit.layer.weighted_sum(visit, signal, weights, kept).items():
-                    total[:, columns[visit.layer.prefix + name]] = summed.flatten(1)
+    def clipped_sum_fast(self, work: ClippedSumPass, total: Tensor, centred_bits: Tensor | None = None) -> None:
+        """Write each trial's sum of users' clipped gradients over one pass to `total`, computed by stacked layers.
 
-    def clipped_sum_graphed(self, work: ClippedSumPass, total: Tensor) -> None:
-        """Write each trial's sum of clipped gradients to `total` on a graphics card; a small pass runs as a CUDA
-        graph.
+        If `centred_bits`, float64 (trials,), is given, the sums of the users' quantile bits are written to it.
         """
+        microbatch = work.microbatch
+        calls = self.backward(work.models, microbatch)
+        with torch.no_grad():
+            norms = [unit_norms(microbatch, call, signal) for call, signal in calls]
+            squares = torch.stack([layer_norms.squares for layer_norms in norms]).sum(0)
+            weights = _record_weights(work, squares, microbatch.counted, centred_bits)
+            columns = self.layout.slices()
+            for (call, signal), layer_norms in zip(calls, norms, strict=True):
+                sums = call.layer.weighted_sum(call, signal, weights, layer_norms.intermediates)
+                for name, summed in sums.items():
+                    total[:, columns[call.layer.prefix + name]] = summed.flatten(1)
+
+    def clipped_sum_graphed(self, work: ClippedSumPass, total: Tensor, centred_bits: Tensor | None = None) -> None:
+        """Write the results of `clipped_sum_fast` on a graphics card; a small pass of records runs as a CUDA graph."""
 
         def computed(models: Tensor, features: Tensor, labels: Tensor, counted: Tensor | None) -> Tensor:
             self.forget()  # what an earlier pass derived from other features belongs to no graph
-            found = torch.empty_like(models)
-            self.clipped_sum_fast(replace(work, models=models, portion=Microbatch(features, labels, counted)), found)
+            graph_total = torch.empty_like(models)
+            microbatch = Microbatch(features, labels, counted)
+            self.clipped_sum_fast(replace(work, models=models, microbatch=microbatch), graph_total)
             self.forget()
-            return found
+            return graph_total
 
-        portion = work.portion
-        if len(work.models) * portion.examples * self.activations >= pass_budgets.GRAPHED_BELOW:
-            self.clipped_sum_fast(work, total)
+        microbatch = work.microbatch
+        is_large = len(work.models) * microbatch.examples * self.activations >= pass_budgets.GRAPHED_BELOW
+        if is_large or microbatch.groups is not None or isinstance(work.clipping_norm, Tensor):
+            self.clipped_sum_fast(work, total, centred_bits)
             return
-        inputs = work.models, portion.features, portion.labels, portion.counted
+        inputs = work.models, microbatch.features, microbatch.labels, microbatch.counted
         total.copy_(self.parts.graphs(("clipped sum", work.clipping_norm, work.slack), computed, inputs))
 
-    def backward(self, models: Tensor, portion: Microbatch) -> list[tuple[LayerCall, Tensor]]:
+    def backward(self, models: Tensor, microbatch: Microbatch) -> list[tuple[LayerCall, Tensor]]:
         """Run the models forward and backward on some examples, and return the calls of their stacked layers.
 
         Each call comes with the gradient of the summed losses with respect to the outputs of the layer. The model must
@@ -161,24 +168,59 @@ class ModelPasses:
 
         Shapes: `models` (trials, parameters).
         """
-        features, labels = portion.merged(len(models))
+        features, labels = microbatch.merged(len(models))
         with torch.enable_grad():
-            merged, frame = self.run_stacked(self.layout.views(models), features, portion.examples, recording=True)
+            merged, frame = self.run_stacked(self.layout.views(models), features, microbatch.examples, recording=True)
             loss = F.cross_entropy(merged, labels, reduction="sum")
         tape, frame.tape = frame.tape, []
-        return list(zip(tape, torch.autograd.grad(loss, [visit.outputs for visit in tape]), strict=True))
+        return list(zip(tape, torch.autograd.grad(loss, [call.outputs for call in tape]), strict=True))
 
-    def clipped_sum_generic(self, work: ClippedSumPass, total: Tensor) -> None:
-        """Write each trial's sum of clipped gradients over one pass to `total`, computed by `torch.func`."""
+    def clipped_sum_generic(self, work: ClippedSumPass, total: Tensor, centred_bits: Tensor | None = None) -> None:
+        """Write the results of `clipped_sum_fast`, computed by `torch.func`."""
         total.zero_()
-        together = max(1, pass_budgets.GRADIENT_BUDGET // work.models.numel())
-        for some in pass_budgets.slices(work.portion.examples, together):
-            part = work.portion.take(some)
-            gradients = self.example_gradients(work.models, part)
-            weights = clipping_weights(gradients.square().sum(2), work.clipping_norm, part.counted, work.slack)
-            total += torch.einsum("wn,wnp->wp", weights, gradients)
+        if centred_bits is not None:
+            centred_bits.zero_()
+        for part in self.generic_parts(len(work.models), work.microbatch):
+            gradients = self.user_gradients(work.models, part)
+            squares = gradients.square().sum(2) if part.groups is None else gradients.double().square().sum(2)
+            part_bits = None if centred_bits is None else torch.empty_like(centred_bits)
+            counted = part.counted if part.groups is None else None  # sums of users hold only what counts
+            weights = _record_weights(replace(work, microbatch=part), squares, counted, part_bits)
+            total += _weighted_users(part, weights, gradients, total)
+            if centred_bits is not None and part_bits is not None:
+                centred_bits += part_bits
 
-    def example_gradients(self, models: Tensor, portion: Microbatch) -> Tensor:
+    def generic_parts(self, trials: int, microbatch: Microbatch) -> Iterator[Microbatch]:
+        """Yield parts of a microbatch whose per-user gradients fit the memory budget; users are one part."""
+        if microbatch.groups is not None:
+            yield microbatch
+            return
+        together = max(1, pass_budgets.GRADIENT_BUDGET // (trials * self.layout.size))
+        for examples in pass_budgets.slices(microbatch.examples, together):
+            yield microbatch.take(examples)
+
+    def user_gradients(self, models: Tensor, microbatch: Microbatch) -> Tensor:
+        """Return each user's sum of per-record gradients, float32 (trials, users, parameters), by `torch.func`.
+
+        If users have samples of their own in each trial, the users of all trials are concatenated, and the shape is
+        (1, users, parameters).
+        """
+        groups = microbatch.groups
+        if groups is None:
+            return self.example_gradients(models, microbatch)
+        axis = 1 if groups.is_own else len(models)
+        total = models.new_zeros(axis, groups.count, models.shape[1])
+        user_of_record = groups.user_of_record_and_counts[0].view(groups.user_numbers.shape)
+        together = max(1, pass_budgets.GRADIENT_BUDGET // models.numel())
+        for examples in pass_budgets.slices(microbatch.examples, together):
+            part = microbatch.take(examples)
+            gradients = self.example_gradients(models, part)
+            if part.counted is not None:
+                gradients = gradients * part.counted.unsqueeze(2)
+            total.index_add_(1, user_of_record[..., examples].flatten(), groups.on_user_axis(gradients))
+        return total
+
+    def example_gradients(self, models: Tensor, microbatch: Microbatch) -> Tensor:
         """Return the gradient of each example's loss, float32 (trials, n, parameters), computed by `torch.func`.
 
         Shapes: `models` (trials, parameters).
@@ -187,13 +229,13 @@ class ModelPasses:
         def loss(parameters: dict[str, Tensor], example: Tensor, label: Tensor) -> Tensor:
             return self.summed_loss(parameters, example.unsqueeze(0), label.unsqueeze(0))
 
-        trials_axis = 0 if portion.is_own else None
+        trials_axis = 0 if microbatch.is_own else None
         per_trial = vmap(vmap(grad(loss), in_dims=(None, 0, 0)), in_dims=(0, trials_axis, trials_axis))
         views = self.layout.views(models)
-        with self.naming_layer_and_record(views, portion.features):
-            gradients = per_trial(views, portion.features, portion.labels)
+        with self.naming_layer_and_record(views, microbatch.features):
+            gradients = per_trial(views, microbatch.features, microbatch.labels)
         # A parameter that is a single number, such as a learned temperature, has no axes of its own.
-        shape = (len(models), portion.examples)
+        shape = (len(models), microbatch.examples)
         widths = [(name, columns.stop - columns.start) for name, columns in self.layout.slices().items()]
         return torch.cat([gradients[name].reshape(*shape, width) for name, width in widths], dim=2)
 
@@ -203,6 +245,53 @@ class ModelPasses:
         Shapes: `parameters` (trials, *shape), `features` (n, *shape).
         """
         return naming_layer_and_record(self.template, parameters, features, self.feature_shape)
+
+
+def _record_weights(
+    work: ClippedSumPass, squares: Tensor, counted: Tensor | None, centred_bits: Tensor | None
+) -> Tensor:
+    """Return the clipping factor of each record's user, (trials, n), times `counted`.
+
+    If `centred_bits`, float64 (trials,), is given, it takes the trials' sums of the users' centred quantile bits. A bit
+    is 1/2 if the norm of the user's gradient is at most the clipping norm, otherwise -1/2.
+
+    Shapes: `squares` (axis, users), `counted` (trials, n).
+    """
+    microbatch = work.microbatch
+    groups = microbatch.groups
+    if groups is not None:
+        squares = groups.values_per_record(squares.clamp(min=0.0))
+    if centred_bits is not None:
+        assert isinstance(work.clipping_norm, Tensor), "only adaptive clipping takes the bits"
+        bits = (squares.double().sqrt() <= work.clipping_norm).double() - 0.5
+        centred_bits.copy_((bits * _participation(microbatch)).sum(1))
+    return clipping_weights(squares, work.clipping_norm, counted, work.slack).to(work.models.dtype)
+
+
+def _participation(microbatch: Microbatch) -> Tensor | float:
+    """Return 1 at the first record of each user of whom a record counts in a trial, else 0, (trials, n)."""
+    counted, groups = microbatch.counted, microbatch.groups
+    if groups is None:
+        return 1.0 if counted is None else counted
+    if counted is None:
+        return groups.is_first
+    has_record = groups.summed(counted).clamp(max=1.0)
+    return groups.values_per_record(has_record) * groups.is_first
+
+
+def _weighted_users(microbatch: Microbatch, weights: Tensor, gradients: Tensor, like: Tensor) -> Tensor:
+    """Return the weighted sum of users' gradients in each trial, with the shape of `like`, (trials, parameters).
+
+    Shapes: `weights` (trials, n), `gradients` (axis, users, parameters).
+    """
+    groups = microbatch.groups
+    if groups is None:
+        return torch.einsum("wn,wnp->wp", weights, gradients)
+    user_weights = groups.on_user_axis(weights)[:, groups.first_positions]
+    if not groups.is_own:
+        return torch.einsum("wu,wup->wp", user_weights, gradients)
+    trial_of_user = groups.first_positions // microbatch.examples
+    return torch.zeros_like(like).index_add_(0, trial_of_user, user_weights[0].unsqueeze(1) * gradients[0])
 
 
 def _has_two_names(module: nn.Module) -> bool:

@@ -144,7 +144,7 @@ class PerThreadState(threading.local):
 
 
 def clipping_weights(
-    squared_norms: Tensor, clipping_norm: float | None, counted: Tensor | None, slack: float = 0.0
+    squared_norms: Tensor, clipping_norm: float | Tensor | None, counted: Tensor | None, slack: float = 0.0
 ) -> Tensor:
     """Return the clipping factor min(1, C / norm) of each gradient; 0 for an example that does not count.
 
@@ -160,7 +160,7 @@ def clipping_weights(
 def backward_sums(
     layout: ParameterLayout,
     models: Tensor,
-    portion: Microbatch,
+    microbatch: Microbatch,
     loss: Callable[[dict[str, Tensor], Tensor, Tensor], Tensor],
 ) -> Tensor:
     """Return each trial's sum of the examples' gradients, each clipped to L2 norm 1, shape (trials, parameters).
@@ -172,7 +172,7 @@ def backward_sums(
     sums = torch.zeros_like(models)
     for total, model in zip(sums, models, strict=True):
         parameters = {name: value.detach().requires_grad_() for name, value in layout.of_one(model).items()}
-        for example, label in zip(portion.features, portion.labels, strict=True):
+        for example, label in zip(microbatch.features, microbatch.labels, strict=True):
             found = loss(parameters, example.unsqueeze(0), label.unsqueeze(0))
             gradients = torch.autograd.grad(found, list(parameters.values()))
             gradient = layout.flatten(dict(zip(parameters, gradients, strict=True)))

@@ -6,6 +6,7 @@ A trial is one of many independent trainings of the same model.
 from collections.abc import Callable, Iterator
 from copy import copy
 from functools import lru_cache
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -17,16 +18,26 @@ from fl_audit.learning.dense_chain_training import dense_chain
 from fl_audit.learning.fast_path_checks import seeded, stacked_layers_agree
 from fl_audit.learning.frozen_backbones import Backbone, frozen_backbone, split_backbone
 from fl_audit.learning.glibc_allocator import keep_freed_memory
+from fl_audit.learning.grouped_records import GroupedRecords
 from fl_audit.learning.microbatching import ClippedSumInputs, ClippedSumPass
 from fl_audit.learning.model_adaptation import prepare
-from fl_audit.learning.model_error_messages import names_of
+from fl_audit.learning.model_checks import PROBE_EXAMPLES, ModelCheckRecords, check_logits, check_module, check_outputs
 from fl_audit.learning.model_execution_profile import ModelExecutionProfile
+from fl_audit.learning.model_failures import names_of
 from fl_audit.learning.model_initialisation import model_template
 from fl_audit.learning.model_passes import ModelPasses
 from fl_audit.learning.models import ModelSpec, import_factory
-from fl_audit.learning.module_checks import PROBE_EXAMPLES, check_module, check_outputs
 from fl_audit.learning.module_preparation import set_aside_frozen, sharing_copy, start_from_zeros
-from fl_audit.learning.output_checks import ModelCheckRecords, check_outputs_of
+
+
+class ClippedSums(NamedTuple):
+    """Sums of the clipped gradients of users in each trial, and sums of the users' quantile bits."""
+
+    total: Tensor  # sums of the users' clipped gradients, float32 (trials, parameters)
+    # Sum over participating users of 1/2 if the norm of the user's gradient is at most the trial's clipping norm, and
+    # of -1/2 otherwise, float64 (trials,). Adaptive clipping moves the norm by it; None if the norm is not given by
+    # trial.
+    centred_bits: Tensor | None
 
 
 class StackedModel(ModelPasses):
@@ -141,7 +152,10 @@ class StackedModel(ModelPasses):
     @property
     def examples_per_pass(self) -> int:
         """Largest number of examples whose activations in one trial fit the memory budget of a pass."""
-        return max(1, self._scale * pass_budgets.PASS_BUDGET // self.activations)
+        examples = self._scale * pass_budgets.PASS_BUDGET // self.activations
+        if not self.fast:  # the gradient of each user is formed
+            examples = min(examples, pass_budgets.GRADIENT_BUDGET // self.layout.size)
+        return max(1, examples)
 
     def trials_per_pass(self, examples: int) -> int:
         """Return the number of trials whose activations for `examples` examples together fit the cache, at least 1."""
@@ -182,26 +196,79 @@ class StackedModel(ModelPasses):
             Number that is added to each gradient's norm before clipping, at least 0; Opacus adds one to avoid a
             division by 0.
         """
-        way = self.clipped_sum_generic
-        if self.fast:
-            way = self.clipped_sum_graphed if models.is_cuda else self.clipped_sum_fast
-        work = ClippedSumInputs.of(features, labels, taking_part)
-        is_shared = taking_part is None and not work.is_own
+        records = GroupedRecords(features, labels)
+        return self.clipped_sums(models, records, clipping_norm, batch_trials, taking_part, slack).total
+
+    def clipped_sums(
+        self,
+        models: Tensor,
+        records: GroupedRecords,
+        clipping_norm: float | Tensor | None,
+        batch_trials: int | None = None,
+        taking_part: Tensor | None = None,
+        slack: float = 0.0,
+    ) -> ClippedSums:
+        """Return each trial's sum over users of g min(1, C / ||g||), where g is the sum of a user's gradients.
+
+        A user who has only some records in a trial contributes the clipped sum of these.
+
+        Parameters
+        ----------
+        models
+            Parameters of the models, float32 (trials, parameters).
+        records
+            Records, grouped by user; without users, each record is a user.
+        clipping_norm
+            Clipping norm C (L2), positive, or one for each trial, float64 (trials,), which the sums of quantile bits
+            belong to; None for no clipping.
+        batch_trials
+            As for `clipped_sum`.
+        taking_part
+            Whether a record is in a trial's sum, bool (trials, n), in the order before grouping; None for all records.
+        slack
+            As for `clipped_sum`.
+
+        Examples
+        --------
+        >>> model = StackedModel(nn.Linear(2, 2, bias=False), (2,))
+        >>> features, labels, users = torch.tensor([[3.0, 4.0], [3.0, 4.0]]), torch.tensor([0, 0]), torch.tensor([7, 7])
+        >>> records = GroupedRecords.of(features, labels, users)
+        >>> model.clipped_sums(torch.zeros(1, 4), records, None).total.tolist()
+        [[-3.0, -4.0, 3.0, 4.0]]
+        >>> round(float(model.clipped_sums(torch.zeros(1, 4), records, 1.0).total.norm()), 6)
+        1.0
+        """
+        is_shared = taking_part is None and not records.is_own
         assert batch_trials is None or is_shared, "a part of a batch has not the shapes of its samples or own records"
-        total = torch.empty_like(models) if work.width else torch.zeros_like(models)
-        for rows, some in self.passes(len(models), work.width):
-            trials = rows.stop - rows.start
-            full = min(self.trials_per_pass(some.stop - some.start), (batch_trials or len(models)) - rows.start)
-            padded, part = models[rows], work.portion(rows, some)
-            if full > trials:
-                padded = torch.cat([padded, padded[-1:].expand(full - trials, -1)])
-            found = total[rows] if some.start == 0 and full == trials else torch.empty_like(padded)
-            way(ClippedSumPass(padded, part, clipping_norm, slack), found)
-            if some.start > 0:
-                total[rows] += found[:trials]
-            elif full > trials:
-                total[rows] = found[:trials]
-        return total
+        total = torch.zeros_like(models)
+        is_adaptive = isinstance(clipping_norm, Tensor)
+        bits = torch.zeros(len(models), dtype=torch.float64, device=models.device) if is_adaptive else None
+        self.forget()
+        for number, block in enumerate(records.blocks(self.examples_per_pass, taking_part)):
+            width = self.trials_per_pass(block.width)
+            for rows in pass_budgets.slices(len(models), width):
+                full = min(width, (batch_trials or len(models)) - rows.start)
+                index = _padded_rows(rows, full)
+                norm = clipping_norm[index].unsqueeze(1) if isinstance(clipping_norm, Tensor) else clipping_norm
+                work = ClippedSumPass(models[index], block.microbatch(rows), norm, slack)
+                is_direct = number == 0 and index is rows  # the first pass writes its sums where they belong
+                sums = total[rows] if is_direct else torch.empty_like(work.models)
+                sums_of_bits = None if bits is None else bits.new_empty(len(sums))
+                self._clipped_sum_pass(work, sums, sums_of_bits)
+                trials = rows.stop - rows.start
+                if not is_direct:
+                    total[rows] += sums[:trials]
+                if bits is not None and sums_of_bits is not None:
+                    bits[rows] += sums_of_bits[:trials]
+        return ClippedSums(total, bits)
+
+    def _clipped_sum_pass(self, work: ClippedSumPass, total: Tensor, centred_bits: Tensor | None) -> None:
+        if not self.fast:
+            self.clipped_sum_generic(work, total, centred_bits)
+        elif work.models.is_cuda:
+            self.clipped_sum_graphed(work, total, centred_bits)
+        else:
+            self.clipped_sum_fast(work, total, centred_bits)
 
     def mean_gradients(self, models: Tensor, features: Tensor, labels: Tensor) -> Tensor:
         """Return the gradient of the mean cross-entropy over the examples in every trial, float32 (trials, parameters).
@@ -216,12 +283,13 @@ class StackedModel(ModelPasses):
         labels
             Classes of the examples, int64 (n,), or (trials, n) if the examples differ between trials.
         """
-        total, work = torch.zeros_like(models), ClippedSumInputs(features, labels)
-        for rows, some in self.passes(len(models), work.width):
-            found = self.summed_gradients(models[rows], work.portion(rows, some))
+        total = torch.zeros_like(models)
+        inputs = ClippedSumInputs(features, labels)
+        for rows, examples in self.passes(len(models), inputs.width):
+            gradients = self.summed_gradients(models[rows], inputs.microbatch(rows, examples))
             for name, columns in self.layout.slices().items():
-                total[rows, columns] += found[name].reshape(rows.stop - rows.start, -1)
-        return total.div_(work.width)
+                total[rows, columns] += gradients[name].reshape(rows.stop - rows.start, -1)
+        return total.div_(inputs.width)
 
     def logits(self, models: Tensor, features: Tensor) -> Tensor:
         """Return the logits of examples under every model, (trials, n, classes).
@@ -287,7 +355,7 @@ def _built(
     tried = records or ModelCheckRecords(
         torch.rand(PROBE_EXAMPLES, *spec.feature_shape, generator=seeded()), names_of(PROBE_EXAMPLES)
     )
-    cautions = check_outputs_of(template, spec.classes, tried)
+    cautions = check_logits(template, spec.classes, tried)
     real = None if records is None else records.features
     backbone = None if spec.inputs else frozen_backbone(template, tried.features)
     if backbone is None:
@@ -300,6 +368,13 @@ def _built(
     model.backbone = backbone
     model.cautions = cautions
     return model
+
+
+def _padded_rows(rows: slice, count: int) -> slice | Tensor:
+    """Return the indices of `count` trials: those of `rows`, and copies of the last one to fill up a batch's shapes."""
+    if count <= rows.stop - rows.start:
+        return rows
+    return torch.arange(rows.start, rows.start + count).clamp(max=rows.stop - 1)
 
 
 def losses_of(logits: Tensor, labels: Tensor) -> Tensor:

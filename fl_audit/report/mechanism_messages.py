@@ -7,7 +7,7 @@ from typing import assert_never
 
 from fl_audit.data.randomizers import LaplacePixelation, LocalRandomizer, RandomisedBits, RandomisedEdges
 from fl_audit.federation.federation_enums import InsiderView
-from fl_audit.federation.finished_run import RunDescription
+from fl_audit.federation.run_plan import RunPlan
 from fl_audit.learning.local_training import LocalSchedule
 from fl_audit.mechanisms import contribution
 from fl_audit.mechanisms.mechanism import Mechanism
@@ -27,23 +27,23 @@ SIMULATION_NOTICE = (
 )
 
 
-def not_private_label(facts: RunDescription) -> str:
+def not_private_label(plan: RunPlan) -> str:
     """Return a short sentence that says why the models of a run are not a private release, or not a fully private one.
 
     Call it only for runs whose models must not be published as private.
     """
-    if facts.has_guarantee:
+    if plan.has_guarantee:
         return AUDIT_DEVICE
-    if facts.federation.local_randomizer is not None:
+    if plan.federation.local_randomizer is not None:
         return "Private as far as the records are randomised: no clipping, no noise"
     return "Not a private release: no clipping, no noise, no guarantee"
 
 
-def scaling_text(facts: RunDescription) -> str:
+def scaling_text(plan: RunPlan) -> str:
     """Return a phrase on the quantity to which noise is scaled, such as "global sensitivity"."""
-    if facts.federation.mechanism.noise.origin is NoiseOrigin.TRAINING:
+    if plan.federation.mechanism.noise.origin is NoiseOrigin.TRAINING:
         return "clipping norm, in every step of the clients' training"
-    return f"{facts.federation.mechanism.scaling} sensitivity" if facts.has_guarantee else "no clipping, no noise"
+    return f"{plan.federation.mechanism.scaling} sensitivity" if plan.has_guarantee else "no clipping, no noise"
 
 
 def randomizer_text(local_randomizer: LocalRandomizer) -> str:
@@ -62,10 +62,10 @@ def randomizer_text(local_randomizer: LocalRandomizer) -> str:
             assert_never(local_randomizer)
 
 
-def contribution_text(facts: RunDescription) -> str:
+def contribution_text(plan: RunPlan) -> str:
     """Return a phrase on what one unit contributes to a round, such as "each record its clipped gradient"."""
-    clipped = "" if isinstance(facts.federation.mechanism.clipping, contribution.NoClipping) else "clipped "
-    match facts.federation.mechanism.contribution:
+    clipped = "" if isinstance(plan.federation.mechanism.clipping, contribution.NoClipping) else "clipped "
+    match plan.federation.mechanism.contribution:
         case contribution.RecordGradients():
             return f"each record its {clipped}gradient"
         case contribution.UserGradients():
@@ -76,7 +76,7 @@ def contribution_text(facts: RunDescription) -> str:
         case contribution.PrivateTraining(schedule):
             return f"each client its update after {_schedule_text(schedule)} by DP-SGD, private already"
         case _:
-            assert_never(facts.federation.mechanism.contribution)
+            assert_never(plan.federation.mechanism.contribution)
 
 
 def _schedule_text(schedule: LocalSchedule) -> str:
@@ -85,12 +85,12 @@ def _schedule_text(schedule: LocalSchedule) -> str:
     return f"{length} of batches of {schedule.batch} at learning rate {schedule.learning_rate:g}"
 
 
-def noise_source_text(facts: RunDescription) -> str:
+def noise_source_text(plan: RunPlan) -> str:
     """Return a phrase that says who adds the noise, and to what.
 
     For noise that is correlated over rounds, the phrase also states the joint sensitivity of all rounds.
     """
-    mechanism = facts.federation.mechanism
+    mechanism = plan.federation.mechanism
     source, joint = mechanism.noise.source_words(), mechanism.noise.joint_sensitivity(mechanism.participation)
     if joint is None:
         return source
@@ -116,9 +116,9 @@ def noise_over_norm(mechanism: Mechanism, noise_multiplier: float) -> float | No
     return noise_multiplier * mechanism.adjacency.sensitivity_of_sum(1.0)
 
 
-def multiplier_text(facts: RunDescription) -> str:
+def multiplier_text(plan: RunPlan) -> str:
     """Return a phrase that defines the noise multiplier on which the accountant's guarantee is based."""
-    mechanism = facts.federation.mechanism
+    mechanism = plan.federation.mechanism
     if mechanism.is_adaptive:
         both = "of the sum of updates and the count of short ones together (Andrew et al. 2021, theorem 1)"
         return f"{both}, each over its sensitivity"
@@ -126,76 +126,76 @@ def multiplier_text(facts: RunDescription) -> str:
     return f"noise standard deviation over {multiplied_text(mechanism)}{rest}"
 
 
-def mu_text(facts: RunDescription) -> str:
+def mu_text(plan: RunPlan) -> str:
     """Return the formula of the claimed Gaussian-DP parameter mu as text, such as "1 over z" for noise multiplier z."""
-    mechanism = facts.federation.mechanism
+    mechanism = plan.federation.mechanism
     return mechanism.noise.mu_words(mechanism.participation.counted_rounds)
 
 
-def exact_accountant(facts: RunDescription) -> str:
+def exact_accountant(plan: RunPlan) -> str:
     """Return the name of the accountant that is exact for the run: `pld` with amplification by sampling, else `gdp`."""
-    return "pld" if facts.is_amplified else "gdp"
+    return "pld" if plan.is_amplified else "gdp"
 
 
-def noise_text(facts: RunDescription) -> str:
+def noise_text(plan: RunPlan) -> str:
     """Return a phrase on the assumptions of a guarantee: the noise, the adjacency, and any sampling rate."""
-    text = f"Gaussian noise{_of_clients(facts)}, neighbours by {facts.adjacency}"
-    if facts.guarantee is not None and facts.is_amplified:
-        seen = ", which the insider sees" if facts.federation.threat_model.sees_participation else ""
-        text += f", {unit_words(facts.adjacency).many} sampled at rate {facts.guarantee.sampling_rate:g}{seen}"
+    text = f"Gaussian noise{_of_clients(plan)}, neighbours by {plan.adjacency}"
+    if plan.guarantee is not None and plan.is_amplified:
+        seen = ", which the insider sees" if plan.federation.threat_model.sees_participation else ""
+        text += f", {unit_words(plan.adjacency).many} sampled at rate {plan.guarantee.sampling_rate:g}{seen}"
     only = (
         ""
-        if facts.federation.mechanism.is_private_release
+        if plan.federation.mechanism.is_private_release
         else "; noise follows the data, so for this pair of data sets only"
     )
     return f"{text}{only}"
 
 
-def _of_clients(facts: RunDescription) -> str:
+def _of_clients(plan: RunPlan) -> str:
     """Return a phrase on where noise is added, which follows the words "Gaussian noise"."""
-    if facts.federation.mechanism.noise.origin is NoiseOrigin.TRAINING:
+    if plan.federation.mechanism.noise.origin is NoiseOrigin.TRAINING:
         return " in every step of the clients' training"
-    if not facts.federation.mechanism.clients_add_noise:
+    if not plan.federation.mechanism.clients_add_noise:
         return " on the sum"
-    if facts.federation.threat_model.adversary is Adversary.SERVER:
+    if plan.federation.threat_model.adversary is Adversary.SERVER:
         return " that clients add, each contribution seen by itself"
-    known = plural(facts.federation.threat_model.known_shares, "client")
+    known = plural(plan.federation.threat_model.known_shares, "client")
     return f" that clients add, less what {known} added"
 
 
-def known_noise_text(facts: RunDescription) -> str:
+def known_noise_text(plan: RunPlan) -> str:
     """Return a phrase on the part of the noise that the insider knows.
 
     It is "" if clients do not add the noise.
     """
-    mechanism, threat_model = facts.federation.mechanism, facts.federation.threat_model
+    mechanism, threat_model = plan.federation.mechanism, plan.federation.threat_model
     if mechanism.noise.origin is not NoiseOrigin.CLIENTS:
         return ""
     if threat_model.adversary is Adversary.SERVER:
         return "none: the server sees each contribution by itself, with that client's own noise on it"
     others = f" and those of {plural(threat_model.colluders, 'colluder')}" if threat_model.colluders else ""
-    shares = f"{threat_model.known_shares} of {plural(facts.federation.clients, 'share')}"
+    shares = f"{threat_model.known_shares} of {plural(plan.federation.clients, 'share')}"
     return f"its own share{others}, {shares}, which it subtracts"
 
 
-def participation_text(facts: RunDescription) -> str:
+def participation_text(plan: RunPlan) -> str:
     """Return a phrase that says which units participate in a round, and whether their sampling adds protection."""
-    mechanism = facts.federation.mechanism
-    words, threat_model = unit_words(facts.adjacency), facts.federation.threat_model
+    mechanism = plan.federation.mechanism
+    words, threat_model = unit_words(plan.adjacency), plan.federation.threat_model
     if mechanism.is_sampled and not mechanism.participation.is_sampled:
         rates = [f"{rate:g}" for rate in mechanism.rates]
         often = rates[0] if len(rates) == 1 else f"{rates[0]} to {rates[-1]}, by client"
         secret = f"in which rounds {words.differing} does is secret, and sampling adds protection"
         return f"each {words.one} in the one step of its client in a round with probability {often}; {secret}"
     told = ParticipationPhraseContext(
-        words.one, words.differing, facts.federation.rounds, threat_model.sees_participation
+        words.one, words.differing, plan.federation.rounds, threat_model.sees_participation
     )
     return mechanism.participation.words(told)
 
 
-def clipping_text(facts: RunDescription) -> str:
+def clipping_text(plan: RunPlan) -> str:
     """Return a phrase on the clipping norm: none, fixed or adaptive."""
-    match facts.federation.mechanism.clipping:
+    match plan.federation.mechanism.clipping:
         case contribution.NoClipping():
             return "none"
         case contribution.FixedClipping(norm):
@@ -207,7 +207,7 @@ def clipping_text(facts: RunDescription) -> str:
                 "guarantee counts both releases"
             )
         case _:
-            assert_never(facts.federation.mechanism.clipping)
+            assert_never(plan.federation.mechanism.clipping)
 
 
 def seen_text(view: InsiderView) -> str:
@@ -223,14 +223,14 @@ def seen_text(view: InsiderView) -> str:
             assert_never(view)
 
 
-def threat_model_text(facts: RunDescription) -> str:
+def threat_model_text(plan: RunPlan) -> str:
     """Return a phrase on the adversary's position (client or server), its colluders, and the messages that it sees."""
-    threat_model = facts.federation.threat_model
+    threat_model = plan.federation.threat_model
     match threat_model.adversary:
         case Adversary.SERVER:
             return "at the honest-but-curious server, which sees every contribution by itself"
         case Adversary.CLIENT:
-            many = facts.federation.insiders
+            many = plan.federation.insiders
             where = "one of the clients" if many == 1 else f"{many} of the clients, each by itself"
             others = f", with {plural(threat_model.colluders, 'colluder')}" if threat_model.colluders else ""
             return f"at {where}{others}, and sees what is released to all"
@@ -238,12 +238,12 @@ def threat_model_text(facts: RunDescription) -> str:
             assert_never(threat_model.adversary)
 
 
-def observer_after_nobody(facts: RunDescription) -> str:
+def observer_after_nobody(plan: RunPlan) -> str:
     """Return a phrase on the observers against whom the guarantee holds, which follows the words "nobody who"."""
     threat_model, mechanism, words = (
-        facts.federation.threat_model,
-        facts.federation.mechanism,
-        unit_words(facts.adjacency),
+        plan.federation.threat_model,
+        plan.federation.mechanism,
+        unit_words(plan.adjacency),
     )
     even = told = ""
     is_inside = mechanism.noise.origin is NoiseOrigin.TRAINING
@@ -252,43 +252,43 @@ def observer_after_nobody(facts: RunDescription) -> str:
     elif mechanism.clients_add_noise:  # who knows a part of the noise
         others = f" who knows the noise of {plural(threat_model.colluders, 'other')}" if threat_model.colluders else ""
         even = f", even as a participant{others},"
-    if facts.is_amplified and threat_model.sees_participation:
+    if plan.is_amplified and threat_model.sees_participation:
         told = f"{'' if even else ','} even if told in which rounds that {words.one} takes part,"
-    return f"watches this training{_not_told_text(facts)}{even}{told}"
+    return f"watches this training{_not_told_text(plan)}{even}{told}"
 
 
-def observer_after_somebody(facts: RunDescription) -> str:
+def observer_after_somebody(plan: RunPlan) -> str:
     """Return a phrase on the observers against whom the guarantee holds, which follows the words "somebody who"."""
-    return observer_after_nobody(facts).replace(", not even the server", ", even the server")
+    return observer_after_nobody(plan).replace(", not even the server", ", even the server")
 
 
-def informed_observer_after_somebody(facts: RunDescription) -> str:
+def informed_observer_after_somebody(plan: RunPlan) -> str:
     """Return the end of a sentence "... against somebody who", which says what this observer knows and sees.
 
     It describes the observer against whom a person is protected.
     """
-    told = _not_told_text(facts)
+    told = _not_told_text(plan)
     return f"knows all the others{',' if told else ' and'} watches this training{told}"
 
 
-def _not_told_text(facts: RunDescription) -> str:
+def _not_told_text(plan: RunPlan) -> str:
     """Return a phrase saying that an observer does not know which units were sampled; "" if this is irrelevant."""
-    if not facts.is_amplified or facts.federation.threat_model.sees_participation:
+    if not plan.is_amplified or plan.federation.threat_model.sees_participation:
         return ""
-    return f" and is not told {unit_words(facts.adjacency).secret_rounds}"
+    return f" and is not told {unit_words(plan.adjacency).secret_rounds}"
 
 
-def insider_text(facts: RunDescription) -> str:
+def insider_text(plan: RunPlan) -> str:
     """Return a description of the strongest adversary's position and knowledge, without technical terms."""
-    threat_model = facts.federation.threat_model
+    threat_model = plan.federation.threat_model
     if threat_model.adversary is Adversary.SERVER:
         knows = "the server itself, which already knows everything except that one answer"
         return f"{knows} and sees what each participant sends"
     beside = ["sees all that is shared during training"]
-    if facts.federation.mechanism.clients_add_noise:
+    if plan.federation.mechanism.clients_add_noise:
         others = f" and that of {plural(threat_model.colluders, 'other')}" if threat_model.colluders else ""
         beside.append(f"takes off its own noise{others}")
-    if facts.is_sampled and threat_model.sees_participation:
-        beside.append(f"is told in which rounds that {unit_words(facts.adjacency).one} takes part")
+    if plan.is_sampled and threat_model.sees_participation:
+        beside.append(f"is told in which rounds that {unit_words(plan.adjacency).one} takes part")
     joint = "," if len(beside) > 1 else " and"
     return f"a participant who already knows everything except that one answer{joint} {phrase_list(beside)}"

@@ -13,6 +13,7 @@ from fl_audit.array_types import Floats, Integers
 from fl_audit.audits.membership.attack_names import Attack, has_shadows
 from fl_audit.audits.membership.attacks import ModelOutputs, attack_scores
 from fl_audit.audits.membership.attribute_inference import attribute_guesses, attribute_guesses_with_shadows
+from fl_audit.audits.membership.attribute_of_plan import attribute_of
 from fl_audit.audits.membership.findings_attacks import APART, SCORE
 from fl_audit.audits.membership.findings_attribute_inference import (
     GUESSED,
@@ -23,17 +24,16 @@ from fl_audit.audits.membership.findings_attribute_inference import (
 from fl_audit.audits.membership.white_box import known_halves
 from fl_audit.audits.membership.white_box_features import WhiteBoxFeatures
 from fl_audit.federation.loaded_federation import load_federation
+from fl_audit.federation.run_plan import RunPlan
 from fl_audit.federation.target_membership import TargetMembership
 from fl_audit.randomness import Purpose, generator
-from fl_audit.runs.attribute_of_config import attribute_of
-from fl_audit.runs.resolved_audit import ResolvedAudit
 from fl_audit.runs.trial_batch_store import TrialBatchStore
 from fl_audit.server.trial_batch_results import LOGITS, POPULATION, UNDER_ASCENT, VALUES, WHITE_BOX
 
 _ENOUGH_TO_KEEP_APART = 64  # with so many trials half of them are shadows enough for the other half
 
 
-def with_attacks(plan: ResolvedAudit, store: TrialBatchStore, targets: pd.DataFrame) -> pd.DataFrame:
+def with_attacks(plan: RunPlan, store: TrialBatchStore, targets: pd.DataFrame) -> pd.DataFrame:
     """Return the table of targets with further columns: the results of every configured attack.
 
     Targets are units whose membership in the training data is drawn at random in each trial. A membership attack adds a
@@ -60,13 +60,13 @@ def with_attacks(plan: ResolvedAudit, store: TrialBatchStore, targets: pd.DataFr
     return targets.assign(**found)
 
 
-def _guesses(plan: ResolvedAudit, store: TrialBatchStore, membership: TargetMembership) -> dict[str, Integers]:
+def _guesses(plan: RunPlan, store: TrialBatchStore, membership: TargetMembership) -> dict[str, Integers]:
     """Return the true and the guessed values of the attacked table column, keyed by the name of a result column.
 
     Each array has the shape (trials * targets,) and holds indices of values.
     """
-    federation = load_federation(plan.public)
-    attribute = attribute_of(plan.config, federation)
+    federation = load_federation(plan.federation)
+    attribute = attribute_of(plan, federation)
     assert attribute is not None, "the attack is named"
     kept = store.outputs(plan.config.audit.trials)
     losses = torch.cat([one[VALUES] for one in kept]).double().numpy()
@@ -87,20 +87,20 @@ def by_target(targets: pd.DataFrame, column: str) -> Floats:
     return values
 
 
-def _answers(plan: ResolvedAudit, store: TrialBatchStore, targets: pd.DataFrame) -> ModelOutputs:
-    kept, federation = store.outputs(plan.config.audit.trials), load_federation(plan.public)
+def _answers(plan: RunPlan, store: TrialBatchStore, targets: pd.DataFrame) -> ModelOutputs:
+    kept, federation = store.outputs(plan.config.audit.trials), load_federation(plan.federation)
 
     def stacked(name: str) -> NDArray[Any]:
         return torch.cat([one[name] for one in kept]).numpy()
 
-    labels, single = federation.differing.labels.cpu().numpy(), plan.public.mechanism.unit is Unit.RECORD
+    labels, single = federation.differing.labels.cpu().numpy(), plan.federation.mechanism.unit is Unit.RECORD
     white_box, known = None, None
     if WHITE_BOX[0] in kept[0]:
         signals, inputs, log_probabilities, losses = map(stacked, WHITE_BOX)
         white_box = WhiteBoxFeatures(signals, inputs, log_probabilities, losses, labels)
         # Of which targets the attacker knows whether they are in is drawn in public, whoever is in.
-        draw = generator(plan.public.data_seed, Purpose.TARGET_CHOICE, round=2)
-        known = known_halves(targets["trial"].nunique(), plan.public.targets, draw)
+        draw = generator(plan.federation.data_seed, Purpose.TARGET_CHOICE, round=2)
+        known = known_halves(targets["trial"].nunique(), plan.federation.targets, draw)
     return ModelOutputs(
         log_probability=by_target(targets, "log_probability"),
         confidence=by_target(targets, "confidence"),

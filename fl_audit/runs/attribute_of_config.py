@@ -5,13 +5,11 @@ import numpy as np
 from fl_audit.adjacency import Unit
 from fl_audit.audits.membership.attack_names import OF_ANY_UNIT, Attack, of_ours
 from fl_audit.audits.registry import audit_named
-from fl_audit.data.attribute_to_infer import AttributeToInfer, choose_attribute
-from fl_audit.data.catalogue import load_source
+from fl_audit.data.attribute_to_infer import choose_attribute
 from fl_audit.data.loaded_dataset import LoadedDataset
 from fl_audit.data.record_selection import Split
 from fl_audit.data.records import Records
 from fl_audit.errors import require
-from fl_audit.federation.loaded_federation import LoadedFederation
 from fl_audit.name_lists import name_list
 from fl_audit.runs.config import RunConfig
 
@@ -59,15 +57,3 @@ def candidate_prior(config: RunConfig, source: LoadedDataset, split: Split) -> t
 def _nonmembers(split: Split) -> Records:
     """Return the records outside D, or the test records if there are none."""
     return split.test if split.outside is None else split.outside
-
-
-def attribute_of(config: RunConfig, federation: LoadedFederation) -> AttributeToInfer | None:
-    """Return the attribute to guess, with the frequency of each value; None if no configured attack guesses one.
-
-    `federation`: The frequencies are counted in its population sample, on which no model is trained.
-    """
-    if Attack.ATTRIBUTE not in (config.audit.attacks or ()):
-        return None
-    return choose_attribute(
-        load_source(federation.public.data), federation.population_records, str(config.audit.attribute)
-    )

@@ -16,54 +16,54 @@ from fl_audit.data.record_selection import Split
 from fl_audit.errors import Remedy, settings_text
 from fl_audit.federation.federation_records import split_of
 from fl_audit.federation.loaded_federation import load_federation
-from fl_audit.runs.resolved_audit import ResolvedAudit
+from fl_audit.federation.run_plan import RunPlan
 
 ENOUGH_FOR_A_RATE = 30
 """Number of records below which a share is off by 18 percentage points or more, one time in twenty."""
 _CLASSES_NAMED = 5
 
 
-def data_warnings_of(plan: ResolvedAudit) -> tuple[DataWarning, ...]:
+def data_warnings_of(plan: RunPlan) -> tuple[DataWarning, ...]:
     """Return all warnings about the data of a planned run.
 
     They concern identifiers of persons, how the table was read, missing classes, too few records, and the model.
     """
-    source, split = load_source(plan.public.data), split_of(plan.public)
+    source, split = load_source(plan.federation.data), split_of(plan.federation)
     # Persons first: what follows concerns numbers, and an identifier concerns the guarantee.
     of_data = (*_of_persons(plan, source, split), *source.cautions, *_absent(plan, source, split), *_few(plan))
-    return (*of_data, *(DataWarning(text) for text in load_federation(plan.public).model.cautions))
+    return (*of_data, *(DataWarning(text) for text in load_federation(plan.federation).model.cautions))
 
 
-def report_lines(plan: ResolvedAudit) -> tuple[str, ...]:
+def report_lines(plan: RunPlan) -> tuple[str, ...]:
     """Return the texts of those warnings about the data of a planned run that the report shows."""
     return tuple(caution.text for caution in data_warnings_of(plan) if caution.in_report)
 
 
-def most_records(plan: ResolvedAudit) -> int:
+def most_records(plan: RunPlan) -> int:
     """Return the largest number of records that one person seems to have in the data of a planned run.
 
     Persons are recognised by the user or owner of a record, and by columns that look like identifiers. The number is 1
     if no person seems to have several records, or if users are the units of the claim, which then include all their
     records.
     """
-    if plan.public.mechanism.unit is Unit.USER:
+    if plan.federation.mechanism.unit is Unit.USER:
         return 1
-    source, inside = load_source(plan.public.data), split_of(plan.public).inside
+    source, inside = load_source(plan.federation.data), split_of(plan.federation).inside
     persons = inside.owner if inside.user is None else inside.user
     owned = 1 if persons is None else int(np.bincount(persons).max())
     return max(owned, *(one.most for one in source.identifiers), 1)
 
 
-def _of_persons(plan: ResolvedAudit, source: LoadedDataset, split: Split) -> Iterator[DataWarning]:
+def _of_persons(plan: RunPlan, source: LoadedDataset, split: Split) -> Iterator[DataWarning]:
     """Yield warnings about identifier columns, and about persons with several records."""
-    owned, unit = plan.config.data.owner is not None or source.pool.owner is not None, plan.public.mechanism.unit
-    together = unit is Unit.CLIENT and plan.public.partition is PartitionScheme.NATURAL and owned
+    owned, unit = plan.config.data.owner is not None or source.pool.owner is not None, plan.federation.mechanism.unit
+    together = unit is Unit.CLIENT and plan.federation.partition is PartitionScheme.NATURAL and owned
     by_user = unit is Unit.USER
     if split.inside.user is not None:
         if not by_user and not _does_client_unit_cover_users(plan, split.inside.user, unit):
             yield from _of_holders("a user", split.inside.user, unit, _as_users(plan))
     elif split.inside.owner is not None and not together:
-        yield from _of_holders("an owner", split.inside.owner, unit, _as_clients(plan.public.mechanism.adjacency))
+        yield from _of_holders("an owner", split.inside.owner, unit, _as_clients(plan.federation.mechanism.adjacency))
     known = "user" if split.inside.user is not None else "owner" if owned else None
     persons = likeliest_person_column(source.identifiers, known)
     for column in source.identifiers:
@@ -82,14 +82,14 @@ def _numbers(column: IdentifyingColumn) -> str:
     return f"{column.name}: {column.values:,} values in {column.rows:,} rows, up to {column.most:,} each"
 
 
-def _unprotected(column: IdentifyingColumn, plan: ResolvedAudit, is_person: bool) -> DataWarning:
+def _unprotected(column: IdentifyingColumn, plan: RunPlan, is_person: bool) -> DataWarning:
     """Return the warning on an identifier column whose values occur in several records.
 
     The claim protects one record or user, but not all records with the same value. If the values are persons, the
     warning advises to make them users. It advises to drop a column only if another one identifies the persons, or if
     its values may be no persons.
     """
-    unit, drop = plan.public.mechanism.unit, remedies.drop(column.name)
+    unit, drop = plan.federation.mechanism.unit, remedies.drop(column.name)
     claim = f"a claim about {unit}s does not protect a person with several"
     if column.beginning:
         begin = f"{column.name}: words that begin in {column.values:,} ways, such as {column.beginning!r}"
@@ -106,9 +106,9 @@ def _unprotected(column: IdentifyingColumn, plan: ResolvedAudit, is_person: bool
     return DataWarning(f"{text}; if its values are no persons, {drop} leaves it out", needed, True, (drop,))
 
 
-def _as_users(plan: ResolvedAudit) -> tuple[Remedy, ...]:
+def _as_users(plan: RunPlan) -> tuple[Remedy, ...]:
     """Return the settings that make users, instead of records, the units of the claim."""
-    relation = Adjacency(f"{plan.public.mechanism.adjacency.relation}-{Unit.USER}")
+    relation = Adjacency(f"{plan.federation.mechanism.adjacency.relation}-{Unit.USER}")
     # Clients that train by themselves clip what they send, and not what each of their users adds to it.
     sums = () if plan.config.training.strategy == "dp-fedsgd" else (Remedy("strategy", "dp-fedsgd", "training"),)
     return *sums, Remedy("adjacency", relation.value, "privacy")
@@ -129,11 +129,11 @@ def _of_holders(holder: str, held_by: Integers, unit: Unit, remedies: Sequence[R
     yield DataWarning(text, tuple(remedies), in_report=True)
 
 
-def _does_client_unit_cover_users(plan: ResolvedAudit, user: Integers, unit: Unit) -> bool:
+def _does_client_unit_cover_users(plan: RunPlan, user: Integers, unit: Unit) -> bool:
     """Return whether clients are the units of the claim and no user has records at several clients."""
     if unit is not Unit.CLIENT:
         return False
-    shards = load_federation(plan.public).shards
+    shards = load_federation(plan.federation).shards
     return sum(len(np.unique(user[shard])) for shard in shards) == len(np.unique(user))
 
 
@@ -144,7 +144,7 @@ def _as_clients(adjacency: Adjacency) -> tuple[Remedy, ...]:
     return natural, Remedy("strategy", "dp-fedavg", "training"), Remedy("adjacency", relation.value, "privacy")
 
 
-def _absent(plan: ResolvedAudit, source: LoadedDataset, split: Split) -> Iterator[DataWarning]:
+def _absent(plan: RunPlan, source: LoadedDataset, split: Split) -> Iterator[DataWarning]:
     """Yield a warning if a class of the data set has no records in D."""
     absent = np.setdiff1d(source.pool.labels, split.inside.labels)
     if absent.size:
@@ -157,9 +157,9 @@ def _absent(plan: ResolvedAudit, source: LoadedDataset, split: Split) -> Iterato
         )
 
 
-def _few(plan: ResolvedAudit) -> Iterator[DataWarning]:
+def _few(plan: RunPlan) -> Iterator[DataWarning]:
     """Yield a warning for each set of fewer than 30 records: test set, training set, population sample."""
-    federation, audit, data = load_federation(plan.public), plan.config.audit, plan.config.data
+    federation, audit, data = load_federation(plan.federation), plan.config.audit, plan.config.data
     tested = len(federation.test_records)
     if tested < ENOUGH_FOR_A_RATE:
         more = Remedy("test-records", ENOUGH_FOR_A_RATE)
@@ -167,7 +167,7 @@ def _few(plan: ResolvedAudit) -> Iterator[DataWarning]:
         fix = f"{more} asks for more" if is_set else "150 records or more in the table would hold out 30"
         yield _of_few("accuracy is measured", tested, "test", fix, (more,) if is_set else ())
     compares = bool(audit.membership or audit.epsilon_star or audit.attacks)
-    if compares and (members := plan.public.records) < ENOUGH_FOR_A_RATE:
+    if compares and (members := plan.federation.records) < ENOUGH_FOR_A_RATE:
         fix = "more records in [data] make it more"
         yield _of_few("what models give away is measured", members, "training", fix)
     population = len(federation.population_records)

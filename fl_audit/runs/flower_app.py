@@ -17,7 +17,7 @@ import fl_audit.runs  # noqa: F401  # sets the environment before Ray is importe
 from fl_audit.errors import InputError, require
 from fl_audit.runs.config_file import load_config
 from fl_audit.runs.exit_statuses import STOPPED, VIOLATED, WRONG_INPUT
-from fl_audit.runs.resolved_audit import resolve
+from fl_audit.runs.planning import plan_run
 from fl_audit.runs.run import play_on, require_runnable
 from fl_audit.runs.run_directory import RunDirectory
 from fl_audit.runs.run_report import finish
@@ -55,7 +55,7 @@ def _carry_out(grid: Grid, context: Context) -> None:
         _wait_for_ray()
     config, out = (str(context.run_config.get(key, "")) for key in ("config", "out"))
     require(bool(config and out), 'flwr run needs --run-config \'config="CONFIG.toml" out="DIR"\', both absolute paths')
-    plan, run = resolve(load_config(Path(config))), RunDirectory(Path(out))
+    plan, run = plan_run(load_config(Path(config))), RunDirectory(Path(out))
     require_runnable(plan)
     with run.opened(plan, resume=run.is_begun) as plan:
         play_on(grid, plan, run)

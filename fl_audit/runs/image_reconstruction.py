@@ -18,12 +18,12 @@ from fl_audit.audits.reconstruction.update_function import UpdateFunction
 from fl_audit.errors import require
 from fl_audit.federation.initial_weights import starting_models
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
+from fl_audit.federation.run_plan import RunPlan
 from fl_audit.learning.local_training import local_batches
 from fl_audit.mechanisms.contribution import LocalTraining, PrivateTraining
 from fl_audit.privacy.gaussian import gdp_mu
 from fl_audit.privacy.reconstruction_bounds import as_add_remove
 from fl_audit.randomness import Purpose, generator
-from fl_audit.runs.resolved_audit import ResolvedAudit
 
 EPSILONS = (math.inf, 100.0, 10.0, 1.0)
 """Levels of epsilon that are compared with the run's own guarantee."""
@@ -34,9 +34,9 @@ _MOST_AT_ONCE = 64
 _SECONDS = 120.0
 
 
-def require_drawable(plan: ResolvedAudit) -> None:
+def require_drawable(plan: RunPlan) -> None:
     """Raise `InputError` with the reason if reconstructed images are configured but not possible in a planned run."""
-    pictures, public = plan.config.audit.reconstruct_samples, plan.public
+    pictures, public = plan.config.audit.reconstruct_samples, plan.federation
     if pictures is None:
         return
     federation, contribution = load_federation(public), public.mechanism.contribution
@@ -63,15 +63,13 @@ def require_drawable(plan: ResolvedAudit) -> None:
     _shared(plan, federation, each)
 
 
-def reconstruct_images(
-    plan: ResolvedAudit, on_step: Callable[[int], None] = lambda done: None
-) -> TrueAndReconstructedImages:
+def reconstruct_images(plan: RunPlan, on_step: Callable[[int], None] = lambda done: None) -> TrueAndReconstructedImages:
     """Return an attacker's reconstructions of the first training images, at several noise levels.
 
     The attacker sees a noised contribution (of a record, or of a client with all its records) to the initial model of
     trial 0, and knows all other contributions.
     """
-    federation, audit = load_federation(plan.public), plan.config.audit
+    federation, audit = load_federation(plan.federation), plan.config.audit
     assert audit.reconstruct_samples is not None, "pictures are asked for"
     owners = _records_of_contributions(federation)
     each = owners.shape[1]
@@ -104,7 +102,7 @@ def _records_of_contributions(federation: LoadedFederation) -> Integers:
     return np.stack([shard for shard in federation.shards if len(shard) == len(federation.shards[0])])
 
 
-def _shared(plan: ResolvedAudit, federation: LoadedFederation, each: int) -> UpdateFunction:
+def _shared(plan: RunPlan, federation: LoadedFederation, each: int) -> UpdateFunction:
     start = starting_models(federation, plan.config.model.initial, plan.config.model.seed, [0])[0].to(
         federation.public.device
     )
@@ -118,7 +116,7 @@ def _shared(plan: ResolvedAudit, federation: LoadedFederation, each: int) -> Upd
     return UpdateFunction(federation.model, start, clipping, schedule, local_batches(each, schedule, order))
 
 
-def _levels(plan: ResolvedAudit, chance: float) -> tuple[list[NoiseLevelGuarantee], NoiseLevelGuarantee]:
+def _levels(plan: RunPlan, chance: float) -> tuple[list[NoiseLevelGuarantee], NoiseLevelGuarantee]:
     """Return the noise levels in ascending order of noise, and the run's own level among them.
 
     `chance` is the probability of guessing the right image without a release.

@@ -115,7 +115,7 @@ def _records_or_users(config: RunConfig) -> int:
     if config.privacy.adjacency.unit is not Unit.USER:
         return config.data.records
     users = config.data.users
-    assert users is not None, "a resolved configuration names the number of users"
+    assert users is not None, "the configuration of a plan names the number of users"
     return users
 
 
@@ -198,5 +198,5 @@ def shards_of(config: RunConfig, split: Split) -> tuple[Integers, ...]:
 def clients_of(config: RunConfig) -> int:
     """Return the number of clients of a configuration; it must be set or filled in."""
     clients = config.data.clients
-    assert clients is not None, "a resolved configuration names the number of clients"
+    assert clients is not None, "the configuration of a plan names the number of clients"
     return clients

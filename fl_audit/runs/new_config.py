@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from math import floor, log10
 from pathlib import Path
@@ -12,20 +12,21 @@ from typing import Any
 import numpy as np
 
 from fl_audit.adjacency import Adjacency, Unit
-from fl_audit.data.catalogue import PREFIX, DataSpec, available_datasets, load_source
-from fl_audit.data.data_paths import data_directory
+from fl_audit.data.catalogue import PREFIX, available_datasets, load_source
 from fl_audit.data.loaded_dataset import DataWarning
 from fl_audit.data.tables import column_names
 from fl_audit.errors import InputError, require
+from fl_audit.federation.run_plan import RunPlan
 from fl_audit.learning.optimizer_enums import MEAN_EMBEDDING
 from fl_audit.name_lists import name_list
 from fl_audit.runs.config import parse_config
 from fl_audit.runs.config.settings_reference import settings
+from fl_audit.runs.federation_of_config import data_spec
 from fl_audit.runs.init_error_messages import in_options, text_in_options
 from fl_audit.runs.pilot_run import pilot_of_signal
 from fl_audit.runs.plan_warnings import plan_warnings_of
 from fl_audit.runs.planned_limits import planned_noise, planned_of_signal, trials_needed
-from fl_audit.runs.resolved_audit import ResolvedAudit, resolve
+from fl_audit.runs.planning import plan_run
 from fl_audit.runs.run import require_runnable
 from fl_audit.runs.time_probe import probe
 from fl_audit.value_checks import expanded_path
@@ -45,7 +46,6 @@ _ALSO = {
     "run": ("seed", "trials-per-batch"),
 }
 """Settings that many users want next, written as comments."""
-_NOT_READ = ("name", "data-dir", "user-across-clients")  # settings that do not affect the reading of a file
 _EXAMPLES = {
     "data.drop": ["patient"],
     "data.missing": ["?"],
@@ -70,10 +70,12 @@ class ConfigRequest:
     rounds: int = 30  # number of rounds
     delta: float | None = None  # delta of the claim; None stands for 0.1 / number of records, or of users
     trials: int | None = None  # number of trials; None stands for as many as a conclusive verdict needs
-    table: Mapping[str, Any] | None = None  # further settings of [data], by key: data-dir, and those of a table
+    table: Mapping[str, Any] | None = None  # further settings of [data], by key
     adjacency: str | None = None  # relation between D and D'; None derives it from users and strategy
     strategy: str | None = None  # strategy of the training; None derives it from the adjacency
     model: str | None = None  # name of the model; None stands for a built-in one for the kind of records
+    # Further settings of other sections, by section and key.
+    others: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 def new_config(wishes: ConfigRequest, directory: Path) -> tuple[str, list[str]]:
@@ -88,16 +90,17 @@ def new_config(wishes: ConfigRequest, directory: Path) -> tuple[str, list[str]]:
 
 def _new_config(wishes: ConfigRequest, directory: Path) -> tuple[str, list[str]]:
     data = _data(wishes)
-    options = [(key, value) for key, value in data.items() if key not in _NOT_READ]
-    given = tuple((key, tuple(value) if isinstance(value, list) else value) for key, value in options)
-    place = data_directory(data.get("data-dir"))
-    source = load_source(DataSpec(data["name"], None if place is None else str(place), given))
+    # Settings of reading are checked before anything is read.
+    checked = parse_config({"data": data, "privacy": {"adjacency": str(Adjacency.REPLACE_RECORD), "private": False}})
+    source = load_source(data_spec(checked.data))
     pool = len(source.pool)
     require(pool >= 8, f"{wishes.data} has {pool} records for training: at least 8 are needed")
     # The detected format of the file is written down, so that it can be seen and changed.
     users = None if source.pool.user is None else len(np.unique(source.pool.user))
     values = _values(wishes, {**data, **{one.key: one.value for one in source.found}}, pool, users)
-    plan = resolve(parse_config(values))
+    for section, others in wishes.others.items():
+        values[section] = {**values.get(section, {}), **others}
+    plan = plan_run(parse_config(values))
     require_runnable(plan)
     values["audit"]["trials"], told = _trials(wishes, plan)
     for key in ("path", "vocabulary"):
@@ -105,14 +108,14 @@ def _new_config(wishes: ConfigRequest, directory: Path) -> tuple[str, list[str]]
             values["data"][key] = os.path.relpath(values["data"][key], directory.absolute())
     text = "\n".join(_lines(values)) + "\n"
     # The number of training records, and why not all train.
-    records, halved = plan.public.records, "half of them, so that the others can stand for the population"
+    records, halved = plan.federation.records, "half of them, so that the others can stand for the population"
     most = "no more unless records in [data] says so, for every trial trains on all of them again"
     why = halved if 2 * values["data"]["records"] >= pool - 1 else most  # whole users have up to so many
     share = f"records: {records:,} of {pool:,} train, {why}"
-    if plan.public.users and users is not None:
-        share = f"users: {plan.public.users:,} of {users:,} train, with {records:,} of {pool:,} records, {why}"
-        if plan.public.users < min(_FEW_USERS, users // 3):
-            share += f"; with --records-per-user {_OF_EACH}, the first ones of each, more users train"
+    if plan.federation.users and users is not None:
+        share = f"users: {plan.federation.users:,} of {users:,} train, with {records:,} of {pool:,} records, {why}"
+        if plan.federation.users < min(_FEW_USERS, users // 3):
+            share += f"; with --set data.records-per-user={_OF_EACH}, the first ones of each, more users train"
     # The detected format of the file is no longer in doubt once it is written down: the doubts stand with the source.
     warned = dict.fromkeys((*plan_warnings_of(plan), *source.cautions))
     cautions = [f"look at: {_in_options(caution)}" for caution in warned]
@@ -123,7 +126,7 @@ def _in_options(caution: DataWarning) -> str:
     return text_in_options(text_in_options(caution.text, caution.remedies), caution.alternatives)
 
 
-def _trials(wishes: ConfigRequest, plan: ResolvedAudit) -> tuple[int, list[str]]:
+def _trials(wishes: ConfigRequest, plan: RunPlan) -> tuple[int, list[str]]:
     """Return the requested number of trials; without a request, the number from 200 to 5000 that the run needs.
 
     The second result is a line that explains a derived number, or no line.
@@ -135,7 +138,7 @@ def _trials(wishes: ConfigRequest, plan: ResolvedAudit) -> tuple[int, list[str]]
     if (needed := trials_needed(planned_noise(plan), signal, pilot)) is None:
         return _FEWEST_TRIALS, []
     trials = min(_MOST_TRIALS, max(_FEWEST_TRIALS, needed))
-    unit = plan.public.mechanism.unit
+    unit = plan.federation.mechanism.unit
     tells = f"enough to find 1.5 times the guarantee in the size of the noise, and a {unit} that counts 1.5 times"
     if trials < needed:
         tells = f"it takes {needed:,} to tell whether a {unit} counts 1.5 times, fewer for a larger guarantee"
@@ -162,7 +165,7 @@ def data_name(data: str) -> str:
 
 def _values(wishes: ConfigRequest, data: Mapping[str, Any], pool: int, users: int | None) -> dict[str, dict[str, Any]]:
     # As many records stay outside D: those that could stand in D', and the sample that Epsilon* compares members with.
-    records = min(_MOST_RECORDS, pool // 2)
+    records = data.get("records", min(_MOST_RECORDS, pool // 2))
     owned = "owner" in data
     adjacency, strategy = _adjacency_and_strategy(wishes)
     is_of_users = users is not None and adjacency.endswith(f"-{Unit.USER}")
@@ -174,7 +177,7 @@ def _values(wishes: ConfigRequest, data: Mapping[str, Any], pool: int, users: in
     noise = {"noise": "inside-training"} if strategy == "dp-sgd-clients" else {}
     one_digit = float(f"{tenth:.0e}") if log10(tenth) != floor(log10(tenth)) else tenth
     return {
-        "data": {**data, "records": records, **clients},
+        "data": {**data, "records": records, **clients, **data},
         "model": {"name": _model(wishes, data)},
         "training": {**_training(strategy), "rounds": wishes.rounds, "learning-rate": 1.0, "optimizer": "sgd"},
         "privacy": {
@@ -261,7 +264,7 @@ def _lines(values: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
             if setting.choices:
                 yield f"# One of: {', '.join(setting.choices)}."
             yield f"{key} = {_toml(value)}"
-        for key in (one for one in _ALSO[section] if one not in chosen):
+        for key in (one for one in _ALSO.get(section, ()) if one not in chosen):
             setting = described[f"{section}.{key}"]
             yield f"# {setting.explanation}"
             yield f"# {key} = {_toml(_EXAMPLES.get(setting.key, setting.default))}"

@@ -76,7 +76,7 @@ def _training_of(configuration: dict[str, Any]) -> dict[str, Any]:
 
 
 def _read(directory: Path, config: RunConfig) -> NonPrivateAccuracy:
-    read_summary(directory)  # refuses a run that is not finished, or was edited
+    read_summary(directory)  # refuses a run that is not finished
     # Of the batches, whose digests are known: the table that is joined from them may be anybody's.
     releases = RunDirectory(directory).store(config).tables(config.audit.trials)["releases"]
     means = releases[["trial", "round", "test_accuracy"]].dropna().groupby("round")["test_accuracy"].mean()

@@ -8,12 +8,13 @@ in trainings of 30 rounds on tables, as measured.
 import tempfile
 import time
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 from fl_audit.errors import InputError
+from fl_audit.federation.run_plan import RunPlan
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.progress import Progress
-from fl_audit.runs.resolved_audit import ResolvedAudit
 from fl_audit.runs.run import run_audit
 from fl_audit.runs.time_probe import TimeAndMemoryEstimate
 from fl_audit.runs.verbosity import with_verbosity
@@ -30,7 +31,7 @@ class _PilotEndError(Exception):
     """Raised to end a pilot run that takes too long."""
 
 
-def pilot_of_signal(plan: ResolvedAudit, probed: TimeAndMemoryEstimate) -> SignalDetectionLimit | None:
+def pilot_of_signal(plan: RunPlan, probed: TimeAndMemoryEstimate) -> SignalDetectionLimit | None:
     """Run the first trials of a planned run, and return the limits of detection for a target that counts several times.
 
     The trials run in this process on the local engine, and their results are not kept.
@@ -38,9 +39,7 @@ def pilot_of_signal(plan: ResolvedAudit, probed: TimeAndMemoryEstimate) -> Signa
     `probed`: If a few trials would take too long, none is run.
     """
     settings = plan.config.run
-    together = settings.trials_per_batch
-    assert together is not None, "a resolved configuration names the size of a batch"
-    affordable = _SECONDS * probed.trials / (probed.round_seconds * plan.public.rounds)
+    affordable = _SECONDS * probed.trials / (probed.round_seconds * plan.federation.rounds)
     if affordable < _FEWEST_TRIALS:
         return None
     trials = min(_MOST_TRIALS, round(affordable))
@@ -49,9 +48,9 @@ def pilot_of_signal(plan: ResolvedAudit, probed: TimeAndMemoryEstimate) -> Signa
         audit={"trials": trials, "sections": (), "attacks": None, "reconstruct_samples": None}
         | {"epsilon_star": False, "membership": False},
         # Whatever seed is drawn for the run, its contributions are about as long.
-        run={"seed": settings.seed or 0, "keep_releases": 0, "trials_per_batch": min(trials, together)},
+        run={"seed": settings.seed or 0, "keep_releases": 0, "trials_per_batch": min(trials, plan.trials_per_batch)},
     )
-    pilot = ResolvedAudit(config, plan.guarantee, plan.public)
+    pilot = replace(plan, config=config)
     try:
         with tempfile.TemporaryDirectory(prefix="fl-audit-pilot-") as directory, with_verbosity(None, quiet=True):
             contents = run_audit(

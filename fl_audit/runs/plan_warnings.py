@@ -2,21 +2,21 @@
 
 from fl_audit.adjacency import Unit
 from fl_audit.data.loaded_dataset import DataWarning
+from fl_audit.federation.run_plan import RunPlan
 from fl_audit.report.guarantee_warnings import delta_warning, weakness_warning
 from fl_audit.runs.data_warnings import data_warnings_of
-from fl_audit.runs.resolved_audit import ResolvedAudit
 
 
-def plan_warnings_of(plan: ResolvedAudit) -> tuple[DataWarning, ...]:
+def plan_warnings_of(plan: RunPlan) -> tuple[DataWarning, ...]:
     """Return all warnings about a planned run: first of its data, then of its guarantee."""
     return (*data_warnings_of(plan), *_of_guarantee(plan))
 
 
-def _of_guarantee(plan: ResolvedAudit) -> tuple[DataWarning, ...]:
+def _of_guarantee(plan: RunPlan) -> tuple[DataWarning, ...]:
     guarantee = plan.guarantee
     if guarantee is None:
         return ()
-    federation = plan.public
+    federation = plan.federation
     units = federation.records if federation.mechanism.unit is Unit.RECORD else federation.units
     found = (weakness_warning(guarantee), delta_warning(guarantee, units))
     return tuple(DataWarning(text) for text in found if text is not None)

@@ -1,9 +1,8 @@
 """Limits of detection of a planned run (the smallest breaches that it would find), and the trials that it needs."""
 
-from fl_audit.audits.audit import PlannedAuditRun
 from fl_audit.audits.registry import audit_of
+from fl_audit.federation.run_plan import RunPlan
 from fl_audit.rounding import rounded_up
-from fl_audit.runs.resolved_audit import ResolvedAudit
 from fl_audit.verdict.noise_estimate import PlannedDetectionLimits
 from fl_audit.verdict.signal_detection_limit import SignalDetectionLimit
 
@@ -30,21 +29,15 @@ def trials_needed(
     return max(known) if known and len(known) == len(needed) else None
 
 
-def planned_noise(plan: ResolvedAudit, parameters: int | None = None) -> PlannedDetectionLimits | None:
+def planned_noise(plan: RunPlan, parameters: int | None = None) -> PlannedDetectionLimits | None:
     """Return the limit of detection for missing noise: the smallest shortage of noise that a planned run would
     detect."""
-    planned = _planned(plan)
-    return None if planned is None else audit_of(plan.public).guarantee_tests.planned_noise(planned, parameters)
+    return audit_of(plan.federation).guarantee_tests.planned_noise(plan, parameters) if plan.has_guarantee else None
 
 
-def planned_of_signal(plan: ResolvedAudit) -> SignalDetectionLimit | None:
+def planned_of_signal(plan: RunPlan) -> SignalDetectionLimit | None:
     """Return the smallest multiple of a target's contribution that a planned run would detect.
 
     The result is None without a claim, without an insider, or if the mechanism has no exact likelihood ratio.
     """
-    planned = _planned(plan)
-    return None if planned is None else audit_of(plan.public).guarantee_tests.planned_signal(planned)
-
-
-def _planned(plan: ResolvedAudit) -> PlannedAuditRun | None:
-    return None if plan.guarantee is None else PlannedAuditRun(plan.public, plan.guarantee, plan.config.audit.trials)
+    return audit_of(plan.federation).guarantee_tests.planned_signal(plan) if plan.has_guarantee else None

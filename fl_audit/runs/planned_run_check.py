@@ -9,13 +9,13 @@ from fl_audit.audits.registry import audit_of
 from fl_audit.data.catalogue import load_source
 from fl_audit.data.loaded_dataset import ColumnReadResult, DataWarning
 from fl_audit.federation.loaded_federation import load_federation
+from fl_audit.federation.run_plan import RunPlan
 from fl_audit.privacy.guarantee_line import guarantee_values
 from fl_audit.runs.disk_space_estimate import DiskUsageByContent, footprint
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.pilot_run import pilot_of_signal
 from fl_audit.runs.plan_warnings import plan_warnings_of
 from fl_audit.runs.planned_limits import planned_noise, planned_of_signal, trials_needed
-from fl_audit.runs.resolved_audit import ResolvedAudit
 from fl_audit.runs.run import require_runnable
 from fl_audit.runs.time_probe import TimeAndMemoryEstimate, probe
 from fl_audit.verdict.declared_tests import DETECTION_POWER
@@ -44,7 +44,7 @@ class DataSizes:
 class PlannedRunCheckResult:
     """The results of checking a planned run: data, limits of detection, time, memory and disk space."""
 
-    plan: ResolvedAudit  # the audit plan, with the guarantee
+    plan: RunPlan  # the plan, with the guarantee
     sizes: DataSizes  # the actual sizes of data and model
     cautions: tuple[DataWarning, ...]  # warnings about the guarantee and the data
     limits: PlannedDetectionLimits | None  # limits of detection for missing noise; None if noise is not measured
@@ -73,17 +73,17 @@ class PlannedRunCheckResult:
         return trials_needed(self.limits, self.signal, self.pilot)
 
 
-def check_plan(plan: ResolvedAudit, with_probe: bool = True, engine: Engine = Engine.LOCAL) -> PlannedRunCheckResult:
+def check_plan(plan: RunPlan, with_probe: bool = True, engine: Engine = Engine.LOCAL) -> PlannedRunCheckResult:
     """Check the data, model, guarantee and resources of a planned run without writing anything."""
     require_runnable(plan)
-    federation, source, wanted = load_federation(plan.public), load_source(plan.public.data), footprint(plan)
+    federation, source, wanted = load_federation(plan.federation), load_source(plan.federation.data), footprint(plan)
     cautions = (*plan_warnings_of(plan), *([DataWarning(wanted.caution)] if wanted.caution else []))
     shards = [len(shard) for shard in federation.shards]
     sizes = DataSizes(
-        records=plan.public.records,
+        records=plan.federation.records,
         test_records=len(federation.test.labels),
         population_records=len(federation.population.labels),
-        clients=plan.public.clients,
+        clients=plan.federation.clients,
         smallest_client=min(shards),
         largest_client=max(shards),
         classes=federation.classes,
@@ -95,7 +95,7 @@ def check_plan(plan: ResolvedAudit, with_probe: bool = True, engine: Engine = En
     tried = probe(plan, engine) if with_probe else None
     signal, trials, canaries = planned_of_signal(plan), plan.config.audit.trials, None
     if plan.guarantee is not None:
-        canaries = audit_of(plan.public).guarantee_tests.planned_canaries(federation, plan.guarantee, trials)
+        canaries = audit_of(plan.federation).guarantee_tests.planned_canaries(federation, plan.guarantee, trials)
     return PlannedRunCheckResult(
         plan,
         sizes,
@@ -114,13 +114,13 @@ def check_json(found: PlannedRunCheckResult) -> dict[str, Any]:
     plan, guarantee = found.plan, found.plan.guarantee
     return {
         "data": {
-            "name": plan.public.data.name,
+            "name": plan.federation.data.name,
             **asdict(found.sizes),
             "columns": [str(column) for column in found.sizes.columns],
             "look_at": [caution.text for caution in found.cautions],
         },
-        "model": plan.public.model,
-        "rounds": plan.public.rounds,
+        "model": plan.federation.model,
+        "rounds": plan.federation.rounds,
         "trials": plan.config.audit.trials,
         "trials_per_batch": plan.config.run.trials_per_batch,
         "keep_releases": plan.config.run.keep_releases,
@@ -150,7 +150,7 @@ def _limits_json(found: PlannedRunCheckResult) -> dict[str, Any] | None:
     if limits is None:
         return None
     return {
-        "judged": "log-odds" if found.plan.public.mechanism.has_exact_llr else "scores",
+        "judged": "log-odds" if found.plan.federation.mechanism.has_exact_llr else "scores",
         "limit_of_detection": finite(limits.limit_of_detection),
         "noise_short_along_record": limits.noise_short,
         "noise_short_in_all": limits.noise_short_in_all,

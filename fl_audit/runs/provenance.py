@@ -20,21 +20,21 @@ import psutil
 import torch
 
 import fl_audit.errors as errors
+from fl_audit.atomic_files import write_json
 from fl_audit.data.catalogue import PREFIX, load_source
 from fl_audit.errors import InputError
 from fl_audit.federation.loaded_federation import load_federation
+from fl_audit.federation.run_plan import RunPlan
 from fl_audit.federation.run_tables import Provenance, RunSession
 from fl_audit.run_files import read_json
-from fl_audit.runs.resolved_audit import ResolvedAudit
 from fl_audit.runs.run_directory import RunDirectory
-from fl_audit.runs.trial_batch_store import write_sealed
 
 PACKAGES = ("fl_audit", "flwr", "ray", "torch", "opacus", "numpy", "scipy")
 _PLACE = Path("public") / "provenance.json"
 _SMALLEST_TELLING_SEED = 1000  # a smaller seed is part of many a harmless number, such as that of trials
 
 
-def note_session(run: RunDirectory, plan: ResolvedAudit) -> None:
+def note_session(run: RunDirectory, plan: RunPlan) -> None:
     """Record the present session in the provenance of a run: command, commit, versions and hardware."""
     secret, noted = run.secret(), read_provenance(run)
     earlier = () if noted is None else noted.sessions
@@ -51,10 +51,10 @@ def note_session(run: RunDirectory, plan: ResolvedAudit) -> None:
     data = plan.config.data
     is_published = data.path is None and data.images is None and not data.name.startswith(PREFIX)
     digest = secret.data if is_published else secret.keyed_data
-    shards = tuple(len(shard) for shard in load_federation(plan.public).shards)
-    pool = len(load_source(plan.public.data).pool)
+    shards = tuple(len(shard) for shard in load_federation(plan.federation).shards)
+    pool = len(load_source(plan.federation.data).pool)
     found = Provenance((*earlier, here), digest, shards, is_keyed=not is_published and digest is not None, pool=pool)
-    write_sealed(run.path, run.path / _PLACE, found.to_json())
+    write_json(run.path / _PLACE, found.to_json())
 
 
 def read_provenance(run: RunDirectory) -> Provenance | None:

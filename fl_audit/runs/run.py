@@ -1,8 +1,8 @@
-"""A run from its audit plan to its report."""
+"""A run from its plan to its report."""
 
 import errno
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -14,16 +14,14 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid
 
 from fl_audit.atomic_files import write_json
-from fl_audit.audits.membership.attack_names import Attack, of_ours
+from fl_audit.audits.membership.attack_names import Attack
 from fl_audit.audits.membership.shadow_sums import require_shadows_of_all
 from fl_audit.audits.registry import audit_of
 from fl_audit.clients.app import announce_calls
 from fl_audit.clients.app import app as default_client_app
 from fl_audit.federation.loaded_federation import load_federation
-from fl_audit.released_model.parametric_star import StarSettings
-from fl_audit.runs.attribute_of_config import attribute_of
+from fl_audit.federation.run_plan import RunPlan
 from fl_audit.runs.cluster.ray_connection import RayOptions, cluster_at
-from fl_audit.runs.config import EpsilonStarLocation
 from fl_audit.runs.disk_space_estimate import require_room
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.float_overflow_check import require_finite_steps
@@ -32,15 +30,13 @@ from fl_audit.runs.local_engine import run_locally
 from fl_audit.runs.progress import Progress, at_work, no_progress
 from fl_audit.runs.provenance import note_session
 from fl_audit.runs.ray_engine import local_calls, run_on_ray
-from fl_audit.runs.resolved_audit import ResolvedAudit
 from fl_audit.runs.run_directory import RunDirectory
 from fl_audit.runs.run_directory_checks import RESUME
 from fl_audit.runs.run_report import TIMING, finish
 from fl_audit.server.app import build_server_app, run_federation
-from fl_audit.server.federation_plan import FederationPlan, FederationTimestamps
+from fl_audit.server.federation_timestamps import FederationTimestamps
 from fl_audit.server.reply_timeout_grid import ReplyTimeoutGrid
 from fl_audit.server.trial_batch_results import ResultSink
-from fl_audit.strategies.epsilon_star_queries import FederatedEpsilonStarSettings
 from fl_audit.strategies.errors import FederationError
 from fl_audit.strategies.secret_draws import SeededChallenger
 from fl_audit.strategies.trial_batch_strategy import TrialBatchStrategy
@@ -50,6 +46,12 @@ if TYPE_CHECKING:
     from fl_audit.report.report_elements import ReportContents
 
 _OnRound = Callable[[int], None]
+Federate = Callable[[Sequence[TrialBatch], ResultSink, FederationTimestamps, _OnRound], None]
+"""A function that trains batches of trials.
+
+Its arguments are the batches, a function that stores a finished batch, a clock, and a function that receives the number
+of rounds that were finished since its last call.
+"""
 _FOR_THE_END = (
     "pyarrow.dataset",
     "fl_audit.audits.page.report_files",
@@ -75,7 +77,7 @@ _NOT_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EFBIG,
 
 
 def run_audit(
-    plan: ResolvedAudit,
+    plan: RunPlan,
     directory: Path,
     engine: Engine = Engine.RAY,
     ray_address: str | None = None,
@@ -96,8 +98,8 @@ def run_audit(
     run = RunDirectory(directory)
 
     with _kept_if_unwritable(), run.opened(plan, resume) as plan:
-        federate = partial(_federate, engine, plan, ray_address, parties.client_app)
-        _play(plan, run, engine.value, federate, progress, parties)
+        federate = partial(_federate, engine, plan, ray_address, parties)
+        _play(plan, run, engine.value, federate, progress)
         return finish(plan, run, with_report)
 
 
@@ -113,41 +115,30 @@ def _kept_if_unwritable() -> Iterator[None]:
         raise FederationError(f"{said}: give it room, and go on with {RESUME}") from error
 
 
-def require_runnable(plan: ResolvedAudit) -> None:
+def require_runnable(plan: RunPlan) -> None:
     """Check that a planned run can begin with its data, model and settings.
 
     Raises `InputError` if the data cannot be read, the model cannot be evaluated, images cannot be reconstructed as
     configured, or numbers would overflow in the first step.
     """
-    federation = load_federation(plan.public)
+    federation = load_federation(plan.federation)
     audit = plan.config.audit
-    audit_of(plan.public).require_evaluable(federation, audit.epsilon_star, audit.membership)
+    audit_of(plan.federation).require_evaluable(federation, audit.epsilon_star, audit.membership)
     require_drawable(plan)
     require_finite_steps(plan.config, federation)
 
 
-def _play(
-    plan: ResolvedAudit,
-    run: RunDirectory,
-    engine: str,
-    federate: Callable[[FederationPlan, ResultSink, FederationTimestamps, _OnRound], None],
-    progress: Progress = no_progress,
-    parties: ClientAppAndStrategy = HONEST,
-) -> None:
-    """Carry out the unfinished batches of trials of a run, and record how long setup and training took.
-
-    The function `federate` trains the batches. Its arguments are the server's plan, a function that stores a finished
-    batch, a clock, and a function that receives the number of rounds that were finished since its last call.
-    """
+def _play(plan: RunPlan, run: RunDirectory, engine: str, federate: Federate, progress: Progress = no_progress) -> None:
+    """Carry out the unfinished batches of trials of a run, and record how long setup and training took."""
     pending = _pending_batches(plan, run)
     if not pending:
         return
     note_session(run, plan)
     trials, clock = sum(batch.count for batch in pending), FederationTimestamps()
-    with progress(trials * plan.public.rounds) as on_round:
+    with progress(trials * plan.federation.rounds) as on_round:
         store = run.store(plan.config)
         store.clear(plan.config.audit.trials)
-        federate(federation_plan(plan, pending, parties), store.finish, clock, on_round)
+        federate(pending, store.finish, clock, on_round)
     training = clock.finished - clock.ready
     timing = {"setup_seconds": clock.ready - clock.started, "training_seconds": training}
     write_json(run.path / TIMING, timing | {"trials_per_second": trials / training, "engine": engine})
@@ -171,16 +162,16 @@ def _getting_ready(on_round: _OnRound) -> _OnRound:
 
 def _federate(
     engine: Engine,
-    plan: ResolvedAudit,
+    plan: RunPlan,
     ray_address: str | None,
-    app: ClientApp,
-    federation: FederationPlan,
-    keep: ResultSink,
+    parties: ClientAppAndStrategy,
+    batches: Sequence[TrialBatch],
+    sink: ResultSink,
     clock: FederationTimestamps,
     on_round: _OnRound,
 ) -> None:
-    clients, settings = plan.public.nodes, plan.config.run
-    server_app = build_server_app(federation, keep, clock, _getting_ready(on_round))
+    clients, settings, app = plan.federation.nodes, plan.config.run, parties.client_app
+    server_app = build_server_app(plan, batches, sink, clock, _getting_ready(on_round), parties.strategy)
     match engine:
         case Engine.LOCAL:
             # With one trial in a batch, clients train together (stacked). With more, the trials of one client do.
@@ -192,54 +183,19 @@ def _federate(
             assert_never(engine)
 
 
-def play_on(grid: Grid, plan: ResolvedAudit, run: RunDirectory) -> None:
+def play_on(grid: Grid, plan: RunPlan, run: RunDirectory) -> None:
     """Carry out the unfinished batches of trials of a run on the grid of a Flower run."""
     watched = ReplyTimeoutGrid(grid, plan.config.run.client_time_limit)
-    _play(plan, run, "flwr run", lambda federation, *rest: run_federation(federation, watched, *rest))
+    _play(plan, run, "flwr run", lambda batches, *rest: run_federation(plan, batches, watched, *rest))
 
 
-def _pending_batches(plan: ResolvedAudit, run: RunDirectory) -> tuple[TrialBatch, ...]:
+def _pending_batches(plan: RunPlan, run: RunDirectory) -> tuple[TrialBatch, ...]:
     """Return the batches that are not finished or whose results are damaged.
 
     Raises `InputError` if an attack needs shadow models, but a target would be in all trials or in none.
     """
-    public, audit, seed = plan.public, plan.config.audit, plan.config.run.seed
+    public, audit = plan.federation, plan.config.audit
     if not {Attack.LIRA, Attack.RMIA}.isdisjoint(audit.attacks or ()) and audit.trials < _ENOUGH_TRIALS:
-        assert seed is not None, "a run directory that was opened names the seed"
-        require_shadows_of_all(
-            SeededChallenger(seed, public.targets, public.membership_scheme).membership(range(audit.trials))
-        )
-    per_batch = plan.config.run.trials_per_batch
-    assert per_batch is not None, "a resolved configuration names the size of a batch"
-    return run.store(plan.config).pending(plan.config.audit.trials, per_batch)
-
-
-def federation_plan(
-    plan: ResolvedAudit, pending: tuple[TrialBatch, ...], parties: ClientAppAndStrategy = HONEST
-) -> FederationPlan:
-    """Return the server's plan for the unfinished batches of trials of a run."""
-    run, audit = plan.config.run, plan.config.audit
-    star = StarSettings(plan.config.privacy.delta, audit.epsilon_star_cut)
-    assert run.seed is not None, "a run directory that was opened names the seed"
-    assert run.keep_releases is not None, "a resolved configuration names of how many trials releases are kept"
-    return FederationPlan(
-        public=plan.public,
-        seed=run.seed,
-        model_seed=plan.config.model.seed,
-        initial=plan.config.model.initial,
-        batches=pending,
-        batches_in_flight=run.batches_in_flight,
-        time_limit=run.client_time_limit,
-        # Releases whose log-odds nobody could recompute are not kept.
-        keep_releases=0 if audit_of(plan.public).why_not_recomputed(plan.public) else run.keep_releases,
-        star=star if audit.epsilon_star else None,
-        membership=audit.membership,
-        evaluate_every=audit.evaluate_every,
-        federated_losses=FederatedEpsilonStarSettings(star, audit.loss_range, audit.client_epsilon_star)
-        if audit.epsilon_star_losses is EpsilonStarLocation.FEDERATED
-        else None,
-        strategy=parties.strategy,
-        patience=plan.config.training.early_stopping,
-        sees_weights=any(attack.sees_weights for attack in of_ours(audit.attacks or ())),
-        attribute=attribute_of(plan.config, load_federation(plan.public)),
-    )
+        challenger = SeededChallenger(plan.seed, public.targets, public.membership_scheme)
+        require_shadows_of_all(challenger.membership(range(audit.trials)))
+    return run.store(plan.config).pending(audit.trials, plan.trials_per_batch)

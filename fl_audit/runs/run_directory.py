@@ -16,17 +16,19 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from fl_audit.atomic_files import remove_temporary_files, write_json
 from fl_audit.errors import InputError, first_line, require
 from fl_audit.federation.federation import Federation
-from fl_audit.run_files import SEALS, read_json
+from fl_audit.federation.run_plan import RunPlan
+from fl_audit.run_files import read_json
 from fl_audit.runs.config import RunConfig, parse_config
-from fl_audit.runs.resolved_audit import ResolvedAudit, guarantee_of
+from fl_audit.runs.planning import guarantee_of
 from fl_audit.runs.run_directory_checks import CONFIGURATION, RESUME, is_begun, require_new_run_path
-from fl_audit.runs.run_identity import GROWING, contradictions, data_digests, differences
-from fl_audit.runs.trial_batch_store import TrialBatchStore, make_private, write_sealed
+from fl_audit.runs.run_identity import GROWING, data_digests, differences
+from fl_audit.runs.stored_models import MODEL
+from fl_audit.runs.trial_batch_store import TrialBatchStore, make_private
 
 SCHEMA = 2
 _TABLES = ("trials", "rounds", "releases", "clients", "residuals", "insiders", "targets")
 _FILES = (
-    *(SEALS, "summary.json", "timing.json", "report.html", "report.pdf"),
+    *("summary.json", "timing.json", "report.html", "report.pdf", MODEL),
     *(f"{label}.parquet" for label in _TABLES),
 )
 _SEED = Path("challenger") / "seed.json"
@@ -101,7 +103,7 @@ class RunDirectory:
             raise InputError(f"{place} is damaged: without the seed of the run nothing of it can go on") from None
 
     @contextmanager
-    def opened(self, plan: ResolvedAudit, resume: bool) -> Iterator[ResolvedAudit]:
+    def opened(self, plan: RunPlan, resume: bool) -> Iterator[RunPlan]:
         """Lock the directory, begin or continue a run in it, and yield the plan with the challenger's seed.
 
         `plan`: If it has no seed, the seed is drawn at random, or is that of the continued run.
@@ -124,7 +126,7 @@ class RunDirectory:
                 # Another process may have begun one since the place was looked at.
                 require(not self.is_begun, f"run directory {self.path} exists: another process has begun a run in it")
                 write_json(self.path / _SEED, chosen.model_dump(), private=True)
-                write_sealed(self.path, self.path / CONFIGURATION, public_part(plan))
+                write_json(self.path / CONFIGURATION, public_part(plan))
             except OSError as error:
                 # Nothing was here before, and half a run could neither go on nor begin.
                 shutil.rmtree(self.path, ignore_errors=True)
@@ -137,21 +139,20 @@ class RunDirectory:
                     shutil.rmtree(self.path, ignore_errors=True)
                 raise
 
-    def _go_on(self, plan: ResolvedAudit) -> ResolvedAudit:
+    def _go_on(self, plan: RunPlan) -> RunPlan:
         """Return the plan with which to continue the run in the directory, and store its public part there.
 
-        The federation is that of the begun run; a plan of another run is refused.
+        A plan of another run is refused. The pair of D and D' is that of the begun run: a search for a crafted record
+        has rounding errors on another machine.
         """
-        public, configuration = read_public(self.path)
-        self._require_same(plan, public, configuration)
-        config = plan.with_seed(self.secret().seed).config
-        # The records are the same, and so are the weights of a frozen core; they may lie somewhere else by now.
-        found = replace(public, data=plan.public.data, weights=plan.public.weights)
-        going_on = ResolvedAudit(config, guarantee_of(public.mechanism, config), found)
-        write_sealed(self.path, self.path / CONFIGURATION, public_part(going_on))
-        return going_on
+        stored_federation, configuration = read_public(self.path)
+        self._require_same(plan, stored_federation, configuration)
+        federation = replace(plan.federation, pair=stored_federation.pair)
+        continued_plan = replace(plan, federation=federation).with_seed(self.secret().seed)
+        write_json(self.path / CONFIGURATION, public_part(continued_plan))
+        return continued_plan
 
-    def _require_same(self, plan: ResolvedAudit, public: Federation, configuration: dict[str, Any]) -> None:
+    def _require_same(self, plan: RunPlan, public: Federation, configuration: dict[str, Any]) -> None:
         secret, seed = self.secret(), plan.config.run.seed
         found = differences(configuration, plan.config.as_public_dict())
         if seed is not None and seed != secret.seed:
@@ -163,12 +164,11 @@ class RunDirectory:
             elif secret.outside not in (None, outside):
                 found.append("the records outside the training set are others")
         digests = [
-            None if federation.weights is None else federation.weights.digest for federation in (public, plan.public)
+            None if federation.weights is None else federation.weights.digest
+            for federation in (public, plan.federation)
         ]
         if not found and digests[0] != digests[1]:
             found.append("the weights of the frozen core are others")
-        if not found:
-            found = contradictions(json.loads(public.to_json()), json.loads(plan.public.to_json()))
         way = f"{RESUME} goes on with the same run; {GROWING} may be raised"
         require(not found, f"{self._holds_another(found)}. {way}")
 
@@ -222,9 +222,9 @@ def file_lock(path: Path, otherwise: str) -> Iterator[None]:
         raise InputError(f"{otherwise}: wait for it to end") from None
 
 
-def public_part(plan: ResolvedAudit) -> dict[str, Any]:
+def public_part(plan: RunPlan) -> dict[str, Any]:
     """Return the public part of a plan as JSON values: the configuration without the seed, and the federation."""
-    configuration, federation = plan.config.as_public_dict(), json.loads(plan.public.to_json())
+    configuration, federation = plan.config.as_public_dict(), json.loads(plan.federation.to_json())
     return {"schema": SCHEMA, "configuration": configuration, "federation": federation}
 
 
@@ -248,9 +248,9 @@ def read_public(path: Path) -> tuple[Federation, dict[str, Any]]:
         raise InputError(f"{place} is damaged: {reason}") from None
 
 
-def read_plan(path: Path) -> ResolvedAudit:
-    """Return the audit plan of a run, with the challenger's seed; raise `InputError` if the directory holds no run."""
+def read_plan(path: Path) -> RunPlan:
+    """Return the plan of a run, with the challenger's seed; raise `InputError` if the directory holds no run."""
     public, configuration = read_public(path)
     configuration["run"]["seed"] = RunDirectory(path).secret().seed
     config = parse_config(configuration)
-    return ResolvedAudit(config, guarantee_of(public.mechanism, config), public)
+    return RunPlan(config, public, guarantee_of(public.mechanism, config))

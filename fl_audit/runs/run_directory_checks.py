@@ -6,11 +6,10 @@ from pathlib import Path
 
 from fl_audit.atomic_files import is_temporary_file
 from fl_audit.errors import InputError, require
-from fl_audit.run_files import SEALS
 
 CONFIGURATION = Path("public") / "configuration.json"
 """Path of the description of a run's public part; a directory with this file is a run, begun or finished."""
-_OF_A_BEGINNING = frozenset({"challenger", "challenger/.lock", "challenger/seed.json", "public", SEALS})
+_OF_A_BEGINNING = frozenset({"challenger", "challenger/.lock", "challenger/seed.json", "public"})
 """Files that a process killed before its run has begun may leave, besides partial files."""
 
 

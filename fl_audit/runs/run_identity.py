@@ -1,18 +1,17 @@
-"""Comparison of two descriptions of a run, to find out whether they describe the same run.
+"""Comparison of a stored run with one that is to go on in its directory, to find out whether they are the same run.
 
 Locations of files and the number of cores do not matter, but the contents of the records do.
 """
 
 import hashlib
-import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fl_audit.data.records import Records
 from fl_audit.federation.federation_records import split_of
+from fl_audit.federation.run_plan import RunPlan
 from fl_audit.runs.config.data_section import DATA_PATHS
 from fl_audit.runs.config.model_section import MODEL_PATH
-from fl_audit.runs.resolved_audit import ResolvedAudit
 
 _OPERATIONAL = ("run.client-time-limit", "run.client-retries", "run.actors", "run.batches-in-flight")
 """Settings that change how a run is carried out, but not its results."""
@@ -20,19 +19,15 @@ _PLACES = (*(f"data.{key}" for key in DATA_PATHS), f"model.{MODEL_PATH}")
 """Settings with the places of files, whose contents are compared by digests."""
 _SAID = "report."  # settings that are words of the report, and decide nothing that comes out
 GROWING = "audit.trials"  # the setting that may be raised: more trials of the same run
-_CRAFTED = (f"pair.{which}.{part}" for which in ("crafted", "opposite") for part in ("features", "label"))
-_NOT_COMPARED = ("weights.path", *_CRAFTED)
-"""Parts of a public federation that may differ: places of files, and results of a search on another machine."""
-_NEARLY = 1e-6  # relative difference up to which two numbers that follow from one configuration count as the same
 
 
-def data_digests(plan: ResolvedAudit) -> tuple[str, str]:
+def data_digests(plan: RunPlan) -> tuple[str, str]:
     """Return two SHA-256 digests for a plan: of D with the test records, and of all records outside D.
 
     They depend on the records alone and not on the locations of files. The records outside D include the population
     sample and the records that replace others in D'.
     """
-    split = split_of(plan.public)
+    split = split_of(plan.federation)
     return _digest(split.inside, split.test), _digest(split.outside)
 
 
@@ -60,32 +55,12 @@ def differences(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[st
     return found
 
 
-def contradictions(stored: Mapping[str, Any], expected: Mapping[str, Any]) -> list[str]:
-    """Return a line of text for each difference between a stored federation and the federation of its configuration.
-
-    Three kinds of differences are ignored: rounding errors of numbers, locations of files, and crafted (synthetic)
-    records, because the search for them has rounding errors as well.
-    """
-    old, new = (dict(_flat({key: values[key] for key in values if key != "data"})) for values in (stored, expected))
-    return [
-        f"{key} is {_said(old, key)} where {_said(new, key)} follows from the configuration"
-        for key in old  # a key that an older version did not write has the value that changes nothing
-        if key not in _NOT_COMPARED and not _nearly_equal(old.get(key), new.get(key))
-    ]
-
-
 def _flat(values: Any, place: str = "") -> Iterator[tuple[str, Any]]:
     if not isinstance(values, Mapping):
         yield place, values
         return
     for key, value in values.items():
         yield from _flat(value, f"{place}.{key}" if place else str(key))
-
-
-def _nearly_equal(old: Any, new: Any) -> bool:
-    if type(old) in (int, float) and type(new) in (int, float):
-        return math.isclose(old, new, rel_tol=_NEARLY)
-    return bool(old == new)
 
 
 def _said(values: Mapping[str, Any], key: str) -> str:

@@ -4,18 +4,18 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fl_audit.atomic_files import atomic_file
+from fl_audit.atomic_files import atomic_file, write_json
 from fl_audit.audits.registry import audit_of
 from fl_audit.errors import InputError
+from fl_audit.federation.run_plan import RunPlan
 from fl_audit.federation.run_tables import SECRET_TABLES, RunTables
-from fl_audit.run_files import read_json, require_sealed
+from fl_audit.run_files import read_json
 from fl_audit.runs.image_reconstruction import DRAWING_STEPS, reconstruct_images
 from fl_audit.runs.non_private_run import note_unprotected, read_unprotected
 from fl_audit.runs.progress import at_work, steps_bar
 from fl_audit.runs.provenance import read_provenance
-from fl_audit.runs.resolved_audit import ResolvedAudit
 from fl_audit.runs.run_directory import RunDirectory, read_plan
-from fl_audit.runs.trial_batch_store import write_sealed, write_table
+from fl_audit.runs.trial_batch_store import write_table
 
 if TYPE_CHECKING:
     from fl_audit.report.report_elements import ReportContents
@@ -28,23 +28,25 @@ _UNKNOWN: dict[str, Any] = dict.fromkeys(("setup_seconds", "training_seconds", "
 
 
 def finish(
-    plan: ResolvedAudit, run: RunDirectory, with_report: bool = True, pdf_with_appendix: bool = False
+    plan: RunPlan, run: RunDirectory, with_report: bool = True, pdf_with_appendix: bool = False
 ) -> "ReportContents":
     """Join the results of all batches of trials, and write tables, summary and report of a run."""
     with at_work("joining the tables"):
         from fl_audit.audits.page.report_files import write_report  # noqa: PLC0415
         from fl_audit.runs.attacks import with_attacks  # noqa: PLC0415
         from fl_audit.runs.run_report_contents import summarise  # noqa: PLC0415
+        from fl_audit.runs.stored_models import write_model  # noqa: PLC0415
 
         store = run.store(plan.config)
         frames = store.tables(plan.config.audit.trials)
-        if "targets" in frames and audit_of(plan.public).keeps_outputs(plan.public):
+        if "targets" in frames and audit_of(plan.federation).keeps_outputs(plan.federation):
             frames["targets"] = with_attacks(plan, store, frames["targets"])
         for label, frame in frames.items():
             if label in SECRET_TABLES:  # participation and the like stay with the challenger
                 continue
             with atomic_file(run.path / f"{label}.parquet") as file:
                 write_table(frame, file)
+        write_model(plan, run.path)
     drawn = None
     if plan.config.audit.reconstruct_samples is not None:
         with steps_bar("drawing the pictures", DRAWING_STEPS) as on_step:
@@ -52,7 +54,7 @@ def finish(
     with at_work("holding what was measured against the guarantee"):
         known = _timing(run), read_provenance(run), read_unprotected(run)
         contents = summarise(plan, RunTables(**frames), *known, drawn, _looks(run, plan.config.audit.trials))
-    write_sealed(run.path, run.summary, contents.summary)
+    write_json(run.summary, contents.summary)
     if with_report:
         with at_work("drawing the figures, writing the report"):
             write_report(contents, run.path, pdf_with_appendix)
@@ -81,12 +83,11 @@ def rebuild_report(
 ) -> "ReportContents":
     """Write the report of a finished run again from its stored results, and return the stored summary and tables.
 
-    Raises `InputError` if the directory holds no finished run, if its files were damaged or edited, or if
+    Raises `InputError` if the directory holds no finished run, if its files were damaged, or if
     `without_privacy` holds a run of another training.
 
     `without_privacy`: None keeps the comparison that is stored in the run, if any.
     """
-    require_sealed(directory)
     plan, run = read_plan(directory), RunDirectory(directory)
     with run.locked():
         if without_privacy is not None:

@@ -7,27 +7,25 @@ import numpy as np
 
 from fl_audit.audits.canaries.canary_contributions import canary_facts
 from fl_audit.audits.reconstruction.reconstruction_metrics import TrueAndReconstructedImages
-from fl_audit.audits.registry import audit_of
 from fl_audit.audits.sections import report_contents
 from fl_audit.federation.crafted_records import CraftedMeasures, measure_crafted_record
 from fl_audit.federation.findings import Findings
-from fl_audit.federation.finished_run import FinishedRun, RunDescription
+from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.federation.group_sizes import GroupSizes, group_sizes
 from fl_audit.federation.initial_weights import starting_models
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.federation.locally_randomised_records import record_claim
+from fl_audit.federation.run_plan import RunPlan
 from fl_audit.federation.run_tables import NonPrivateAccuracy, Provenance, RunTables, Timing
-from fl_audit.privacy.guarantee import derive_guarantee
+from fl_audit.privacy.guarantee import Guarantee, derive_guarantee
 from fl_audit.privacy.identifiability_bounds import SignalToNoiseAdaptivity
-from fl_audit.released_model.parametric_star import StarSettings
 from fl_audit.report.report_elements import ReportContents
 from fl_audit.runs.data_warnings import most_records, report_lines
 from fl_audit.runs.neighbour_pairs import trials_to_craft_on
-from fl_audit.runs.resolved_audit import ResolvedAudit
 
 
 def summarise(
-    plan: ResolvedAudit,
+    plan: RunPlan,
     tables: RunTables,
     timing: dict[str, Any],
     provenance: Provenance | None = None,
@@ -39,65 +37,55 @@ def summarise(
 
     `looks`: Empty stands for a single verdict at the end.
     """
-    run = FinishedRun(_description(plan, drawn, looks), tables, Timing.of_json(timing), provenance, unprotected)
-    guarantee = run.facts.guarantee
-    # Noise that follows the local sensitivity gives every round the same signal-to-noise ratio, but not where it was
-    # raised to its floor: there the belief bounds are those for adaptive sensitivities.
-    if (
-        guarantee is not None
-        and guarantee.claim.sensitivities is SignalToNoiseAdaptivity.FIXED
-        and not run.has_exact_final_distribution
-    ):
-        guarantee = derive_guarantee(replace(guarantee.claim, sensitivities=SignalToNoiseAdaptivity.ADAPTIVE))
-    return report_contents(replace(run, facts=replace(run.facts, guarantee=guarantee)))
-
-
-def _description(
-    plan: ResolvedAudit, drawn: TrueAndReconstructedImages | None, looks: tuple[int, ...]
-) -> RunDescription:
-    audit, privacy, federation = plan.config.audit, plan.config.privacy, load_federation(plan.public)
+    federation = load_federation(plan.federation)
     labels = federation.test_records.labels
-    return RunDescription(
-        federation=plan.public,
-        guarantee=plan.guarantee,
-        prior=privacy.prior,
-        confidence=audit.confidence,
-        neighbour=_neighbour_text(plan),
-        star=StarSettings(privacy.delta, audit.epsilon_star_cut) if audit.epsilon_star else None,
-        configuration=plan.config.as_public_dict(),
-        record_claim=None if plan.public.local_randomizer is None else record_claim(federation),
+    of_audit = [finding for finding in (canary_facts(federation), drawn) if finding is not None]
+    run = FinishedRun(
+        plan,
+        tables,
+        Timing.of_json(timing),
+        provenance,
+        unprotected,
+        record_claim=None if plan.federation.local_randomizer is None else record_claim(federation),
         crafted=_crafted(plan),
         commonest=float(np.bincount(labels).max() / len(labels)),
-        of_audit=Findings({type(one): one for one in (canary_facts(federation), drawn) if one is not None}),
+        of_audit=Findings({type(finding): finding for finding in of_audit}),
         looks=looks,
         look_at=report_lines(plan),
         most_records=most_records(plan),
         group_sizes=_group_sizes(plan),
     )
+    return report_contents(replace(run, plan=replace(plan, guarantee=_guarantee_of(run))))
 
 
-def _crafted(plan: ResolvedAudit) -> CraftedMeasures | None:
+def _guarantee_of(run: FinishedRun) -> Guarantee | None:
+    """Return the guarantee of a run, with the belief bounds that its rounds justify; None without a claim.
+
+    Noise that follows the local sensitivity gives every round the same signal-to-noise ratio, but not where it was
+    raised to its floor: there the belief bounds are those for adaptive sensitivities.
+    """
+    guarantee = run.plan.guarantee
+    if guarantee is None or run.has_exact_final_distribution:
+        return guarantee
+    if guarantee.claim.sensitivities is not SignalToNoiseAdaptivity.FIXED:
+        return guarantee
+    return derive_guarantee(replace(guarantee.claim, sensitivities=SignalToNoiseAdaptivity.ADAPTIVE))
+
+
+def _crafted(plan: RunPlan) -> CraftedMeasures | None:
     """Return the measured influence of the crafted record on the models; None if no record was crafted."""
-    if plan.public.pair.crafted is None:
+    if plan.federation.pair.crafted is None:
         return None
-    federation, start = load_federation(plan.public), plan.config.model.initial
+    federation, start = load_federation(plan.federation), plan.config.model.initial
     models = starting_models(federation, start, plan.config.model.seed, trials_to_craft_on(start))
-    return measure_crafted_record(federation, models.to(plan.public.device))
+    return measure_crafted_record(federation, models.to(plan.federation.device))
 
 
-def _group_sizes(plan: ResolvedAudit) -> GroupSizes:
+def _group_sizes(plan: RunPlan) -> GroupSizes:
     """Return the largest numbers of records per client and per user, and of users per client, in D.
 
     Without known users, a column that looks like an identifier of persons stands for them.
     """
-    found, most = group_sizes(load_federation(plan.public)), most_records(plan)
+    found, most = group_sizes(load_federation(plan.federation)), most_records(plan)
     # As far as columns tell: where none names the users, the one that looks like it says how many records they have.
     return found if found.records_of_user is not None or most == 1 else replace(found, records_of_user=most)
-
-
-def _neighbour_text(plan: ResolvedAudit) -> str:
-    audit = plan.config.audit
-    rank = "" if audit.neighbour_rank is None else f" (rank {audit.neighbour_rank})"
-    public = plan.public
-    what = audit_of(public).in_question(public, f"{audit.neighbour}{rank}")
-    return f"{public.mechanism.adjacency}, {what}, data seed {public.data_seed}"

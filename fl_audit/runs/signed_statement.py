@@ -1,11 +1,11 @@
-"""A signed statement about a finished run: an in-toto statement in a DSSE envelope, which can be checked offline.
+"""Signed statements about a finished run: in-toto statements in DSSE envelopes, which can be checked offline.
 
-The statement lists every file of the run directory with its SHA-256 digest, and states the claim, the audit and the
+A statement lists every file of the run directory with its SHA-256 digest, and states the claim, the audit and the
 verdict. It proves that the holder of the key signed this statement. It proves neither that the numbers are right nor
-who holds the key.
+who holds the key. Several people may sign a run: the file has one line for each of their statements.
 
-Sources: the in-toto attestation framework, Statement v1 (https://github.com/in-toto/attestation), and DSSE, the dead
-simple signing envelope, v1.0.2 (https://github.com/secure-systems-lab/dsse).
+Sources: the in-toto attestation framework, Statement v1 and its bundles (https://github.com/in-toto/attestation), and
+DSSE, the dead simple signing envelope, v1.0.2 (https://github.com/secure-systems-lab/dsse).
 """
 
 import base64
@@ -14,6 +14,7 @@ import hashlib
 import json
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,18 +31,19 @@ from cryptography.hazmat.primitives.serialization import (
 
 from fl_audit.atomic_files import write_bytes
 from fl_audit.errors import InputError, require
-from fl_audit.ordinary_files import LARGEST_TEXT, read_file, sha256_of
-from fl_audit.run_files import read_json, require_sealed
+from fl_audit.ordinary_files import LARGEST_TEXT, read_file, require_ordinary, sha256_of
+from fl_audit.run_files import read_json
 from fl_audit.runs.provenance import package_versions, read_provenance
 from fl_audit.runs.run_directory import RunDirectory
 from fl_audit.runs.run_directory_checks import CONFIGURATION
 
-STATEMENT = "statement.intoto.json"
-"""Name of the envelope in a run directory."""
+STATEMENTS = "statements.intoto.jsonl"
+"""Name of the file with the signed statements in a run directory: one envelope in each line, the earliest first."""
 _PAYLOAD_TYPE = "application/vnd.in-toto+json"
 _STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 _PREDICATE_TYPE = "urn:fl-audit:audit-result:v1"
 _SECRET = "challenger"  # the folder that a run directory may be handed on without
+_MOST_NAMED = 3  # largest number of files that an error message names
 _PROVES = (
     "The holder of the key states that the audit in these files, with these digests, had this verdict. That proves who "
     "states what, and no more."
@@ -98,13 +100,18 @@ def new_key(path: Path) -> None:
 def sign(
     directory: Path, key: Path, signer: SignerIdentity = SignerIdentity(), with_new_key: bool = False
 ) -> VerifiedStatement:
-    """Write a signed statement about a finished run into its directory, and return the statement after checking it.
+    """Add a signed statement about a finished run to those in its directory, and return it after checking it.
 
-    An earlier statement is replaced.
+    Earlier statements stay. Raises `InputError` if a file was edited, added or removed since one of them was signed.
     """
     summary = directory / "summary.json"
     require(summary.is_file(), f"{summary} is missing: accepted is the directory of a run that is finished")
-    require_sealed(directory)
+    earlier = _envelopes(directory) if (directory / STATEMENTS).exists() else []
+    for signed_before in map(partial(_opened, directory), earlier):
+        differing = signed_before.edited + signed_before.missing + signed_before.added
+        changed = f"{', '.join(differing[:_MOST_NAMED])} changed since {_signer_words(signed_before)} signed"
+        begin_anew = f"move {directory / STATEMENTS} to another directory to begin anew"
+        require(not differing, f"{changed}: accepted are the files as they were signed; {begin_anew}")
     inside = f"key {key} lies in {directory}, and would be handed on with it"
     require(not key.resolve().is_relative_to(directory.resolve()), f"{inside}: accepted is a file elsewhere")
     if with_new_key:
@@ -113,35 +120,56 @@ def sign(
     statement = _statement(directory, signer, _pem(private.public_key()))
     payload = json.dumps(statement, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
     signature = private.sign(_authenticated(payload))
-    write_bytes(directory / STATEMENT, _envelope(payload, signature, fingerprint(private.public_key())))
-    return verify(directory)
+    signed = _envelope(payload, signature, fingerprint(private.public_key()))
+    write_bytes(directory / STATEMENTS, b"".join([*earlier, signed]))
+    return verify(directory)[-1]
 
 
-def verify(directory: Path, key: Path | None = None) -> VerifiedStatement:
-    """Check the signed statement of a run directory offline, and return it with the files that were changed since.
+def verify(directory: Path, key: Path | None = None) -> tuple[VerifiedStatement, ...]:
+    """Check the signed statements of a run directory offline; return each with the files that were changed since.
 
-    `key`: None uses the key that the statement itself names; the check then does not show who signed it.
+    The earliest signature comes first. Raises `InputError` if a statement was edited, or none was signed by `key`.
+
+    `key`: Only the statements that this key signed are returned. None returns all, each checked by the key that it
+    names; the check then does not show who signed them.
     """
-    place = directory / STATEMENT
+    found = tuple(_opened(directory, envelope) for envelope in _envelopes(directory))
+    if key is None:
+        return found
+    wanted = fingerprint(_public_key(_key_file(key, _PUBLIC), key))
+    signers = ", ".join(dict.fromkeys(statement.key for statement in found))
+    other = f"{directory / STATEMENTS} was signed by {signers}, and not by {wanted} of {key}"
+    require(any(statement.key == wanted for statement in found), other)
+    return tuple(statement for statement in found if statement.key == wanted)
+
+
+def _envelopes(directory: Path) -> list[bytes]:
+    """Return the envelopes in a run directory, the earliest first, each with the end of its line."""
+    place = directory / STATEMENTS
+    require_ordinary("signed statements", place)
     require(place.is_file(), f"{place} is missing: fl-audit sign writes it")
-    content = read_file(place, LARGEST_TEXT)
-    edited = f"{place} was edited, or is no signed statement of fl-audit"
+    envelopes = read_file(place, LARGEST_TEXT).splitlines(keepends=True)
+    require(bool(envelopes), f"{place} is empty: accepted is a file that fl-audit sign wrote")
+    return envelopes
+
+
+def _opened(directory: Path, envelope: bytes) -> VerifiedStatement:
+    """Return the statement in an envelope after checking its signature by the key that it names."""
+    place = directory / STATEMENTS
+    edited = f"{place} was edited, or has no signed statement of fl-audit"
     try:
-        read = json.loads(content)
+        read = json.loads(envelope)
         payload, (signature,) = base64.b64decode(read["payload"], validate=True), read["signatures"]
         statement, signed = json.loads(payload), base64.b64decode(signature["sig"], validate=True)
         named = _public_key(statement["predicate"]["signer"]["key"].encode(), place)
     except (ValueError, KeyError, TypeError, AttributeError, binascii.Error, RecursionError):
         raise InputError(edited) from None
-    wanted = named if key is None else _public_key(_key_file(key, _PUBLIC), key)
-    other = f"{place} was signed by the key {fingerprint(named)}, and not by {fingerprint(wanted)} of {key}"
-    require(fingerprint(named) == fingerprint(wanted), other)
     try:
-        wanted.verify(signed, _authenticated(payload))
+        named.verify(signed, _authenticated(payload))
     except InvalidSignature:
         raise InputError(edited) from None
     # Bytes beside the payload, such as spaces, are not signed: the file must be the one that signing writes.
-    require(content == _envelope(payload, signed, fingerprint(named)), edited)
+    require(envelope == _envelope(payload, signed, fingerprint(named)), edited)
     return _compared(directory, statement, fingerprint(named))
 
 
@@ -165,6 +193,11 @@ def _compared(directory: Path, statement: dict[str, Any], key: str) -> VerifiedS
 def fingerprint(key: "Ed25519PublicKey") -> str:
     """Return the fingerprint of a public key, by which people compare keys: "SHA256:" and a hexadecimal digest."""
     return "SHA256:" + hashlib.sha256(key.public_bytes(Encoding.Raw, PublicFormat.Raw)).hexdigest()
+
+
+def _signer_words(found: VerifiedStatement) -> str:
+    signer = found.statement["predicate"]["signer"]
+    return signer["name"] or signer["role"] or found.key
 
 
 def _statement(directory: Path, signer: SignerIdentity, key: str) -> dict[str, Any]:
@@ -199,12 +232,12 @@ def _statement(directory: Path, signer: SignerIdentity, key: str) -> dict[str, A
 
 
 def _digests(directory: Path) -> dict[str, str]:
-    """Return the SHA-256 digests of all files of a run but the statement, by relative path."""
+    """Return the SHA-256 digests of all files of a run but the statements, by relative path."""
     files = sorted(path for path in directory.rglob("*") if path.is_symlink() or not path.is_dir())
     found = {}
     for path in files:
         name = path.relative_to(directory).as_posix()
-        if name == STATEMENT:
+        if name == STATEMENTS:
             continue
         require(path.is_file() and not path.is_symlink(), f"{path} is no ordinary file: move it away")
         found[name] = sha256_of(path)
@@ -223,7 +256,7 @@ def _envelope(payload: bytes, signature: bytes, key: str) -> bytes:
         "payload": base64.b64encode(payload).decode(),
         "signatures": [{"keyid": key, "sig": base64.b64encode(signature).decode()}],
     }
-    return json.dumps(told, indent=1).encode() + b"\n"
+    return json.dumps(told).encode() + b"\n"
 
 
 def _pem(key: "Ed25519PublicKey") -> str:

@@ -13,14 +13,12 @@ from fl_audit.audits.registry import audit_of
 from fl_audit.clients.app import announce_calls
 from fl_audit.clients.app import app as client_app
 from fl_audit.federation.loaded_federation import load_federation
+from fl_audit.federation.run_plan import RunPlan
 from fl_audit.runs.cluster.ray_connection import calls_on_all_cores
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.local_engine import run_locally
 from fl_audit.runs.ray_engine import local_calls
-from fl_audit.runs.resolved_audit import ResolvedAudit
-from fl_audit.runs.run import federation_plan
 from fl_audit.server.app import build_server_app
-from fl_audit.server.federation_plan import FederationTimestamps
 from fl_audit.trial_batches import TrialBatch, remaining_batches, waves
 
 ENOUGH_SECONDS = 4.0
@@ -90,7 +88,7 @@ class _RoundCounter:
             raise _ProbeEndError
 
 
-def probe(plan: ResolvedAudit, engine: Engine = Engine.LOCAL) -> TimeAndMemoryEstimate:
+def probe(plan: RunPlan, engine: Engine = Engine.LOCAL) -> TimeAndMemoryEstimate:
     """Train the first trials of a planned run for a few rounds, and estimate time and memory of the whole run.
 
     The training is done in this process, and nothing is written. If rounds take long, only a few of the trials in the
@@ -100,7 +98,7 @@ def probe(plan: ResolvedAudit, engine: Engine = Engine.LOCAL) -> TimeAndMemoryEs
     """
     begun = psutil.Process().cpu_times()
     wave, held = _first_wave(plan), _own_memory()
-    together, rounds = sum(batch.count for batch in wave), plan.public.rounds
+    together, rounds = sum(batch.count for batch in wave), plan.federation.rounds
     began, busy = time.monotonic(), time.process_time()
     watch = _few_rounds(plan, _affordable(plan, wave, engine), engine)
     # If others use the machine too, everything that is computed from processor seconds takes as much longer.
@@ -114,10 +112,10 @@ def probe(plan: ResolvedAudit, engine: Engine = Engine.LOCAL) -> TimeAndMemoryEs
     imports = slowness * (begun.user + begun.system)
     # The report takes the time of its tables, tests and figures.
     trials = plan.config.audit.trials
-    report = imports * (_REPORT + _REPORT_A_ROW * trials * rounds + _REPORT_A_SCORE * trials * plan.public.targets)
+    report = imports * (_REPORT + _REPORT_A_ROW * trials * rounds + _REPORT_A_SCORE * trials * plan.federation.targets)
     command = imports + _training_seconds(plan, engine, total, imports) + report
     apart = _client_processes(plan) if engine is Engine.RAY else 0
-    size = load_federation(plan.public).model.layout.size
+    size = load_federation(plan.federation).model.layout.size
     most = watch.memory + (together - watch.trials) * _ROWS_HELD * size * np.dtype(np.float32).itemsize
     memory = _memory(most, held, apart)
     return TimeAndMemoryEstimate(watch.trials, max(1, timed), first, each, total, memory, 1 + apart, command)
@@ -139,26 +137,26 @@ def _own_memory() -> int:
     return int(memory.rss - getattr(memory, "shared", 0))  # some systems do not tell which pages are shared
 
 
-def _few_rounds(plan: ResolvedAudit, wave: tuple[TrialBatch, ...], engine: Engine) -> _RoundCounter:
+def _few_rounds(plan: RunPlan, wave: tuple[TrialBatch, ...], engine: Engine) -> _RoundCounter:
     """Train batches of trials for a few rounds on the local engine, and return the times at which rounds ended.
 
     If `engine` is Ray, client calls are made one after the other, because the estimate divides their time by the number
     of Ray's processes.
     """
     settings = plan.config.run
-    watch = _RoundCounter(sum(batch.count for batch in wave), plan.public.rounds)
+    watch = _RoundCounter(sum(batch.count for batch in wave), plan.federation.rounds)
     # Whatever seed is drawn for the run, its trials take equally long.
-    federation = replace(federation_plan(plan.with_seed(settings.seed or 0), wave), keep_releases=0)
-    app = build_server_app(federation, lambda result: None, FederationTimestamps(), watch)
+    config = plan.config.changed(run={"seed": settings.seed or 0, "keep_releases": 0})
+    app = build_server_app(replace(plan, config=config), wave, lambda result: None, on_round=watch)
     ahead = announce_calls if settings.trials_per_batch == 1 else None
     with suppress(_ProbeEndError):
         # The time of clients on Ray is divided by its processes: here the calls are made one after the other.
         calls = local_calls(settings) if engine is Engine.LOCAL else 1
-        run_locally(app, client_app, plan.public.nodes, settings.client_time_limit, calls, ahead)
+        run_locally(app, client_app, plan.federation.nodes, settings.client_time_limit, calls, ahead)
     return watch
 
 
-def _affordable(plan: ResolvedAudit, wave: tuple[TrialBatch, ...], engine: Engine) -> tuple[TrialBatch, ...]:
+def _affordable(plan: RunPlan, wave: tuple[TrialBatch, ...], engine: Engine) -> tuple[TrialBatch, ...]:
     """Return the given batches, or a single smaller batch if one timed trial shows that they would take too long."""
     together = sum(batch.count for batch in wave)
     if together <= _FEWEST_TRIALS:
@@ -171,12 +169,12 @@ def _affordable(plan: ResolvedAudit, wave: tuple[TrialBatch, ...], engine: Engin
     return (TrialBatch(0, 0, few),)
 
 
-def _training_seconds(plan: ResolvedAudit, engine: Engine, alone: float, imports: float) -> float:
+def _training_seconds(plan: RunPlan, engine: Engine, alone: float, imports: float) -> float:
     """Return the estimated seconds that a run needs to start the clients and to train.
 
     `alone` is the estimate for the local engine, and `imports` is how long this process took to start.
     """
-    settings, public = plan.config.run, plan.public
+    settings, public = plan.config.run, plan.federation
     match engine:
         case Engine.LOCAL:
             return alone
@@ -195,20 +193,19 @@ def _training_seconds(plan: ResolvedAudit, engine: Engine, alone: float, imports
             assert_never(engine)
 
 
-def _clients_of_a_round(plan: ResolvedAudit) -> int:
-    cohort = plan.public.cohort(1)
-    return plan.public.nodes if cohort is None else len(cohort)
+def _clients_of_a_round(plan: RunPlan) -> int:
+    cohort = plan.federation.cohort(1)
+    return plan.federation.nodes if cohort is None else len(cohort)
 
 
-def _client_processes(plan: ResolvedAudit) -> int:
+def _client_processes(plan: RunPlan) -> int:
     """Return the number of client processes that an embedded Ray would start on this machine."""
     settings = plan.config.run
-    is_observed = audit_of(plan.public).query(plan.public) is not ReleaseQueryKind.NOTHING
+    is_observed = audit_of(plan.federation).query(plan.federation) is not ReleaseQueryKind.NOTHING
     apart = _PROCESSES_APART if is_observed else _PROCESSES_APART - 1
     return min(settings.actors or calls_on_all_cores(settings.threads), _clients_of_a_round(plan)) + apart
 
 
-def _first_wave(plan: ResolvedAudit) -> tuple[TrialBatch, ...]:
-    size, trials = plan.config.run.trials_per_batch, plan.config.audit.trials
-    assert size is not None, "a resolved configuration names the size of a batch"
+def _first_wave(plan: RunPlan) -> tuple[TrialBatch, ...]:
+    size, trials = plan.trials_per_batch, plan.config.audit.trials
     return waves(remaining_batches(trials, size, ()), plan.config.run.batches_in_flight)[0]

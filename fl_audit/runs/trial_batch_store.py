@@ -7,28 +7,28 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
+import torch
 from pyarrow import Table
 from pyarrow.parquet import write_table as write_parquet
 from pydantic import BaseModel, ConfigDict, ValidationError
 from safetensors.torch import save_file
 from torch import Tensor
 
-from fl_audit.atomic_files import atomic_file, json_text, write_json, write_text
+from fl_audit.atomic_files import atomic_file, write_json
 from fl_audit.errors import InputError, require
 from fl_audit.ordinary_files import read_file, sha256_of
 from fl_audit.parquet_files import read_frame
-from fl_audit.run_files import SEALS, read_json
 from fl_audit.runs.run_directory_checks import RESUME
+from fl_audit.runs.stored_models import MODELS, TRIALS, checkpoint_name
 from fl_audit.server.trial_batch_results import BatchResult
 from fl_audit.tensor_files import read_tensors
 from fl_audit.trial_batches import TrialBatch, remaining_batches
 
 _MANIFEST = "manifest.json"
 _OUTPUTS = "outputs.safetensors"
-_OF_A_BATCH = re.compile(r"(?:releases|models)-(batch-\d{5,})\.safetensors")
+_OF_A_BATCH = re.compile(r"(?:releases|models|checkpoints)-(batch-\d{5,})\.safetensors")
 
 
 class _BatchManifest(BaseModel):
@@ -79,7 +79,7 @@ class TrialBatchStore:
     directory: Path  # the run directory
     run: str  # random identity of the run, by which batches of other runs are recognised
     prior: float  # the insider's prior belief in D
-    keep_final_models: bool = True  # whether the final models of all trials are kept
+    keep_final_models: bool = True  # whether the final models of all trials are kept, and not that of trial 0 alone
 
     @property
     def public(self) -> Path:
@@ -110,14 +110,16 @@ class TrialBatchStore:
             path.unlink()
 
     def finish(self, result: BatchResult) -> None:
-        """Store the tables, releases, final models and outputs of a batch, which then counts as finished.
+        """Store the tables, releases, models and outputs of a batch, which then counts as finished.
 
         The last step renames the batch's directory. If the process is interrupted before, the batch is not finished.
         """
         batch, digests, secret = result.batch, {}, list[Path]()
         partial, place = self.batches / f".{batch.name}.partial", self.batches / batch.name
-        for label, tensors in (("releases", result.kept), ("models", {"models": result.final_models})):
-            if tensors and (label == "releases" or self.keep_final_models):
+        checkpoints = {checkpoint_name(number): model for number, model in result.checkpoints.items()}
+        models = self._final_models(result)
+        for label, tensors in (("releases", result.kept), ("models", models), ("checkpoints", checkpoints)):
+            if tensors:
                 path = self.public / f"{label}-{batch.name}.safetensors"
                 _write_tensors(path, tensors)
                 digests[path.relative_to(self.directory).as_posix()] = sha256_of(path)
@@ -136,6 +138,11 @@ class TrialBatchStore:
         write_json(partial / _MANIFEST, manifest.sealed().model_dump(), private=True)
         _remove(place)
         partial.rename(place)
+
+    def _final_models(self, result: BatchResult) -> dict[str, Tensor]:
+        """Return the final models of a batch that are kept, and the numbers of their trials; empty if none are."""
+        kept = [trial for trial in result.batch.trials if self.keep_final_models or trial == 0]
+        return {MODELS: result.final_models[: len(kept)], TRIALS: torch.tensor(kept)} if kept else {}
 
     def tables(self, trials: int) -> dict[str, pd.DataFrame]:
         """Return the joined tables of all batches by name, such as "trials", with rows in the order of trials."""
@@ -216,19 +223,3 @@ def _write_tensors(path: Path, tensors: Mapping[str, Tensor], private: bool = Fa
     """Write tensors, given by name, atomically as a safetensors file."""
     with atomic_file(path, private) as file:
         save_file({name: value.contiguous() for name, value in tensors.items()}, file)
-
-
-def write_sealed(directory: Path, path: Path, value: Any) -> None:
-    """Write a JSON file of a run atomically, and record its digest, by which `require_sealed` recognises later
-    edits."""
-    seals = directory / SEALS
-    try:
-        noted = dict(read_json(seals))
-    except (InputError, TypeError, ValueError):
-        noted = {}
-    name, text = path.relative_to(directory).as_posix(), json_text(value)
-    digest = hashlib.sha256(text.encode()).hexdigest()
-    # Whenever this ends, the file that stands there is one of those that are noted.
-    write_json(seals, noted | {name: [*noted.get(name, []), digest]})
-    write_text(path, text)
-    write_json(seals, noted | {name: [digest]})

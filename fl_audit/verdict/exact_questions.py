@@ -6,7 +6,7 @@ questions take no part of the level of the tests, and an honest run is never acc
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ import numpy as np
 from fl_audit.errors import InputError
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.mechanisms.contribution import PrivateTraining
+from fl_audit.mechanisms.noises.mechanism_noise import NoiseOrigin
 from fl_audit.privacy.independent_epsilon import independent_epsilon
 from fl_audit.verdict.played_releases import played_releases
 
@@ -38,6 +39,11 @@ class ExactRowKind(StrEnum):
     STARTS = "exact-starts"  # number of initial models that were compared
     MOVED = "exact-moved"  # distance of the releases of D and D' under the same noise, in clipping norms
     MOVED_ALLOWED = "exact-moved-allowed"  # the claimed sensitivity, with what rounding may add
+    # Numbers of trials of a round whose release is not the sum with the claimed noise: because of what is done to it
+    # afterwards, the same where all trials hold the same data set, and for unknown reasons.
+    POST_PROCESSED = "exact-post-processed"
+    ONE_SECRET = "exact-one-secret"
+    UNKNOWN_STEP = "exact-unknown-step"
 
 
 @dataclass(frozen=True)
@@ -58,6 +64,7 @@ class ExactQuestion(StrEnum):
     LENGTH = "contribution-length"
     BITS = "quantile-bits"
     START = "initial-model"
+    STEP = "server-step"
     MOVED = "sensitivity-of-release"
     EPSILON = "epsilon"
     SECOND_RUN = "second-run"
@@ -68,11 +75,16 @@ TITLES = {
     ExactQuestion.LENGTH: "length of every single contribution",
     ExactQuestion.BITS: "sum of the quantile bits, recomputed from the data",
     ExactQuestion.START: "initial model, recomputed from public values",
+    ExactQuestion.STEP: "release, compared with the sum and the claimed noise",
     ExactQuestion.MOVED: "difference of D and D' after the server's step, under the same noise",
     ExactQuestion.EPSILON: "epsilon, recomputed by another accountant",
     ExactQuestion.SECOND_RUN: "noise and samples of a second run with another secret seed",
 }
 """Title of each question."""
+_ONE_SECRET = (
+    "in {:,} rounds of trials the server changes the noised sums after the noise, and all trials of a batch hold the "
+    "same data set: whether the change depends on it is not known; raise trials-per-batch"
+)
 _NOT_OPENED = "nothing was recomputed while the run was played, or the challenger's directory was not read"
 
 
@@ -87,6 +99,7 @@ class ExactAnswer:
     text: str = ""  # what was found, in one line
     checked: str = ""  # what was checked, such as "60 units in trial 3 round 1"
     reason: str = ""  # why it was not asked; empty where it was
+    is_open: bool = False  # whether no verdict is consistent without an answer, as to whether a rule follows the secret
 
     @property
     def is_asked(self) -> bool:
@@ -107,7 +120,7 @@ def exact_answers(run: FinishedRun) -> tuple[ExactAnswer, ...]:
 
 
 def _answers(run: FinishedRun) -> tuple[ExactAnswer, ...]:
-    rows, mechanism = _rows_of(run.tables.tallies), run.facts.federation.mechanism
+    rows, mechanism = _rows_of(run.tables.tallies), run.plan.federation.mechanism
     unbounded = "clients train privately: single gradients are clipped inside of their training"
     server = "the server adds no independent noise whose step could be run again with D and D'"
     is_private = isinstance(mechanism.contribution, PrivateTraining)
@@ -117,6 +130,7 @@ def _answers(run: FinishedRun) -> tuple[ExactAnswer, ...]:
         _not_asked(ExactQuestion.LENGTH, unbounded) if is_private else _length(rows, mechanism.unit),
         _bits(rows) if mechanism.is_adaptive else _not_asked(ExactQuestion.BITS, "the clipping norm is fixed"),
         _start(rows),
+        _step(rows, mechanism.noise.origin is NoiseOrigin.SERVER),
         _moved(rows, server),
         _epsilon(run),
         _not_asked(ExactQuestion.SECOND_RUN, later),
@@ -205,6 +219,29 @@ def _start(rows: _Rows) -> ExactAnswer:
     return ExactAnswer(ExactQuestion.START, worst.value, 0.0, worst.value == 0, text, f"{compared:,} initial models")
 
 
+def _step(rows: _Rows, server_adds: bool) -> ExactAnswer:
+    if not server_adds:
+        return _not_asked(ExactQuestion.STEP, "the server adds no noise")
+    if not rows[ExactRowKind.STARTS]:
+        return _not_asked(ExactQuestion.STEP, _NOT_OPENED)
+    processed, one_secret, unknown = (
+        int(sum(row.value for row in rows[kind]))
+        for kind in (ExactRowKind.POST_PROCESSED, ExactRowKind.ONE_SECRET, ExactRowKind.UNKNOWN_STEP)
+    )
+    if unknown:
+        why = f"in {unknown:,} rounds of trials it does not follow from them, so the tests see the release as it is"
+        return _not_asked(ExactQuestion.STEP, why)
+    if one_secret and not processed:
+        return replace(_not_asked(ExactQuestion.STEP, _ONE_SECRET.format(one_secret)), is_open=True)
+    text = "the release is the sum with the claimed noise"
+    if processed:
+        text = (
+            f"in {processed + one_secret:,} rounds of trials the server changes the noised sums after the noise, by a "
+            "rule that is the same for D and D', which weakens no guarantee; the tests see the noised sums before it"
+        )
+    return ExactAnswer(ExactQuestion.STEP, 0.0, 0.0, True, text, "all rounds of all trials")
+
+
 def _moved(rows: _Rows, server: str) -> ExactAnswer:
     values = rows[ExactRowKind.MOVED]
     if not values:
@@ -218,7 +255,7 @@ def _moved(rows: _Rows, server: str) -> ExactAnswer:
 
 
 def _epsilon(run: FinishedRun) -> ExactAnswer:
-    guarantee, delta = run.facts.guarantee, _configured_delta(run)
+    guarantee, delta = run.plan.guarantee, _configured_delta(run)
     if guarantee is None:
         return _not_asked(ExactQuestion.EPSILON, "nothing is claimed")
     claimed = guarantee.epsilon
@@ -235,10 +272,15 @@ def _epsilon(run: FinishedRun) -> ExactAnswer:
 
 def _configured_delta(run: FinishedRun) -> float:
     """Return the delta that was configured, or that of the claim if no configuration is at hand."""
-    told = run.facts.configuration.get("privacy", {}).get("delta")
-    if told is not None:
-        return float(told)
-    return math.nan if run.facts.guarantee is None else run.facts.guarantee.delta
+    privacy, guarantee = run.plan.config.privacy, run.plan.guarantee
+    if privacy.private:
+        return privacy.delta
+    return math.nan if guarantee is None else guarantee.delta
+
+
+def open_answers(answers: Sequence[ExactAnswer]) -> tuple[ExactAnswer, ...]:
+    """Return the questions without whose answer no verdict is consistent."""
+    return tuple(answer for answer in answers if answer.is_open)
 
 
 def broken_answers(answers: Sequence[ExactAnswer]) -> tuple[ExactAnswer, ...]:

@@ -25,7 +25,7 @@ def played_releases(run: FinishedRun) -> list[Releases]:
 
     There are several kinds only if clients train privately on shards of different sizes.
     """
-    federation = run.facts.federation
+    federation = run.plan.federation
     mechanism = federation.mechanism
     if isinstance(mechanism.contribution, PrivateTraining):
         return _of_clients(federation, mechanism.contribution)

@@ -126,7 +126,7 @@ def excess_text(found: VerdictDetails) -> str:
 
 
 def _said(numbers: NoiseFinding, run: FinishedRun) -> Mapping[str, Any]:
-    words, judgement = unit_words(run.facts.adjacency), numbers.judgement
+    words, judgement = unit_words(run.plan.adjacency), numbers.judgement
     told = {
         "excess": excess_text(judgement),
         "tests": [TestMessage(test, words).to_json() for test in judgement.tests],

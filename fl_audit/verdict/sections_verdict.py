@@ -4,7 +4,8 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, assert_never
 
-from fl_audit.federation.finished_run import FinishedRun, RunDescription
+from fl_audit.federation.finished_run import FinishedRun
+from fl_audit.federation.run_plan import RunPlan
 from fl_audit.plurals import plural
 from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.report import formatting
@@ -16,6 +17,7 @@ from fl_audit.report.unit_words import UnitWords, unit_words
 from fl_audit.verdict.banner import verdict_banner
 from fl_audit.verdict.declared_tests import DETECTION_POWER, OF_SHAPE, TestName, TestResult
 from fl_audit.verdict.exact_messages import exact_scope, exact_sentences, exact_table
+from fl_audit.verdict.exact_questions import open_answers
 from fl_audit.verdict.findings_verdict import VerdictFinding, verdict_numbers
 from fl_audit.verdict.noise_estimate import BREACH, epsilon_at, mechanism_in_words
 from fl_audit.verdict.scope import questions_text
@@ -52,6 +54,8 @@ def banner(contents: ReportContents) -> Banner:
         case Verdict.INCONCLUSIVE if numbers.contradicted_by:
             names = ", ".join(numbers.contradicted_by)
             line = f"No test contradicts the guarantee, but what was measured below does: {names}."
+        case Verdict.INCONCLUSIVE if line := unanswered_text(numbers, contents.words):
+            pass
         case Verdict.INCONCLUSIVE:
             line = f"{_too_little(numbers, contents.words)} {trials_needed_text(numbers, contents.words)}"
         case Verdict.NO_GUARANTEE:
@@ -78,6 +82,20 @@ def _broken(contents: ReportContents) -> str:
     also = f" Also: {'; '.join(named)}." if named else ""
     said = f"{exact} {first.sentence}".strip()
     return f"{said}{also}" + (f" {plural(len(others) + 1, 'test')} failed." if others else "")
+
+
+def unanswered_text(numbers: VerdictFinding, words: UnitWords) -> str:
+    """Return a sentence on what could not be computed, or on an open exact question; empty if there is none."""
+    found = numbers.judged
+    if numbers.errors:
+        parts = ", ".join(formatting.uncapital(error.part) for error in numbers.errors)
+        return f"A part of the report could not be computed, and what could be found nothing. Not computed: {parts}."
+    if found.not_computed:
+        names = ", ".join(formatting.uncapital(title_of(name, words)) for name in found.not_computed)
+        return f"Not every test could be computed, and the others found nothing. Not computed: {names}."
+    if unanswered := open_answers(found.exact):
+        return f"No test failed, and a question is open: {unanswered[0].reason}."
+    return ""
 
 
 def _too_little(numbers: VerdictFinding, words: UnitWords) -> str:
@@ -162,7 +180,7 @@ def _sentence(numbers: VerdictFinding, contents: ReportContents) -> str:
                 return f"The guarantee was broken, which no chance explains. {exact}"
             text = (
                 f"The guarantee was broken. Where a guarantee is kept, so clear a sign comes up in at most "
-                f"{_alarms(numbers.judged, contents.facts)}. That says nothing of how much more others could learn."
+                f"{_alarms(numbers.judged, contents.run)}. That says nothing of how much more others could learn."
             )
         case Verdict.CONSISTENT:
             text = (
@@ -173,10 +191,12 @@ def _sentence(numbers: VerdictFinding, contents: ReportContents) -> str:
             text = (
                 "The verdict is open: no test of the guarantee failed, and something that was measured contradicts it."
             )
+        case Verdict.INCONCLUSIVE if why := unanswered_text(numbers, contents.words):
+            text = f"The verdict is open. {why}"
         case Verdict.INCONCLUSIVE:
             unseen = f"{_unseen(numbers, contents.words)} could hardly have been seen"
             text = f"The verdict is open: nothing we saw contradicts the guarantee, but {unseen}."
-        case Verdict.NO_GUARANTEE if contents.facts.federation.local_randomizer is not None:
+        case Verdict.NO_GUARANTEE if contents.plan.federation.local_randomizer is not None:
             return (
                 "There was no guarantee of the training to test, so there is no verdict. What protects the records in "
                 "these models is what their owners did to them, and no more."
@@ -187,8 +207,8 @@ def _sentence(numbers: VerdictFinding, contents: ReportContents) -> str:
             text = "We came to no verdict: no insider took part, so nothing was held against the guarantee."
         case _:
             assert_never(numbers.verdict)
-    text += looks_text(numbers.judgement, contents.facts)
-    if not contents.facts.federation.mechanism.is_private_release:
+    text += looks_text(numbers.judgement, contents.run)
+    if not contents.plan.federation.mechanism.is_private_release:
         text += " The models of this run are test pieces and must not be handed out: their noise depends on the data."
     return text
 
@@ -198,19 +218,19 @@ def _unseen(numbers: VerdictFinding, words: UnitWords) -> str:
     return f"a {words.one} that counts {BREACH:g} times" if numbers.judged.conclusive else "a breach"
 
 
-def _alarms(found: VerdictDetails, facts: RunDescription) -> str:
+def _alarms(found: VerdictDetails, run: FinishedRun) -> str:
     """Return a phrase such as "1 in 1,000 audits" for the false-positive rate of the tests."""
-    return f"{one_in(found.level)} audits{' at one look' if len(facts.looks) > 1 else ''}"
+    return f"{one_in(found.level)} audits{' at one look' if len(run.looks) > 1 else ''}"
 
 
-def looks_text(found: VerdictDetails | None, facts: RunDescription) -> str:
+def looks_text(found: VerdictDetails | None, run: FinishedRun) -> str:
     """Return sentences on the false-positive rate of a run that was judged more than once; empty if judged once."""
     # If the numbers of trials depend on earlier results, the rate of two looks is up to 3.1 times that of one (for a
     # test whose statistic is a sum of normal numbers).
-    often = len(facts.looks)
+    often = len(run.looks)
     if found is None or often < 2:
         return ""
-    earlier = ", ".join(f"{trials:,}" for trials in facts.looks[:-1])
+    earlier = ", ".join(f"{trials:,}" for trials in run.looks[:-1])
     return (
         f" This run was judged before, after {earlier} trials. A kept guarantee fails at any of the {often} looks in "
         "at "
@@ -220,19 +240,19 @@ def looks_text(found: VerdictDetails | None, facts: RunDescription) -> str:
     )
 
 
-def _scope(numbers: VerdictFinding, facts: RunDescription, covers: str) -> str:
+def _scope(numbers: VerdictFinding, plan: RunPlan, covers: str) -> str:
     """Return the text for the key `scope` of `summary.json`: what the verdict covers, and its limits."""
-    found, guarantee = numbers.judgement, facts.guarantee
+    found, guarantee = numbers.judgement, plan.guarantee
     if found is None or guarantee is None:
         why = "No insider took part, so nothing was held against the guarantee."
         if guarantee is None:
-            of_training = "" if facts.federation.local_randomizer is None else " of the training"
+            of_training = "" if plan.federation.local_randomizer is None else " of the training"
             why = f"The models were trained without clipping and noise: nothing was claimed{of_training}."
         seen = "What was measured of the released models, from their outputs and losses"
         return f"{why} {seen}, is no test of a guarantee."
-    seen = _detection_text(found, guarantee, unit_words(facts.adjacency))
+    seen = _detection_text(found, guarantee, unit_words(plan.adjacency))
     smaller = " A smaller breach may pass." if math.isfinite(found.limit_of_detection) else ""
-    asked = f" {questions_text(found, unit_words(facts.adjacency))}" if found.words.lists_questions else ""
+    asked = f" {questions_text(found, unit_words(plan.adjacency))}" if found.words.lists_questions else ""
     return f"{covers} {seen}{smaller}{asked}{exact_scope(found.exact)}"
 
 
@@ -312,7 +332,7 @@ def _tables(numbers: VerdictFinding, contents: ReportContents) -> list[Table]:
     tables = [
         covers,
         *_signal_tables(found.signal, words),
-        Table(f"{title}{_alarms(found, contents.facts)}", columns, rows, TableKind.TESTS),
+        Table(f"{title}{_alarms(found, contents.run)}", columns, rows, TableKind.TESTS),
     ]
     if found.exact:
         tables.append(exact_table(found.exact))
@@ -343,7 +363,7 @@ def _signal_tables(signal: SignalDetectionLimit | None, unit: UnitWords) -> list
 
 def verdict_section(
     judge: Callable[[FinishedRun], VerdictDetails | None],
-    covers: Callable[[RunDescription], str],
+    covers: Callable[[RunPlan], str],
     why_not_compared: Callable[[FinishedRun], str],
 ) -> Section[VerdictFinding]:
     """Return the report section on the verdict, for one kind of audit.
@@ -352,10 +372,10 @@ def verdict_section(
     """
 
     def said(numbers: VerdictFinding, run: FinishedRun) -> Mapping[str, Any]:
-        scope = _scope(numbers, run.facts, covers(run.facts))
+        scope = _scope(numbers, run.plan, covers(run.plan))
         return {
-            "scope": scope + why_not_compared(run) + looks_text(numbers.judgement, run.facts),
-            "looks": None if numbers.judgement is None else list(run.facts.looks),
+            "scope": scope + why_not_compared(run) + looks_text(numbers.judgement, run),
+            "looks": None if numbers.judgement is None else list(run.looks),
         }
 
     return Section(

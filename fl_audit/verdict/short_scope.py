@@ -2,7 +2,7 @@
 
 import math
 
-from fl_audit.federation.finished_run import RunDescription
+from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.report.formatting import number_text
 from fl_audit.verdict.declared_tests import DETECTION_POWER
 from fl_audit.verdict.findings_verdict import VerdictFinding
@@ -10,7 +10,7 @@ from fl_audit.verdict.scope import questions_in_short
 from fl_audit.verdict.sections_verdict import looks_text
 
 
-def short_scope(numbers: VerdictFinding, facts: RunDescription, covers: str) -> list[str]:
+def short_scope(numbers: VerdictFinding, run: FinishedRun, covers: str) -> list[str]:
     """Return sentences on what a verdict covers, the smallest breach that it finds, and what was not tested.
 
     The list is empty if nothing was tested.
@@ -18,7 +18,7 @@ def short_scope(numbers: VerdictFinding, facts: RunDescription, covers: str) -> 
     if (found := numbers.judgement) is None:
         return []
     questions = questions_in_short(found) if found.words.lists_questions else []
-    looks = looks_text(found, facts).strip()
+    looks = looks_text(found, run).strip()
     where = 'The section "The tests of the guarantee" of report.html has every test with the breach that it would find.'
     return [covers, _smallest_breach(numbers), *questions, *filter(None, [looks]), where]
 

@@ -29,18 +29,18 @@ def measured_in(run: FinishedRun) -> NoiseMeasurements:
 
 
 def _measured(run: FinishedRun) -> NoiseMeasurements:
-    table, facts = run.tables.residuals, run.facts
+    table, plan = run.tables.residuals, run.plan
     residuals = None if table is None else NoiseStatistics.of_table(table)
     return NoiseMeasurements(
         members=run.bits,
         increments=run.increments,
         sensitivity=run.by_trial("local_sensitivity"),
         sigma=run.by_trial("sigma"),
-        noise_multiplier=facts.federation.mechanism.round_multiplier(facts.federation.threat_model),
+        noise_multiplier=plan.federation.mechanism.round_multiplier(plan.federation.threat_model),
         residuals=residuals,
         scores=_scores(run, residuals),
-        largest_mu=facts.mu if math.isfinite(facts.mu) else None,
-        claimed_length=claimed_length(facts.federation),
+        largest_mu=plan.mu if math.isfinite(plan.mu) else None,
+        claimed_length=claimed_length(plan.federation),
         opened=opened_of_pair(run),
     )
 
@@ -77,8 +77,8 @@ def opened_of_targets(run: FinishedRun) -> OpenedSecrets:
 
 
 def _opened(run: FinishedRun, of_pair: bool) -> OpenedSecrets:
-    federation, opened, tallies = run.facts.federation, run.tables.opened, run.tables.tallies
-    claim = None if run.facts.guarantee is None else run.facts.guarantee.claim
+    federation, opened, tallies = run.plan.federation, run.tables.opened, run.tables.tallies
+    claim = None if run.plan.guarantee is None else run.plan.guarantee.claim
     has_shares = federation.mechanism.noise.origin is NoiseOrigin.CLIENTS and of_pair
     mechanism = OpenedSecrets(
         run.bits, claim, False, federation.mechanism.is_sampled, has_shares, federation.mechanism.is_adaptive
@@ -124,7 +124,7 @@ def _scores(run: FinishedRun, residuals: NoiseStatistics | None) -> Floats | Non
     such scores with the knowledge of the rounds in which the target took part. A run stores no scores if the increments
     of the log-odds determine them.
     """
-    if run.scores is None or residuals is None or not run.facts.federation.is_secretly_sampled:
+    if run.scores is None or residuals is None or not run.plan.federation.is_secretly_sampled:
         return run.scores
     opened = residuals.signal[..., 0, 0]
     return run.scores if np.isnan(opened).all() else np.asarray(opened)
@@ -148,7 +148,7 @@ def noise_along(run: FinishedRun, chosen: Integers, of_all: bool = True) -> Nois
     squares, rounds, sums, lengths = (every[name][at] for name in _TARGET_NOISE)
     inside = is_in[at]
     many = _drift_of_targets(is_in, every["noise_rounds"], every["noise_sum"]) if of_all else None
-    lengths, claimed = np.where(inside, lengths, 0.0), claimed_length(run.facts.federation)
+    lengths, claimed = np.where(inside, lengths, 0.0), claimed_length(run.plan.federation)
     return NoiseAlongTarget(squares, rounds.astype(np.int64), inside, sums, lengths, many, claimed_length=claimed)
 
 

@@ -8,7 +8,7 @@ from enum import StrEnum
 from fl_audit.statistics.claim_comparisons import ClaimStatus
 from fl_audit.verdict import noise_estimate as estimates
 from fl_audit.verdict.declared_tests import FAMILY_LEVEL, NotTestedReason, TestName, TestResult
-from fl_audit.verdict.exact_questions import ExactAnswer, broken_answers
+from fl_audit.verdict.exact_questions import ExactAnswer, broken_answers, open_answers
 from fl_audit.verdict.signal_detection_limit import SignalDetectionLimit
 
 
@@ -80,11 +80,16 @@ class VerdictDetails:
         return tuple(test for test in self.tests if test.violated)
 
     @property
+    def not_computed(self) -> tuple[TestName, ...]:
+        """Names of the tests that could not be computed, so that the verdict is not consistent."""
+        return tuple(name for name, reason in self.not_offered if reason is NotTestedReason.NOT_COMPUTED)
+
+    @property
     def verdict(self) -> Verdict:
         """Verdict that follows from the tests: violated, consistent or inconclusive."""
-        is_computed = all(reason is not NotTestedReason.NOT_COMPUTED for _, reason in self.not_offered)
         is_conclusive = self.conclusive and (self.signal is None or self.signal.conclusive)
-        return verdict_on(bool(self.broken or broken_answers(self.exact)), is_conclusive and is_computed)
+        is_answered = not self.not_computed and not open_answers(self.exact)
+        return verdict_on(bool(self.broken or broken_answers(self.exact)), is_conclusive and is_answered)
 
     @property
     def trials_for_conclusive_verdict(self) -> int | None:

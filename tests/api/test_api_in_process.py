@@ -177,7 +177,7 @@ def test_a_run_that_stops_keeps_what_is_finished_and_goes_on(
 def test_one_run_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
 
-    def again(_: object) -> None:
+    def again(*_: object) -> None:
         try:
             fa.run_audit(SETTINGS, tmp_path / "second", engine="local", progress=None)
         except fa.InputError as error:

@@ -13,11 +13,12 @@ from fl_audit.data.dissimilarity_ranking import ranked_pairs, ranked_records
 from fl_audit.data.multi_array_records import packed
 from fl_audit.data.records import Records
 from fl_audit.errors import InputError
+from fl_audit.federation.run_plan import RunPlan
 from fl_audit.report.report_elements import ReportContents
 from fl_audit.runs.config import parse_config
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.planned_run_check import check_plan
-from fl_audit.runs.resolved_audit import ResolvedAudit, resolve
+from fl_audit.runs.planning import plan_run
 from fl_audit.runs.run import run_audit
 from fl_audit.verdict.verdict import Verdict
 from tests.validation.adapters import SERVERS, settings_of, verdict_of, write_texts
@@ -36,13 +37,13 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return found
 
 
-def plan_of(place: Path, changes: Sections) -> ResolvedAudit:
+def plan_of(place: Path, changes: Sections) -> RunPlan:
     sections = settings_of(place, 1, 6, **changes)
     sections["model"] = {"name": "mean-embedding"}
     sections["training"]["rounds"] = 2
     del sections["run"]["trials-per-batch"]
     kept = {name: {key: value for key, value in one.items() if value is not None} for name, one in sections.items()}
-    return resolve(parse_config(kept))
+    return plan_run(parse_config(kept))
 
 
 def jaccard(left: Floats, right: Floats) -> Floats:
@@ -109,8 +110,8 @@ def test_such_an_archive_is_audited_by_the_remedy_of_its_refusal(ids: Integers, 
         "audit": {"trials": 2, "epsilon-star": False, "membership": False},
     }
     with pytest.raises(InputError, match="neighbour = 'random'"):
-        resolve(parse_config(changes))
-    run = resolve(parse_config(changes | {"audit": changes["audit"] | {"neighbour": "random"}}))
+        plan_run(parse_config(changes))
+    run = plan_run(parse_config(changes | {"audit": changes["audit"] | {"neighbour": "random"}}))
     assert run_audit(run, tmp_path / "run", Engine.LOCAL, with_report=False).summary["verdict"] == "inconclusive"
 
 
@@ -243,7 +244,7 @@ def test_leaving_it_out_is_a_remedy(name: str, place: Path) -> None:
         changes.get("audit", {}).pop(idle, None)
     for idle in ("local-randomizer", "record-epsilon", "pixelation-pixels"):
         changes.get("privacy", {}).pop(idle, None)
-    assert check_plan(plan_of(place, changes), with_probe=False).plan.public.rounds == 2
+    assert check_plan(plan_of(place, changes), with_probe=False).plan.federation.rounds == 2
 
 
 @pytest.mark.long

@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+import click
 import numpy as np
 import pandas as pd
 import pytest
+import typer
 from small_audits import small_toml
 from typer.testing import CliRunner
 
@@ -25,7 +27,7 @@ from fl_audit.data.record_selection import select_records
 from fl_audit.privacy.accounting_enums import Accountant
 from fl_audit.privacy.identifiability_bounds import rho_alpha
 from fl_audit.runs.config_file import load_config
-from fl_audit.runs.resolved_audit import resolve
+from fl_audit.runs.planning import plan_run
 from fl_audit.runs.run_directory import public_part
 
 CONFIG = small_toml(
@@ -243,7 +245,7 @@ def test_data_sets_are_listed(fl_audit: FlAudit, tmp_path: Path) -> None:
 
 
 def test_the_chosen_neighbour_is_public(config: Path) -> None:
-    plan = resolve(load_config(config, ["audit.neighbour=least-dissimilar", "audit.neighbour-rank=3"]))
+    plan = plan_run(load_config(config, ["audit.neighbour=least-dissimilar", "audit.neighbour-rank=3"]))
     split = select_records(load_source(DataSpec("breast-cancer")), 60, 1000, seed=0)
     relation = Adjacency.REPLACE_RECORD
     ranked = ranked_neighbours(relation, split.inside, split.outside, Dissimilarity.EUCLIDEAN, 3, farthest=False)
@@ -319,8 +321,6 @@ def test_a_multiplier_is_read_and_told_over_the_clipping_norm(fl_audit: FlAudit)
     told = fl_audit(*copied).stdout
     assert f"the sensitivity, {guarantee['sensitivity']}." in told
     assert told.partition(", it is ")[2].startswith("1.\n")
-    beside = fl_audit(*copied, "--sensitivity", "1", "--clipping-norm", "1")
-    assert (beside.returncode, beside.stderr.count("--sensitivity")) == (2, 1)
 
 
 def test_the_score_of_the_paper_stands_beside_its_accountant_alone(fl_audit: FlAudit) -> None:
@@ -357,6 +357,26 @@ def test_the_adjacency_is_always_named(fl_audit: FlAudit) -> None:
         refused = fl_audit(*command, "--delta", "1e-5", "--rounds", "3")
         assert refused.returncode == 2
         assert "Missing option '--adjacency'" in refused.stderr
+        assert all(adjacency in refused.stderr for adjacency in Adjacency)
+
+
+@pytest.mark.parametrize("words", [("chekc",), ("calibrate", "--epsilon", "x"), ("calibrate", "--foo"), ("check",)])
+def test_a_command_line_that_is_not_taken_is_said_in_one_line(words: tuple[str, ...], fl_audit: FlAudit) -> None:
+    refused = fl_audit(*words)
+    assert refused.returncode == 2
+    assert refused.stderr.count("\n") == 1
+    assert refused.stderr.startswith("fl-audit: ")
+
+
+def test_help_says_what_every_argument_and_option_is_for() -> None:
+    """Also where click and typer take the help of arguments away from each other."""
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    for name in commands:
+        context = click.Context(commands[name], info_name=name)
+        text = commands[name].get_help(context)
+        for parameter in commands[name].params:
+            shown, said = parameter.get_help_record(context)
+            assert re.search(rf"^  {re.escape(shown)}\s+[^\s\[]", text, re.MULTILINE), (name, shown, said)
 
 
 @pytest.mark.parametrize(("sensitivities", "noise"), [("fixed", 8.506), ("adaptive", 9.097)])

@@ -28,7 +28,7 @@ from fl_audit.errors import InputError
 from fl_audit.message_keys import Key, MessageRecordName
 from fl_audit.runs.config_file import load_config
 from fl_audit.runs.engine_names import Engine
-from fl_audit.runs.resolved_audit import resolve
+from fl_audit.runs.planning import plan_run
 from fl_audit.runs.run import ClientAppAndStrategy, run_audit
 from fl_audit.strategies.errors import FederationError
 from fl_audit.trial_batches import TrialBatch
@@ -273,7 +273,7 @@ def test_a_run_of_flowers_own_command_outlives_its_superlink_or_goes_on() -> Non
     with tempfile.TemporaryDirectory(dir="/tmp") as name:  # Ray's sockets have short names
         place = Path(name)
         (place / "audit.toml").write_text(AUDIT.replace("SEED", "5"))
-        alone = run_audit(resolve(load_config(place / "audit.toml")), place / "alone", Engine.LOCAL, with_report=False)
+        alone = run_audit(plan_run(load_config(place / "audit.toml")), place / "alone", Engine.LOCAL, with_report=False)
         around = FlowerCommand(place, 4)
         try:
             found, run = play(0, around, place, np.random.default_rng(255))
@@ -438,7 +438,7 @@ def test_a_node_needs_neither_the_data_nor_the_modules_nor_the_configuration(
     )
     monkeypatch.chdir(mine)
     monkeypatch.setattr(sys, "path", [*sys.path, str(mine)])
-    plan = resolve(load_config(mine / "audit.toml"))
+    plan = plan_run(load_config(mine / "audit.toml"))
     own = os.pathsep.join(entry for entry in sys.path if entry and entry != str(mine))
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
     hidden = ("unshare", "-m", "sh", "-c", f'mount -t tmpfs none "{mine}" && exec "$@"', "sh")

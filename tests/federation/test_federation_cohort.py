@@ -56,7 +56,7 @@ def test_too_many_records_for_one_stretch_do_not_train_together() -> None:
 @pytest.mark.parametrize("clipping", ["fixed", "adaptive"])
 def test_a_cohort_contributes_what_its_clients_do(clipping: str, small_plan: MakePlan) -> None:
     federation = load_federation(
-        small_plan(**(_CLIENTS | {"privacy": _CLIENTS["privacy"] | {"clipping": clipping}})).public
+        small_plan(**(_CLIENTS | {"privacy": _CLIENTS["privacy"] | {"clipping": clipping}})).federation
     )
     clients = [client for client in range(8) if client != federation.victim]
     moment = RoundContext(2, torch.tensor([0.3], dtype=torch.float64) if clipping == "adaptive" else None)

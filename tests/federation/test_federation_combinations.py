@@ -10,6 +10,7 @@ import pytest
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError
 from fl_audit.federation.observed_rounds import InsiderView, _require_view
+from fl_audit.federation.run_plan import RunPlan
 from fl_audit.learning.local_training import LocalSchedule
 from fl_audit.learning.optimizers import ServerOptimizer, ServerOptimizerKind
 from fl_audit.mechanisms.contribution import (
@@ -41,7 +42,6 @@ from fl_audit.mechanisms.participations.registry import PARTICIPATIONS as KINDS
 from fl_audit.mechanisms.threat_model import Adversary, TargetsParticipation, ThreatModel
 from fl_audit.privacy.accounting_enums import SensitivityKind
 from fl_audit.privacy.strategy_matrices import StrategyMatrixKind
-from fl_audit.runs.resolved_audit import ResolvedAudit
 from tests.validation.guarantee_settings import (
     CLIENTS,
     ROUNDS,
@@ -74,14 +74,14 @@ Named = tuple[Any, ...]
 
 
 @pytest.fixture(scope="module")
-def plans(tmp_path_factory: pytest.TempPathFactory) -> dict[Combination, ResolvedAudit | str]:
+def plans(tmp_path_factory: pytest.TempPathFactory) -> dict[Combination, RunPlan | str]:
     """The plan of every combination of the table, or the reason of its refusal."""
     records = tmp_path_factory.mktemp("guarantees") / "records.npz"
     write_records(records)
     return {one: _plan_or_reason(one, records) for one in combinations()}
 
 
-def _plan_or_reason(combination: Combination, records: Path) -> ResolvedAudit | str:
+def _plan_or_reason(combination: Combination, records: Path) -> RunPlan | str:
     try:
         return plan_of(combination, records, 10, 0, {"noise-multiplier": 1.0})
     except InputError as error:
@@ -130,29 +130,27 @@ def test_every_kind_of_every_part_is_tried() -> None:
 
 
 @pytest.mark.long
-def test_the_table_lists_every_distribution_that_can_be_written_down(
-    plans: dict[Combination, ResolvedAudit | str],
-) -> None:
+def test_the_table_lists_every_distribution_that_can_be_written_down(plans: dict[Combination, RunPlan | str]) -> None:
     listed = [
-        _named(plan.public.mechanism, plan.public.threat_model)
+        _named(plan.federation.mechanism, plan.federation.threat_model)
         for one, plan in plans.items()
-        if isinstance(plan, ResolvedAudit) and not is_repetition(plan) and one.is_usual
+        if isinstance(plan, RunPlan) and not is_repetition(plan) and one.is_usual
     ]
     assert len(listed) == len(set(listed))
     assert set(listed) == set(_offered())
 
 
 @pytest.mark.long
-def test_the_table_lists_what_may_become_of_every_release(plans: dict[Combination, ResolvedAudit | str]) -> None:
+def test_the_table_lists_what_may_become_of_every_release(plans: dict[Combination, RunPlan | str]) -> None:
     """All units contribute at a fixed norm, and the adversary is a single client."""
     listed = {
         (
-            _named(plan.public.mechanism, plan.public.threat_model),
-            plan.public.view,
-            plan.public.mechanism.optimizer.kind,
+            _named(plan.federation.mechanism, plan.federation.threat_model),
+            plan.federation.view,
+            plan.federation.mechanism.optimizer.kind,
         )
         for plan in plans.values()
-        if isinstance(plan, ResolvedAudit)
+        if isinstance(plan, RunPlan)
     }
     for mechanism in _mechanisms():
         if not mechanism.adds_noise or mechanism.is_adaptive or not isinstance(mechanism.participation, Everybody):
@@ -174,7 +172,7 @@ def test_the_table_lists_what_may_become_of_every_release(plans: dict[Combinatio
 
 @pytest.mark.long
 def test_whatever_cannot_be_accounted_or_weighed_is_refused_with_its_reason(
-    plans: dict[Combination, ResolvedAudit | str],
+    plans: dict[Combination, RunPlan | str],
 ) -> None:
     refused = {one: plan for one, plan in plans.items() if isinstance(plan, str)}
     assert 0 < len(refused) < len(plans)
@@ -182,7 +180,7 @@ def test_whatever_cannot_be_accounted_or_weighed_is_refused_with_its_reason(
 
 
 @pytest.mark.long
-def test_refused_combinations_stand_in_few_rows_and_each_in_one(plans: dict[Combination, ResolvedAudit | str]) -> None:
+def test_refused_combinations_stand_in_few_rows_and_each_in_one(plans: dict[Combination, RunPlan | str]) -> None:
     refused = {one: plan for one, plan in plans.items() if isinstance(plan, str)}
     rows, spelled = 0, list[tuple[str, ...]]()
     for reason in set(refused.values()):

@@ -38,13 +38,13 @@ def begun(changes: Changes, small_plan: MakePlan) -> tuple[TrialBatchStrategy, R
     """Return a strategy after its first request to the clients, and the honest replies."""
     plan, released = small_plan(**changes), Released()
     federation, grid = (
-        load_federation(plan.public),
-        local_grid(fl_audit.clients.app.build_app(), plan.public.clients, 60.0),
+        load_federation(plan.federation),
+        local_grid(fl_audit.clients.app.build_app(), plan.federation.clients, 60.0),
     )
     (batch,) = remaining_batches(TRIALS, TRIALS, ())
     size = federation.model.layout.size
     roster = discover_clients(ReplyTimeoutGrid(grid, 60.0), federation)
-    strategy = TrialBatchStrategy(plan.public, roster, SeededChallenger(0), [batch], size, 60.0, released)
+    strategy = TrialBatchStrategy(plan.federation, roster, SeededChallenger(0), [batch], size, 60.0, released)
     arrays = ArrayRecord({batch.name: Array(np.zeros((TRIALS, size), dtype=np.float32))})
     return strategy, released, list(grid.send_and_receive(strategy.configure_train(1, arrays, ConfigRecord(), grid)))
 

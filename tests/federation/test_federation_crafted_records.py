@@ -13,7 +13,7 @@ from small_audits import MakePlan
 from fl_audit.errors import InputError
 from fl_audit.federation.initial_weights import InitialWeightsSource, pretraining_examples, starting_models
 from fl_audit.federation.loaded_federation import load_federation
-from fl_audit.learning.gradient_norms_and_products import record_gradients
+from fl_audit.learning.gradient_norms_and_products import gradient_norms_and_products
 from fl_audit.report.report_elements import ReportContents
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.replay import replay
@@ -35,8 +35,8 @@ def test_a_crafted_record_changes_the_sum_by_what_a_record_can(small_plan: MakeP
     privacy = PRIVACY | {"adjacency": "add-remove-record"}
     audit = {"neighbour": "crafted", "epsilon-star": False}
     plan = small_plan(privacy=privacy, audit=audit)
-    assert plan.public.pair.crafted is not None
-    assert small_plan(privacy=privacy, audit=audit).public == plan.public, "the seed of the data decides"
+    assert plan.federation.pair.crafted is not None
+    assert small_plan(privacy=privacy, audit=audit).federation == plan.federation, "the seed of the data decides"
     found = run_audit(plan, tmp_path / "crafted", Engine.LOCAL)
     usual = run_audit(
         small_plan(privacy=privacy, audit={"epsilon-star": False}), tmp_path / "usual", Engine.LOCAL, with_report=False
@@ -60,12 +60,12 @@ def test_a_crafted_record_changes_the_sum_by_what_a_record_can(small_plan: MakeP
 @pytest.mark.long
 def test_its_opposite_takes_its_place_to_most_effect(small_plan: MakePlan, tmp_path: Path) -> None:
     plan = small_plan(privacy=PRIVACY, audit={"neighbour": "crafted-opposite", "epsilon-star": False})
-    assert plan.public.pair.replacement is None
+    assert plan.federation.pair.replacement is None
     contents = run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
     # Two classes: the gradients of the same features under both labels are opposite to each other, and the lengths of
     # both add up to sqrt(2) ||(x, 1)||, of which at most 2 NORM counts.
     assert _shares(contents, 2 * NORM)[:, 0].mean() > 0.8
-    federation = load_federation(plan.public)
+    federation = load_federation(plan.federation)
     models = torch.cat([load_file(path)["models"] for path in sorted((tmp_path / "run" / "public").glob("models-*"))])
     assert federation.replacement is not None
     stand_in, own = (
@@ -107,7 +107,7 @@ def test_pretrained_weights_are_the_same_everywhere_and_leave_small_gradients(
         model={"initial": "pretrained"},
         audit={"epsilon-star": False, "trials": 2},
     )
-    federation = load_federation(plan.public)
+    federation = load_federation(plan.federation)
     used = np.concatenate(
         [federation.training.features.numpy(), federation.population_records.features, federation.test_records.features]
     )
@@ -118,7 +118,7 @@ def test_pretrained_weights_are_the_same_everywhere_and_leave_small_gradients(
     assert (trained == trained[0]).all()
     before, after = (
         float(
-            record_gradients(
+            gradient_norms_and_products(
                 federation.model, models, federation.common.features, federation.common.labels
             ).norms.mean()
         )
@@ -131,7 +131,7 @@ def test_pretrained_weights_are_the_same_everywhere_and_leave_small_gradients(
 
 
 def test_where_nothing_is_left_to_pretrain_on_it_is_refused(small_plan: MakePlan) -> None:
-    federation = load_federation(small_plan().public)
+    federation = load_federation(small_plan().federation)
     assert len(federation.spare) == 0
     with pytest.raises(InputError, match=r"\b0 records .*population sample"):
         starting_models(federation, InitialWeightsSource.PRETRAINED, 0, [0])

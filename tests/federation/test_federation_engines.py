@@ -20,7 +20,7 @@ from fl_audit.runs.config_file import load_config
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.flower_app import VerdictViolatedError, server_app
 from fl_audit.runs.local_engine import local_grid
-from fl_audit.runs.resolved_audit import resolve
+from fl_audit.runs.planning import plan_run
 from fl_audit.runs.run import run_audit
 from fl_audit.strategies.errors import FederationError
 from fl_audit.strategies.secret_draws import SeededChallenger
@@ -135,9 +135,9 @@ def test_the_app_of_flowers_own_command_gives_the_same_trials_and_says_the_verdi
         state=RecordDict(),
         run_config=UserConfig({"config": str(path), "out": str(tmp_path / "flower")}),
     )
-    plan = resolve(load_config(path))
+    plan = plan_run(load_config(path))
     known = run_audit(plan, tmp_path / "known", Engine.LOCAL)
-    server_app(grid=local_grid(client_app, plan.public.clients, 60.0), context=context)
+    server_app(grid=local_grid(client_app, plan.federation.clients, 60.0), context=context)
     found = pd.read_parquet(tmp_path / "flower" / "trials.parquet")
     pd.testing.assert_frame_equal(found, known.trials, check_exact=True)
     assert (tmp_path / "flower" / "report.html").exists()
@@ -147,5 +147,5 @@ def test_the_app_of_flowers_own_command_gives_the_same_trials_and_says_the_verdi
     violated = type("Contents", (), {"summary": {"verdict": "violated"}})
     monkeypatch.setattr("fl_audit.runs.flower_app.finish", lambda *_: violated)
     with pytest.raises(VerdictViolatedError):
-        server_app(grid=local_grid(client_app, plan.public.clients, 60.0), context=context)
+        server_app(grid=local_grid(client_app, plan.federation.clients, 60.0), context=context)
     assert "status 4" in capsys.readouterr().err

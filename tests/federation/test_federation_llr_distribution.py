@@ -61,11 +61,11 @@ def test_innovations_follow_their_distribution_and_those_of_wrong_insiders_do_no
     plan = plan_of(case.setting, data, (*fixed, *case.changes))
     honest, *wrong = study(plan, tmp_path / "run")
     assert honest.check.holds, honest
-    assert honest.check.members.count + honest.check.nonmembers.count > 0.9 * case.trials * plan.public.rounds
+    assert honest.check.members.count + honest.check.nonmembers.count > 0.9 * case.trials * plan.federation.rounds
     three_errors = 3 / case.trials**0.5
     limit = plan.guarantee.advantage_bound_exact
     assert honest.advantage < limit + three_errors
-    assert plan.public.mechanism.is_private_release or honest.advantage > limit - three_errors
+    assert plan.federation.mechanism.is_private_release or honest.advantage > limit - three_errors
     assert [result.insider for result in wrong] == list(WRONG_INSIDERS)
     for result in wrong:
         assert result.insider not in case.shown or not result.check.holds, result

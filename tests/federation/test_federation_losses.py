@@ -19,14 +19,14 @@ from torch.nn.functional import cross_entropy
 import fl_audit.clients.app
 from fl_audit.errors import InputError
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
+from fl_audit.federation.run_plan import RunPlan
 from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.message_keys import Key, MessageRecordName, NonTrainingQuery
 from fl_audit.released_model.parametric_star import epsilon_star_gaussian, loss_scores, parametric_epsilon_star
 from fl_audit.runs.config import parse_config
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.local_engine import run_locally
-from fl_audit.runs.resolved_audit import ResolvedAudit
-from fl_audit.runs.run import federation_plan, run_audit
+from fl_audit.runs.run import run_audit
 from fl_audit.server.app import build_server_app
 from fl_audit.server.trial_batch_results import BatchResult
 from fl_audit.strategies.errors import FederationError
@@ -47,10 +47,10 @@ class Kept:
         self.results.append(result)
 
 
-def play(plan: ResolvedAudit, client_app: ClientApp = fl_audit.clients.app.app) -> list[BatchResult]:
+def play(plan: RunPlan, client_app: ClientApp = fl_audit.clients.app.app) -> list[BatchResult]:
     kept = Kept()
     batches = remaining_batches(plan.config.audit.trials, plan.config.run.trials_per_batch or 1, ())
-    run_locally(build_server_app(federation_plan(plan, batches), kept.finish), client_app, plan.public.clients, 60.0)
+    run_locally(build_server_app(plan, batches, kept.finish), client_app, plan.federation.clients, 60.0)
     return kept.results
 
 
@@ -117,12 +117,12 @@ def test_a_victim_with_one_record_that_is_not_always_there(
     adjacency: str, small_plan: MakePlan, exact_losses: None
 ) -> None:
     changes = {"data": UNEQUAL, "privacy": {"adjacency": adjacency}}
-    federation = load_federation(small_plan(**changes).public)
+    federation = load_federation(small_plan(**changes).federation)
     alone = next(client for client, shard in enumerate(federation.shards) if len(shard) == 1)
     index = int(federation.shards[alone][0])
     pooled = play(small_plan(**changes, audit={"neighbour": index}))
     federated = play(small_plan(**changes, audit={"neighbour": index} | TOLD))
-    assert load_federation(small_plan(**changes, audit={"neighbour": index}).public).victim == alone
+    assert load_federation(small_plan(**changes, audit={"neighbour": index}).federation).victim == alone
     assert set(np.concatenate([result.membership.bits for result in pooled])) == {True, False}
     np.testing.assert_allclose(star(federated), star(pooled), rtol=0, atol=1e-9)
     told = np.concatenate([result.columns.clients["epsilon_star"] for result in federated])
@@ -149,11 +149,11 @@ def scores_fit(losses: np.ndarray, low: float, high: float) -> tuple[float, floa
 @pytest.mark.parametrize("loss_range", [None, [0.05, 0.6]])
 def test_final_releases_by_hand(loss_range: list[float] | None, cut: float, small_plan: MakePlan) -> None:
     plan = small_plan(audit=TOLD | {"epsilon-star-cut": cut} | ({"loss-range": loss_range} if loss_range else {}))
-    federation, delta = load_federation(plan.public), plan.guarantee.delta
+    federation, delta = load_federation(plan.federation), plan.guarantee.delta
     for result in play(plan):
         population = federation.losses(result.final_models, federation.population)
         for row in range(result.batch.count):
-            shards = [shard_losses(federation, result, client, row) for client in range(plan.public.clients)]
+            shards = [shard_losses(federation, result, client, row) for client in range(plan.federation.clients)]
             everything = np.concatenate([*shards, population[row]])
             low, high = loss_range or (everything.min(), everything.max())
             fit = scores_fit(population[row], low, high)
@@ -190,13 +190,13 @@ def test_what_travels(public: bool, told: bool, small_plan: MakePlan) -> None:
 
     plan = small_plan(audit=FEDERATED | {"client-epsilon-star": told} | ({"loss-range": [0, 2]} if public else {}))
     play(plan, app_with(note))
-    assert told_bits == {load_federation(plan.public).victim}
+    assert told_bits == {load_federation(plan.federation).victim}
     moments = {"count", "mean", "squares"} | ({"epsilon-star"} if told else set())
     expected = {("query.loss_moments", release): moments for release in range(5)}
     if not public:
         expected |= {("query.loss_range", release): {"count", "low", "high"} for release in range(5)}
     assert {(kind, release): keys for kind, release, keys in answers} == expected
-    assert len(answers) == len(expected) * plan.public.clients * 2
+    assert len(answers) == len(expected) * plan.federation.clients * 2
 
 
 def test_a_client_keeps_its_own_epsilon_star(small_plan: MakePlan, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,6 +30,7 @@ from fl_audit.federation.hypotheses import likelihood_ratio_input, sums_of
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
 from fl_audit.federation.observed_rounds import ServerRound, part_seen_by_clients
 from fl_audit.federation.record_tensors import Examples
+from fl_audit.federation.run_plan import RunPlan
 from fl_audit.learning.local_training import local_batches
 from fl_audit.learning.models import ModelSpec, build_model
 from fl_audit.mechanisms.contribution import AdaptiveClipping, LocalTraining, PoissonSampling, RotatingCohorts
@@ -41,7 +42,6 @@ from fl_audit.privacy.strategy_matrices import inverse, strategy_matrix
 from fl_audit.randomness import Purpose, generator
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.replay import replay, stored_rounds
-from fl_audit.runs.resolved_audit import ResolvedAudit
 from fl_audit.runs.run import ClientAppAndStrategy, run_audit
 from fl_audit.strategies.secret_draws import SeededChallenger
 
@@ -49,7 +49,7 @@ TRIALS = 6
 ROUNDING = 1e-5
 
 
-def play(name: str, small_plan: MakePlan, directory: Path, keep: int = TRIALS, **run: Any) -> ResolvedAudit:
+def play(name: str, small_plan: MakePlan, directory: Path, keep: int = TRIALS, **run: Any) -> RunPlan:
     """Run a mechanism in six trials, of which `keep` are stored."""
     changes = {section: dict(values) for section, values in MECHANISMS[name].items()}
     changes["audit"] |= {"trials": TRIALS}
@@ -66,9 +66,9 @@ class Stored(NamedTuple):
     batch_trials: int
 
 
-def kept(plan: ResolvedAudit, directory: Path) -> Stored:
+def kept(plan: RunPlan, directory: Path) -> Stored:
     (path,) = (directory / "public").glob("releases-*")
-    federation, tensors = load_federation(plan.public), load_file(path)
+    federation, tensors = load_federation(plan.federation), load_file(path)
     return Stored(federation, tuple(stored_rounds(federation, tensors)), int(tensors["batch_trials"]))
 
 
@@ -121,8 +121,8 @@ class Round(NamedTuple):
     """In which trials the differing unit takes part."""
 
 
-def round_by_hand(plan: ResolvedAudit, federation: LoadedFederation, made: ServerRound) -> Round:
-    mechanism, public, models = plan.public.mechanism, plan.public, made.models[-2]
+def round_by_hand(plan: RunPlan, federation: LoadedFederation, made: ServerRound) -> Round:
+    mechanism, public, models = plan.federation.mechanism, plan.federation, made.models[-2]
     challenger = SeededChallenger(plan.config.run.seed or 0)
     norms = made.side.norms
     norms = torch.full((TRIALS,), mechanism.clipping_norm, dtype=torch.float64) if norms is None else norms
@@ -164,7 +164,7 @@ def round_by_hand(plan: ResolvedAudit, federation: LoadedFederation, made: Serve
     return Round(ByHand(total, bits + 0.5), present, absent, target)
 
 
-def chosen(plan: ResolvedAudit, one: Round) -> ByHand:
+def chosen(plan: RunPlan, one: Round) -> ByHand:
     """Return what the differing unit, or its replacement, added in each trial."""
     bits = torch.from_numpy(SeededChallenger(plan.config.run.seed or 0).membership(range(TRIALS)).bits)
     total = torch.where(bits[:, None], one.present.total, one.absent.total) * one.target[:, None]
@@ -172,12 +172,12 @@ def chosen(plan: ResolvedAudit, one: Round) -> ByHand:
     return ByHand(total, torch.where(one.target, within, 0.5))
 
 
-def noise_by_hand(plan: ResolvedAudit, federation: LoadedFederation, made: ServerRound) -> Tensor:
+def noise_by_hand(plan: RunPlan, federation: LoadedFederation, made: ServerRound) -> Tensor:
     """Return the noise of a release."""
-    mechanism, size = plan.public.mechanism, federation.model.layout.size
+    mechanism, size = plan.federation.mechanism, federation.model.layout.size
     challenger = SeededChallenger(plan.config.run.seed or 0)
     if mechanism.clients_add_noise:
-        seeds = [challenger.noise_seed(client) for client in range(plan.public.clients)]
+        seeds = [challenger.noise_seed(client) for client in range(plan.federation.clients)]
         return mechanism.share_scale * sum(
             noise_share(seed, range(TRIALS), made.number, size).double() for seed in seeds
         )  # type: ignore[return-value]
@@ -204,7 +204,7 @@ def test_a_release_is_what_its_distribution_says_and_the_insider_knows_what_it_m
 ) -> None:
     plan = play(name, small_plan, tmp_path / "run")
     stored = kept(plan, tmp_path / "run")
-    mechanism, threat_model = plan.public.mechanism, plan.public.threat_model
+    mechanism, threat_model = plan.federation.mechanism, plan.federation.threat_model
     took_part = 0
     for made in stored.rounds:
         hand = round_by_hand(plan, stored.federation, made)
@@ -224,8 +224,8 @@ def test_a_release_is_what_its_distribution_says_and_the_insider_knows_what_it_m
     assert took_part > 0
 
 
-def _check_bits(plan: ResolvedAudit, made: ServerRound, hand: Round, own: ByHand) -> None:
-    mechanism = plan.public.mechanism
+def _check_bits(plan: RunPlan, made: ServerRound, hand: Round, own: ByHand) -> None:
+    mechanism = plan.federation.mechanism
     if not isinstance(mechanism.clipping, AdaptiveClipping):
         return
     draws = SeededChallenger(plan.config.run.seed or 0).quantile_normals(range(TRIALS), made.number)
@@ -233,15 +233,15 @@ def _check_bits(plan: ResolvedAudit, made: ServerRound, hand: Round, own: ByHand
     close(made.side.bits, hand.shared.within - 0.5 + own.within - 0.5 + mechanism.bit_sigma * draws, 1e-9)
 
 
-def _check_what_is_seen(plan: ResolvedAudit, stored: Stored, made: ServerRound, hand: Round, own: ByHand) -> None:
+def _check_what_is_seen(plan: RunPlan, stored: Stored, made: ServerRound, hand: Round, own: ByHand) -> None:
     """Check that an observation minus its true mean is the noise that the insider does not know."""
     mechanism, threat_model, challenger = (
-        plan.public.mechanism,
-        plan.public.threat_model,
+        plan.federation.mechanism,
+        plan.federation.threat_model,
         SeededChallenger(plan.config.run.seed or 0),
     )
     observed, hypotheses = likelihood_ratio_input(
-        stored.federation, part_seen_by_clients(plan.public.view, mechanism, made)
+        stored.federation, part_seen_by_clients(plan.federation.view, mechanism, made)
     )
     size = stored.federation.model.layout.size
     if isinstance(mechanism.noise, CorrelatedGaussian):
@@ -252,7 +252,7 @@ def _check_what_is_seen(plan: ResolvedAudit, stored: Stored, made: ServerRound, 
     elif mechanism.clients_add_noise:
         known = {stored.federation.insider, *stored.federation.colluders(stored.federation.insider)}
         is_server = threat_model.adversary is Adversary.SERVER
-        left = {stored.federation.victim} if is_server else set(range(plan.public.clients)) - known
+        left = {stored.federation.victim} if is_server else set(range(plan.federation.clients)) - known
         shares = [
             noise_share(challenger.noise_seed(client), range(TRIALS), made.number, size).double() for client in left
         ]
@@ -263,7 +263,7 @@ def _check_what_is_seen(plan: ResolvedAudit, stored: Stored, made: ServerRound, 
 
 def test_an_adaptive_norm_follows_its_rule_and_the_noise_follows_the_norm(small_plan: MakePlan, tmp_path: Path) -> None:
     plan = play("adaptive", small_plan, tmp_path / "run")
-    stored, clipping = kept(plan, tmp_path / "run"), plan.public.mechanism.clipping
+    stored, clipping = kept(plan, tmp_path / "run"), plan.federation.mechanism.clipping
     assert isinstance(clipping, AdaptiveClipping)
     norms = torch.full((TRIALS,), 0.3, dtype=torch.float64)
     for made in stored.rounds:
@@ -364,7 +364,7 @@ class Told(NamedTuple):
     arrays: dict[str, np.ndarray]
 
 
-def told_in(name: str, small_plan: MakePlan, directory: Path, **audit: Any) -> tuple[ResolvedAudit, list[Told]]:
+def told_in(name: str, small_plan: MakePlan, directory: Path, **audit: Any) -> tuple[RunPlan, list[Told]]:
     """Run a mechanism, and return every message to a client."""
     told: list[Told] = []
 
@@ -395,27 +395,27 @@ SECRET = ("sampled clients", "replaced sampled clients", "sampled records", "ada
 @pytest.mark.parametrize("name", SECRET)
 def test_an_insider_is_not_told_when_the_target_takes_part(name: str, small_plan: MakePlan, tmp_path: Path) -> None:
     plan, told = told_in(name, small_plan, tmp_path / "run")
-    federation, challenger = load_federation(plan.public), SeededChallenger(plan.config.run.seed or 0)
+    federation, challenger = load_federation(plan.federation), SeededChallenger(plan.config.run.seed or 0)
     shown = [one for one in told if one.kind == f"query.{NonTrainingQuery.OBSERVE}"]
-    assert len(shown) == plan.public.rounds
+    assert len(shown) == plan.federation.rounds
     for one in shown:
         taking_part = one.arrays["taking_part"]
         assert not taking_part[:, federation.target].any()
         assert set(one.config) == {Key.FEDERATION, Key.ROUND, Key.BATCH, Key.TIME_LIMIT}
         if federation.unit is Unit.CLIENT:
-            number, rate = int(one.config[Key.ROUND]), plan.public.mechanism.sampling_rate
-            drawn = challenger.client_participation(range(TRIALS), number, plan.public.clients, rate)
-            others = [client for client in range(plan.public.clients) if client != federation.target]
+            number, rate = int(one.config[Key.ROUND]), plan.federation.mechanism.sampling_rate
+            drawn = challenger.client_participation(range(TRIALS), number, plan.federation.clients, rate)
+            others = [client for client in range(plan.federation.clients) if client != federation.target]
             assert np.array_equal(taking_part[:, others], drawn[:, others])
 
 
 def test_an_insider_who_sees_who_takes_part_is_told(small_plan: MakePlan, tmp_path: Path) -> None:
     plan, told = told_in("sampled clients, seen", small_plan, tmp_path / "run")
-    challenger, rate = SeededChallenger(plan.config.run.seed or 0), plan.public.mechanism.sampling_rate
+    challenger, rate = SeededChallenger(plan.config.run.seed or 0), plan.federation.mechanism.sampling_rate
     for one in told:
         if one.kind == f"query.{NonTrainingQuery.OBSERVE}":
             drawn = challenger.client_participation(
-                range(TRIALS), int(one.config[Key.ROUND]), plan.public.clients, rate
+                range(TRIALS), int(one.config[Key.ROUND]), plan.federation.clients, rate
             )
             assert np.array_equal(one.arrays["taking_part"], drawn)
 
@@ -426,9 +426,9 @@ def test_an_insider_is_told_the_seeds_of_its_own_and_its_colluders_noise_alone(
     insiders: int, small_plan: MakePlan, tmp_path: Path
 ) -> None:
     plan, told = told_in("distributed", small_plan, tmp_path / "run", insiders=insiders)
-    federation, challenger = load_federation(plan.public), SeededChallenger(plan.config.run.seed or 0)
-    seeds = {challenger.noise_seed(client): client for client in range(plan.public.clients)}
-    assert len(seeds) == plan.public.clients
+    federation, challenger = load_federation(plan.federation), SeededChallenger(plan.config.run.seed or 0)
+    seeds = {challenger.noise_seed(client): client for client in range(plan.federation.clients)}
+    assert len(seeds) == plan.federation.clients
     observers = set()
     for one in told:
         if one.kind == "train":

@@ -16,7 +16,7 @@ from fl_audit.message_keys import Key, MessageRecordName
 from fl_audit.report.report_elements import ReportContents
 from fl_audit.runs.config import parse_config
 from fl_audit.runs.engine_names import Engine
-from fl_audit.runs.resolved_audit import resolve
+from fl_audit.runs.planning import plan_run
 from fl_audit.runs.run import HONEST, ClientAppAndStrategy, run_audit
 
 Changes = dict[str, dict[str, Any]]
@@ -69,14 +69,14 @@ def play(directory: Path, changes: tuple[Changes, ...], parties: ClientAppAndStr
         for name, section in change.items():
             settings[name] |= section
     kept = {name: {key: one for key, one in part.items() if one is not None} for name, part in settings.items()}
-    return run_audit(resolve(parse_config(kept)), directory, Engine.LOCAL, parties=parties, with_report=False)
+    return run_audit(plan_run(parse_config(kept)), directory, Engine.LOCAL, parties=parties, with_report=False)
 
 
 @pytest.mark.few_cases(1)
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_an_honest_federation_is_not_called_violated(mechanism: str, tmp_path: Path) -> None:
     contents = play(tmp_path / "run", MECHANISMS[mechanism])
-    guarantee, found = contents.facts.guarantee, contents.summary["empirical_epsilon"]
+    guarantee, found = contents.plan.guarantee, contents.summary["empirical_epsilon"]
     assert guarantee is not None
     assert contents.summary["verdict"] in {"consistent", "inconclusive"}
     assert contents.summary["innovations"]["holds"]

@@ -86,7 +86,7 @@ def test_an_overfitted_model_gives_its_members_away(small_plan: MakePlan, tmp_pa
 
 def attack_by_hand(plan: Any, directory: Path, trials: pd.DataFrame) -> list[tuple[float, bool]]:
     """Return the advantage and the record guess of each trial, computed from the stored final models one by one."""
-    federation = load_federation(plan.public)
+    federation = load_federation(plan.federation)
     models = torch.cat([load_file(path)["models"] for path in sorted((directory / "public").glob("models-*"))])
     found = []
     for model, bit in zip(models, trials["bit"], strict=True):

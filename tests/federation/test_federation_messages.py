@@ -62,7 +62,7 @@ def test_nobody_but_the_victim_is_told_a_bit(view: str, scaling: str, small_plan
         parties=ClientAppAndStrategy(client_app=recording_app(seen)),
         with_report=False,
     )
-    federation = load_federation(plan.public)
+    federation = load_federation(plan.federation)
     public = {"federation", "round", "batch", "time-limit"}
     observed = {
         "update": [{"models-0", "release"}],
@@ -76,7 +76,7 @@ def test_nobody_but_the_victim_is_told_a_bit(view: str, scaling: str, small_plan
         else:
             assert (kind, client, config) == ("query.observe", federation.insider, public)
             assert arrays in observed[view]
-    assert sum(kind == "query.observe" for kind, *_ in seen) == plan.public.rounds * 2
+    assert sum(kind == "query.observe" for kind, *_ in seen) == plan.federation.rounds * 2
 
 
 class _Released:
@@ -91,12 +91,12 @@ class _Released:
 
 def _strategy(small_plan: MakePlan, released: _Released) -> tuple[TrialBatchStrategy, SimulatedGrid, ArrayRecord]:
     plan = small_plan()
-    federation = load_federation(plan.public)
-    grid = local_grid(fl_audit.clients.app.build_app(), plan.public.clients, 60.0)
+    federation = load_federation(plan.federation)
+    grid = local_grid(fl_audit.clients.app.build_app(), plan.federation.clients, 60.0)
     batches = remaining_batches(4, 2, ())
     size = federation.model.layout.size
     strategy = TrialBatchStrategy(
-        plan.public,
+        plan.federation,
         discover_clients(ReplyTimeoutGrid(grid, 60.0), federation),
         SeededChallenger(0),
         batches,

@@ -58,7 +58,7 @@ def test_the_noise_that_is_left_is_that_of_the_distribution(
     assert contents.summary["verdict"] in ("consistent", "inconclusive")
     assert not any(test["violated"] for test in contents.summary["noise"]["tests"])
     ratio = np.square(contents.rounds["measured_sigma"] / contents.rounds["sigma"])
-    draws = len(ratio) * load_federation(contents.run.facts.federation).model.layout.size
+    draws = len(ratio) * load_federation(contents.run.plan.federation).model.layout.size
     # The mean of squares of standard normal numbers: its spread is the root of two over their number.
     assert abs(ratio.mean() - 1) < 5 * np.sqrt(2 / draws)
     assert replay(tmp_path / "run").agreement(tmp_path / "run").agrees
@@ -72,8 +72,8 @@ def test_the_mean_of_log_odds_is_that_of_the_closed_form(
 ) -> None:
     contents = played(small_plan, tmp_path, batch, adversary, 400, **{"noise-multiplier": 1.0})
     rounds, bits = contents.rounds, contents.trials.set_index("trial")["bit"]
-    steps = contents.run.facts.federation.mechanism.contribution
-    federation = load_federation(contents.run.facts.federation)
+    steps = contents.run.plan.federation.mechanism.contribution
+    federation = load_federation(contents.run.plan.federation)
     q = steps.rate_of(len(federation.shards[federation.victim]))
     mu = (rounds["local_sensitivity"] / rounds["sigma"]).to_numpy()
     with_record = rounds["trial"].map(bits).to_numpy() == 1
@@ -132,8 +132,8 @@ def test_half_the_noise_in_the_clients_is_found(
 def test_the_sample_that_is_told_is_the_one_that_the_client_trains_on(small_plan: MakePlan) -> None:
     """The update minus the clipped sum of this sample is noise alone."""
     plan = plan_of(small_plan, training={"local-batch": SOME}, privacy={"noise-multiplier": 0.01})
-    federation, draws = load_federation(plan.public), ClientRandomness(11, (0, 1, 2, 3))
-    mechanism, client = plan.public.mechanism, (federation.victim + 1) % plan.public.clients
+    federation, draws = load_federation(plan.federation), ClientRandomness(11, (0, 1, 2, 3))
+    mechanism, client = plan.federation.mechanism, (federation.victim + 1) % plan.federation.clients
     models = torch.randn(4, federation.model.layout.size, generator=torch.Generator().manual_seed(1))
     records, steps = len(federation.shards[client]), private_steps(mechanism)
     taken = step_sample(mechanism, records, draws, 2)
@@ -151,7 +151,7 @@ def test_the_sample_that_is_told_is_the_one_that_the_client_trains_on(small_plan
 @pytest.mark.parametrize("batch", [ALL, SOME])
 def test_epsilon_is_that_of_dp_accounting(small_plan: MakePlan, batch: int) -> None:
     plan = plan_of(small_plan, training={"local-batch": batch, "rounds": 5}, privacy={"accountant": "pld"})
-    steps, guarantee = plan.public.mechanism.contribution, plan.guarantee
+    steps, guarantee = plan.federation.mechanism.contribution, plan.guarantee
     assert isinstance(steps, PrivateTraining)
     assert steps.is_one_step
     rates = steps.rates
@@ -165,23 +165,23 @@ def test_epsilon_is_that_of_dp_accounting(small_plan: MakePlan, batch: int) -> N
 
 
 def test_several_steps_have_scores_as_before(small_plan: MakePlan) -> None:
-    one, two = (plan_of(small_plan, training={"local-steps": steps}).public.mechanism for steps in (1, 2))
+    one, two = (plan_of(small_plan, training={"local-steps": steps}).federation.mechanism for steps in (1, 2))
     assert (one.has_exact_llr, two.has_exact_llr) == (True, False)
-    sampled = plan_of(small_plan, training={"local-steps": 2, "local-batch": SOME}).public.mechanism
+    sampled = plan_of(small_plan, training={"local-steps": 2, "local-batch": SOME}).federation.mechanism
     assert (sampled.is_sampled, sampled.sampling_rate) == (False, 1.0)
 
 
 def test_one_epoch_of_one_batch_is_one_step(small_plan: MakePlan) -> None:
     changes = {"local-steps": None, "local-epochs": 1}
-    assert plan_of(small_plan, training=changes).public.mechanism.has_exact_llr
-    assert not plan_of(small_plan, training=changes | {"local-batch": SOME}).public.mechanism.has_exact_llr
+    assert plan_of(small_plan, training=changes).federation.mechanism.has_exact_llr
+    assert not plan_of(small_plan, training=changes | {"local-batch": SOME}).federation.mechanism.has_exact_llr
 
 
 def test_shards_of_several_sizes_have_rates_of_their_own(small_plan: MakePlan, tmp_path: Path) -> None:
     plan = plan_of(
         small_plan, training={"local-batch": SOME}, data={"partition": "linear", "clients": 3}, audit={"trials": 20}
     )
-    assert len(plan.public.mechanism.rates) > 1
+    assert len(plan.federation.mechanism.rates) > 1
     contents = run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
     assert np.isfinite(contents.trials["belief"]).all()
     assert contents.summary["verdict"] in ("consistent", "inconclusive")
@@ -233,7 +233,7 @@ def test_the_plan_hides_a_record_as_the_insider_finds_it_hidden(small_plan: Make
     plan = plan_of(
         small_plan, data={"partition": "linear", "clients": 4}, audit={"adversary": "client", "colluders": colluders}
     )
-    federation, steps = load_federation(plan.public), plan.public.mechanism.contribution
+    federation, steps = load_federation(plan.federation), plan.federation.mechanism.contribution
     assert isinstance(steps, PrivateTraining)
     insider = federation.insiders[0]
     own, known = len(federation.shards[federation.victim]), {insider, *federation.colluders(insider), federation.victim}

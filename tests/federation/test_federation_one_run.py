@@ -17,9 +17,9 @@ from fl_audit.errors import InputError
 from fl_audit.federation.findings import Findings
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.federation.loaded_federation import load_federation
+from fl_audit.federation.run_plan import RunPlan
 from fl_audit.report.report_elements import ReportContents
 from fl_audit.runs.engine_names import Engine
-from fl_audit.runs.resolved_audit import ResolvedAudit
 from fl_audit.runs.run import ClientAppAndStrategy, run_audit
 from fl_audit.strategies.trial_batch_strategy import TrialBatchStrategy
 from fl_audit.trial_batches import TrialBatch
@@ -31,7 +31,7 @@ NOISE = {"belief": None, "noise-multiplier": 1.0, "sensitivity": None, "accounta
 AUDIT = {"kind": "canaries", "trials": None, "canaries": 6, "epsilon-star": False, "evaluate-every": 40}
 
 
-def one_run_plan(small_plan: MakePlan, training: dict[str, Any], **changes: dict[str, Any]) -> ResolvedAudit:
+def one_run_plan(small_plan: MakePlan, training: dict[str, Any], **changes: dict[str, Any]) -> RunPlan:
     model = {"name": "dense-128"}
     parts = {
         "data": {"clients": 6, **changes.get("data", {})},
@@ -43,7 +43,7 @@ def one_run_plan(small_plan: MakePlan, training: dict[str, Any], **changes: dict
     return small_plan(model=model, **parts)
 
 
-def played(plan: ResolvedAudit, directory: Path, **options: Any) -> ReportContents:
+def played(plan: RunPlan, directory: Path, **options: Any) -> ReportContents:
     return run_audit(plan, directory, Engine.LOCAL, with_report=False, **options)
 
 
@@ -78,7 +78,7 @@ def test_scores_hold_their_canaries_and_the_noise_of_the_mechanism(
     found = played(plan, tmp_path / "run")
     table, numbers = found.run.tables.canaries, found.summary["one_run"]
     assert table is not None
-    rounds = plan.public.rounds
+    rounds = plan.federation.rounds
     assert len(table) == 2 * rounds * (canaries + decoys)
     doubled = 2.0 if decoys == 0 else 1.0
     step, error = slope(table)
@@ -92,7 +92,7 @@ def test_scores_hold_their_canaries_and_the_noise_of_the_mechanism(
     assert numbers["trials"] == 2
     assert (numbers["canaries"], numbers["rounds"], numbers["method"]) == (canaries, rounds, "shift")
     assert found.summary["verdict"] in ("consistent", "inconclusive")
-    guarantee = found.facts.guarantee
+    guarantee = found.plan.guarantee
     assert guarantee is not None
     assert numbers["epsilon_claimed"] == pytest.approx(guarantee.epsilon, rel=1e-6)
 
@@ -141,17 +141,17 @@ def test_only_what_updates_of_others_cannot_hide_is_conclusive(small_plan: MakeP
     audit, privacy = {"trials": 12, "canaries": 12}, {"delta": 1 - 1e-12}
     plan = one_run_plan(small_plan, AVERAGED, data={"clients": 3}, privacy=privacy, audit=audit)
     run = played(plan, tmp_path / "run").run
-    facts, table = run.facts.find(PublicCanaryFacts), run.tables.canaries
+    facts, table = run.find(PublicCanaryFacts), run.tables.canaries
     assert facts is not None
     assert table is not None
-    assert (facts.others, facts.size) == (3.0, load_federation(plan.public).model.layout.size)
-    assert run.facts.guarantee is not None
-    assert run.facts.guarantee.epsilon == 0
+    assert (facts.others, facts.size) == (3.0, load_federation(plan.federation).model.layout.size)
+    assert run.plan.guarantee is not None
+    assert run.plan.guarantee.epsilon == 0
     found = judge_canaries(run)
     assert found is not None
     assert found.verdict == "consistent"
     # Behind so many others nothing would be found, and in eight rounds two thirds of the noise would not.
-    crowd = replace(run, facts=replace(run.facts, of_audit=Findings({PublicCanaryFacts: replace(facts, others=300.0)})))
+    crowd = replace(run, of_audit=Findings({PublicCanaryFacts: replace(facts, others=300.0)}))
     short = replace(run, tables=replace(run.tables, canaries=table[(table["trial"] == 0) & (table["round"] <= 8)]))
     for one, limit in ((crowd, np.inf), (short, 0.0)):
         judged = judge_canaries(one)

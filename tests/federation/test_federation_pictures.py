@@ -16,10 +16,11 @@ from fl_audit.audits.reconstruction.image_attacks import DescentSettings
 from fl_audit.audits.reconstruction.reconstruction_metrics import TrueAndReconstructedImages
 from fl_audit.errors import InputError
 from fl_audit.federation.loaded_federation import load_federation
+from fl_audit.federation.run_plan import RunPlan
 from fl_audit.privacy.gaussian import gdp_mu
 from fl_audit.runs.config import parse_config
 from fl_audit.runs.engine_names import Engine
-from fl_audit.runs.resolved_audit import ResolvedAudit, resolve
+from fl_audit.runs.planning import plan_run
 from fl_audit.runs.run import require_runnable, run_audit
 from fl_audit.runs.run_report import rebuild_report
 
@@ -38,7 +39,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "images"
 
 
-def plan_of(folder: Path, **changes: dict[str, Any]) -> ResolvedAudit:
+def plan_of(folder: Path, **changes: dict[str, Any]) -> RunPlan:
     values: dict[str, dict[str, Any]] = {
         "data": {"name": "images", "path": str(folder), "records": 40, "test-records": 40, "population-records": 100},
         "privacy": {"belief": None, "epsilon": 5.0, "adjacency": "add-remove-record", "sensitivity": None,
@@ -47,7 +48,7 @@ def plan_of(folder: Path, **changes: dict[str, Any]) -> ResolvedAudit:
     }  # fmt: skip
     for section, more in changes.items():
         values[section] = values.get(section, {}) | more
-    return resolve(parse_config(small_settings(**values)))
+    return plan_run(parse_config(small_settings(**values)))
 
 
 @pytest.mark.long
@@ -104,9 +105,9 @@ def test_updates_of_clients_are_drawn_by_a_server_or_another_client(
     own = next(one for one in found if one["own"])
     assert own["bound"] == pytest.approx(float(ndtr(2 / 2 / np.sqrt(shares) + ndtri(4 / 41))), rel=1e-6)
     assert [one["guesses"] for one in found] == [4] * 5
-    drawn = contents.facts.find(TrueAndReconstructedImages)
+    drawn = contents.run.find(TrueAndReconstructedImages)
     assert drawn is not None
-    federation = load_federation(contents.facts.federation)
+    federation = load_federation(contents.plan.federation)
     first = federation.training.features[torch.from_numpy(federation.shards[0])].numpy()
     assert np.array_equal(drawn.true, first)
     assert not searched or found[0]["named"] > 0.6

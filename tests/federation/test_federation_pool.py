@@ -381,7 +381,7 @@ def test_a_closed_pool_asks_nothing_of_ray_any_more(monkeypatch: pytest.MonkeyPa
 
 
 def test_the_victim_and_the_insider_have_compartments_of_their_own(small_plan: MakePlan) -> None:
-    public = small_plan(data={"clients": 5}).public
+    public = small_plan(data={"clients": 5}).federation
     federation = load_federation(public)
     found = {client: compartment_of(_message(public.to_json()), _context(client)) for client in range(5)}
     assert [client for client, one in found.items() if one == 1] == [federation.victim]
@@ -390,7 +390,7 @@ def test_the_victim_and_the_insider_have_compartments_of_their_own(small_plan: M
     members = small_plan(
         privacy={"sensitivity": "global"},
         audit={"kind": "membership", "targets": 3, "epsilon-star": False, "attacks": ["loss"]},
-    ).public
+    ).federation
     holders = {client for client in range(members.clients) if load_federation(members).targets_of(client)}
     told = {
         client for client in range(members.clients) if compartment_of(_message(members.to_json()), _context(client)) & 1

@@ -35,10 +35,10 @@ def test_clients_guarantee_what_their_accountants_counted(small_plan: MakePlan, 
     plan = plan_of(small_plan)
     contents = run_audit(plan, tmp_path / "run", Engine.LOCAL)
     found = contents.summary["client_guarantees"]
-    sizes = [len(shard) for shard in load_federation(plan.public).shards]
+    sizes = [len(shard) for shard in load_federation(plan.federation).shards]
     assert [one["records"] for one in found] == sizes
     assert len(set(sizes)) > 1
-    assert plan.public.mechanism.contribution.shards == tuple(sorted(set(sizes)))
+    assert plan.federation.mechanism.contribution.shards == tuple(sorted(set(sizes)))
     claimed = client_epsilons(sizes, 8, 3, 1.2, 0.01, Accountant.RDP, epochs=1)
     assert [one["epsilon_opacus"] for one in found] == pytest.approx(list(claimed), rel=1e-9)
     assert contents.summary["guarantee"]["epsilon"] == pytest.approx(max(one["epsilon"] for one in found))
@@ -77,11 +77,11 @@ def test_several_insiders_have_scores_of_their_own(small_plan: MakePlan, tmp_pat
     plan = plan_of(small_plan, audit={"trials": 6, "insiders": 2}, run={"seed": 3})
     contents = run_audit(plan, tmp_path / "run", Engine.LOCAL)
     table = pd.read_parquet(tmp_path / "run" / "insiders.parquet")
-    first = table[table["insider"] == load_federation(plan.public).insider]
+    first = table[table["insider"] == load_federation(plan.federation).insider]
     np.testing.assert_array_equal(first["score"], contents.trials["score"])
     of_each = contents.summary["scores"]["area_of_each"]
-    assert list(of_each) == [str(client) for client in load_federation(plan.public).insiders]
-    assert of_each[str(load_federation(plan.public).insider)] == contents.summary["scores"]["area"]
+    assert list(of_each) == [str(client) for client in load_federation(plan.federation).insiders]
+    assert of_each[str(load_federation(plan.federation).insider)] == contents.summary["scores"]["area"]
     with pytest.raises(InputError, match=r"scores and .*log-odds"):
         replay(tmp_path / "run")
 

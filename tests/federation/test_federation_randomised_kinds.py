@@ -21,11 +21,11 @@ from fl_audit.federation.federation import Federation
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.federation.local_dpsgd_updates import ClientRandomness
 from fl_audit.federation.locally_randomised_records import randomised_records, randomised_shard, record_pair
+from fl_audit.federation.run_plan import RunPlan
 from fl_audit.privacy.identifiability_bounds import response_advantage
 from fl_audit.randomness import Purpose, generator
 from fl_audit.run_files import read_json
 from fl_audit.runs.engine_names import Engine
-from fl_audit.runs.resolved_audit import ResolvedAudit
 from fl_audit.runs.run import run_audit
 from fl_audit.runs.run_report import rebuild_report
 from fl_audit.strategies.secret_draws import OF_FIRST, OF_SECOND, SeededChallenger, record_draws
@@ -58,7 +58,7 @@ def images(tmp_path: Path) -> Path:
     return tmp_path / "images.npz"
 
 
-def graphs_plan(make: MakePlan, directory: Path, **changes: dict[str, Any]) -> ResolvedAudit:
+def graphs_plan(make: MakePlan, directory: Path, **changes: dict[str, Any]) -> RunPlan:
     base: dict[str, dict[str, Any]] = {
         "data": {
             "name": "fl_audit.experiments.papers.bernau2019.collab:collab",
@@ -76,7 +76,7 @@ def graphs_plan(make: MakePlan, directory: Path, **changes: dict[str, Any]) -> R
     return make(**{name: base.get(name, {}) | changes.get(name, {}) for name in {**base, **changes}})
 
 
-def images_plan(make: MakePlan, path: Path, **changes: dict[str, Any]) -> ResolvedAudit:
+def images_plan(make: MakePlan, path: Path, **changes: dict[str, Any]) -> RunPlan:
     pixels = {"local-randomizer": "pixelation", "record-epsilon": 40.0, "pixelation-pixels": 16, "pixelation-block": 2}
     base: dict[str, dict[str, Any]] = {
         "data": {"name": "npz", "path": str(path), "records": 20, "test-records": 10, "clients": 2},
@@ -90,7 +90,7 @@ def images_plan(make: MakePlan, path: Path, **changes: dict[str, Any]) -> Resolv
 def test_clients_train_on_graphs_with_randomised_edges(collab: Path, small_plan: MakePlan, tmp_path: Path) -> None:
     plan = graphs_plan(small_plan, collab)
     found = run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
-    federation = load_federation(plan.public)
+    federation = load_federation(plan.federation)
     shard, told = federation.shards[1], randomised_records(federation, 1, 5, trial=3)
     source = generator(5, Purpose.LOCAL_RANDOMIZER, trial=3, client=1)
     for packed, record in zip(told, federation.training.features[shard].numpy(), strict=False):
@@ -109,7 +109,7 @@ def test_clients_train_on_graphs_with_randomised_edges(collab: Path, small_plan:
 def test_clients_train_on_pixelated_images(images: Path, small_plan: MakePlan, tmp_path: Path) -> None:
     plan = images_plan(small_plan, images)
     found = run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
-    federation, shown = load_federation(plan.public), LaplacePixelation(40.0, 16, 2)
+    federation, shown = load_federation(plan.federation), LaplacePixelation(40.0, 16, 2)
     assert federation.public.local_randomizer == shown
     expected = shown.perturb(
         federation.training.features[federation.shards[1]].numpy(),
@@ -132,7 +132,7 @@ def test_clients_train_on_pixelated_images(images: Path, small_plan: MakePlan, t
 
 def test_a_frozen_core_reads_what_became_of_the_records(images: Path, small_plan: MakePlan) -> None:
     federation, core = (
-        load_federation(images_plan(small_plan, images).public),
+        load_federation(images_plan(small_plan, images).federation),
         nn.Sequential(nn.Flatten(), nn.Linear(64, 3)),
     )
     behind = replace(federation, core=core)
@@ -144,8 +144,8 @@ def test_a_frozen_core_reads_what_became_of_the_records(images: Path, small_plan
     assert randomised_shard(federation, 0, ClientRandomness(5, (3, 4))).shard.features.shape[2:] == (1, 8, 8)
 
 
-def _drawn(plan: ResolvedAudit, trials: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    columns = record_draws(load_federation(plan.public), SeededChallenger(3), TrialBatch(0, 0, trials)).trials
+def _drawn(plan: RunPlan, trials: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    columns = record_draws(load_federation(plan.federation), SeededChallenger(3), TrialBatch(0, 0, trials)).trials
     return columns[OF_FIRST], columns[OF_SECOND]
 
 
@@ -156,7 +156,7 @@ def test_the_optimal_test_on_the_draws_of_a_run_is_as_good_as_theory_says(
     epsilon: float, adjacency: str, small_plan: MakePlan
 ) -> None:
     plan = carts_plan(small_plan, privacy=NOT_PRIVATE | bits(epsilon) | {"adjacency": adjacency})
-    pair = record_pair(load_federation(plan.public))
+    pair = record_pair(load_federation(plan.federation))
     assert pair is not None
     # Four settings, each with an interval that misses once in 10,000 times.
     found = measured_advantage(*_drawn(plan, 1500), 1 - 1e-4)
@@ -168,7 +168,7 @@ def test_the_measured_advantage_stays_under_the_bound_where_theory_is_one(images
     privacy = {"record-epsilon": 10.0}
     plan = images_plan(small_plan, images, privacy=privacy)
     found = measured_advantage(*_drawn(plan, 1500), 1 - 1e-4)
-    federation = load_federation(plan.public)
+    federation = load_federation(plan.federation)
     pair, shown = record_pair(federation), federation.public.local_randomizer
     assert pair is not None
     assert isinstance(shown, LaplacePixelation)
@@ -218,7 +218,7 @@ def test_a_randomizer_leaves_the_insider_out(small_plan: MakePlan) -> None:
     plan = carts_plan(small_plan)
     assert plan.config.audit.insider is False
     assert carts_plan(small_plan, audit=MEMBERS | {"targets": 5}).config.audit.insider is False
-    assert Federation.from_json(plan.public.to_json()) == plan.public
+    assert Federation.from_json(plan.federation.to_json()) == plan.federation
     stored = plan.config.as_dict()["privacy"]
     assert (stored["local-randomizer"], stored["record-epsilon"]) == ("randomised-response", 1.0)
     assert "pixelation-pixels" not in stored

@@ -20,13 +20,13 @@ from fl_audit.data.randomizers import RandomisedBits
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
 from fl_audit.federation.local_dpsgd_updates import ClientRandomness
 from fl_audit.federation.locally_randomised_records import LocallyRandomisedRecords, _TensorCache, randomised_shard
+from fl_audit.federation.run_plan import RunPlan
 from fl_audit.learning.model_initialisation import initial_models
 from fl_audit.learning.models import ModelSpec
 from fl_audit.message_keys import Key, MessageRecordName
 from fl_audit.privacy.identifiability_bounds import truth_probability
 from fl_audit.randomness import Purpose, generator
 from fl_audit.runs.engine_names import Engine
-from fl_audit.runs.resolved_audit import ResolvedAudit
 from fl_audit.runs.run import ClientAppAndStrategy, run_audit
 from fl_audit.strategies.secret_draws import SeededChallenger
 
@@ -51,7 +51,7 @@ def bits(epsilon: float = 1.0) -> dict[str, Any]:
     return {"local-randomizer": "randomised-response", "record-epsilon": epsilon}
 
 
-def carts_plan(make: MakePlan, **changes: dict[str, Any]) -> ResolvedAudit:
+def carts_plan(make: MakePlan, **changes: dict[str, Any]) -> RunPlan:
     """Return the plan of a run of one round without clipping and noise, on a few shopping carts."""
     base: dict[str, dict[str, Any]] = {
         "data": CARTS | {"records": 60, "clients": 3},
@@ -121,7 +121,7 @@ def test_clients_train_on_bits_that_are_kept_as_often_as_published(
 ) -> None:
     plan = carts_plan(small_plan, training={"rounds": 2}, privacy=NOT_PRIVATE | bits(epsilon))
     run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
-    federation, kept, asked = load_federation(plan.public), 0, 0
+    federation, kept, asked = load_federation(plan.federation), 0, 0
     assert set(told) == {(client, trial) for client in range(3) for trial in range(TRIALS)}
     for (client, _), rounds in told.items():
         true = federation.training.features.numpy()[federation.shards[client]]
@@ -162,7 +162,7 @@ def test_a_round_is_the_sum_over_randomised_records(
 ) -> None:
     plan = carts_plan(small_plan, training=sampling, privacy={"adjacency": adjacency})
     run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
-    federation, challenger = load_federation(plan.public), SeededChallenger(SEED)
+    federation, challenger = load_federation(plan.federation), SeededChallenger(SEED)
     start = initial_weights(federation, range(TRIALS)).double().numpy()
     is_in, labels = challenger.membership(range(TRIALS)).bits, federation.training.labels.numpy()
     assert 0 < is_in.sum() < TRIALS
@@ -188,7 +188,7 @@ def test_a_round_is_the_sum_over_randomised_records(
 def test_a_round_of_members_is_the_sum_over_their_randomised_records(small_plan: MakePlan, tmp_path: Path) -> None:
     plan = carts_plan(small_plan, audit=MEMBERS | {"targets": 20}, run={"trials-per-batch": 24})
     run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
-    federation, challenger = load_federation(plan.public), SeededChallenger(SEED, 20)
+    federation, challenger = load_federation(plan.federation), SeededChallenger(SEED, 20)
     start, labels = initial_weights(federation, range(24)).double().numpy(), federation.training.labels.numpy()
     is_in = np.ones((24, 60), dtype=bool)
     is_in[:, federation.targets] = challenger.membership(range(24)).is_in
@@ -213,7 +213,7 @@ def test_local_training_is_on_randomised_records(
     trials = audit["trials"]
     plan = carts_plan(small_plan, training=local | participation, audit=audit, run={"trials-per-batch": trials})
     run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
-    federation, challenger = load_federation(plan.public), SeededChallenger(SEED, plan.public.targets)
+    federation, challenger = load_federation(plan.federation), SeededChallenger(SEED, plan.federation.targets)
     start, labels = initial_weights(federation, range(trials)).double().numpy(), federation.training.labels.numpy()
     is_in = np.ones((trials, 3), dtype=bool)
     is_in[:, federation.targets] = challenger.membership(range(trials)).is_in
@@ -230,7 +230,10 @@ def test_local_training_is_on_randomised_records(
 
 def test_what_is_asked_about_is_not_randomised(small_plan: MakePlan, tmp_path: Path) -> None:
     plan = carts_plan(small_plan, privacy=NOT_PRIVATE | bits(0.5), audit=MEMBERS | {"targets": 20})
-    found, federation = run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False), load_federation(plan.public)
+    found, federation = (
+        run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False),
+        load_federation(plan.federation),
+    )
     models, targets = final_models(tmp_path / "run"), federation.training.take(federation.targets)
     right = federation.model.logits(models, federation.test.features).argmax(dim=2) == federation.test.labels
     assert np.allclose(found.trials["test_accuracy"], right.double().mean(dim=1))

@@ -15,10 +15,11 @@ from fl_audit.audits.membership.insider_increments import increments
 from fl_audit.audits.reconstruction.candidate_ranks import true_candidates
 from fl_audit.errors import InputError
 from fl_audit.federation.loaded_federation import load_federation
+from fl_audit.federation.run_plan import RunPlan
 from fl_audit.federation.target_membership import MembershipScheme
 from fl_audit.runs.config import parse_config
 from fl_audit.runs.engine_names import Engine
-from fl_audit.runs.resolved_audit import ResolvedAudit, resolve
+from fl_audit.runs.planning import plan_run
 from fl_audit.runs.run import HONEST, ClientAppAndStrategy, run_audit
 from fl_audit.strategies.release_scoring import TargetLogOddsCollector
 from fl_audit.strategies.secret_draws import SeededChallenger
@@ -29,12 +30,12 @@ DIGITS = {"data": {"name": "digits", "records": 100}, "audit": {"candidates": 10
 PRIVACY = {"belief": None, "reconstruction": 0.5, "candidates": 20, "sensitivity": None, "accountant": None}
 
 
-def plan_of(strategy: str = "dp-fedsgd", **changes: dict[str, Any]) -> ResolvedAudit:
+def plan_of(strategy: str = "dp-fedsgd", **changes: dict[str, Any]) -> RunPlan:
     audit = {"kind": "reconstruction", "candidates": 20, "trials": 200, "epsilon-star": False}
     values: dict[str, dict[str, Any]] = {"audit": audit, "privacy": PRIVACY, "run": {"trials-per-batch": 200}}
     for section, more in changes.items():
         values[section] = values.get(section, {}) | more
-    return resolve(parse_config(small_settings(**values)))
+    return plan_run(parse_config(small_settings(**values)))
 
 
 @pytest.mark.long
@@ -112,7 +113,7 @@ def test_beliefs_in_candidates_are_exact_under_every_distribution_and_hits_withi
     contents = run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
     table = pd.read_parquet(tmp_path / "run" / "targets.parquet")
     with np.errstate(divide="ignore"):
-        prior = np.log(plan.public.prior_of_candidates)
+        prior = np.log(plan.federation.prior_of_candidates)
     belief = softmax(table["log_odds"].to_numpy().reshape(2000, -1) + prior, axis=1)
     is_in = table["is_in"].to_numpy().reshape(2000, -1)
     for off in ((is_in[np.arange(2000), belief.argmax(1)] - belief.max(1)), (belief * (is_in - belief)).sum(1)):
@@ -183,11 +184,11 @@ def test_the_insider_is_told_nothing_about_the_candidates() -> None:
     plan = plan_of()
     batch = TrialBatch(0, 0, 60)
     challenger = SeededChallenger(1, 20, MembershipScheme.EXACTLY_ONE)
-    assert TargetLogOddsCollector(plan.public, {1: ()}, [batch], challenger, knows_others=False)._told(batch) == {}
+    assert TargetLogOddsCollector(plan.federation, {1: ()}, [batch], challenger, knows_others=False)._told(batch) == {}
     is_in = SeededChallenger(1, 20, MembershipScheme.EXACTLY_ONE).membership(range(4000)).is_in
     assert (is_in.sum(axis=1) == 1).all()
     assert np.abs(is_in.sum(axis=0) - 200).max() < 5 * np.sqrt(200)
-    assert load_federation(plan.public).public.membership_scheme is MembershipScheme.EXACTLY_ONE
+    assert load_federation(plan.federation).public.membership_scheme is MembershipScheme.EXACTLY_ONE
     assert increments([[0.0]], [[1.0]], None, [1.0], np.array([[False]])).item() == -0.5
 
 

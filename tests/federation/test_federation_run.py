@@ -68,7 +68,7 @@ def test_area_under_the_roc_is_that_of_scikit_learn(small_plan: MakePlan, tmp_pa
     plan = small_plan()
     found = run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
     stored = [load_file(path)["models"] for path in sorted((tmp_path / "run" / "public").glob("models-*"))]
-    federation = load_federation(plan.public)
+    federation = load_federation(plan.federation)
     scores = federation.model.logits(torch.cat(stored), federation.test.features).double().softmax(dim=2)[..., 1]
     expected = [roc_auc_score(federation.test.labels.numpy(), row) for row in scores.numpy()]
     np.testing.assert_allclose(found.trials["test_auroc"], expected, atol=1e-9)
@@ -227,7 +227,8 @@ def test_a_removed_record_and_a_prior(small_plan: MakePlan, tmp_path: Path) -> N
     np.testing.assert_allclose(trials["belief"], expit(truth * (trials["log_odds"] + np.log(0.25))))
     assert (trials["won"] == ((trials["log_odds"] > np.log(4)) == (trials["bit"] == 1))).all()
     assert re.search(r"20\s% likely before", (tmp_path / "run" / "report.html").read_text())
-    assert not list((tmp_path / "run" / "public").glob("models-*"))
+    stored = [load_file(path)["trials"].tolist() for path in (tmp_path / "run" / "public").glob("models-*")]
+    assert stored == [[0]]
     assert trials["epsilon_star"].notna().all()
 
 
@@ -344,7 +345,7 @@ def test_a_run_that_was_killed_before_it_began_stands_in_nobodys_way(small_plan:
     for room in ("challenger", "public"):
         (left.path / room).mkdir(parents=True)
     (left.path / "challenger" / "seed.json").write_text("{}")
-    for name in ("challenger/.lock", "public/.configuration.7.part.json", "seals.json"):
+    for name in ("challenger/.lock", "public/.configuration.7.part.json"):
         (left.path / name).touch()
     with left.opened(small_plan(), resume=False) as plan:
         assert left.is_begun

@@ -21,12 +21,12 @@ from torch import Tensor, nn
 from fl_audit.clients.app import build_app
 from fl_audit.errors import InputError
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
+from fl_audit.federation.run_plan import RunPlan
 from fl_audit.learning.model_initialisation import initial_models
 from fl_audit.learning.models import ModelSpec, build_model
 from fl_audit.message_keys import Key, MessageRecordName, pack_participation, unpack_participation
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.replay import replay
-from fl_audit.runs.resolved_audit import ResolvedAudit
 from fl_audit.runs.run import ClientAppAndStrategy, run_audit
 from fl_audit.runs.run_report import rebuild_report
 from fl_audit.strategies.secret_draws import SeededChallenger
@@ -48,7 +48,7 @@ SAMPLED: dict[str, Any] = {
 WITHOUT_GUARANTEE = {"private": False, **dict.fromkeys(("belief", "epsilon", "clipping-norm", "sensitivity"))}
 
 
-def _plan(small_plan: MakePlan, **changes: dict[str, Any]) -> ResolvedAudit:
+def _plan(small_plan: MakePlan, **changes: dict[str, Any]) -> RunPlan:
     """Return the plan of the sampled setting with changes; a change to None removes a setting."""
     sections = {name: SAMPLED.get(name, {}) | changes.get(name, {}) for name in {*SAMPLED, *changes}}
     return small_plan(**sections)
@@ -95,10 +95,14 @@ def test_packed_participation_is_read_as_it_was(records: int) -> None:
 # One round by hand.
 
 
-def _released_by_hand(plan: ResolvedAudit, federation: LoadedFederation, trials: range) -> Tensor:
+def _released_by_hand(plan: RunPlan, federation: LoadedFederation, trials: range) -> Tensor:
     """Return the models after one round, from float64 gradients of single records."""
-    seed, mechanism, challenger = plan.config.run.seed, plan.public.mechanism, SeededChallenger(plan.config.run.seed)
-    spec = ModelSpec(plan.public.model, federation.model.feature_shape, federation.classes)
+    seed, mechanism, challenger = (
+        plan.config.run.seed,
+        plan.federation.mechanism,
+        SeededChallenger(plan.config.run.seed),
+    )
+    spec = ModelSpec(plan.federation.model, federation.model.feature_shape, federation.classes)
     initial = initial_models(spec, seed, trials)
     module: nn.Module = build_model(spec)
     norm = mechanism.clipping_norm
@@ -108,7 +112,7 @@ def _released_by_hand(plan: ResolvedAudit, federation: LoadedFederation, trials:
         for row in range(len(trials)):
             for place in np.flatnonzero(drawn[row]):
                 example = federation.training.take(shard[place : place + 1])
-                if shard[place] == plan.public.pair.index and not bits[row]:
+                if shard[place] == plan.federation.pair.index and not bits[row]:
                     if federation.replacement is None:
                         continue
                     example = federation.replacement
@@ -139,7 +143,7 @@ def test_a_round_releases_what_its_sample_makes(
     run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
     files = sorted((tmp_path / "run" / "public").glob("models-*"))
     found = torch.cat([load_file(path)["models"] for path in files])
-    federation = load_federation(plan.public)
+    federation = load_federation(plan.federation)
     expected = _released_by_hand(plan, federation, range(8))
     assert float((found.double() - expected).abs().max()) < 1e-5
     drawn = SeededChallenger(0).participation(
@@ -165,12 +169,12 @@ def test_each_client_is_told_of_its_own_records_alone(small_plan: MakePlan, tmp_
         parties=ClientAppAndStrategy(client_app=build_app([note])),
         with_report=False,
     )
-    rate, shards = plan.public.mechanism.sampling_rate, load_federation(plan.public).shards
+    rate, shards = plan.federation.mechanism.sampling_rate, load_federation(plan.federation).shards
     for client, shard in enumerate(shards):
         draws = [
             pack_participation(SeededChallenger(0).participation(trials, server_round, client, len(shard), rate))
             for trials in (range(3), range(3, 6))
-            for server_round in range(1, plan.public.rounds + 1)
+            for server_round in range(1, plan.federation.rounds + 1)
         ]
         assert told[client] == set(draws)
 
@@ -181,7 +185,7 @@ def test_each_client_is_told_of_its_own_records_alone(small_plan: MakePlan, tmp_
 @pytest.mark.long
 def test_a_sampled_run_with_momentum_resumes_to_the_same_end(small_plan: MakePlan, tmp_path: Path) -> None:
     plan = _plan(small_plan)
-    assert (plan.public.rounds, plan.public.mechanism.sampling_rate, plan.public.mechanism.denominator) == (
+    assert (plan.federation.rounds, plan.federation.mechanism.sampling_rate, plan.federation.mechanism.denominator) == (
         8,
         0.25,
         15.0,

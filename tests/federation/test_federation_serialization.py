@@ -42,7 +42,7 @@ def forget() -> Any:
     ],
 )
 def test_a_client_has_its_own_shard_and_nobody_elses(changes: dict[str, Any], small_plan: MakePlan) -> None:
-    federation = load_federation(small_plan(data={"clients": 4}, **changes).public)
+    federation = load_federation(small_plan(data={"clients": 4}, **changes).federation)
     for client in range(4):
         federations._BROUGHT.clear()
         load_federation.cache_clear()
@@ -66,7 +66,7 @@ def test_a_client_has_its_own_shard_and_nobody_elses(changes: dict[str, Any], sm
 
 
 def test_what_is_sent_holds_no_record_of_another(small_plan: MakePlan) -> None:
-    federation = load_federation(small_plan(data={"clients": 4}, privacy={"adjacency": "replace-record"}).public)
+    federation = load_federation(small_plan(data={"clients": 4}, privacy={"adjacency": "replace-record"}).federation)
     records = {client: [row.tobytes() for row in federation.shard(client).features.numpy()] for client in range(4)}
     own = pickle.dumps([sent_federation(federation, False, False), sent_shard(federation, 0)])
     assert all(row in own for row in records[0])
@@ -77,7 +77,7 @@ def test_what_is_sent_holds_no_record_of_another(small_plan: MakePlan) -> None:
 
 
 def test_an_insider_has_all_of_both_data_sets(small_plan: MakePlan) -> None:
-    federation = load_federation(small_plan(data={"clients": 4}, privacy={"adjacency": "replace-record"}).public)
+    federation = load_federation(small_plan(data={"clients": 4}, privacy={"adjacency": "replace-record"}).federation)
     found = brought(federation, federation.insider, knows_all=True, knows_differing=True)
     assert found.common.features.equal(federation.common.features)
     assert found.replacement is not None

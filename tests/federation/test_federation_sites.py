@@ -51,7 +51,7 @@ def test_noise_keeps_all_answers_within_the_guarantee(tmp_path: Path) -> None:
         assert largest is not None
         assert one.rates.auc.low <= largest < 0.9
     assert attacked.achieved["insider"].rates.auc.low > 0.5
-    kept = is_share_above_median(load_federation(plan_of(data, 4.0, {"kind": "reconstruction"}).public))
+    kept = is_share_above_median(load_federation(plan_of(data, 4.0, {"kind": "reconstruction"}).federation))
     assert np.array_equal(kept, np.arange(SITES)[:, None] % 2 == [0, 1])
     who, classes = _client_and_class_guess_rates(data, 4.0, 400)
     assert who.chance == pytest.approx(1 / SITES)

@@ -13,6 +13,7 @@ from secret_noise import HalvedNoise
 from small_audits import MakePlan
 from test_federation_engines import assert_same
 
+from fl_audit.audits.membership.attribute_of_plan import attribute_of
 from fl_audit.audits.membership.lira import LiraSpread, lira_scores
 from fl_audit.audits.membership.one_target_per_trial import target_scores
 from fl_audit.audits.membership.roc_metrics import membership_rates
@@ -25,7 +26,6 @@ from fl_audit.learning.model_initialisation import initial_models
 from fl_audit.learning.models import ModelSpec
 from fl_audit.report.report_elements import ReportContents
 from fl_audit.runs.attacks import SCORE, by_target
-from fl_audit.runs.attribute_of_config import attribute_of
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.replay import replay
 from fl_audit.runs.run import ClientAppAndStrategy, run_audit
@@ -61,7 +61,7 @@ def _scores(contents: ReportContents, attack: str) -> np.ndarray:
 
 @pytest.mark.parametrize("sampling", [{}, {"expected-batch": 15}])
 def test_clients_contribute_exactly_the_records_that_are_in(sampling: dict[str, int], small_plan: MakePlan) -> None:
-    federation = load_federation(small_plan(privacy=_GUARANTEE, training=sampling, audit=AUDIT).public)
+    federation = load_federation(small_plan(privacy=_GUARANTEE, training=sampling, audit=AUDIT).federation)
     challenger, trials = SeededChallenger(5, federation.public.targets), range(7)
     membership = challenger.membership(trials)
     models = initial_models(ModelSpec("logistic", federation.model.feature_shape, federation.classes), 0, trials)
@@ -83,7 +83,7 @@ def test_clients_contribute_exactly_the_records_that_are_in(sampling: dict[str, 
 
 def test_a_client_that_is_out_adds_nothing(small_plan: MakePlan) -> None:
     training, audit = {"strategy": "dp-fedavg", "local-epochs": 1}, AUDIT | {"targets": 2}
-    federation = load_federation(small_plan(privacy=_GUARANTEE, training=training, audit=audit).public)
+    federation = load_federation(small_plan(privacy=_GUARANTEE, training=training, audit=audit).federation)
     models = initial_models(ModelSpec("logistic", federation.model.feature_shape, federation.classes), 0, range(2))
     membership = TargetMembership(np.array([[True], [False]]))
     for client in range(3):
@@ -178,8 +178,8 @@ def test_attributes_of_members_are_found(small_plan: MakePlan, tmp_path: Path) -
     found = run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
     table = found.run.tables.targets
     assert table is not None
-    kept, federation = RunDirectory(tmp_path / "run").store(plan.config).outputs(60), load_federation(plan.public)
-    first, attribute = kept[0], attribute_of(plan.config, federation)
+    kept, federation = RunDirectory(tmp_path / "run").store(plan.config).outputs(60), load_federation(plan.federation)
+    first, attribute = kept[0], attribute_of(plan, federation)
     assert attribute is not None
     truth = attribute.codes(federation.differing.features.numpy())
     own = np.take_along_axis(first["values"].numpy(), truth[np.newaxis, :, np.newaxis], axis=2)[..., 0]
@@ -258,7 +258,7 @@ def test_insiders_of_all_targets_weigh_exactly(
     sampled = training.keys() & {"expected-batch", "client-sampling-rate"}
     for rounds in (1, 3):
         plan = small_plan(**common, audit=audit, training=training | {"rounds": rounds})
-        assert plan.public.with_insider
+        assert plan.federation.with_insider
         found = run_audit(plan, tmp_path / str(rounds), Engine.LOCAL, with_report=False)
         table = found.run.tables.targets
         assert table is not None
@@ -359,7 +359,7 @@ def test_early_stopping_keeps_the_best_release_and_waits_as_long_as_it_says() ->
 def test_what_is_seen_of_a_stopped_trial_does_not_depend_on_its_batch(small_plan: MakePlan) -> None:
     """Releases 1, 3 and 6 are evaluated, and trials stop before, between and after them."""
     federation = load_federation(
-        small_plan(privacy=_GUARANTEE, training={"rounds": 6}, audit=AUDIT | {"epsilon-star": False}).public
+        small_plan(privacy=_GUARANTEE, training={"rounds": 6}, audit=AUDIT | {"epsilon-star": False}).federation
     )
     models = torch.randn(7, 6, federation.model.layout.size, generator=torch.Generator().manual_seed(0))
 
@@ -460,7 +460,7 @@ def test_one_owner_trains_alone_on_those_who_are_in(small_plan: MakePlan, tmp_pa
         privacy=_NOTHING | {"adjacency": "add-remove-record"},
         audit=AUDIT | {"epsilon-star": False, "attacks": ["loss", "lira"]},
     )
-    assert plan.public.clients == 1
+    assert plan.federation.clients == 1
     found = run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
     membership = TargetMembership(_is_in(found))
     for attack in ("loss", "lira"):

@@ -25,14 +25,14 @@ from fl_audit.federation.contributions import ContributionByTrial, RoundContext
 from fl_audit.federation.federation_records import split_of
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
 from fl_audit.federation.record_tensors import Examples
+from fl_audit.federation.run_plan import RunPlan
+from fl_audit.learning.grouped_records import GroupedRecords
 from fl_audit.learning.model_initialisation import initial_models
 from fl_audit.learning.models import ModelSpec
-from fl_audit.learning.user_batching import RecordsSortedByUser
-from fl_audit.learning.user_gradients import clipped_user_sum
 from fl_audit.runs.config import parse_config
 from fl_audit.runs.engine_names import Engine
+from fl_audit.runs.planning import plan_run
 from fl_audit.runs.replay import replay
-from fl_audit.runs.resolved_audit import ResolvedAudit, resolve
 from fl_audit.runs.run import run_audit
 from fl_audit.strategies.secret_draws import SeededChallenger
 from fl_audit.verdict.judging import run_family
@@ -46,7 +46,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_hospital(tmp_path_factory.mktemp("hospital"))
 
 
-def plan_of(table: Path, **changes: dict[str, Any]) -> ResolvedAudit:
+def plan_of(table: Path, **changes: dict[str, Any]) -> RunPlan:
     settings: Changes = {
         "data": {"name": "csv", "path": str(table), "label": "readmitted", "user": "patient_id", "records": 150,
                  "drop": ["hospital"], "clients": 3, "test-records": 60},
@@ -58,7 +58,7 @@ def plan_of(table: Path, **changes: dict[str, Any]) -> ResolvedAudit:
         "run": {"seed": 1, "trials-per-batch": 60},
     }  # fmt: skip
     merged = {name: section | changes.get(name, {}) for name, section in settings.items()}
-    return resolve(
+    return plan_run(
         parse_config({name: {k: v for k, v in one.items() if v is not None} for name, one in merged.items()})
     )
 
@@ -80,7 +80,7 @@ def direct_sums(federation: LoadedFederation, model: Tensor, users: np.ndarray) 
 
 
 def test_d_holds_whole_users_and_so_does_every_client(table: Path) -> None:
-    federation = load_federation(plan_of(table).public)
+    federation = load_federation(plan_of(table).federation)
     split = split_of(federation.public)
     parts = [set(one.user.tolist()) for one in (split.inside, split.outside, split.test) if one is not None]
     assert all(not one & other for place, one in enumerate(parts) for other in parts[:place])
@@ -97,7 +97,7 @@ def test_d_holds_whole_users_and_so_does_every_client(table: Path) -> None:
 @pytest.mark.parametrize("rate", [None, 0.3])
 def test_contributions_equal_a_direct_computation(table: Path, rate: float | None) -> None:
     plan = plan_of(table, training={"sampling-rate": rate}, audit={"kind": "membership", "targets": 9})
-    federation, trials = load_federation(plan.public), range(4)
+    federation, trials = load_federation(plan.federation), range(4)
     models = initial_models(ModelSpec("logistic", federation.model.feature_shape, federation.classes), 0, trials)
     challenger = SeededChallenger(5, federation.public.targets)
     membership, is_in = challenger.membership(trials), np.ones((4, federation.units), dtype=np.bool_)
@@ -117,7 +117,7 @@ def test_contributions_equal_a_direct_computation(table: Path, rate: float | Non
 
 
 def test_the_victim_adds_all_records_of_the_differing_user_or_none(table: Path) -> None:
-    federation = load_federation(plan_of(table).public)
+    federation = load_federation(plan_of(table).federation)
     models = initial_models(ModelSpec("logistic", federation.model.feature_shape, federation.classes), 0, range(2))
     membership = SeededChallenger(3).membership(range(2))
     found, sensitivity = contribute_as_victim(federation, LocalTrainingInput(models, RoundContext(1)), membership)
@@ -202,8 +202,8 @@ def _by(whose: Callable[[Tensor], Tensor]) -> Contribute:
         taking_part: Tensor | None = None,
     ) -> ContributionByTrial:
         assert examples.user is not None
-        records = RecordsSortedByUser.of(examples.features, examples.labels, whose(examples.user))
-        return ContributionByTrial(clipped_user_sum(federation.model, models, records, 1.0, None, taking_part).total)
+        records = GroupedRecords.of(examples.features, examples.labels, whose(examples.user))
+        return ContributionByTrial(federation.model.clipped_sums(models, records, 1.0, None, taking_part).total)
 
     return contributed
 
@@ -332,37 +332,37 @@ def test_the_same_federation_is_honest_without_a_breach(
 @pytest.mark.parametrize("rate", [None, 0.3])
 def test_the_guarantee_of_a_plan_counts_users(rate: float | None, table: Path) -> None:
     plan = plan_of(table, training={"sampling-rate": rate})
-    event: DpEvent = GaussianDpEvent(plan.public.mechanism.noise_multiplier)
+    event: DpEvent = GaussianDpEvent(plan.federation.mechanism.noise_multiplier)
     accountant = PLDAccountant(NeighboringRelation.ADD_OR_REMOVE_ONE)
-    accountant.compose(event if rate is None else PoissonSampledDpEvent(rate, event), plan.public.rounds)
+    accountant.compose(event if rate is None else PoissonSampledDpEvent(rate, event), plan.federation.rounds)
     assert plan.guarantee is not None
     assert plan.guarantee.epsilon == pytest.approx(accountant.get_epsilon(0.01), rel=2e-3)
-    assert plan.public.mechanism.denominator == pytest.approx(plan.public.users * (rate or 1))
+    assert plan.federation.mechanism.denominator == pytest.approx(plan.federation.users * (rate or 1))
 
 
 def test_users_at_several_clients_are_refused_with_their_number_or_given_to_the_first(table: Path) -> None:
     apart = {"partition": "dirichlet", "clients": 3}
     with pytest.raises(InputError) as refused:
-        load_federation(plan_of(table, data=apart).public)
+        load_federation(plan_of(table, data=apart).federation)
     number, users = re.findall(r"([\d,]+) of ([\d,]+) users .*several clients", str(refused.value))[0]
     assert 1 < int(number) <= int(users)
     for remedy in (*refused.value.remedies, *refused.value.choices):
-        fixed = load_federation(plan_of(table, data=apart | {remedy.key: remedy.value}).public)
+        fixed = load_federation(plan_of(table, data=apart | {remedy.key: remedy.value}).federation)
         held = [set(fixed.units_of(client).tolist()) for client in range(3)]
         assert sum(map(len, held)) == fixed.units
-    first = load_federation(plan_of(table, data=apart | {"user-across-clients": "first"}).public)
-    records = load_federation(plan_of(table, data=apart | {"user-across-clients": "first"}).public).training
+    first = load_federation(plan_of(table, data=apart | {"user-across-clients": "first"}).federation)
+    records = load_federation(plan_of(table, data=apart | {"user-across-clients": "first"}).federation).training
     assert records.count == first.public.records
 
 
 def test_the_first_records_of_each_user_are_read_and_no_more(table: Path) -> None:
     plan = plan_of(table, data={"records-per-user": 3})
-    federation = load_federation(plan.public)
+    federation = load_federation(plan.federation)
     assert federation.user is not None
     assert np.bincount(federation.user).max() == 3
     frame = pd.read_csv(table)
     kept = frame[frame.groupby("patient_id").cumcount() < 3]
-    assert len(load_source(plan.public.data).pool) == len(kept)
+    assert len(load_source(plan.federation.data).pool) == len(kept)
 
 
 @pytest.mark.parametrize(("changes", "said"), [

@@ -11,7 +11,7 @@ from fl_audit.privacy.gaussian import gaussian_mu, gdp_epsilon
 from fl_audit.report.report_elements import ReportContents
 from fl_audit.runs.config import parse_config
 from fl_audit.runs.engine_names import Engine
-from fl_audit.runs.resolved_audit import resolve
+from fl_audit.runs.planning import plan_run
 from fl_audit.runs.run import ClientAppAndStrategy, run_audit
 from fl_audit.strategies.trial_batch_strategy import TrialBatchStrategy
 
@@ -32,7 +32,7 @@ def play(
     directory: Path, strategy: type[TrialBatchStrategy] = TrialBatchStrategy, **changes: dict[str, Any]
 ) -> ReportContents:
     settings = {name: values | changes.get(name, {}) for name, values in SECTIONS.items()}
-    plan = resolve(parse_config(small_settings(**settings)))
+    plan = plan_run(parse_config(small_settings(**settings)))
     return run_audit(
         plan, directory / "run", Engine.LOCAL, parties=ClientAppAndStrategy(strategy=strategy), with_report=False
     )

@@ -20,7 +20,7 @@ from fl_audit.released_model.empirical_star import empirical_epsilon_star
 from fl_audit.released_model.minimum_sample_size import FEWEST
 from fl_audit.released_model.parametric_star import StarSettings, epsilon_star_gaussian, parametric_epsilon_star
 from fl_audit.runs.config import parse_config
-from fl_audit.runs.resolved_audit import resolve
+from fl_audit.runs.planning import plan_run
 from fl_audit.server.release_evaluation import ReleaseWithOutputs, utility
 from fl_audit.server.user_epsilon_star import means_by_unit, of_users
 from fl_audit.strategies.secret_draws import SeededChallenger
@@ -43,7 +43,7 @@ def settings_of(directory: Path, adjacency: str, **audit: object) -> dict[str, d
 
 @pytest.mark.parametrize("adjacency", ["add-remove-user", "replace-user"])
 def test_losses_and_accuracy_of_users_equal_a_direct_computation(tmp_path: Path, adjacency: str) -> None:
-    public = resolve(parse_config(settings_of(tmp_path, adjacency))).public
+    public = plan_run(parse_config(settings_of(tmp_path, adjacency))).federation
     federation, trials = load_federation(public), range(3)
     models = initial_models(ModelSpec("logistic", federation.model.feature_shape, federation.classes), 0, trials)
     challengers = (SeededChallenger(seed, federation.public.targets) for seed in range(50))
@@ -98,12 +98,12 @@ def test_the_summary_has_users_only_where_they_are_the_units(tmp_path: Path) -> 
     assert 0 < found["test_accuracy"] < 1
     (few,) = [one for one in told["look_at"] if one.startswith("Epsilon* of users")]
     assert str(FEWEST) in few, "some 30 users are too few, and the number that is needed is named"
-    outside = len(np.unique(load_federation(contents.facts.federation).population_records.user))
+    outside = len(np.unique(load_federation(contents.plan.federation).population_records.user))
     assert f"{outside} outside it" in few
-    many = replace(contents.facts.federation, users=5 * FEWEST)
+    many = replace(contents.plan.federation, users=5 * FEWEST)
     for count, is_said in ((FEWEST - 1, True), (FEWEST, False)):
-        sizes = replace(contents.facts.group_sizes, users_outside=count)
-        of_many = replace(contents.run, facts=replace(contents.facts, federation=many, group_sizes=sizes))
+        sizes = replace(contents.run.group_sizes, users_outside=count)
+        of_many = replace(contents.run, plan=replace(contents.plan, federation=many), group_sizes=sizes)
         lines = cautions_for_reader(replace(contents, run=of_many))
         assert any(one.startswith("Epsilon* of users") for one in lines) is is_said, "few users outside D are too few"
     apart = results_of_run(settings_of(tmp_path, "add-remove-user", **{"epsilon-star-losses": "federated"})).summary[
@@ -122,7 +122,7 @@ def test_test_records_that_are_the_population_pass_once(monkeypatch: pytest.Monk
         "privacy": {"noise-multiplier": 2.0, "delta": 1e-4, "adjacency": "add-remove-record"},
         "audit": {"trials": 2, "membership": False},
     }
-    federation = load_federation(resolve(parse_config(settings)).public)
+    federation = load_federation(plan_run(parse_config(settings)).federation)
     assert federation.population_records is federation.test_records
     models = initial_models(ModelSpec("logistic", federation.model.feature_shape, federation.classes), 0, range(2))
     expected = federation.losses(models, federation.population)

@@ -50,10 +50,10 @@ def test_a_processor_changes_no_setting_of_a_card() -> None:
 
 def test_every_party_settles_its_device(small_plan: MakePlan, monkeypatch: pytest.MonkeyPatch) -> None:
     """The setting travels in the public federation: each process that loads it has the arithmetic of the run."""
-    public = small_plan(run={"device": "cuda", "tf32": True}).public
+    public = small_plan(run={"device": "cuda", "tf32": True}).federation
     assert (public.device, public.tf32) == (Device.CUDA, True)
     assert type(public).from_json(public.to_json()) == public
-    assert not small_plan().public.tf32
+    assert not small_plan().federation.tf32
     if not torch.cuda.is_available():
         with pytest.raises(InputError, match=r"device is 'cuda', .*torch .*none .*: .*'cpu'"):
             load_federation(public)

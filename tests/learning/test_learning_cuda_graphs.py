@@ -85,9 +85,9 @@ def test_clipped_sums_by_graphs_are_those_of_plain_passes(name: str, clipping_no
         models = initial_models(spec, number, range(4))
         features, labels = torch.rand(7, *shape, generator=source), torch.arange(7) % 3
         counted = None if number % 2 else torch.rand(4, 7, generator=source) < 0.8
-        portion = ClippedSumInputs(features, labels, None if counted is None else counted.float())
+        microbatch = ClippedSumInputs(features, labels, None if counted is None else counted.float())
         found, wanted = torch.empty_like(models), torch.empty_like(models)
-        whole = portion.portion(slice(0, 4), slice(0, 7))
+        whole = microbatch.microbatch(slice(0, 4), slice(0, 7))
         graphed.clipped_sum_graphed(ClippedSumPass(models, whole, clipping_norm), found)
         plain.clipped_sum_fast(ClippedSumPass(models, whole, clipping_norm), wanted)
         assert torch.equal(found, wanted)

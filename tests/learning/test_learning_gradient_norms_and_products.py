@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fl_audit.errors import InputError
 from fl_audit.learning import pass_budgets
-from fl_audit.learning.gradient_norms_and_products import record_gradients
+from fl_audit.learning.gradient_norms_and_products import gradient_norms_and_products
 from fl_audit.learning.microbatching import Microbatch
 from fl_audit.learning.stacked_model import StackedModel
 
@@ -22,8 +22,8 @@ def _assert_right(model: StackedModel, models: Tensor, features: Tensor, labels:
     gradients = example_gradients(model.template, models, features, labels)
     norms, lengths = gradients.norm(dim=2), vectors.double().norm(dim=1, keepdim=True)
     products = torch.einsum("wnp,wp->wn", gradients, vectors.double())
-    both = record_gradients(model, models, features, labels, vectors)
-    for found in (both.norms, record_gradients(model, models, features, labels).norms):
+    both = gradient_norms_and_products(model, models, features, labels, vectors)
+    for found in (both.norms, gradient_norms_and_products(model, models, features, labels).norms):
         assert found.dtype == torch.float32
         assert float(((found - norms).abs() / norms).max()) < CLOSE
     assert both.products.dtype == torch.float32
@@ -89,9 +89,9 @@ def _noted_sizes(monkeypatch: pytest.MonkeyPatch, model: StackedModel) -> list[t
     name = "backward" if model.fast else "example_gradients"
     compute = getattr(model, name)
 
-    def noting(models: Tensor, portion: Microbatch) -> object:
-        noted.append((len(models), portion.examples))
-        return compute(models, portion)
+    def noting(models: Tensor, microbatch: Microbatch) -> object:
+        noted.append((len(models), microbatch.examples))
+        return compute(models, microbatch)
 
     monkeypatch.setattr(model, name, noting)
     return noted
@@ -99,16 +99,16 @@ def _noted_sizes(monkeypatch: pytest.MonkeyPatch, model: StackedModel) -> list[t
 
 def test_no_record_needs_no_pass() -> None:
     model, models, features, labels = _setting("adult-mlp")
-    found = record_gradients(model, models, features[:0], labels[:0], models)
+    found = gradient_norms_and_products(model, models, features[:0], labels[:0], models)
     assert found.norms.shape == found.products.shape == (3, 0)
 
 
 def test_a_clipped_sum_follows_from_them() -> None:
     """||sum of g min(1, C / ||g||)||^2 is the sum of its products with the clipped gradients."""
     model, models, features, labels = _setting("mnist-cnn")
-    clipping_norm = float(record_gradients(model, models, features, labels).norms.median())
+    clipping_norm = float(gradient_norms_and_products(model, models, features, labels).norms.median())
     total = model.clipped_sum(models, features, labels, clipping_norm)
-    norms, products = record_gradients(model, models, features, labels, total)
+    norms, products = gradient_norms_and_products(model, models, features, labels, total)
     squared = (products * (clipping_norm / norms).clamp(max=1)).sum(1)
     torch.testing.assert_close(squared, total.square().sum(1), rtol=1e-5, atol=0)
 
@@ -118,13 +118,15 @@ def test_a_computation_before_or_after_changes_nothing() -> None:
     model, models, features, labels = _setting("mnist-cnn")
     vectors = _vectors(models)
     total = model.clipped_sum(models, features, labels, 1.0)
-    found = record_gradients(model, models, features, labels, vectors)
+    found = gradient_norms_and_products(model, models, features, labels, vectors)
     assert torch.equal(model.clipped_sum(models, features, labels, 1.0), total)
     before = features.clone()
     features += 0.5
-    assert not torch.equal(record_gradients(model, models, features, labels, vectors).products, found.products)
+    assert not torch.equal(
+        gradient_norms_and_products(model, models, features, labels, vectors).products, found.products
+    )
     features.copy_(before)
-    assert torch.equal(record_gradients(model, models, features, labels, vectors).products, found.products)
+    assert torch.equal(gradient_norms_and_products(model, models, features, labels, vectors).products, found.products)
 
 
 @pytest.mark.parametrize(
@@ -139,4 +141,4 @@ def test_what_does_not_fit_is_refused(change: dict[str, Tensor], message: str) -
     model, models, features, labels = _setting("adult-mlp")
     given = {"models": models, "features": features, "labels": labels, "vectors": models} | change
     with pytest.raises(InputError, match=message):
-        record_gradients(model, **given)
+        gradient_norms_and_products(model, **given)

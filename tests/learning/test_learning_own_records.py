@@ -125,10 +125,10 @@ def test_one_trial_is_held_in_float_at_a_time() -> None:
     bits = torch.randint(2, (5, 7, 3), dtype=torch.uint8)
     work = ClippedSumInputs.of(bits, torch.zeros(7, dtype=torch.int64).expand(5, -1), None)
     assert work.features.data_ptr() == bits.data_ptr()
-    portion = work.portion(slice(1, 3), slice(2, 6))
-    assert portion.features.dtype == torch.float32
-    assert portion.features.shape == (2, 4, 3)
-    assert torch.equal(portion.features, bits[1:3, 2:6].float())
+    microbatch = work.microbatch(slice(1, 3), slice(2, 6))
+    assert microbatch.features.dtype == torch.float32
+    assert microbatch.features.shape == (2, 4, 3)
+    assert torch.equal(microbatch.features, bits[1:3, 2:6].float())
 
 
 def test_no_own_records_sum_to_zero() -> None:

@@ -67,10 +67,10 @@ def test_small_samples_are_gathered_and_large_ones_weighted() -> None:
     few[0, [7, 2]] = few[1, 9] = many[2, :5] = True
     gathered = ClippedSumInputs.of(features, labels, few)
     assert gathered.width == 2
-    portion = gathered.portion(slice(0, 2), slice(0, 2))
-    assert portion.labels.tolist() == [[2, 7], [9, 0]]
-    assert torch.equal(portion.features[1, 0], features[9])
-    assert portion.counted is not None
-    assert portion.counted.tolist() == [[1.0, 1.0], [1.0, 0.0]]
+    microbatch = gathered.microbatch(slice(0, 2), slice(0, 2))
+    assert microbatch.labels.tolist() == [[2, 7], [9, 0]]
+    assert torch.equal(microbatch.features[1, 0], features[9])
+    assert microbatch.counted is not None
+    assert microbatch.counted.tolist() == [[1.0, 1.0], [1.0, 0.0]]
     assert ClippedSumInputs.of(features, labels, many).width == 10
     assert ClippedSumInputs.of(features, labels, None).counted is None

@@ -6,10 +6,10 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad
 
-from fl_audit.learning import pass_budgets
+from fl_audit.learning import microbatching, pass_budgets
+from fl_audit.learning.gradient_norms_and_products import gradient_norms_and_products
+from fl_audit.learning.grouped_records import GroupedRecords
 from fl_audit.learning.stacked_model import StackedModel
-from fl_audit.learning.user_batching import RecordsSortedByUser
-from fl_audit.learning.user_gradients import clipped_user_sum, user_gradients
 
 TRIALS = 3
 SIZES = (1, 7, 1, 3, 2, 12, 1, 4)
@@ -79,13 +79,15 @@ def clipped(each: Tensor, norm: float | None) -> Tensor:
 @pytest.mark.parametrize("norm", [None, 0.7, 1e-3])
 def test_clipped_sums_of_users_equal_a_direct_computation(name: str, norm: float | None) -> None:
     model, template, models, features, labels = made(name)
-    found, bits = clipped_user_sum(model, models, RecordsSortedByUser.of(features, labels, USERS), norm)
+    norms = None if norm is None else torch.full((TRIALS,), norm, dtype=torch.float64)
+    found, bits = model.clipped_sums(models, GroupedRecords.of(features, labels, USERS), norms)
     for trial in range(TRIALS):
         each = sums_of_users(template, model, models[trial], (features, labels, USERS))
         truth = clipped(each, norm).sum(0)
         assert (found[trial].double() - truth).norm() <= 1e-6 * max(1.0, float(each.norm(dim=1).sum()))
-        within = len(each) if norm is None else int((each.norm(dim=1) <= norm).sum())
-        assert bits[trial] == within - len(each) / 2
+        if norm is not None:
+            assert bits is not None
+            assert bits[trial] == int((each.norm(dim=1) <= norm).sum()) - len(each) / 2
 
 
 @pytest.mark.parametrize("name", NETWORKS)
@@ -95,7 +97,9 @@ def test_samples_of_users_sum_those_that_are_in(name: str, share: float, monkeyp
     drawn = torch.from_numpy(np.random.default_rng(1).random((TRIALS, len(SIZES))) < share)
     drawn[2] = False
     part = drawn.repeat_interleave(torch.tensor(SIZES), dim=1)
-    whole = clipped_user_sum(model, models, RecordsSortedByUser.of(features, labels, USERS), 0.7, taking_part=part)
+    norms = torch.full((TRIALS,), 0.7, dtype=torch.float64)
+    whole = model.clipped_sums(models, GroupedRecords.of(features, labels, USERS), norms, taking_part=part)
+    assert whole.centred_bits is not None
     for trial in range(TRIALS):
         each = sums_of_users(template, model, models[trial], (features, labels, USERS))
         truth = clipped(each, 0.7)[drawn[trial]]
@@ -105,36 +109,56 @@ def test_samples_of_users_sum_those_that_are_in(name: str, share: float, monkeyp
     # Users are never parted, however little a pass holds, and the order of records does not matter.
     monkeypatch.setattr(pass_budgets, "PASS_BUDGET", 4 * model.activations)
     monkeypatch.setattr(pass_budgets, "CACHE_BUDGET", 4 * model.activations)
-    parted = clipped_user_sum(model, models, RecordsSortedByUser.of(features, labels, USERS), 0.7, taking_part=part)
+    parted = model.clipped_sums(models, GroupedRecords.of(features, labels, USERS), norms, taking_part=part)
     torch.testing.assert_close(parted.total, whole.total, rtol=1e-4, atol=1e-5)
     assert torch.equal(parted.centred_bits, whole.centred_bits)
     order = torch.randperm(RECORDS, generator=torch.Generator().manual_seed(2))
-    mixed = clipped_user_sum(
-        model, models, RecordsSortedByUser.of(features[order], labels[order], USERS[order]), 0.7, None, part[:, order]
-    )
+    shuffled = GroupedRecords.of(features[order], labels[order], USERS[order])
+    mixed = model.clipped_sums(models, shuffled, 0.7, taking_part=part[:, order])
     torch.testing.assert_close(mixed.total, whole.total, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("gathered_below", [0.0, 1.0], ids=["weighted", "gathered"])
+@pytest.mark.parametrize("name", NETWORKS)
+def test_a_user_with_some_records_in_a_trial_contributes_the_sum_of_these(
+    name: str, gathered_below: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(microbatching, "GATHERED_BELOW", gathered_below)
+    model, template, models, features, labels = made(name)
+    part = torch.from_numpy(np.random.default_rng(2).random((TRIALS, RECORDS)) < 0.6)
+    norms = torch.full((TRIALS,), 0.7, dtype=torch.float64)
+    found = model.clipped_sums(models, GroupedRecords.of(features, labels, USERS), norms, taking_part=part)
+    assert found.centred_bits is not None
+    for trial in range(TRIALS):
+        held = part[trial]
+        each = sums_of_users(template, model, models[trial], (features[held], labels[held], USERS[held]))
+        assert (found.total[trial].double() - clipped(each, 0.7).sum(0)).norm() < 1e-5
+        assert found.centred_bits[trial] == ((each.norm(dim=1) <= 0.7).double() - 0.5).sum()
 
 
 def test_norms_of_each_trial_clip_it() -> None:
     model, _, models, features, labels = made("dense")
     norms = torch.tensor([0.2, 0.5, 2.0], dtype=torch.float64)
-    found = clipped_user_sum(model, models, RecordsSortedByUser.of(features, labels, USERS), norms)
-    for trial, norm in enumerate(norms.tolist()):
-        alone = clipped_user_sum(model, models[[trial]], RecordsSortedByUser.of(features, labels, USERS), norm)
+    found = model.clipped_sums(models, GroupedRecords.of(features, labels, USERS), norms)
+    assert found.centred_bits is not None
+    for trial in range(TRIALS):
+        alone = model.clipped_sums(models[[trial]], GroupedRecords.of(features, labels, USERS), norms[[trial]])
+        assert alone.centred_bits is not None
         torch.testing.assert_close(found.total[[trial]], alone.total, rtol=1e-5, atol=1e-6)
         assert found.centred_bits[trial] == alone.centred_bits[0]
 
 
-def test_the_first_trials_of_a_batch_are_worked_out_again_to_the_bit() -> None:
+@pytest.mark.parametrize("norm", [torch.tensor([0.2, 0.5, 2.0], dtype=torch.float64), 0.5], ids=["own", "common"])
+@pytest.mark.parametrize("trials", [1, 2])
+def test_the_first_trials_of_a_batch_are_worked_out_again_to_the_bit(norm: Tensor | float, trials: int) -> None:
     model, _, models, features, labels = made("dense")
-    for norms in (torch.tensor([0.2, 0.5, 2.0], dtype=torch.float64), torch.tensor(0.5)):
-        whole = clipped_user_sum(model, models, RecordsSortedByUser.of(features, labels, USERS), norms)
-        own = norms[:2] if norms.dim() else norms
-        again = clipped_user_sum(
-            model, models[:2], RecordsSortedByUser.of(features, labels, USERS), own, batch_trials=TRIALS
-        )
-        assert torch.equal(again.total, whole.total[:2])
-        assert torch.equal(again.centred_bits, whole.centred_bits[:2])
+    records = GroupedRecords.of(features, labels, USERS)
+    whole = model.clipped_sums(models, records, norm)
+    first = norm[:trials] if isinstance(norm, Tensor) else norm
+    again = model.clipped_sums(models[:trials], records, first, batch_trials=TRIALS)
+    assert torch.equal(again.total, whole.total[:trials])
+    if whole.centred_bits is not None and again.centred_bits is not None:
+        assert torch.equal(again.centred_bits, whole.centred_bits[:trials])
 
 
 def test_gradients_that_cancel_keep_the_norm_of_their_sum() -> None:
@@ -143,35 +167,38 @@ def test_gradients_that_cancel_keep_the_norm_of_their_sum() -> None:
     base = torch.randn(1, 50, generator=torch.Generator().manual_seed(0)) * 1000
     features = torch.cat([base.repeat(60, 1), base[:, :] * 1e-4])
     labels = torch.tensor([0, 1] * 30 + [0])
-    found = clipped_user_sum(
-        model, torch.zeros(1, 100), RecordsSortedByUser.of(features, labels, torch.zeros(61, dtype=torch.int64)), 0.05
-    )
+    records = GroupedRecords.of(features, labels, torch.zeros(61, dtype=torch.int64))
+    found = model.clipped_sums(torch.zeros(1, 100), records, 0.05)
     assert float(found.total.norm()) <= 0.05 * (1 + 1e-5)
-
-
-def test_a_part_of_a_batch_is_worked_out_in_the_shapes_of_the_whole() -> None:
-    model, _, models, features, labels = made("dense")
-    whole = clipped_user_sum(model, models, RecordsSortedByUser.of(features, labels, USERS), 0.7)
-    part = clipped_user_sum(
-        model, models[:1], RecordsSortedByUser.of(features, labels, USERS), 0.7, batch_trials=TRIALS
-    )
-    assert torch.equal(part.total, whole.total[:1])
 
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_norms_and_products_are_those_of_the_sums(name: str) -> None:
     model, template, models, features, labels = made(name)
     vectors = torch.randn(TRIALS, model.layout.size)
-    found = user_gradients(model, models, features, labels, USERS, vectors)
+    found = gradient_norms_and_products(model, models, features, labels, vectors, USERS)
     for trial in range(TRIALS):
         each = sums_of_users(template, model, models[trial], (features, labels, USERS))
         torch.testing.assert_close(found.norms[trial].double(), each.norm(dim=1), rtol=1e-4, atol=1e-5)
         torch.testing.assert_close(found.products[trial].double(), each @ vectors[trial].double(), rtol=1e-3, atol=1e-3)
 
 
-def test_users_of_one_record_are_records() -> None:
-    model, _, models, features, labels = made("convolutions")
-    alone = clipped_user_sum(model, models, RecordsSortedByUser.of(features, labels, torch.arange(RECORDS)), 0.3)
-    torch.testing.assert_close(alone.total, model.clipped_sum(models, features, labels, 0.3), rtol=1e-4, atol=1e-5)
-    none = clipped_user_sum(model, models, RecordsSortedByUser.of(features[:0], labels[:0], torch.arange(0)), 0.3)
-    assert not none.total.any()
+@pytest.mark.parametrize("name", NETWORKS)
+def test_users_of_one_record_are_records(name: str) -> None:
+    model, _, models, features, labels = made(name)
+    alone = model.clipped_sums(models, GroupedRecords.of(features, labels, torch.arange(RECORDS)), 0.3)
+    assert torch.equal(alone.total, model.clipped_sum(models, features, labels, 0.3))
+    # Beside one user with two records, all others go through the sums of groups.
+    users = torch.arange(RECORDS + 1).clamp(max=RECORDS - 1)
+    twice = GroupedRecords.of(features[users], labels[users], users)
+    last = model.clipped_sum(models, features[-1:], labels[-1:], 0.15)
+    grouped = model.clipped_sums(models, twice, 0.3).total
+    expected = model.clipped_sum(models, features[:-1], labels[:-1], 0.3) + 2 * last
+    torch.testing.assert_close(grouped, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_no_users_have_no_sum() -> None:
+    model, _, models, features, labels = made("dense")
+    for users in (torch.arange(0), None):
+        records = GroupedRecords.of(features[:0], labels[:0], users)
+        assert not model.clipped_sums(models, records, 0.3).total.any()

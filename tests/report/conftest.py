@@ -16,8 +16,9 @@ from fl_audit.audits.sections import report_contents
 from fl_audit.data.catalogue import DataSpec
 from fl_audit.data.partition import PartitionScheme
 from fl_audit.federation.federation import Federation
-from fl_audit.federation.finished_run import FinishedRun, RunDescription
+from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.federation.observed_rounds import InsiderView
+from fl_audit.federation.run_plan import RunPlan
 from fl_audit.federation.run_tables import RunTables, Timing
 from fl_audit.learning.local_training import LocalSchedule
 from fl_audit.learning.optimizers import ServerOptimizer, ServerOptimizerKind
@@ -46,8 +47,8 @@ from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.guarantee import Guarantee, derive_guarantee
 from fl_audit.privacy.identifiability_bounds import SignalToNoiseAdaptivity
 from fl_audit.privacy.strategy_matrices import StrategyMatrixKind
-from fl_audit.released_model.parametric_star import StarSettings
 from fl_audit.report.report_elements import ReportContents
+from fl_audit.runs.config import RunConfig, parse_config
 from fl_audit.verdict.noise_statistics import NoiseStatistics, stride_sizes
 
 MakeContents = Callable[..., ReportContents]
@@ -95,7 +96,6 @@ def synthetic_run(
     insiders: int = 1,
     adjacency: Adjacency = Adjacency.REPLACE_RECORD,
     model: str = "adult-mlp",
-    neighbour: str = "neighbour most-dissimilar",
     seed: int = 3,
 ) -> FinishedRun:
     """Return a made-up run of `rounds` rounds under local (exact) or global scaling.
@@ -143,16 +143,12 @@ def synthetic_run(
         else None,
         insiders=synthetic_insiders(trials, insiders) if insiders > 1 else None,
     )
-    facts = RunDescription(
+    plan = RunPlan(
+        config=synthetic_config(adjacency, prior, with_guarantee, with_epsilon_star),
         federation=synthetic_federation(mechanism, rounds, model, with_insider, threat_model, insiders),
         guarantee=synthetic_guarantee(mechanism, rounds, prior, threat_model) if with_guarantee else None,
-        prior=prior,
-        confidence=0.95,
-        neighbour=neighbour,
-        star=StarSettings(0.00234, 0.01) if with_epsilon_star else None,
-        configuration={"data": {"name": "adult", "records": 1000}, "run": {"keep-releases": 4}},
     )
-    return FinishedRun(facts, tables, Timing(4.213, 18.94, 15.87, "ray"))
+    return FinishedRun(plan, tables, Timing(4.213, 18.94, 15.87, "ray"))
 
 
 def synthetic_residuals(generator: np.random.Generator, sigma: np.ndarray, noise: float) -> NoiseStatistics:
@@ -253,6 +249,15 @@ def synthetic_guarantee(mechanism: Mechanism, rounds: int, prior: float, threat_
     accountant = Accountant.PLD if sampled else Accountant.RDP_CLASSIC
     events = mechanism.events(rounds, threat_model)
     return derive_guarantee(Claim(mechanism.adjacency, events, DELTA, prior, accountant, sensitivities))
+
+
+def synthetic_config(adjacency: Adjacency, prior: float, with_guarantee: bool, with_epsilon_star: bool) -> RunConfig:
+    """Return a configuration with the settings that a report reads."""
+    claim = {"noise-multiplier": 1.0, "adjacency": str(adjacency), "prior": prior}
+    privacy = (claim if with_guarantee else {"private": False}) | {"delta": DELTA}
+    audit = {"epsilon-star": with_epsilon_star, "insider": with_guarantee, "confidence": 0.95}
+    run = {"keep-releases": 4}
+    return parse_config({"data": {"name": "adult", "records": 1000}, "privacy": privacy, "audit": audit, "run": run})
 
 
 def synthetic_federation(

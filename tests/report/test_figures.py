@@ -51,13 +51,13 @@ def test_a_crafted_record_is_shown_as_an_image_where_it_is_one(make_contents):
     for record, opposite, axes in ((image, None, 2), (image, image, 4), (table, None, 0)):
         crafted = CraftedMeasures(record, 3, 1.0, 0.9, 0.01, 0.95, 8, opposite)
         run = make_contents().run
-        contents = report_contents(replace(run, facts=replace(run.facts, crafted=crafted)))
+        contents = report_contents(replace(run, crafted=crafted))
         drawn = figures_of(contents)
         # One pair of axes for each image, and one for its scale.
         assert len(drawn["crafted"].axes) == axes if axes else "crafted" not in drawn
         assert to_png(drawn["crafted"]).startswith(PNG_SIGNATURE) if axes else True
         told = contents.summary["crafted"]
-        share = run.by_trial("local_sensitivity") / run.facts.global_sensitivity
+        share = run.by_trial("local_sensitivity") / run.plan.global_sensitivity
         assert (told["label"], told["clipped_gradient_norm"], told["cosine_to_others"]) == (3, 1.0, 0.01)
         assert told["mean_sensitivity"] == pytest.approx(share.mean())
 

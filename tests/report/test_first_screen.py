@@ -66,18 +66,18 @@ def test_a_violated_report_leads_with_what_broke_and_nothing_before_acquits(make
 
 def test_a_delta_that_lets_whole_records_be_published_is_warned_of(make_contents):
     contents = make_contents(exact=False)
-    guarantee = contents.facts.guarantee
-    assert guarantee.delta * contents.facts.federation.records > 1
+    guarantee = contents.plan.guarantee
+    assert guarantee.delta * contents.plan.federation.records > 1
     (line,) = warnings_of(contents)
     assert "1,000 records" in line
     assert line in text_of(first_screen(contents))
-    few = replace(contents.facts, federation=replace(contents.facts.federation, records=100))
-    assert warnings_of(replace(contents, run=replace(contents.run, facts=few))) == []
+    few = replace(contents.plan, federation=replace(contents.plan.federation, records=100))
+    assert warnings_of(replace(contents, run=replace(contents.run, plan=few))) == []
 
 
 def test_right_guesses_stand_beside_what_a_kept_guarantee_allows(make_contents):
     contents = make_contents(exact=False)
-    estimate, bound = contents.summary["insider"], contents.facts.guarantee.advantage_bound_exact
+    estimate, bound = contents.summary["insider"], contents.plan.guarantee.advantage_bound_exact
     most = most_wins(estimate["trials"], bound, 0.001)
     distribution = binom(estimate["trials"], (1 + bound) / 2)
     assert distribution.sf(most) <= 0.001 < distribution.sf(most - 1)
@@ -123,7 +123,7 @@ def bars_of(html):
 @pytest.mark.long
 def test_the_gauge_reaches_beyond_what_was_measured_and_marks_what_could_not_be_found(make_contents):
     contents = make_contents(**KINDS[Verdict.VIOLATED] | {"noise": 0.1})
-    found, guarantee = verdict_of(contents).judgement, contents.facts.guarantee
+    found, guarantee = verdict_of(contents).judgement, contents.plan.guarantee
     bars = {kind: ends for kind, *ends in bars_of(gauge_html(contents))}
     assert bars["shown beyond"][1] < 100, "the bar of what was shown ends on the axis"
     one = bars["claimed"][1]
@@ -137,14 +137,14 @@ def test_the_gauge_reaches_beyond_what_was_measured_and_marks_what_could_not_be_
 
 def test_a_loose_accountant_is_told_from_the_noise_whose_breach_begins_below_the_guarantee(make_contents):
     contents = make_contents(exact=False)
-    guarantee, html = contents.facts.guarantee, gauge_html(contents)
+    guarantee, html = contents.plan.guarantee, gauge_html(contents)
     kept = recomputed_epsilon(guarantee)
     assert kept < min(guarantee.epsilon, verdict_of(contents).judgement.limit_of_detection)
     assert kept == pytest.approx(gdp_epsilon(guarantee.delta, guarantee.claim.profile.gaussian_mu))
     assert html.count('class="kept"') == 3
     assert f"gives away exactly {kept:.3g}" in text_of(html)
     exact = derive_guarantee(replace(guarantee.claim, accountant=Accountant.GDP))
-    run = replace(contents.run, facts=replace(contents.facts, guarantee=exact))
+    run = replace(contents.run, plan=replace(contents.plan, guarantee=exact))
     assert 'class="kept"' not in gauge_html(report_contents(run))
 
 
@@ -154,7 +154,7 @@ def test_what_is_shown_at_95_percent_alone_is_no_alarm(make_contents):
     shown = next(
         contents
         for contents in (make_contents(exact=False, trials=1, rounds=2, seed=seed, mu=2.0) for seed in range(400))
-        if verdict_of(contents).judgement.epsilon_lower_bound > contents.facts.guarantee.epsilon
+        if verdict_of(contents).judgement.epsilon_lower_bound > contents.plan.guarantee.epsilon
         and verdict_of(contents).verdict is Verdict.INCONCLUSIVE
     )
     html = gauge_html(shown)
@@ -182,8 +182,8 @@ def test_with_a_prior_the_first_number_says_of_which_answer_it_is(make_contents)
 
 def test_randomised_records_are_not_called_unprotected_on_the_first_screen(make_contents):
     plain = make_contents(**KINDS[Verdict.NO_GUARANTEE])
-    federation = replace(plain.facts.federation, local_randomizer=RandomisedBits(2.0))
-    randomised = report_contents(replace(plain.run, facts=replace(plain.facts, federation=federation)))
+    federation = replace(plain.plan.federation, local_randomizer=RandomisedBits(2.0))
+    randomised = report_contents(replace(plain.run, plan=replace(plain.plan, federation=federation)))
     assert facts_of(randomised)[0] != facts_of(plain)[0]
     assert next_step(randomised) != next_step(plain)
     assert "as protected" not in next_step(randomised)
@@ -297,7 +297,7 @@ def test_noise_of_another_size_is_not_said_to_be_copied_or_odd(make_contents):
 
 def test_a_guarantee_that_allows_certainty_does_not_say_100_percent(make_contents):
     contents = make_contents(mu=9.0, trials=20)
-    assert contents.facts.guarantee.belief_bound == 1
+    assert contents.plan.guarantee.belief_bound == 1
     told = " ".join(paragraphs(contents))
     assert "may become sure" in told
     assert "more than 100" not in told

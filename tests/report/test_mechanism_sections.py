@@ -46,7 +46,7 @@ def text_of(contents):
 
 def mechanism_of(contents):
     """Return the table of the mechanism as a dictionary."""
-    return dict(mechanism_tables(contents.facts)[0].rows)
+    return dict(mechanism_tables(contents.plan)[0].rows)
 
 
 @pytest.mark.parametrize(
@@ -92,10 +92,10 @@ def test_every_test_is_named_for_either_unit():
 
 def test_another_prior_is_said_for_clients(make_contents):
     contents = make_contents(**CLIENT | {"prior": 0.2})
-    words, facts = contents.words, contents.facts
-    told = (f"{percent(facts.prior)} likely", f"that {words.that}", f"{percent(facts.guarantee.belief_bound)} sure",
-            words.that_short, f"{percent(facts.belief_bounds[0])} sure", words.not_that)  # fmt: skip
-    assert facts.prior == 0.2
+    words, plan = contents.words, contents.plan
+    told = (f"{percent(plan.prior)} likely", f"that {words.that}", f"{percent(plan.guarantee.belief_bound)} sure",
+            words.that_short, f"{percent(plan.belief_bounds[0])} sure", words.not_that)  # fmt: skip
+    assert plan.prior == 0.2
     assert re.search("[^.]*".join(re.escape(part) for part in told), opening_of(contents))
 
 
@@ -165,13 +165,13 @@ def test_sampling_is_that_of_the_unit(make_contents):
 
 def test_what_colluders_leave_follows_from_the_noise(make_contents):
     contents = make_contents(**CLIENT | {"source": "distributed", "threat_model": ThreatModel(colluders=1)})
-    numbers, mechanism = contents.find(ColludersFinding), contents.facts.federation.mechanism
+    numbers, mechanism = contents.find(ColludersFinding), contents.plan.federation.mechanism
     assert [one.clients for one in numbers.groups] == [1, 2, 3, 4]
     for one in numbers.groups:
         z = effective_noise_multiplier(mechanism.noise, ThreatModel(colluders=one.clients - 1))
         assert one.noise_multiplier == pytest.approx(z)
         assert one.noise_multiplier == pytest.approx(mechanism.noise_multiplier * ((5 - one.clients) / 5) ** 0.5)
-    assert numbers.groups[1].epsilon == pytest.approx(contents.facts.guarantee.epsilon)
+    assert numbers.groups[1].epsilon == pytest.approx(contents.plan.guarantee.epsilon)
     epsilons = [one.epsilon for one in numbers.groups]
     assert epsilons == sorted(epsilons)
     assert numbers.server.noise_multiplier == pytest.approx(mechanism.noise_multiplier / 5**0.5)
@@ -181,7 +181,7 @@ def test_what_colluders_leave_follows_from_the_noise(make_contents):
 def test_the_server_faces_one_client_s_noise(make_contents):
     contents = make_contents(**CLIENT | {"source": "local", "threat_model": ThreatModel(Adversary.SERVER)})
     numbers = contents.find(ColludersFinding)
-    assert numbers.server.epsilon == pytest.approx(contents.facts.guarantee.epsilon)
+    assert numbers.server.epsilon == pytest.approx(contents.plan.guarantee.epsilon)
     assert numbers.groups[-1].epsilon == pytest.approx(numbers.server.epsilon)
 
 
@@ -190,20 +190,20 @@ def test_both_releases_of_adaptive_clipping_are_told(make_contents):
     numbers = contents.find(AdaptiveClippingFinding)
     assert (numbers.first_norm, numbers.last_norm) == (3.0, 1.5)
     assert numbers.count_noise_multiplier == pytest.approx(5 * numbers.sum_noise_multiplier)
-    assert numbers.noise_multiplier == pytest.approx(contents.facts.guarantee.noise_multiplier)
-    assert contents.facts.guarantee.mu == pytest.approx(2 / numbers.noise_multiplier)
+    assert numbers.noise_multiplier == pytest.approx(contents.plan.guarantee.noise_multiplier)
+    assert contents.plan.guarantee.mu == pytest.approx(2 / numbers.noise_multiplier)
     assert make_contents(**CLIENT).find(AdaptiveClippingFinding) is None
     # The multiplier of both releases is not said to be that of the sum alone.
-    multiplied = multiplied_text(contents.facts.federation.mechanism)
-    assert multiplied != multiplied_text(make_contents(**CLIENT).facts.federation.mechanism)
+    multiplied = multiplied_text(contents.plan.federation.mechanism)
+    assert multiplied != multiplied_text(make_contents(**CLIENT).plan.federation.mechanism)
     assert multiplied in facts_of(contents)[0].note
 
 
 def test_nobody_is_said_to_clip_where_nothing_is_clipped(make_contents):
     for shape in (CLIENT, CLIENT | {"adjacency": Adjacency.REPLACE_RECORD}):
-        assert "clipped" in contribution_text(make_contents(**shape).facts)
+        assert "clipped" in contribution_text(make_contents(**shape).plan)
         plain = make_contents(**shape | {"with_guarantee": False, "with_insider": False})
-        assert "clipped" not in contribution_text(plain.facts)
+        assert "clipped" not in contribution_text(plain.plan)
 
 
 def test_a_person_is_protected_from_those_whom_the_guarantee_names(make_contents):
@@ -236,10 +236,10 @@ def test_figures_of_every_distribution_have_named_axes(make_contents, shape, nam
 
 def test_whitened_rounds_may_differ_by_more_than_one_contribution(make_contents):
     contents = make_contents(**CLIENT | {"source": "tree"})
-    assert contents.facts.largest_difference > contents.facts.global_sensitivity
+    assert contents.plan.largest_difference > contents.plan.global_sensitivity
     assert "adds earlier rounds" in text_of(contents)
     assert "adds earlier rounds" not in text_of(make_contents(**CLIENT))
-    assert make_contents(**CLIENT).facts.largest_difference == pytest.approx(3.0)
+    assert make_contents(**CLIENT).plan.largest_difference == pytest.approx(3.0)
 
 
 def test_scores_stand_in_for_innovations_where_a_round_is_a_mixture(make_contents):

@@ -8,7 +8,7 @@ from fl_audit.audits.common.sections_data_protection_officer import PUBLISHED, T
 from fl_audit.audits.page.report_page import render_html
 from fl_audit.experiments.studies.study_runs import results_of_run
 from fl_audit.runs.config import parse_config
-from fl_audit.runs.resolved_audit import resolve
+from fl_audit.runs.planning import plan_run
 from fl_audit.runs.run_identity import differences
 
 DECLARED = {"controller": "Clinic <A>", "purpose": "readmission", "signer": "B. Officer"}
@@ -16,7 +16,7 @@ DECLARED = {"controller": "Clinic <A>", "purpose": "readmission", "signer": "B. 
 
 def test_declared_words_stand_in_page_paper_and_summary_and_the_rest_is_to_be_filled_in() -> None:
     settings = small_settings(privacy={"sensitivity": "global"})
-    contents = results_of_run(resolve(parse_config(settings | {"report": DECLARED})))
+    contents = results_of_run(plan_run(parse_config(settings | {"report": DECLARED})))
     assert contents.summary["declared"] == DECLARED
     for page in (render_html(contents, []), render_html(contents, [], True, False)):
         assert page.count('id="officer"') == 1

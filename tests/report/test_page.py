@@ -166,9 +166,9 @@ def test_report_is_written_whole_and_self_contained(make_contents, tmp_path):
 
 def test_user_strings_are_escaped_and_dollars_kept(make_contents):
     evil = "<script>alert('x')</script> $5"
-    run = make_contents(model=evil, neighbour=evil).run
-    facts = replace(run.facts, configuration={evil: {"<b>": evil}})
-    contents = report_contents(replace(run, facts=facts, timing=Timing(engine=evil)))
+    run = make_contents(model=evil).run
+    plan = replace(run.plan, config=run.plan.config.changed(data={"name": evil, "partition_parameters": {"<b>": evil}}))
+    contents = report_contents(replace(run, plan=plan, timing=Timing(engine=evil)))
     text = render_html(contents, [DrawnPicture(evil, b"x", evil, evil)])
     Page(text)
     assert "<script" not in text
@@ -182,11 +182,9 @@ def test_user_strings_are_escaped_and_dollars_kept(make_contents):
 def test_titles_name_the_last_part_and_the_configuration_the_whole(make_contents):
     data, model = "papers.of_2019.faces:lfw", "papers.of_2019.networks:small_net"
     run = make_contents(model=model).run
-    federation = replace(run.facts.federation, data=DataSpec(data))
-    configuration = {"data": {"name": data}, "model": {"name": model}}
-    contents = report_contents(
-        replace(run, facts=replace(run.facts, federation=federation, configuration=configuration))
-    )
+    federation = replace(run.plan.federation, data=DataSpec(data))
+    config = run.plan.config.changed(data={"name": data}, model={"name": model})
+    contents = report_contents(replace(run, plan=replace(run.plan, federation=federation, config=config)))
     text, terminal = html_of(contents), console_text(contents)
     assert re.search("<title>[^<]*: lfw, small_net</title>", text)
     assert "lfw, small_net:" in terminal
@@ -269,7 +267,7 @@ def test_runs_without_residuals_speak_of_the_noise_at_the_record_alone(make_cont
 
 def test_accuracy_stands_beside_the_most_frequent_class(make_contents):
     run = make_contents(trials=5, rounds=3).run
-    contents = report_contents(replace(run, facts=replace(run.facts, commonest=0.76)))
+    contents = report_contents(replace(run, commonest=0.76))
     assert contents.summary["utility"]["commonest_class"] == 0.76
     assert re.search("76\xa0% [^.]*most frequent class", opening_of(contents))
     assert "most frequent class" not in opening_of(make_contents(trials=5, rounds=3))
@@ -296,7 +294,7 @@ class _Extra:
 
 def test_a_new_finding_is_one_entry_of_the_registry(make_contents):
     run = make_contents(trials=3).run
-    extra = Section("extra", "Extra", _Extra, lambda run, _: _Extra(run.facts.federation.rounds), ("extra",),
+    extra = Section("extra", "Extra", _Extra, lambda run, _: _Extra(run.plan.federation.rounds), ("extra",),
                     sentence=lambda numbers, _: f"There were {numbers.rounds} of them.")  # fmt: skip
     contents = report_contents(run, (*SECTIONS, extra))
     assert "There were 30 of them." in render_html(contents, [])

@@ -118,7 +118,7 @@ def test_sentences_and_first_screen_say_it_at_the_number(make_contents, verdict)
     numbers = contents.summary["insider"]
     trials, insider = numbers["trials"], next(n for s, n in sections_with_findings(contents) if s is INSIDER)
     # So many wins that they lie above the guarantee, and so few that the interval still holds it.
-    bound = contents.facts.guarantee.advantage_bound_exact
+    bound = contents.plan.guarantee.advantage_bound_exact
     lucky = replace(insider.estimate, wins=trials - 1, advantage=bound + 0.1, low=bound - 0.1, high=bound + 0.3)
     above = replace(contents.findings, by_type=dict(contents.findings.by_type) | {
         type(insider): replace(insider, estimate=lucky, belief_violations=1)

@@ -43,13 +43,12 @@ def with_targets(run: FinishedRun, seed: int = 5) -> FinishedRun:
             "score_shadow": source.random(is_in.size),
         }
     )
-    configuration = dict(run.facts.configuration) | {"privacy": {"delta": 0.001}}
-    facts = replace(
-        run.facts,
-        configuration=configuration,
-        federation=replace(run.facts.federation, audit="membership", targets=TARGETS),
+    plan = replace(
+        run.plan,
+        config=run.plan.config.changed(privacy={"delta": 0.001}),
+        federation=replace(run.plan.federation, audit="membership", targets=TARGETS),
     )
-    return replace(run, tables=replace(run.tables, targets=table), facts=facts)
+    return replace(run, tables=replace(run.tables, targets=table), plan=plan)
 
 
 @lru_cache

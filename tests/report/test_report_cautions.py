@@ -20,13 +20,12 @@ from fl_audit.report.report_elements import ReportContents
 
 
 def changed(contents: ReportContents, untrained: float = 0.5, **facts: object) -> ReportContents:
-    """Return the contents with other facts, and another Epsilon* of untrained models."""
+    """Return the contents with other facts on the run, and another Epsilon* of untrained models."""
     tables = contents.run.tables
     releases = tables.releases.assign(
         epsilon_star=np.where(tables.releases["round"] == 0, untrained, tables.releases["epsilon_star"])
     )
-    run = replace(contents.run, tables=replace(tables, releases=releases), facts=replace(contents.facts, **facts))
-    return report_contents(run)
+    return report_contents(replace(contents.run, tables=replace(tables, releases=releases), **facts))
 
 
 def shown(contents: ReportContents) -> str:
@@ -58,18 +57,18 @@ def test_a_model_no_better_than_one_class_is_told(make_contents):
 
 def test_a_run_without_noise_is_not_advised_to_run_without_privacy(make_contents):
     contents = make_contents(exact=False, trials=40, rounds=4, with_guarantee=False, with_insider=False)
-    assert not contents.facts.federation.mechanism.adds_noise
+    assert not contents.plan.federation.mechanism.adds_noise
     (line,) = changed(contents, commonest=1.0).summary["look_at"]
     assert "no better" in line
     assert "--without-privacy" not in line
     with_noise = make_contents(exact=False, trials=40, rounds=4)
-    members = replace(with_noise.facts.federation, audit="canaries")
+    members = replace(with_noise.plan.federation, audit="canaries")
     assert not any("--without-privacy" in one for one in cautions_for_reader(_with_federation(with_noise, members)))
 
 
 def _with_federation(contents: ReportContents, federation: Federation) -> ReportContents:
-    facts = replace(contents.facts, commonest=1.0, federation=federation)
-    return replace(contents, run=replace(contents.run, facts=facts))
+    plan = replace(contents.plan, federation=federation)
+    return replace(contents, run=replace(contents.run, plan=plan, commonest=1.0))
 
 
 @pytest.mark.parametrize(("untrained", "is_told"), [(FEW_NATS, False), (FEW_NATS + 0.1, True), (np.inf, True)])

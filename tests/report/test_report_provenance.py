@@ -38,12 +38,12 @@ def test_a_report_tells_the_origin_that_was_stored_and_not_the_reader_s(make_con
     secret = replace(origin, is_keyed=True, pool=1600)
     assert Provenance.of_json(secret.to_json()) == secret
     of_a_user = report_contents(replace(run, provenance=secret))
-    drawn = f"{of_a_user.facts.federation.records:,} of 1,600 records drawn"
+    drawn = f"{of_a_user.plan.federation.records:,} of 1,600 records drawn"
     page = render_html(of_a_user, [])
     assert page.count(drawn) == 2
     assert re.search(rf"{'ab' * 32}, [^.<]*key in challenger/", page)
     assert "data abababababab" in page.replace("\xa0", " ")
-    assert drawn in provenance_line(secret, of_a_user.facts.federation.records)
+    assert drawn in provenance_line(secret, of_a_user.plan.federation.records)
     assert "all 1,600 records" in provenance_line(secret, 1600)
     assert NOT_NOTED in render_html(make_contents(trials=5, rounds=2), [])
 

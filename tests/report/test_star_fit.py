@@ -10,6 +10,7 @@ from test_report_cautions import shown
 from fl_audit.audits.common.findings_released_model import EpsilonStarFinding
 from fl_audit.audits.page.report_page import render_html
 from fl_audit.audits.sections import report_contents
+from fl_audit.federation.federation_enums import EpsilonStarLocation
 from fl_audit.released_model.normal_fit_tests import FIT
 from fl_audit.released_model.parametric_star import parametric_epsilon_star
 from fl_audit.released_model.star_estimate import least_of_few
@@ -21,14 +22,14 @@ TRIALS = 40
 
 def played(contents: ReportContents, *, rejected: int | None, counted: float = 0.3, **audit: object) -> ReportContents:
     """Return the contents of a run whose fit was rejected in so many trials, or was not tested."""
-    tables, facts = contents.run.tables, contents.facts
+    tables, plan = contents.run.tables, contents.plan
     trials, releases = tables.trials, tables.releases
     if rejected is not None:
         p_values = np.where(np.arange(len(trials)) < rejected, 0.001, 0.6)
         trials = trials.assign(epsilon_star_counted=counted, **{FIT: p_values})
         releases = releases.assign(epsilon_star_counted=np.where(releases["round"] == 0, counted / 2, counted))
-    facts = replace(facts, configuration={**facts.configuration, "audit": audit})
-    return report_contents(replace(contents.run, tables=replace(tables, trials=trials, releases=releases), facts=facts))
+    plan = replace(plan, config=plan.config.changed(audit=audit))
+    return report_contents(replace(contents.run, tables=replace(tables, trials=trials, releases=releases), plan=plan))
 
 
 def texts(contents: ReportContents) -> list[str]:
@@ -50,7 +51,7 @@ def test_counted_losses_are_the_headline_where_normals_are_rejected_in_most_tria
         assert (star["mean"], star["untrained_mean"], star["cut"]) == (
             pytest.approx(0.3),
             0.15,
-            contents.facts.star.counted_cut,
+            contents.plan.star.counted_cut,
         )
         assert star["by_normals"] == by_normals
     else:
@@ -66,7 +67,7 @@ def test_counted_losses_are_the_headline_where_normals_are_rejected_in_most_tria
 
 def test_what_was_not_tested_is_told_with_its_reason_wherever_the_number_stands(make_contents) -> None:
     plain = make_contents(exact=False, trials=TRIALS, rounds=4)
-    federated = played(plain, rejected=None, **{"epsilon-star-losses": "federated"})
+    federated = played(plain, rejected=None, epsilon_star_losses=EpsilonStarLocation.FEDERATED)
     assert federated.summary["epsilon_star"]["fit_tested"] == 0
     assert all("not tested" in text for text in texts(federated))
     assert re.search(r"not tested: [^.<]*losses stay", render_html(federated, []))

@@ -20,7 +20,7 @@ PLAIN = {
 def check(small_plan: MakePlan, sections: dict[str, dict[str, Any]]) -> None:
     plan = small_plan(**sections)
     torch.manual_seed(0)
-    require_finite_steps(plan.config, load_federation(plan.public))
+    require_finite_steps(plan.config, load_federation(plan.federation))
 
 
 @pytest.mark.parametrize(

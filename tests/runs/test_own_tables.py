@@ -22,7 +22,7 @@ from fl_audit.runs.config_file import load_config
 from fl_audit.runs.data_warnings import data_warnings_of
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.federation_of_config import data_spec
-from fl_audit.runs.resolved_audit import resolve
+from fl_audit.runs.planning import plan_run
 from fl_audit.runs.run import run_audit
 
 _MOST_REFUSALS = 5
@@ -36,7 +36,7 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def initialised(name: str) -> str:
     """Return what `init` says in the end of one of the tables, where its advice is followed to the letter."""
     flags = ["init", "--data", str(write_table(name, Path())), "--label", LABEL[name], "--belief", "0.9"]
-    flags += ["--trials", "20", "--rounds", "3", "--clients", "2"]
+    flags += ["--set", "audit.trials=20", "--rounds", "3", "--clients", "2"]
     for _ in range(_MOST_REFUSALS):
         ran = CliRunner().invoke(app, flags)
         if ran.exit_code == 0:
@@ -76,7 +76,12 @@ def _long(*values: object) -> Any:
             [r"channels: levels, 4 .*: 1, 1,3, 2", "país: levels, 2 "],
             r'encoding = "utf-16", separator = "\\t"',
         ),
-        ("hospital", 4, ["age: number, 18 to 94", "discharged: number"], "readmitted .*'Yes', 'yes'; --ignore-case"),
+        (
+            "hospital",
+            4,
+            ["age: number, 18 to 94", "discharged: number"],
+            "readmitted .*'Yes', 'yes'; --set data.ignore-case=true",
+        ),
         ("bank", 2, ["balance: number"], "status .*label churned .*other words"),
         ("ages", 2, ["âge: number, 18 to 94, scaled", "dose: number, 0.009 to 8.968"], 'decimal = ","'),
         _long("wide", 2, ["item_0: number, 1 to 5", "comment: levels, 3 of them"], "803 features"),
@@ -105,7 +110,7 @@ def test_a_table_leads_to_a_verdict(name: str, classes: int, columns: list[str],
     uses = [str(use) for use in source.columns]
     for beginning in columns:
         assert any(re.match(beginning, use) for use in uses), (beginning, uses)
-    summary = run_audit(resolve(config), Path("run"), Engine.LOCAL, with_report=False).summary
+    summary = run_audit(plan_run(config), Path("run"), Engine.LOCAL, with_report=False).summary
     assert summary["verdict"] in ("consistent", "inconclusive")
 
 
@@ -284,7 +289,7 @@ def test_a_class_that_no_training_record_has_is_named() -> None:
         f'data = {{name = "csv", path = "{Path("rare.csv").absolute()}", label = "y", records = 20, clients = 2}}\n'
         'training = {rounds = 1}\nprivacy = {belief = 0.9, delta = 0.001, adjacency = "replace-record"}\n'
     )
-    said = [caution.text for caution in data_warnings_of(resolve(load_config(Path("audit.toml"))))]
+    said = [caution.text for caution in data_warnings_of(plan_run(load_config(Path("audit.toml"))))]
     assert any(re.match(r"no record .*fraud \(1 in .*\b20 that train", one) for one in said)
     # x numbers the records, and 20 records are too few for a rate
     assert re.match("x: another value .* 200 rows", said[0])

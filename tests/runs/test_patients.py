@@ -23,12 +23,23 @@ from fl_audit.report.report_elements import ReportContents
 from fl_audit.runs.config_file import load_config
 from fl_audit.runs.data_warnings import data_warnings_of, most_records
 from fl_audit.runs.engine_names import Engine
-from fl_audit.runs.resolved_audit import resolve
+from fl_audit.runs.planning import plan_run
 from fl_audit.runs.run import run_audit
 from fl_audit.runs.run_report import rebuild_report
 
 ROWS, PATIENTS = 300, 80
-FLAGS = ("--data", "hospital.csv", "--label", "readmitted", "--belief", "0.9", "--trials", "4", "--rounds", "2")
+FLAGS = (
+    "--data",
+    "hospital.csv",
+    "--label",
+    "readmitted",
+    "--belief",
+    "0.9",
+    "--set",
+    "audit.trials=4",
+    "--rounds",
+    "2",
+)
 
 
 @pytest.fixture(autouse=True)
@@ -64,7 +75,7 @@ def test_init_check_and_run_name_the_column_and_the_remedy_of_each_can_be_typed(
     assert "look at" not in said
     config = load_config(Path("audit.toml"))
     assert config.privacy.adjacency.unit is Unit.USER
-    public = resolve(config).public
+    public = plan_run(config).federation
     assert public.users < public.records
     # The column alone says it too, and the guarantee is made for as many as there are users.
     assert "users: " in said_by("init", *FLAGS, "--user", "patient_id", "--force")
@@ -74,26 +85,26 @@ def test_init_check_and_run_name_the_column_and_the_remedy_of_each_can_be_typed(
 
 def test_the_settings_that_check_and_run_name_fix_it_too() -> None:
     said_by("init", *FLAGS)
-    (caution,) = data_warnings_of(resolve(load_config(Path("audit.toml"))))
+    (caution,) = data_warnings_of(plan_run(load_config(Path("audit.toml"))))
     changed = [f"{one.section}.{one.key}={one.value}" for one in caution.remedies]
     text = "".join(
         line + "\n" for line in Path("audit.toml").read_text().splitlines() if not line.startswith("clients")
     )
     Path("audit.toml").write_text(text)
-    assert data_warnings_of(resolve(load_config(Path("audit.toml"), changed))) == ()
+    assert data_warnings_of(plan_run(load_config(Path("audit.toml"), changed))) == ()
 
 
 def test_with_users_named_a_claim_about_records_says_what_it_does_not_cover() -> None:
     said = said_by("init", *FLAGS, "--user", "patient_id", "--adjacency", "add-remove-record")
-    plan = resolve(load_config(Path("audit.toml")))
-    persons = np.unique(split_of(plan.public).inside.user, return_counts=True)[1]
+    plan = plan_run(load_config(Path("audit.toml")))
+    persons = np.unique(split_of(plan.federation).inside.user, return_counts=True)[1]
     assert re.search(rf"not one person: {len(persons)} users [^:;]* 150 records [^:;]*, up to {persons.max()}\b", said)
     assert most_records(plan) == persons.max()
     advice = said.partition(" a user; ")[2].partition(" does ")[0]
     assert advice == "--adjacency add-remove-user"
     again = said_by("init", *FLAGS, "--user", "patient_id", *shlex.split(advice), "--force")
     assert "look at" not in again
-    assert most_records(resolve(load_config(Path("audit.toml")))) == 1
+    assert most_records(plan_run(load_config(Path("audit.toml")))) == 1
 
 
 def test_users_that_are_named_are_not_asked_for_again_and_rows_that_repeat_are_theirs() -> None:
@@ -115,7 +126,7 @@ def test_users_that_are_named_are_not_asked_for_again_and_rows_that_repeat_are_t
 def test_how_many_users_train_is_said_with_its_reason(rows: int) -> None:
     pd.read_csv("hospital.csv").sample(rows, replace=True, random_state=0).to_csv("hospital.csv", index=False)
     said = said_by("init", *FLAGS, "--user", "patient_id", "--drop", "sex")
-    records = resolve(load_config(Path("audit.toml"))).public.records
+    records = plan_run(load_config(Path("audit.toml"))).federation.records
     assert records > min(1000, rows // 2) - 2 * rows // PATIENTS
     assert ("half of them" in said) == (records > 0.45 * rows)
     assert ("records in [data]" in said) == (records < 0.45 * rows)
@@ -125,20 +136,20 @@ def test_where_few_users_have_all_the_records_that_train_reading_fewer_of_each_l
     table = pd.read_csv("hospital.csv").sample(4800, replace=True, random_state=0)
     table.assign(patient_id=np.arange(4800) % 60 + 10**6).to_csv("hospital.csv", index=False)
     said = said_by("init", *FLAGS, "--user", "patient_id")
-    before = resolve(load_config(Path("audit.toml"))).public.users
+    before = plan_run(load_config(Path("audit.toml"))).federation.users
     advice = said.partition("; with ")[2].partition(", the first")[0]
-    assert advice == "--records-per-user 10"
+    assert advice == "--set data.records-per-user=10"
     again = said_by("init", *FLAGS, "--user", "patient_id", *shlex.split(advice), "--force")
-    assert "--records-per-user" not in again
-    public = resolve(load_config(Path("audit.toml"))).public
+    assert "records-per-user" not in again
+    public = plan_run(load_config(Path("audit.toml"))).federation
     assert public.users > 2 * before
     assert public.records == 10 * public.users
 
 
 def test_clients_that_train_by_themselves_are_told_the_strategy_that_clips_users() -> None:
-    said = said_by("init", *FLAGS, "--user", "patient_id", "--strategy", "dp-fedavg")
+    said = said_by("init", *FLAGS, "--user", "patient_id", "--set", "training.strategy=dp-fedavg")
     advice = said.partition(" a user; ")[2].partition(" does ")[0]
-    assert advice == "--strategy dp-fedsgd --adjacency replace-user"
+    assert advice == "--set training.strategy=dp-fedsgd --adjacency replace-user"
     assert "look at" not in said_by("init", *FLAGS, "--user", "patient_id", *shlex.split(advice), "--force")
 
 
@@ -148,9 +159,11 @@ def test_patients_of_several_hospitals_are_refused_with_the_option_that_fixes_it
     flags = ("init", *FLAGS, "--user", "patient_id", "--owner", "hospital")
     refused = CliRunner().invoke(app, list(flags))
     assert isinstance(refused.exception, InputError)
-    assert re.search(r"^\d+ of \d+ users .*several clients.*--user-across-clients first\b", str(refused.exception))
-    assert "users: " in said_by(*flags, "--user-across-clients", "first")
-    public = resolve(load_config(Path("audit.toml"))).public
+    assert re.search(
+        r"^\d+ of \d+ users .*several clients.*--set data.user-across-clients=first\b", str(refused.exception)
+    )
+    assert "users: " in said_by(*flags, "--set", "data.user-across-clients=first")
+    public = plan_run(load_config(Path("audit.toml"))).federation
     federation = load_federation(public)
     assert public.clients == 3
     assert sum(len(federation.units_of(client)) for client in range(3)) == public.users
@@ -168,9 +181,9 @@ def test_visits_of_users_are_no_persons_of_their_own() -> None:
 
 def test_with_an_owner_one_record_is_still_not_one_person() -> None:
     said = said_by("init", *FLAGS, "--owner", "patient_id")
-    plan = resolve(load_config(Path("audit.toml")))
-    most = max(len(shard) for shard in load_federation(plan.public).shards)
-    owners = plan.public.clients
+    plan = plan_run(load_config(Path("audit.toml")))
+    most = max(len(shard) for shard in load_federation(plan.federation).shards)
+    owners = plan.federation.clients
     assert re.search(rf"not one person: {owners} owners [^:;]* 150 records [^:;]*, up to {most}\b", said)
     advice = said.partition(" an owner; ")[2].partition(" does ")[0]
     assert "look at" not in said_by("init", *FLAGS, "--owner", "patient_id", *shlex.split(advice), "--force")
@@ -183,8 +196,10 @@ def test_with_an_owner_one_record_is_still_not_one_person() -> None:
         ((), "replace-record", "dp-fedsgd"),
         (("--adjacency", "add-remove-record"), "add-remove-record", "dp-fedsgd"),
         (("--adjacency", "add-remove-client"), "add-remove-client", "dp-fedavg"),
-        (("--strategy", "dp-fedavg"), "replace-client", "dp-fedavg"),
-        pytest.param(("--strategy", "dp-sgd-clients"), "add-remove-record", "dp-sgd-clients", marks=pytest.mark.long),
+        (("--set", "training.strategy=dp-fedavg"), "replace-client", "dp-fedavg"),
+        pytest.param(
+            ("--set", "training.strategy=dp-sgd-clients"), "add-remove-record", "dp-sgd-clients", marks=pytest.mark.long
+        ),
     ],
 )
 def test_adjacency_and_strategy_are_options_and_one_follows_from_the_other(
@@ -205,7 +220,7 @@ def shown(contents: ReportContents) -> str:
 def test_report_console_and_summary_say_it_with_the_number() -> None:
     for flags in ((), ("--owner", "patient_id")):
         said_by("init", *FLAGS, *flags, "--force")
-        plan = resolve(load_config(Path("audit.toml"), ["run.seed=1"]))
+        plan = plan_run(load_config(Path("audit.toml"), ["run.seed=1"]))
         (caution,) = data_warnings_of(plan)
         place = Path(f"run{len(flags)}")
         contents = run_audit(plan, place, Engine.LOCAL, with_report=False)
@@ -213,7 +228,7 @@ def test_report_console_and_summary_say_it_with_the_number() -> None:
         assert caution.text in json.loads((place / "summary.json").read_text())["look_at"]
         assert caution.text[:60] in shown(contents)
         assert caution.text.partition(":")[2][:40] in first_screen(contents)
-        assert f"here up to {contents.facts.most_records}, is protected less" in person_text(contents)
+        assert f"here up to {contents.run.most_records}, is protected less" in person_text(contents)
     rebuild_report(place)
     assert "not one person" in (place / "report.html").read_text()
     assert " users at " not in (place / "report.html").read_text(), "the units of this run are records"
@@ -222,9 +237,9 @@ def test_report_console_and_summary_say_it_with_the_number() -> None:
 @pytest.mark.long
 def test_the_report_of_users_begins_with_how_many_there_are() -> None:
     said_by("init", *FLAGS, "--user", "patient_id", "--force")
-    plan = resolve(load_config(Path("audit.toml"), ["run.seed=1", "audit.trials=4"]))
+    plan = plan_run(load_config(Path("audit.toml"), ["run.seed=1", "audit.trials=4"]))
     contents = run_audit(plan, Path("of-users"), Engine.LOCAL)
-    counted = f"{contents.facts.federation.records} records of {contents.facts.federation.users} users at "
+    counted = f"{contents.plan.federation.records} records of {contents.plan.federation.users} users at "
     assert counted in Path("of-users", "report.html").read_text()
 
 
@@ -236,7 +251,7 @@ def test_rates_of_few_records_are_told() -> None:
     assert "20 training records" in said
     table.to_csv("longer.csv", index=False)
     said_by("init", "longer.toml", "--data", "longer.csv", *FLAGS[2:])
-    few = data_warnings_of(resolve(load_config(Path("longer.toml"), ["data.test-records=9"])))[-1]
+    few = data_warnings_of(plan_run(load_config(Path("longer.toml"), ["data.test-records=9"])))[-1]
     assert re.match("accuracy .* 9 test records alone", few.text)
     fixed = [f"{one.section}.{one.key}={one.value}" for one in few.remedies]
-    assert all("alone" not in one.text for one in data_warnings_of(resolve(load_config(Path("longer.toml"), fixed))))
+    assert all("alone" not in one.text for one in data_warnings_of(plan_run(load_config(Path("longer.toml"), fixed))))

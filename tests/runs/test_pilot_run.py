@@ -8,12 +8,13 @@ import pytest
 from small_audits import small_settings
 
 from fl_audit.adjacency import Adjacency
+from fl_audit.federation.run_plan import RunPlan
 from fl_audit.runs.config import parse_config
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.pilot_run import pilot_of_signal
 from fl_audit.runs.planned_limits import planned_of_signal, trials_needed
 from fl_audit.runs.planned_run_check import check_plan
-from fl_audit.runs.resolved_audit import ResolvedAudit, resolve
+from fl_audit.runs.planning import plan_run
 from fl_audit.runs.run import run_audit
 from fl_audit.runs.time_probe import TimeAndMemoryEstimate
 from fl_audit.verdict.findings_verdict import VerdictFinding
@@ -29,9 +30,9 @@ QUICK = TimeAndMemoryEstimate(1, 1, 0.0, 1e-4, 0.0, 0, 1, 0.0)
 """An estimate for trials that take hardly any time."""
 
 
-def learned_record(trials: int) -> ResolvedAudit:
+def learned_record(trials: int) -> RunPlan:
     audit = {"trials": trials, "neighbour": "most-dissimilar", "epsilon-star": False}
-    return resolve(parse_config(small_settings(**LEARNED, audit=audit, run={"trials-per-batch": 400})))
+    return plan_run(parse_config(small_settings(**LEARNED, audit=audit, run={"trials-per-batch": 400})))
 
 
 def test_a_pilot_run_finds_the_number_that_a_long_run_needs(tmp_path: Path) -> None:
@@ -67,12 +68,12 @@ def test_a_run_with_the_trials_that_a_report_asks_for_is_conclusive(adjacency: s
         training={"rounds": 10},
         run={"seed": seed, "trials_per_batch": 400},
     )
-    few = run_audit(resolve(config), tmp_path / "few", Engine.LOCAL, with_report=False).find(VerdictFinding)
+    few = run_audit(plan_run(config), tmp_path / "few", Engine.LOCAL, with_report=False).find(VerdictFinding)
     assert few is not None
     assert few.verdict is Verdict.INCONCLUSIVE
     asked = few.judged.trials_for_conclusive_verdict
     assert asked is not None
-    enough = resolve(config.changed(audit={"trials": asked}))
+    enough = plan_run(config.changed(audit={"trials": asked}))
     summary = run_audit(enough, tmp_path / "enough", Engine.LOCAL, with_report=False).summary
     assert summary["verdict"] == "consistent"
 

@@ -14,10 +14,10 @@ from opacus.accountants.analysis.rdp import compute_rdp
 from small_audits import MakePlan, small_settings
 
 from fl_audit.errors import InputError
+from fl_audit.federation.run_plan import RunPlan
 from fl_audit.privacy.renyi import RDP_ORDERS
 from fl_audit.runs.config import RunConfig, parse_config
 from fl_audit.runs.mechanism_of_config import rounds_of, sampling_rate
-from fl_audit.runs.resolved_audit import ResolvedAudit
 
 GLOBAL = {"sensitivity": "global", "adjacency": "add-remove-record", "accountant": "rdp"}
 ALONE = {"insider": False}
@@ -27,9 +27,7 @@ def _config(**training: Any) -> RunConfig:
     return parse_config(small_settings(training={"rounds": None} | training, audit=ALONE, privacy=GLOBAL))
 
 
-def _sampled(
-    small_plan: MakePlan, accountant: str, adjacency: str = "add-remove-record", **privacy: Any
-) -> ResolvedAudit:
+def _sampled(small_plan: MakePlan, accountant: str, adjacency: str = "add-remove-record", **privacy: Any) -> RunPlan:
     named = {"belief": None, "noise-multiplier": 1.3} | privacy
     return small_plan(
         training={"rounds": 40, "sampling-rate": 0.05},
@@ -147,7 +145,7 @@ def test_the_guarantee_of_a_sampled_run_is_that_of_dp_accounting(
     ).self_compose(40)
     assert plan.guarantee is not None
     assert plan.guarantee.epsilon == pytest.approx(theirs.get_epsilon_for_delta(0.01), rel=1e-4)
-    mechanism = plan.public.mechanism
+    mechanism = plan.federation.mechanism
     assert mechanism.noise_multiplier * mechanism.global_sensitivity == pytest.approx(1.3 * unit * 1.0)
 
 
@@ -158,7 +156,7 @@ def test_a_multiplier_over_the_clipping_norm_is_that_of_other_libraries(
     """sigma is z C between whichever neighbours, and a replaced record moves the sum by 2C."""
     privacy = {"noise-over": "clipping-norm", "noise-multiplier": 1.3}
     plan = _sampled(small_plan, "pld", adjacency, **privacy)
-    mechanism = plan.public.mechanism
+    mechanism = plan.federation.mechanism
     assert mechanism.noise_multiplier * mechanism.global_sensitivity == pytest.approx(1.3 * mechanism.clipping_norm)
     assert mechanism.noise_multiplier == pytest.approx(1.3 / times)
     assert plan.guarantee is not None
@@ -192,7 +190,7 @@ def test_noise_for_a_sampled_run_is_calibrated_with_its_sampling(accountant: str
         training={"rounds": 40},
         privacy={"belief": None, "epsilon": 1.5, "sensitivity": "global", "accountant": accountant},
     )
-    assert plan.public.mechanism.noise_multiplier < 0.4 * whole.public.mechanism.noise_multiplier
+    assert plan.federation.mechanism.noise_multiplier < 0.4 * whole.federation.mechanism.noise_multiplier
 
 
 def test_a_stored_configuration_means_the_same_when_it_is_read_again() -> None:

@@ -23,7 +23,7 @@ from fl_audit.runs.config import parse_config
 from fl_audit.runs.disk_space_estimate import GIGABYTE, footprint
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.planned_run_check import check_json, check_plan
-from fl_audit.runs.resolved_audit import resolve
+from fl_audit.runs.planning import plan_run
 from fl_audit.runs.run import run_audit
 from fl_audit.runs.run_directory_checks import require_new_run_path
 from fl_audit.runs.time_probe import probe
@@ -83,7 +83,7 @@ def test_a_few_trials_show_how_long_many_take(small_plan: MakePlan, monkeypatch:
     few = probe(plan)
     assert (every.trials, few.trials) == (24, 2)
     assert few.seconds == pytest.approx(plan.config.audit.trials / 2 * (few.start_seconds + few.round_seconds * 2), 0.5)
-    size = load_federation(plan.public).model.layout.size
+    size = load_federation(plan.federation).model.layout.size
     assert few.memory < every.memory + 24 * time_probe._ROWS_HELD * 4 * size + 50 * 2**20
 
 
@@ -113,7 +113,7 @@ def test_what_a_guarantee_cannot_assure_is_told_before_the_run(
     told = [caution.text for caution in check_plan(plan, with_probe=False).cautions]
     assert any("may become sure" in text for text in told) is ("epsilon" in privacy)
     assert any("Delta" in text for text in told) is (units is not None)
-    assert delta_warning(plan.guarantee, plan.public.units) in (*told, None)
+    assert delta_warning(plan.guarantee, plan.federation.units) in (*told, None)
     assert all(f"large for {units}" in text for text in told if "Delta" in text)
 
 
@@ -146,7 +146,7 @@ def test_gigabytes_are_told_before_they_are_written_and_refused_where_there_is_n
 ) -> None:
     wide = {"model": {"name": "dense-512-128"}, "training": {"rounds": 1000}, "audit": {"trials": 20_000}}
     plan = small_plan(**wide, run={"keep-releases": None})
-    parameters = load_federation(plan.public).model.layout.size
+    parameters = load_federation(plan.federation).model.layout.size
     assert plan.config.run.keep_releases == 2**28 // (1000 * parameters) == 3
     found = footprint(plan)
     assert found.releases <= 2**30 + 3 * 4 * parameters
@@ -188,7 +188,7 @@ def test_what_it_could_find_is_what_the_report_says_afterwards(tmp_path: Path, s
 def test_with_many_targets_it_says_which_noise_is_found(kind: str, asked: dict[str, Any]) -> None:
     privacy = {"sensitivity": None, "belief": None, "noise-multiplier": 1.0}
     audit = {"kind": kind, "trials": 40, "epsilon-star": False} | asked
-    limits = check_plan(resolve(parse_config(small_settings(privacy=privacy, audit=audit))), with_probe=False).limits
+    limits = check_plan(plan_run(parse_config(small_settings(privacy=privacy, audit=audit))), with_probe=False).limits
     assert limits is not None
     assert (limits.conclusive, limits.noise_short_in_all) == (True, None)
     assert limits.trials_needed is not None
@@ -200,7 +200,7 @@ def test_without_an_exact_distribution_it_says_that_nobody_knows_what_scores_fin
         training={"strategy": "dp-sgd-clients", "rounds": 1},
         privacy={"sensitivity": None, "belief": None, "noise-multiplier": 1.0, "accountant": "rdp"},
     )
-    found = check_plan(resolve(parse_config(settings)), with_probe=False)
+    found = check_plan(plan_run(parse_config(settings)), with_probe=False)
     limits = found.limits
     assert limits is not None
     assert check_json(found)["limits"]["judged"] == "scores"

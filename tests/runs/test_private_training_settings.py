@@ -15,7 +15,7 @@ from fl_audit.mechanisms.threat_model import CLIENT_ALONE, Adversary, ThreatMode
 from fl_audit.privacy.accounting import Accountant, client_epsilons
 from fl_audit.privacy.events import local_events
 from fl_audit.runs.config import parse_config
-from fl_audit.runs.resolved_audit import resolve
+from fl_audit.runs.planning import plan_run
 from fl_audit.runs.run import require_runnable
 
 TRAINING: dict[str, Any] = {"strategy": "dp-sgd-clients", "learning-rate": None}
@@ -33,11 +33,11 @@ def test_defaults_are_those_of_the_strategy() -> None:
 
 def test_noise_is_calibrated_for_every_client(small_plan: MakePlan) -> None:
     plan = small_plan(training=TRAINING, privacy=PRIVACY, data={"partition": "linear", "clients": 3})
-    mechanism, guarantee = plan.public.mechanism, plan.guarantee
+    mechanism, guarantee = plan.federation.mechanism, plan.guarantee
     assert isinstance(mechanism.noise, LocalDPSGD)
     assert guarantee is not None
     assert guarantee.epsilon == pytest.approx(4.0, rel=1e-3)
-    shards = [len(shard) for shard in load_federation(plan.public).shards]
+    shards = [len(shard) for shard in load_federation(plan.federation).shards]
     each = client_epsilons(shards, 10, 4, mechanism.noise.multiplier, guarantee.delta, guarantee.accountant, epochs=1)
     assert len(set(each)) > 1
     assert max(each) == guarantee.epsilon <= 4.0
@@ -57,7 +57,7 @@ def test_the_smallest_shard_may_have_a_smaller_epsilon(small_plan: MakePlan) -> 
         privacy=PRIVACY | {"epsilon": 8.0, "delta": 1e-5, "accountant": "pld"},
         data={"records": 109, "clients": 10},
     )
-    mechanism, guarantee = plan.public.mechanism, plan.guarantee
+    mechanism, guarantee = plan.federation.mechanism, plan.guarantee
     assert guarantee is not None
     assert isinstance(mechanism.contribution, PrivateTraining)
     assert mechanism.contribution.shards == (10, 11)
@@ -92,7 +92,7 @@ def test_what_does_not_go_together_is_refused_with_the_reason(changes: dict[str,
     base = {"training": TRAINING, "privacy": PRIVACY}
     settings = small_settings(**{name: base.get(name, {}) | changes.get(name, {}) for name in {*base, *changes}})
     with pytest.raises(InputError, match=reason) as error:
-        resolve(parse_config(settings))
+        plan_run(parse_config(settings))
     assert "\n" not in str(error.value)
 
 

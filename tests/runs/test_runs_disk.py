@@ -11,8 +11,8 @@ import pandas as pd
 import pytest
 from small_audits import MakePlan
 
+from fl_audit.federation.run_plan import RunPlan
 from fl_audit.runs.engine_names import Engine
-from fl_audit.runs.resolved_audit import ResolvedAudit
 from fl_audit.runs.run import run_audit
 from fl_audit.strategies.errors import FederationError
 
@@ -38,7 +38,7 @@ def batches(run: Path) -> dict[str, int]:
     return {path.name: path.stat().st_mtime_ns for path in run.glob("challenger/batches/batch-*")}
 
 
-def failure(plan: ResolvedAudit, run: Path, resume: bool = False) -> str:
+def failure(plan: RunPlan, run: Path, resume: bool = False) -> str:
     """Return the line with which a run ends."""
     try:
         run_audit(plan, run, Engine.LOCAL, resume=resume, with_report=False)

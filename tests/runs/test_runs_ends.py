@@ -121,7 +121,7 @@ def test_an_interrupt_while_clients_train_names_the_command_that_goes_on(
 
     monkeypatch.setattr("fl_audit.runs.run.run_on_ray", interrupted)
     monkeypatch.setattr("fl_audit.runs.run.run_locally", interrupted)
-    monkeypatch.setattr("fl_audit.runs.requested_run.start_ray", lambda *_: None)
+    monkeypatch.setattr("fl_audit.runs.run_start.start_ray", lambda *_: None)
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.chdir(tmp_path)
     (tmp_path / "audit.toml").write_text(CONFIG)

@@ -17,8 +17,8 @@ from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.runs.config import parse_config
 from fl_audit.runs.config_file import load_values
 from fl_audit.runs.engine_names import Engine
+from fl_audit.runs.planning import plan_run
 from fl_audit.runs.replay import replay
-from fl_audit.runs.resolved_audit import resolve
 from fl_audit.runs.run import require_runnable, run_audit
 from fl_audit.runs.run_directory import read_public
 
@@ -109,7 +109,7 @@ def test_a_run_on_a_frozen_core(faces: dict[str, object], weights: Path, small_p
     plan = small_plan(data=faces, model=model, **SMALL)
     found = run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
     assert np.isfinite(found.trials["log_odds"]).all()
-    federation = load_federation(plan.public)
+    federation = load_federation(plan.federation)
     assert federation.model.layout.size == 512 * 2 + 2
     assert federation.training.features.shape == (12, 512, 1, 1)
     assert federation.core is not None
@@ -117,7 +117,7 @@ def test_a_run_on_a_frozen_core(faces: dict[str, object], weights: Path, small_p
         federation.core(torch.from_numpy(federation.test_records.features)), federation.test.features
     )
     public, stored = read_public(tmp_path / "run")
-    assert public.weights == plan.public.weights
+    assert public.weights == plan.federation.weights
     assert stored["model"]["weights"] == str(weights)
     np.testing.assert_allclose(replay(tmp_path / "run").log_odds[:, -1], found.trials["log_odds"], atol=1e-6)
 
@@ -126,7 +126,7 @@ def test_a_run_on_a_frozen_core(faces: dict[str, object], weights: Path, small_p
     more = SMALL | {"audit": {"trials": 4}}
     going_on = small_plan(data=faces, model=model | {"weights": str(elsewhere)}, **more)
     run_audit(going_on, tmp_path / "run", Engine.LOCAL, resume=True, with_report=False)
-    assert read_public(tmp_path / "run")[0].weights == going_on.public.weights
+    assert read_public(tmp_path / "run")[0].weights == going_on.federation.weights
     others = small_plan(
         data=faces, model=model | {"weights": str(weights_file(tmp_path / "other.safetensors", seed=1))}, **more
     )
@@ -148,7 +148,7 @@ def test_relative_paths_are_relative_to_the_configuration(tmp_path: Path) -> Non
 
 
 def test_federations_from_before_there_were_cores_are_read() -> None:
-    public = resolve(parse_config(small_settings())).public
+    public = plan_run(parse_config(small_settings())).federation
     stored = json.loads(public.to_json())
     assert stored.pop("weights") is None
     assert Federation.from_json(json.dumps(stored)) == public

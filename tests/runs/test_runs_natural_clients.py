@@ -10,7 +10,7 @@ from small_audits import small_settings
 from fl_audit.errors import InputError
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.runs.config import RunConfig, parse_config
-from fl_audit.runs.resolved_audit import resolve
+from fl_audit.runs.planning import plan_run
 
 
 @pytest.fixture
@@ -30,23 +30,23 @@ def _config(archive: Path, **data: Any) -> RunConfig:
 def test_every_owner_is_a_client(archive: Path) -> None:
     config = _config(archive)
     assert config.data.clients is None
-    plan = resolve(config)
-    assert plan.config.data.clients == plan.public.clients == 4
-    assert resolve(_config(archive, clients=4)).public == plan.public
+    plan = plan_run(config)
+    assert plan.config.data.clients == plan.federation.clients == 4
+    assert plan_run(_config(archive, clients=4)).federation == plan.federation
     assert parse_config(plan.config.as_dict()) == plan.config
-    shards = load_federation(plan.public).shards
+    shards = load_federation(plan.federation).shards
     assert len(shards) == 4
     assert np.array_equal(np.sort(np.concatenate(shards)), np.arange(60))
 
 
 def test_another_number_of_clients_is_refused_with_both_numbers(archive: Path) -> None:
     with pytest.raises(InputError, match=r"clients is 5, .*\b4 owners"):
-        load_federation(resolve(_config(archive, clients=5)).public)
+        load_federation(plan_run(_config(archive, clients=5)).federation)
 
 
 def test_data_without_owners_has_no_natural_clients(archive: Path) -> None:
     with pytest.raises(InputError, match="whose each record"):
-        resolve(_config(archive, owner=None))
+        plan_run(_config(archive, owner=None))
 
 
 def test_other_partitions_have_ten_clients_unless_told() -> None:

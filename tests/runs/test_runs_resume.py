@@ -16,7 +16,7 @@ from fl_audit.errors import InputError
 from fl_audit.report.report_elements import ReportContents
 from fl_audit.runs.config import parse_config
 from fl_audit.runs.engine_names import Engine
-from fl_audit.runs.resolved_audit import resolve
+from fl_audit.runs.planning import plan_run
 from fl_audit.runs.run import run_audit
 from fl_audit.runs.run_directory import RunDirectory, read_public
 
@@ -33,7 +33,7 @@ def play(plan_of: MakePlan, directory: Path, resume: bool = False, **changes: di
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that nobody changes."""
     place = tmp_path_factory.mktemp("finished") / "run"
-    play(lambda **changes: resolve(parse_config(small_settings(**changes))), place)
+    play(lambda **changes: plan_run(parse_config(small_settings(**changes))), place)
     return place
 
 
@@ -128,7 +128,7 @@ def test_a_run_goes_on_with_the_same_records_outside_the_training_set_alone(
     data = written("here.npz")
     play(small_plan, tmp_path / "run", data=data)
     plan = small_plan(data=data)
-    split = select_records(load_source(plan.public.data), 80, 30, plan.config.data.seed)
+    split = select_records(load_source(plan.federation.data), 80, 30, plan.config.data.seed)
     assert split.outside is not None
     features[np.argmin(np.abs(features - split.outside.features[0]).sum(axis=1)), 1] += 0.25
     data = written("there.npz")
@@ -156,14 +156,17 @@ def test_a_run_whose_machine_is_lost_goes_on_from_a_copy_of_its_directory(small_
     pd.testing.assert_frame_equal(more.rounds, undisturbed.rounds, check_exact=True)
 
 
-def test_a_federation_that_does_not_follow_from_its_configuration_is_noticed(
+def test_a_run_goes_on_with_the_federation_that_follows_from_its_configuration(
     small_plan: MakePlan, tmp_path: Path
 ) -> None:
-    play(small_plan, tmp_path / "run")
+    first = play(small_plan, tmp_path / "run")
     path = tmp_path / "run" / "public" / "configuration.json"
-    path.write_text(path.read_text().replace('"clients": 3,\n    "partition"', '"clients": 2,\n    "partition"'))
-    with pytest.raises(InputError, match=r"clients is 2 .*\b3\b"):
-        play(small_plan, tmp_path / "run", resume=True)
+    stored = path.read_text()
+    path.write_text(stored.replace('"clients": 3,\n    "partition"', '"clients": 2,\n    "partition"'))
+    assert path.read_text() != stored
+    more = play(small_plan, tmp_path / "run", resume=True, audit={"trials": 9})
+    assert read_public(tmp_path / "run")[0].clients == 3
+    pd.testing.assert_frame_equal(more.trials[:6], first.trials, check_exact=True)
 
 
 def test_two_runs_cannot_begin_in_one_directory(small_plan: MakePlan, tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from fl_audit.audits.page.report_files import why_no_pdf, write_pdf
 from fl_audit.errors import InputError
 from fl_audit.runs.config import parse_config
 from fl_audit.runs.engine_names import Engine
-from fl_audit.runs.resolved_audit import resolve
+from fl_audit.runs.planning import plan_run
 from fl_audit.runs.run import run_audit
 from fl_audit.runs.run_directory import RunDirectory
 from fl_audit.runs.sweeps.grid import Axis, grid
@@ -56,7 +56,7 @@ def test_the_digest_of_a_user_s_records_is_told_with_a_key_that_is_not(tmp_path:
     data = {"name": "csv", "path": str(tmp_path / "own.csv"), "label": "y", "records": 20, "clients": 2}
     privacy = {"epsilon": 2.0, "delta": 0.001, "adjacency": "replace-record"}
     sections = {"data": data, "training": {"rounds": 1}, "privacy": privacy, "audit": {"trials": 4}}
-    run_audit(resolve(parse_config(sections)), tmp_path / "run", Engine.LOCAL)
+    run_audit(plan_run(parse_config(sections)), tmp_path / "run", Engine.LOCAL)
     secret = json.loads((tmp_path / "run" / "challenger" / "seed.json").read_text())
     keyed = hmac.new(bytes.fromhex(secret["data_key"]), secret["data"].encode(), "sha256").hexdigest()
     noted = json.loads((tmp_path / "run" / "public" / "provenance.json").read_text())
@@ -148,6 +148,6 @@ def test_public_files_follow_the_mask_and_secret_ones_are_the_owners(small_plan:
 
 def test_a_seed_out_of_range_is_refused_and_none_is_accepted() -> None:
     assert parse_config(small_settings(run={"seed": None})).run.seed is None
-    assert resolve(parse_config(small_settings(run={"seed": None}))).config.run.seed is None
+    assert plan_run(parse_config(small_settings(run={"seed": None}))).config.run.seed is None
     with pytest.raises(InputError, match=r"run\.seed"):
         parse_config(small_settings(run={"seed": 2**64}))

@@ -15,7 +15,7 @@ from fl_audit.cli.main import app
 from fl_audit.errors import InputError
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.run import run_audit
-from fl_audit.runs.signed_statement import STATEMENT, SignerIdentity, new_key, sign, verify
+from fl_audit.runs.signed_statement import STATEMENTS, SignerIdentity, new_key, sign, verify
 
 
 @pytest.fixture(scope="module")
@@ -23,10 +23,10 @@ def signed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from small_audits import small_settings
 
     from fl_audit.runs.config import parse_config
-    from fl_audit.runs.resolved_audit import resolve
+    from fl_audit.runs.planning import plan_run
 
     place = tmp_path_factory.mktemp("signed")
-    run_audit(resolve(parse_config(small_settings())), place / "run", Engine.LOCAL, with_report=False)
+    run_audit(plan_run(parse_config(small_settings())), place / "run", Engine.LOCAL, with_report=False)
     (place / "run" / "report.html").write_text("<p>a page</p>")
     new_key(place / "key")
     sign(place / "run", place / "key", SignerIdentity("A. Officer", "data protection officer"))
@@ -40,47 +40,47 @@ def copied(signed: Path, tmp_path: Path) -> Path:
 
 
 def test_a_signed_directory_agrees_and_says_what_was_found(signed: Path) -> None:
-    found = verify(signed / "run", signed / "key.pub")
+    (found,) = verify(signed / "run", signed / "key.pub")
     summary = json.loads((signed / "run" / "summary.json").read_text())
     assert found.agrees
     assert found.statement["predicate"]["verdict"] == summary["verdict"]
     assert found.statement["predicate"]["scope"] == summary["scope"]
     assert found.statement["predicate"]["signer"]["name"] == "A. Officer"
     files = {path.relative_to(signed / "run").as_posix() for path in (signed / "run").rglob("*") if path.is_file()}
-    assert {one["name"] for one in found.statement["subject"]} == files - {STATEMENT}
+    assert {one["name"] for one in found.statement["subject"]} == files - {STATEMENTS}
     assert (signed / "key").stat().st_mode & 0o077 == 0
 
 
 def test_a_hundred_edits_of_a_byte_of_any_file_are_found(copied: Path) -> None:
     run, draw = copied / "run", random.Random(0)
     files = [path for path in sorted(run.rglob("*")) if path.is_file() and path.stat().st_size]
-    tried = [*files, run / STATEMENT] + [draw.choice(files) for _ in range(100 - len(files))]
-    tried += [run / STATEMENT] * 20
+    tried = [*files, run / STATEMENTS] + [draw.choice(files) for _ in range(100 - len(files))]
+    tried += [run / STATEMENTS] * 20
     for path in tried:
         content = bytearray(path.read_bytes())
         place, other = draw.randrange(len(content)), draw.randrange(1, 256)
         content[place] ^= other
         whole = path.read_bytes()
         path.write_bytes(content)
-        if path.name == STATEMENT:
+        if path.name == STATEMENTS:
             with pytest.raises(InputError):
                 verify(run)
         else:
-            assert verify(run).edited == (path.relative_to(run).as_posix(),)
+            assert verify(run)[0].edited == (path.relative_to(run).as_posix(),)
         path.write_bytes(whole)
-    assert verify(run).agrees
+    assert verify(run)[0].agrees
 
 
 def test_files_that_are_added_or_missing_are_found_and_a_run_may_be_handed_on_without_its_secrets(copied: Path) -> None:
     run = copied / "run"
     (run / "more.txt").write_text("")
     (run / "timing.json").unlink()
-    found = verify(run)
+    (found,) = verify(run)
     assert (found.added, found.missing, found.agrees) == (("more.txt",), ("timing.json",), False)
     (run / "challenger" / "seed.json").unlink()
-    assert "challenger/seed.json" in verify(run).missing
+    assert "challenger/seed.json" in verify(run)[0].missing
     shutil.rmtree(run / "challenger")
-    found = verify(run)
+    (found,) = verify(run)
     assert found.left_out > 1
     assert found.missing == ("timing.json",)
 
@@ -96,7 +96,7 @@ def test_links_are_refused_as_they_hold_what_nobody_signed(copied: Path) -> None
         with pytest.raises(InputError, match=r"more .*no ordinary"):
             sign(run, copied / "key")
         (run / "more").unlink()
-    assert verify(run).agrees
+    assert verify(run)[0].agrees
 
 
 def test_a_key_in_the_run_directory_is_not_handed_on_with_it(copied: Path) -> None:
@@ -105,23 +105,37 @@ def test_a_key_in_the_run_directory_is_not_handed_on_with_it(copied: Path) -> No
         with pytest.raises(InputError, match="handed on"):
             sign(run, place, with_new_key=True)
     assert not (run / "key").exists()
-    assert verify(run).agrees
+    assert verify(run)[0].agrees
 
 
-def test_another_key_is_refused_and_so_is_what_it_signs_anew(copied: Path) -> None:
+def test_a_second_signature_is_added_and_replaces_none(copied: Path) -> None:
     new_key(copied / "other")
     with pytest.raises(InputError, match="not by SHA256:"):
         verify(copied / "run", copied / "other.pub")
+    sign(copied / "run", copied / "other", SignerIdentity("B. Auditor"))
+    for key, name in (("key.pub", "A. Officer"), ("other.pub", "B. Auditor")):
+        (found,) = verify(copied / "run", copied / key)
+        assert found.agrees
+        assert found.statement["predicate"]["signer"]["name"] == name
+    assert [found.agrees for found in verify(copied / "run")] == [True, True]
+
+
+def test_nobody_signs_other_files_beside_an_earlier_signature(copied: Path) -> None:
+    new_key(copied / "other")
+    before = (copied / "run" / STATEMENTS).read_bytes()
     (copied / "run" / "report.html").write_text("<p>another page</p>")
-    sign(copied / "run", copied / "other")
-    assert verify(copied / "run").agrees  # nothing says whose key it is
+    with pytest.raises(InputError, match=r"report.html changed since A. Officer signed: .*move .* to begin anew"):
+        sign(copied / "run", copied / "other")
+    assert (copied / "run" / STATEMENTS).read_bytes() == before
+    shutil.move(copied / "run" / STATEMENTS, copied / "earlier")  # the remedy that the message names
+    assert sign(copied / "run", copied / "other").agrees
     with pytest.raises(InputError, match="was signed by"):
         verify(copied / "run", copied / "key.pub")
 
 
 def test_the_envelope_is_dsse_around_an_in_toto_statement(signed: Path) -> None:
     """Check the signature by the words of the DSSE specification, apart from the code that is tested."""
-    envelope = json.loads((signed / "run" / STATEMENT).read_text())
+    envelope = json.loads((signed / "run" / STATEMENTS).read_text())
     payload, kind = base64.b64decode(envelope["payload"]), envelope["payloadType"]
     said = f"DSSEv1 {len(kind)} {kind} {len(payload)} ".encode() + payload
     key = load_pem_public_key((signed / "key.pub").read_bytes())
@@ -157,11 +171,10 @@ def test_what_cannot_be_signed_is_refused(copied: Path, tmp_path: Path) -> None:
         verify(tmp_path)
     with pytest.raises(InputError, match=r"gone .*missing: .*public key"):
         verify(copied / "run", tmp_path / "gone")
-    summary = copied / "run" / "summary.json"
-    summary.write_text(summary.read_text().replace('"verdict"', '"verdikt"', 1))
-    with pytest.raises(InputError):
-        sign(copied / "run", copied / "key")
-    summary.unlink()
+    (copied / "run" / STATEMENTS).write_text("")
+    with pytest.raises(InputError, match="is empty"):
+        verify(copied / "run")
+    (copied / "run" / "summary.json").unlink()
     with pytest.raises(InputError, match="that is finished"):
         sign(copied / "run", copied / "key")
 
@@ -174,10 +187,13 @@ def test_the_commands(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert said.exit_code == 0, said.exception
     assert "by B, officer" in said.stdout
     assert "the given one" in said.stdout
+    assert said.stdout.splitlines()[-1].startswith("agrees: ")
     (copied / "run" / "report.html").write_text("x")
     said = CliRunner().invoke(app, ["verify", "run"])
     assert said.exit_code == 4
-    assert "edited: report.html" in said.stdout
+    assert said.stdout.splitlines()[-1] == "differs: edited: report.html"
+    summary = json.loads((copied / "run" / "summary.json").read_text())
+    assert summary["verdict"] not in said.stdout, "nothing reassuring stands before a failure"
     told = json.loads(CliRunner().invoke(app, ["verify", "run", "--json"]).stdout)
-    assert told["edited"] == ["report.html"]
+    assert [found["edited"] for found in told["statements"]] == [["report.html"]] * 2
     assert not told["agrees"]

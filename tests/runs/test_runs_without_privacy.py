@@ -14,7 +14,7 @@ from fl_audit.run_files import read_json
 from fl_audit.runs.config import parse_config
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.non_private_run import note_unprotected, unprotected_config, unprotected_place
-from fl_audit.runs.resolved_audit import resolve
+from fl_audit.runs.planning import plan_run
 from fl_audit.runs.run import run_audit
 from fl_audit.runs.run_report import rebuild_report
 
@@ -30,7 +30,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     without = {"privacy": FREE, "audit": {"insider": False}}
     kinds = {"private": {}, "free": without, "other": without | {"training": {"rounds": 1}}}
     for name, changes in kinds.items():
-        run_audit(resolve(parse_config(small_settings(**changes))), place / name, Engine.LOCAL, with_report=False)
+        run_audit(plan_run(parse_config(small_settings(**changes))), place / name, Engine.LOCAL, with_report=False)
     return place
 
 
@@ -89,7 +89,7 @@ def test_the_same_training_is_made_from_the_run_itself(runs: Path, tmp_path: Pat
     assert not plain.audit.insider
     place = unprotected_place(runs / "private")
     assert place == runs / "private-without-privacy"
-    run_audit(resolve(plain), place, Engine.LOCAL, with_report=False)
+    run_audit(plan_run(plain), place, Engine.LOCAL, with_report=False)
     contents = rebuild_report(runs / "private", place)
     names = [entry["name"] for entry in contents.summary["findings"]]
     assert {"Test accuracy", "Accuracy of naming one class", "Test accuracy without privacy"} <= set(names)
@@ -103,8 +103,8 @@ def test_the_same_records_train_without_privacy(adjacency: str, tmp_path: Path) 
     table.to_csv(tmp_path / "patients.csv", index=False)
     data = {"name": "csv", "path": str(tmp_path / "patients.csv"), "label": "outcome", "user": "patient"}
     privacy = {"adjacency": adjacency, "accountant": "gdp", "sensitivity": "global"}
-    private = resolve(parse_config(small_settings(data=data, privacy=privacy)))
-    free = resolve(unprotected_config(private.config))
-    trained = [split_of(plan.public).inside.features for plan in (private, free)]
+    private = plan_run(parse_config(small_settings(data=data, privacy=privacy)))
+    free = plan_run(unprotected_config(private.config))
+    trained = [split_of(plan.federation).inside.features for plan in (private, free)]
     assert private.config.as_dict()["data"] == free.config.as_dict()["data"]
     np.testing.assert_array_equal(*trained)

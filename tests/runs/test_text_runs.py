@@ -17,7 +17,7 @@ from fl_audit.runs.config import parse_config
 from fl_audit.runs.config_file import load_config
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.new_config import ConfigRequest, new_config
-from fl_audit.runs.resolved_audit import resolve
+from fl_audit.runs.planning import plan_run
 from fl_audit.runs.run import run_audit
 from fl_audit.runs.stored_run import read_run
 
@@ -53,7 +53,7 @@ def config(**data: Any) -> dict[str, Any]:
 def test_six_lines_of_configuration_lead_from_texts_to_a_verdict(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(place)
     # The six are those of [data] and [model]; how many records train is said so that there are enough beside them.
-    plan = resolve(parse_config(config(records=40, clients=3, tokens=8)))
+    plan = plan_run(parse_config(config(records=40, clients=3, tokens=8)))
     run_audit(plan, place / "run", Engine.LOCAL, with_report=False)
     assert read_run(place / "run").verdict is not None
 
@@ -62,7 +62,7 @@ def test_a_process_without_records_is_told_what_was_found_of_the_model(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(place)
-    federation = load_federation(resolve(parse_config(config(records=40, clients=3, tokens=8))).public)
+    federation = load_federation(plan_run(parse_config(config(records=40, clients=3, tokens=8))).federation)
     sent = sent_federation(federation, knows_all=False, knows_differing=False)
     assert sent.spec.inputs == federation.inputs != ()
     assert sent.known == federation.model.properties
@@ -72,7 +72,7 @@ def test_a_model_is_tried_on_the_shortest_and_the_longest_text_first(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(place)
-    source = load_source(resolve(parse_config(config(records=40, clients=3, tokens=8))).public.data)
+    source = load_source(plan_run(parse_config(config(records=40, clients=3, tokens=8))).federation.data)
     lengths = source.pool.features[:, 8:].sum(1)
     tried = probe_records(source).features[:, 8:].sum(1)
     assert {float(tried[0]), float(tried[1])} == {float(lengths.min()), float(lengths.max())}
@@ -107,7 +107,7 @@ def test_init_asks_for_a_model_where_no_vocabulary_says_how_many_tokens_there_ar
 
 
 def test_a_text_without_a_vocabulary_is_told_of_both_options(place: Path) -> None:
-    with pytest.raises(InputError, match=r"--vocabulary, .*public.* --tokenizer, ") as caught:
+    with pytest.raises(InputError, match=r"--set data.vocabulary, .*public.* --set data.tokenizer, ") as caught:
         new_config(asked(place, table={"vocabulary": None, "tokens": None}), place)
     assert "\n" not in str(caught.value)
 
@@ -125,5 +125,5 @@ def test_what_is_for_numbers_alone_is_refused_for_texts(
     monkeypatch.chdir(place)
     values = config(records=40, clients=3, tokens=8) | change
     with pytest.raises(InputError, match=said) as caught:
-        load_federation(resolve(parse_config(values)).public)
+        load_federation(plan_run(parse_config(values)).federation)
     assert "\n" not in str(caught.value)

@@ -9,6 +9,7 @@ import pytest
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.errors import InputError
 from fl_audit.federation.model_check_records import probe_records
+from fl_audit.federation.run_plan import RunPlan
 from fl_audit.learning.model_execution_profile import ModelExecutionProfile
 from fl_audit.learning.models import ModelSpec
 from fl_audit.learning.stacked_model import StackedModel
@@ -16,7 +17,7 @@ from fl_audit.runs.config import parse_config
 from fl_audit.runs.config_file import load_values
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.planned_run_check import check_plan
-from fl_audit.runs.resolved_audit import ResolvedAudit, resolve
+from fl_audit.runs.planning import plan_run
 from fl_audit.runs.run import run_audit
 from fl_audit.strategies.errors import FederationError
 
@@ -89,9 +90,9 @@ def texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def plan_of(texts: Path, name: str) -> ResolvedAudit:
+def plan_of(texts: Path, name: str) -> RunPlan:
     (texts / "audit.toml").write_text(CONFIG.replace("NAME", name))
-    return resolve(parse_config(load_values(texts / "audit.toml")))
+    return plan_run(parse_config(load_values(texts / "audit.toml")))
 
 
 def test_a_vocabulary_is_tried_with_the_largest_token_of_all(texts: Path) -> None:

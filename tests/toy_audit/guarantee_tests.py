@@ -3,11 +3,12 @@
 import numpy as np
 
 from fl_audit.array_types import Flags, Floats
-from fl_audit.audits.audit import GuaranteeTests, PlannedAuditRun
+from fl_audit.audits.audit import GuaranteeTests
 from fl_audit.audits.common.federation_requirements import require_clients, require_computable_llr, require_targets
 from fl_audit.audits.common.planned_detection_limits import limit_of_signal, limits_of_noise
 from fl_audit.federation.federation import Federation
-from fl_audit.federation.finished_run import FinishedRun, RunDescription
+from fl_audit.federation.finished_run import FinishedRun
+from fl_audit.federation.run_plan import RunPlan
 from fl_audit.verdict.judging import judge_scores
 from fl_audit.verdict.noise_estimate import PlannedDetectionLimits
 from fl_audit.verdict.signal_detection_limit import SignalDetectionLimit
@@ -24,22 +25,22 @@ class FirstTargetGuaranteeTests(GuaranteeTests):
         require_targets(public, "first-target")
         require_computable_llr(public)
 
-    def planned_noise(self, planned: PlannedAuditRun, parameters: int | None) -> PlannedDetectionLimits | None:
+    def planned_noise(self, plan: RunPlan, parameters: int | None) -> PlannedDetectionLimits | None:
         """Return what insiders find of the noise, along their targets alone."""
-        return limits_of_noise(planned, None)
+        return limits_of_noise(plan, None)
 
-    def planned_signal(self, planned: PlannedAuditRun) -> SignalDetectionLimit | None:
+    def planned_signal(self, plan: RunPlan) -> SignalDetectionLimit | None:
         """Return how often the target could count."""
-        return limit_of_signal(planned, is_always_in=False)
+        return limit_of_signal(plan, is_always_in=False)
 
     def judge(self, run: FinishedRun) -> VerdictDetails | None:
         """Return what the scores say, and the noise along the target."""
         log_odds, is_in = first_target(run)
         noise = noise_along(run, np.zeros(run.trials, dtype=np.int64))
-        guarantee, confidence = run.facts.stated_guarantee, run.facts.confidence
+        guarantee, confidence = run.plan.stated_guarantee, run.plan.confidence
         return judge_scores(log_odds[is_in], log_odds[~is_in], guarantee, confidence, noise)
 
-    def covers(self, facts: RunDescription) -> str:
+    def covers(self, plan: RunPlan) -> str:
         """Say of which target a verdict is."""
         return "A verdict covers the first target only."
 

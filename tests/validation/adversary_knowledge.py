@@ -21,12 +21,12 @@ from fl_audit.experiments.studies.study_commands import table_of
 from fl_audit.federation.contributions import RoundContext
 from fl_audit.federation.hypotheses import sums_of
 from fl_audit.federation.loaded_federation import load_federation
+from fl_audit.federation.run_plan import RunPlan
 from fl_audit.mechanisms.noises.central import CentralGaussian
 from fl_audit.mechanisms.noises.distributed import DistributedGaussian
 from fl_audit.mechanisms.threat_model import ThreatModel
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.replay import stored_rounds
-from fl_audit.runs.resolved_audit import ResolvedAudit
 from fl_audit.runs.run import run_audit
 from fl_audit.statistics.advantage import MeanInterval, mean_interval
 from tests.validation.beliefs import chance_of_being_right
@@ -110,21 +110,21 @@ def compare(comparison: KnowledgeComparison, trials: int) -> Compared:
     return Compared(comparison, float(right.mean()), float(less_right.mean()), both[0], both[1].high)
 
 
-def _seen_from(plan: ResolvedAudit, colluders: tuple[int, int] | None, place: int) -> ResolvedAudit:
+def _seen_from(plan: RunPlan, colluders: tuple[int, int] | None, place: int) -> RunPlan:
     run = plan.config.run.model_copy(update={"keep_releases": plan.config.audit.trials})
     config = plan.config.model_copy(update={"run": run})
     if colluders is None:
         return replace(plan, config=config)
     audit = config.audit.model_copy(update={"colluders": colluders[place]})
-    public = replace(plan.public, threat_model=ThreatModel(colluders=colluders[place]))
-    return replace(plan, config=config.model_copy(update={"audit": audit}), public=public)
+    federation = replace(plan.federation, threat_model=ThreatModel(colluders=colluders[place]))
+    return replace(plan, config=config.model_copy(update={"audit": audit}), federation=federation)
 
 
-def _without_own(plan: ResolvedAudit, directory: Path) -> Floats:
+def _without_own(plan: RunPlan, directory: Path) -> Floats:
     """Return the log-odds of an insider who subtracts no noise of its own, and takes all noise for that of others."""
-    federation, mechanism = load_federation(plan.public), plan.public.mechanism
+    federation, mechanism = load_federation(plan.federation), plan.federation.mechanism
     assert isinstance(mechanism.noise, DistributedGaussian), "there is a share to subtract"
-    whole = replace(plan.public, mechanism=replace(mechanism, noise=CentralGaussian(mechanism.noise.multiplier)))
+    whole = replace(plan.federation, mechanism=replace(mechanism, noise=CentralGaussian(mechanism.noise.multiplier)))
     ignorant, found = replace(federation, public=whole), []
     for path in sorted((directory / "public").glob("releases-*")):
         increments = [

@@ -21,14 +21,15 @@ from fl_audit.array_types import Flags, Floats
 from fl_audit.clients.app import build_app
 from fl_audit.federation.contributions import RoundContext, differing_contributions
 from fl_audit.federation.federation import Federation
-from fl_audit.federation.finished_run import FinishedRun, RunDescription
+from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.federation.loaded_federation import load_federation
+from fl_audit.federation.run_plan import RunPlan
 from fl_audit.federation.run_tables import RunTables
 from fl_audit.mechanisms.contribution import FixedClipping
 from fl_audit.message_keys import Key, MessageRecordName
 from fl_audit.runs.config import parse_config
 from fl_audit.runs.engine_names import Engine
-from fl_audit.runs.resolved_audit import ResolvedAudit, resolve
+from fl_audit.runs.planning import plan_run
 from fl_audit.runs.run import HONEST, ClientAppAndStrategy, _federate, _play
 from fl_audit.runs.run_directory import RunDirectory
 from fl_audit.strategies.trial_batch_strategy import TrialBatchStrategy
@@ -42,7 +43,7 @@ _CLIENTS = 3
 _LAST_ROUND = 30
 
 
-def breach_plan(seed: int, **changes: dict[str, Any]) -> ResolvedAudit:
+def breach_plan(seed: int, **changes: dict[str, Any]) -> RunPlan:
     """Return the plan of one batch of 100 trials and 30 rounds: logistic regression on digits, 650 parameters.
 
     Parameters
@@ -61,7 +62,7 @@ def breach_plan(seed: int, **changes: dict[str, Any]) -> ResolvedAudit:
         "audit": {"trials": 100, "epsilon-star": False, "membership": False},
         "run": {"seed": seed, "trials-per-batch": 100, "keep-releases": 0, "keep-final-models": False},
     }  # fmt: skip
-    return resolve(parse_config({name: section | changes.get(name, {}) for name, section in settings.items()}))
+    return plan_run(parse_config({name: section | changes.get(name, {}) for name, section in settings.items()}))
 
 
 _MODELS = ("logistic", "adult-mlp", "dense-128")
@@ -104,7 +105,7 @@ def _write_nasty_records(path: Path) -> None:
     np.savez(path, x=features[:160], y=labels[:160], x_test=features[160:], y_test=labels[160:])
 
 
-def honest_plans(count: int, directory: Path, seed: int = 0) -> Iterator[ResolvedAudit]:
+def honest_plans(count: int, directory: Path, seed: int = 0) -> Iterator[RunPlan]:
     """Return plans of honest runs: many mechanisms and models, 2 to 200 trials, 4 to 12 rounds, plain and nasty
     records.
 
@@ -137,7 +138,7 @@ def honest_plans(count: int, directory: Path, seed: int = 0) -> Iterator[Resolve
         yield breach_plan(int(rng.integers(2**32)), **merged)
 
 
-def measured_run(plan: ResolvedAudit, parties: ClientAppAndStrategy = HONEST) -> NoiseMeasurements:
+def measured_run(plan: RunPlan, parties: ClientAppAndStrategy = HONEST) -> NoiseMeasurements:
     """Play a temporary run, in one thread, and return the insider's measurements, without its report and summary.
 
     Parameters
@@ -151,12 +152,10 @@ def measured_run(plan: ResolvedAudit, parties: ClientAppAndStrategy = HONEST) ->
     with tempfile.TemporaryDirectory() as scratch:
         directory = RunDirectory(Path(scratch) / "run")
         with directory.opened(plan, False) as opened:
-            federate = partial(_federate, Engine.LOCAL, opened, None, parties.client_app)
-            _play(opened, directory, Engine.LOCAL.value, federate, parties=parties)
+            federate = partial(_federate, Engine.LOCAL, opened, None, parties)
+            _play(opened, directory, Engine.LOCAL.value, federate)
             tables = RunTables(**directory.store(opened.config).tables(opened.config.audit.trials))
-    privacy, audit = opened.config.privacy, opened.config.audit
-    facts = RunDescription(opened.public, opened.guarantee, privacy.prior, audit.confidence, "", None, {})
-    return measured_in(FinishedRun(facts, tables))
+    return measured_in(FinishedRun(opened, tables))
 
 
 def parties_of(breach: Breach) -> ClientAppAndStrategy:

@@ -28,10 +28,11 @@ from fl_audit.device import Device
 from fl_audit.privacy.stated_releases import StatedReleases
 from fl_audit.runs.config import parse_config
 from fl_audit.runs.engine_names import Engine
-from fl_audit.runs.resolved_audit import resolve
+from fl_audit.runs.planning import plan_run
 from fl_audit.runs.run import run_audit
 from tests.app_audits.review.apps import with_strategy, write_app
 from tests.federation.mechanisms import MECHANISMS
+from tests.hospital import write_hospital
 from tests.small_audits import small_settings
 
 Changes = Mapping[str, dict[str, Any]]
@@ -100,7 +101,7 @@ def _audit(changes: Changes, engine: Engine, directory: Path, device: Device = D
     """Play an audit and return its summary."""
     settings = small_settings(**changes)
     settings["run"] |= {"device": str(device)}
-    plan = resolve(parse_config(settings))
+    plan = plan_run(parse_config(settings))
     return run_audit(plan, directory, engine, with_report=False).summary
 
 
@@ -115,9 +116,26 @@ def _convolutional(directory: Path, device: Device = Device.CPU) -> Any:
     return _audit(changes, Engine.LOCAL, directory, device)
 
 
+def _users(changes: Changes, directory: Path, device: Device = Device.CPU) -> Any:
+    """Play an audit of a table of patients with several records, whose units are the patients."""
+    data = {"name": "csv", "path": str(write_hospital(directory.parent)), "label": "readmitted", "user": "patient_id",
+            "drop": ["hospital"], "records": 150}  # fmt: skip
+    privacy = _NO_BELIEF | {"adjacency": "add-remove-user", "accountant": "pld"}
+    settings = {"data": data, "privacy": privacy, "audit": {"epsilon-star": False, "membership": False}}
+    merged = {name: settings.get(name, {}) | changes.get(name, {}) for name in {**settings, **changes}}
+    return _audit(merged, Engine.LOCAL, directory, device)
+
+
+_OF_USERS: dict[str, Changes] = {
+    "users": {},
+    "sampled users": {"training": {"sampling-rate": 0.4}},
+    "users, adaptive": {"privacy": {"clipping": "adaptive"}},
+    "users as targets": {"audit": {"kind": "membership", "targets": 9, "trials": 24}},
+}
 AUDITS: dict[str, PlayAudit] = {
     **{name: partial(_audit, changes, Engine.LOCAL) for name, changes in {**_SETTINGS, **MECHANISMS}.items()},
     "convolutional network": _convolutional,
+    **{name: partial(_users, changes) for name, changes in _OF_USERS.items()},
 }
 """Audits on the local engine, by name; each is played on the device that is named, or on the CPU."""
 ON_RAY: dict[str, Play] = {

@@ -11,12 +11,12 @@ from fl_audit.adjacency import Adjacency, Relation
 from fl_audit.audits.common.findings_client_guarantees import ClientGuarantees
 from fl_audit.audits.identifiability.findings_roc import ScoreAucFinding
 from fl_audit.federation.finished_run import FinishedRun
+from fl_audit.federation.run_plan import RunPlan
 from fl_audit.mechanisms.effective_noise import effective_noise_multiplier
 from fl_audit.privacy.accounting import PrivacyProfile
 from fl_audit.privacy.events import GaussianRelease, ReleaseEvent, SampledGaussianRelease
 from fl_audit.privacy.log_odds_distribution import TrueHypothesis, log_odds_distribution
 from fl_audit.report.report_elements import ReportContents
-from fl_audit.runs.resolved_audit import ResolvedAudit
 from fl_audit.statistics.advantage import empirical_advantage, mean_interval
 from fl_audit.verdict.noise_estimate import ratio_interval
 from fl_audit.verdict.noise_scale import chi_square_quantile, record_squares, total_squares
@@ -121,7 +121,7 @@ class Scored(_Shown):
 Evidence = ShownLoss | Scored  # the evidence on a combination that is offered
 
 
-def evidence_of(plan: ResolvedAudit, contents: ReportContents) -> Evidence:
+def evidence_of(plan: RunPlan, contents: ReportContents) -> Evidence:
     """Return the evidence of a run.
 
     Parameters
@@ -131,10 +131,10 @@ def evidence_of(plan: ResolvedAudit, contents: ReportContents) -> Evidence:
     contents
         The finished run.
     """
-    return _found(plan, contents.run) if plan.public.mechanism.has_exact_llr else _scored(plan, contents)
+    return _found(plan, contents.run) if plan.federation.mechanism.has_exact_llr else _scored(plan, contents)
 
 
-def _scored(plan: ResolvedAudit, contents: ReportContents) -> Scored:
+def _scored(plan: RunPlan, contents: ReportContents) -> Scored:
     assert plan.guarantee is not None, "every combination guarantees something"
     scores, kept, run = contents.find(ScoreAucFinding), contents.find(ClientGuarantees), contents.run
     assert scores is not None, "the trials are enough that some are with the record and some without"
@@ -158,17 +158,17 @@ def _scored(plan: ResolvedAudit, contents: ReportContents) -> Scored:
     )
 
 
-def _found(plan: ResolvedAudit, run: FinishedRun) -> ShownLoss:
+def _found(plan: RunPlan, run: FinishedRun) -> ShownLoss:
     assert plan.guarantee is not None, "every combination guarantees something"
     measured, (events, theory) = measured_in(run), _theory_of(plan, run)
     advantage = mean_interval(2 * chance_of_being_right(run.log_odds) - 1, _CONFIDENCE)
-    adjacency, claim = plan.public.mechanism.adjacency, plan.guarantee.claim
+    adjacency, claim = plan.federation.mechanism.adjacency, plan.guarantee.claim
     along, across = record_squares(measured), total_squares(measured)
     assert along is not None, "the sensitivities are large in every round"
     meter = across or along
     tails = chdtr(meter.freedom, meter.value), chdtrc(meter.freedom, meter.value)
     # The score of a mixture is no multiple of its noise: there the bound comes from the noise in all other directions.
-    is_mixture = plan.public.mechanism.is_sampled and not plan.public.threat_model.sees_participation
+    is_mixture = plan.federation.mechanism.is_sampled and not plan.federation.threat_model.sees_participation
     lowest = meter if is_mixture else along
     highest_ratio = math.sqrt(lowest.value / chi_square_quantile(1 - _CONFIDENCE, lowest.freedom))
     return ShownLoss(
@@ -186,20 +186,24 @@ def _found(plan: ResolvedAudit, run: FinishedRun) -> ShownLoss:
     )
 
 
-def _theory_of(plan: ResolvedAudit, run: FinishedRun) -> tuple[tuple[ReleaseEvent, ...] | None, str]:
+def _theory_of(plan: RunPlan, run: FinishedRun) -> tuple[tuple[ReleaseEvent, ...] | None, str]:
     """Return the theory for the log-odds of a run, from the sensitivities that it really had.
 
     The first part is releases whose log-odds have an exactly known distribution, None where only the scores of single
     rounds do; the second describes them in words.
     """
     assert plan.guarantee is not None, "every combination guarantees something"
-    mechanism, threat_model, events = plan.public.mechanism, plan.public.threat_model, plan.guarantee.claim.events
+    mechanism, threat_model, events = (
+        plan.federation.mechanism,
+        plan.federation.threat_model,
+        plan.guarantee.claim.events,
+    )
     z, signal = effective_noise_multiplier(mechanism.noise, threat_model), run.signal
     # A twin's update is as long as the update that it replaces, so that the bits of an adaptive norm say nothing of it.
     equal_bits = mechanism.is_adaptive and mechanism.adjacency.relation is Relation.REPLACE
     if mechanism.is_sampled:
-        turns = [plan.public.eligible_units(one) for one in range(1, plan.public.rounds + 1)]
-        own = signal[:, [turn is None or plan.public.pair.index in turn for turn in turns]]
+        turns = [plan.federation.eligible_units(one) for one in range(1, plan.federation.rounds + 1)]
+        own = signal[:, [turn is None or plan.federation.pair.index in turn for turn in turns]]
         used = own[own > 0] if threat_model.sees_participation else own
         if not np.allclose(used * z, 1.0, rtol=0, atol=_SAME):
             return None, "scores alone: the sensitivities are not the largest"

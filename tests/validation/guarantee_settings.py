@@ -24,9 +24,10 @@ from fl_audit.data.neighbours import replacement_positions
 from fl_audit.data.record_selection import Split, select_records
 from fl_audit.errors import InputError
 from fl_audit.federation.loaded_federation import load_federation
+from fl_audit.federation.run_plan import RunPlan
 from fl_audit.runs.config import RunConfig, parse_config
 from fl_audit.runs.federation_of_config import data_spec
-from fl_audit.runs.resolved_audit import ResolvedAudit, resolve
+from fl_audit.runs.planning import plan_run
 
 Sections = dict[str, dict[str, Any]]
 
@@ -170,9 +171,9 @@ def boxes(chosen: Iterable[Combination]) -> list[tuple[frozenset[str], ...]]:
     return found
 
 
-def is_repetition(plan: ResolvedAudit) -> bool:
+def is_repetition(plan: RunPlan) -> bool:
     """Return whether an adversary knows the noise of clients where these add none, which repeats `client`."""
-    return plan.public.threat_model.colluders > 0 and not plan.public.mechanism.clients_add_noise
+    return plan.federation.threat_model.colluders > 0 and not plan.federation.mechanism.clients_add_noise
 
 
 def write_records(path: Path) -> None:
@@ -183,7 +184,7 @@ def write_records(path: Path) -> None:
     np.savez(path, x=features, y=np.tile([0, 1], _TWINS), x_test=test, y_test=np.tile([0, 1], 5))
 
 
-def plan_of(combination: Combination, records: Path, trials: int, seed: int, target: dict[str, float]) -> ResolvedAudit:
+def plan_of(combination: Combination, records: Path, trials: int, seed: int, target: dict[str, float]) -> RunPlan:
     """Return the plan of a combination.
 
     Parameters
@@ -225,7 +226,7 @@ def plan_of(combination: Combination, records: Path, trials: int, seed: int, tar
     if rate is not None:
         training["sampling-rate" if combination.strategy == "dp-fedsgd" else "client-sampling-rate"] = rate
     config = parse_config(sections)
-    return resolve(config, _opposite_pair(config))
+    return plan_run(config, _opposite_pair(config))
 
 
 def _opposite_pair(config: RunConfig) -> NeighbourPair | None:
@@ -256,7 +257,7 @@ def _twin(split: Split, index: int) -> int | None:
 
 def _replaced_client(config: RunConfig, split: Split) -> NeighbourPair:
     """Return a client of one record, and the number of its twin, which replaces it."""
-    shards = load_federation(resolve(config, NeighbourPair(0, 0)).public).shards
+    shards = load_federation(plan_run(config, NeighbourPair(0, 0)).federation).shards
     for number in range(100 * _TWINS):
         drawn = int(replacement_positions(split.outside, 1, config.data.seed, number)[0])
         for client, shard in enumerate(shards):

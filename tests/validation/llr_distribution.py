@@ -30,14 +30,15 @@ from fl_audit.experiments.studies.study_commands import exit_with, parser_of, ta
 from fl_audit.federation.contributions import RoundContext
 from fl_audit.federation.hypotheses import sums_of
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
+from fl_audit.federation.run_plan import RunPlan
 from fl_audit.mechanisms.likelihood_ratio import Hypotheses
 from fl_audit.mechanisms.noises.central import CentralGaussian
 from fl_audit.runs.config_file import load_config
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.expected_errors import guarded
+from fl_audit.runs.planning import plan_run
 from fl_audit.runs.progress import Progress, no_progress, progress_bar
 from fl_audit.runs.replay import stored_rounds
-from fl_audit.runs.resolved_audit import ResolvedAudit, resolve
 from fl_audit.runs.run import run_audit
 from fl_audit.verdict.log_odds_innovations import innovations
 
@@ -56,7 +57,7 @@ class LlrCheckResult(NamedTuple):
     advantage: float  # its advantage
 
 
-def plan_of(setting: str, data_dir: Path | None, overrides: Iterable[str] = ()) -> ResolvedAudit:
+def plan_of(setting: str, data_dir: Path | None, overrides: Iterable[str] = ()) -> RunPlan:
     """Return the plan of a setting that comes with the package.
 
     Parameters
@@ -69,7 +70,7 @@ def plan_of(setting: str, data_dir: Path | None, overrides: Iterable[str] = ()) 
         Settings that differ, each `section.key=value`.
     """
     with resources.as_file(resources.files("fl_audit.experiments") / "configs" / f"{setting}.toml") as path:
-        return resolve(load_config(path, list(overrides), str(data_dir) if data_dir else None))
+        return plan_run(load_config(path, list(overrides), str(data_dir) if data_dir else None))
 
 
 def _weighed_with_more_noise(federation: LoadedFederation, hypotheses: list[Hypotheses], release: Tensor) -> Floats:
@@ -92,7 +93,7 @@ WRONG_INSIDERS: dict[str, Weigh] = {
 
 
 def study(
-    plan: ResolvedAudit, directory: Path, progress: Progress = no_progress, wrong_trials: int | None = None
+    plan: RunPlan, directory: Path, progress: Progress = no_progress, wrong_trials: int | None = None
 ) -> list[LlrCheckResult]:
     """Run one setting and check the honest insider and the wrong ones.
 
@@ -114,7 +115,7 @@ def study(
     bits, signal = contents.run.bits, contents.run.signal
     honest = check_scores(innovations(contents.run.increments, signal, bits), bits)
     results = [LlrCheckResult("as it is", honest, float(contents.summary["insider"]["advantage"]))]
-    for name, increments in _increments_of_wrong_insiders(directory, load_federation(plan.public)).items():
+    for name, increments in _increments_of_wrong_insiders(directory, load_federation(plan.federation)).items():
         check = check_scores(innovations(increments, signal[:kept], bits[:kept]), bits[:kept])
         won = (increments.sum(axis=1) > 0) == bits[:kept]
         results.append(LlrCheckResult(name, check, float(2 * won.mean() - 1)))
@@ -134,11 +135,11 @@ def _increments_of_wrong_insiders(directory: Path, federation: LoadedFederation)
     return dict(zip(WRONG_INSIDERS, np.concatenate(batches, axis=1), strict=True))
 
 
-def _shown(setting: str, plan: ResolvedAudit, results: list[LlrCheckResult], console: Console) -> list[str]:
+def _shown(setting: str, plan: RunPlan, results: list[LlrCheckResult], console: Console) -> list[str]:
     """Print the table of a setting, and return the contradictions to the distribution."""
     assert plan.guarantee is not None, "every setting of the study makes a guarantee"
     trials, bound = plan.config.audit.trials, plan.guarantee.advantage_bound_exact
-    error, is_limit = math.sqrt((1 - bound**2) / trials), plan.public.mechanism.is_private_release
+    error, is_limit = math.sqrt((1 - bound**2) / trials), plan.federation.mechanism.is_private_release
     expected = f"{'at most ' if is_limit else ''}{bound:.4f}"
     title = f"{setting}: {trials} trials, advantage expected {expected}, one s.e. {error:.3f}"
     columns = ("insider", "distribution", "innovations given b = 1", "given b = 0", "advantage")

@@ -30,11 +30,12 @@ from fl_audit.audits.page.report_page import render_html
 from fl_audit.audits.sections import sections_with_findings
 from fl_audit.experiments.studies.study_commands import exit_with, parser_of, table_of
 from fl_audit.experiments.studies.study_runs import results_of_run
+from fl_audit.federation.run_plan import RunPlan
 from fl_audit.report.formatting import ClaimStatus, finding_text
 from fl_audit.report.report_elements import ReportContents
 from fl_audit.runs.config import parse_config
 from fl_audit.runs.expected_errors import guarded
-from fl_audit.runs.resolved_audit import ResolvedAudit, resolve
+from fl_audit.runs.planning import plan_run
 from tests.validation.engine_runs import honest_plans
 
 _OLD_WORDS = re.compile(r"\bas (?:claimed|promised)\b|within chance|outside its interval")
@@ -109,7 +110,7 @@ def _write_visits(path: Path) -> None:
     table.assign(left=np.where(draw.random(240) < 0.5, "yes", "no")).to_csv(path, index=False)
 
 
-def honest_readings(count: int, directory: Path, first: int = 0) -> Iterator[tuple[str, ResolvedAudit]]:
+def honest_readings(count: int, directory: Path, first: int = 0) -> Iterator[tuple[str, RunPlan]]:
     """Yield honest runs with their kinds: every second one is of `_FEDERATIONS`, the others are those of
     `honest_plans`.
 
@@ -139,7 +140,7 @@ def honest_readings(count: int, directory: Path, first: int = 0) -> Iterator[tup
         sections["run"]["seed"] = int(np.random.default_rng((5, number)).integers(2**32))
         if "trials-per-batch" in sections["run"]:
             sections["run"]["trials-per-batch"] = sections["audit"]["trials"]
-        yield name, resolve(parse_config(sections))
+        yield name, plan_run(parse_config(sections))
 
 
 def texts_of(contents: ReportContents) -> dict[str, str]:

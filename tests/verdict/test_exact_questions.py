@@ -1,6 +1,6 @@
 """Tests of the exact questions: each finds its breach in a real federation, and honest federations break none."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,10 +13,10 @@ from flwr.serverapp import Grid
 from torch import Tensor
 
 from fl_audit.array_types import Floats
-from fl_audit.learning.stacked_model import StackedModel
+from fl_audit.federation.run_plan import RunPlan
+from fl_audit.learning.stacked_model import ClippedSums, StackedModel
 from fl_audit.privacy.guarantee import derive_guarantee
 from fl_audit.runs.engine_names import Engine
-from fl_audit.runs.resolved_audit import ResolvedAudit
 from fl_audit.runs.run import HONEST, ClientAppAndStrategy, run_audit
 from fl_audit.strategies.contributors import UnnoisedRoundSum
 from fl_audit.strategies.trial_batch_strategy import TrialBatchStrategy
@@ -33,12 +33,12 @@ SMALL: dict[str, dict[str, Any]] = {
 }
 
 
-def plan_of(**changes: dict[str, Any]) -> ResolvedAudit:
+def plan_of(**changes: dict[str, Any]) -> RunPlan:
     sections = {*SMALL, *changes}
     return breach_plan(3, **{name: SMALL.get(name, {}) | changes.get(name, {}) for name in sections})
 
 
-def played(place: Path, plan: ResolvedAudit, parties: ClientAppAndStrategy = HONEST) -> dict[str, Any]:
+def played(place: Path, plan: RunPlan, parties: ClientAppAndStrategy = HONEST) -> dict[str, Any]:
     return run_audit(plan, place / "run", Engine.LOCAL, parties=parties, with_report=False).summary
 
 
@@ -116,20 +116,15 @@ def test_shares_that_were_sent_are_those_of_their_clients(name: str, tmp_path: P
     assert "client" in next(one["found"] for one in summary["exact"] if one["violated"])
 
 
-def _clipped_at(factor: Callable[[Tensor], Tensor | float]) -> Any:
-    honest = StackedModel.clipped_sum
-
-    def clipped_sum(
-        self: StackedModel, models: Tensor, features: Tensor, labels: Tensor, norm: float, *of: Any, **more: Any
-    ) -> Tensor:
-        return honest(self, models, features, labels, norm, *of, **more) * factor(labels)
-
-    return clipped_sum
-
-
 def test_contributions_that_are_too_long_everywhere_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Clients, insider and challenger all clip alike, so that no sum is wrong."""
-    monkeypatch.setattr(StackedModel, "clipped_sum", _clipped_at(lambda labels: 1.05))
+    honest = StackedModel.clipped_sums
+
+    def longer(self: StackedModel, *arguments: Any, **options: Any) -> ClippedSums:
+        sums = honest(self, *arguments, **options)
+        return sums._replace(total=1.05 * sums.total)
+
+    monkeypatch.setattr(StackedModel, "clipped_sums", longer)
     found = broken(played(tmp_path, plan_of()))
     assert found[ExactQuestion.LENGTH] == pytest.approx(1.05, abs=1e-4)
 
@@ -157,7 +152,7 @@ def test_an_epsilon_that_forgets_something_is_found(tmp_path: Path) -> None:
     plan = plan_of(**{name: dict(part) for name, part in ADAPTIVE.items()})
     assert plan.guarantee is not None
     claim = plan.guarantee.claim
-    z, without_bits = plan.public.mechanism.noise_multiplier, claim.noise_multiplier
+    z, without_bits = plan.federation.mechanism.noise_multiplier, claim.noise_multiplier
     assert without_bits is not None
     assert without_bits < z
     wrong = {

@@ -141,15 +141,21 @@ class AuditConfig:
             else (TargetUpdateKind.OWN,)
         )
 
-    def action(self, present: bool, contribution: TargetUpdateKind) -> TargetAction:
-        """Return the action that the target's client takes in a trial."""
+    def action(self, present: bool, contribution: TargetUpdateKind, bears_zero: bool = True) -> TargetAction:
+        """Return the action that the target's client takes in a trial.
+
+        An absent client sends an update of exactly zero, or a negligible one if the app does not bear zero
+        (`bears_zero`). A negligible update is no absence if updates are normalised.
+        """
         with_it, opposite = _ACTIONS[contribution]
         is_replaced = self.claim.neighbours.relation is Relation.REPLACE
         if present:
             return with_it
         if self.is_about_records:
             return TargetAction.OTHER_RECORD if is_replaced else TargetAction.WITHOUT_RECORD
-        return opposite if is_replaced else TargetAction.ALMOST_NOTHING
+        if is_replaced:
+            return opposite
+        return TargetAction.NOTHING if bears_zero else TargetAction.ALMOST_NOTHING
 
 
 _ACTIONS = {

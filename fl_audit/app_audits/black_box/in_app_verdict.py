@@ -22,7 +22,7 @@ from fl_audit.atomic_files import write_json, write_text
 from fl_audit.errors import InputError
 
 _WORDS = {
-    "removed": "one client's contribution against almost none",
+    "removed": "one client's contribution against none",
     "replaced": "one client's contribution against the opposite",
     "removed record": "one client with and without its first record",
     "replaced record": "one client with its first record and with another one",

@@ -34,7 +34,7 @@ class TargetAction(StrEnum):
     CRAFTED_OPPOSITE = "crafted, opposite"  # the crafted update with the opposite sign
     OWN_WHOLE = "own, with crafted whole numbers"  # its learned update, with crafted integer and boolean tensors
     OWN_WHOLE_OPPOSITE = "own, with crafted whole numbers, opposite"
-    # The received model with a minimal change of one value, because some mechanisms fail on an update of zero.
+    # The received model with a minimal change of one value, for mechanisms that fail on an update of zero.
     ALMOST_NOTHING = "almost nothing"
     NOTHING = "nothing"  # the received model, which is an update of zero
     WITHOUT_RECORD = "without its record"  # the update that it learns without the target record

@@ -30,7 +30,14 @@ from fl_audit.app_audits.black_box.message_tensors import (
     with_names,
 )
 from fl_audit.app_audits.black_box.metric_lookups import plain_numbers
-from fl_audit.app_audits.claim_audit.transcript import LinearSketch, Transcript
+from fl_audit.app_audits.claim_audit.transcript import (
+    FORM,
+    REFUSED,
+    RELEASED_LENGTH,
+    UNCHANGED_SHARE,
+    LinearSketch,
+    Transcript,
+)
 from fl_audit.array_types import Floats
 from fl_audit.errors import in_a_line
 from fl_audit.strategies.flower_grids import RecordedGrid
@@ -234,9 +241,9 @@ class TrialRecorder:
         sketch, direction = scene.sketch, difference
         if sketch is not None:  # otherwise all parameters are stored
             for there in (step[np.isfinite(step)] for step in steps):  # two numbers that a sketch does not contain
-                self._numbers["length of what was released"].append(float(np.linalg.norm(there)))
+                self._numbers[RELEASED_LENGTH].append(float(np.linalg.norm(there)))
                 share = float(np.mean(there == 0)) if there.size else 1.0
-                self._numbers["share of values that were left as they were"].append(share)
+                self._numbers[UNCHANGED_SHARE].append(share)
             values, direction = values[:, sketch.shown], sketch.of_difference(difference)
             steps, others, own = (sketch.of_vectors(one, difference) for one in (steps, others, own))
         beside = _summarised(self._numbers, self.errors, refusal)
@@ -252,7 +259,7 @@ class TrialRecorder:
         beside = {name: array.ravel() for name, array in released.items() if name not in self._scene.model}
         self._note("array", {f"{name}[{n}]": float(x) for name, one in beside.items() for n, x in enumerate(one)})
         forms = "; ".join(f"{name} {array.dtype} {array.shape}" for name, array in sorted(released.items()))
-        self._note("form", {forms: 1.0, "bytes": float(sum(array.nbytes for array in released.values()))})
+        self._note(FORM, {forms: 1.0, "bytes": float(sum(array.nbytes for array in released.values()))})
 
 
 def errors_in(seen: Transcript) -> list[str]:
@@ -330,5 +337,5 @@ def _summarised(numbers: Mapping[str, list[float]], errors: list[str], refusal: 
     for said in errors:
         found[ERROR + said] = found.get(ERROR + said, 0.0) + 1.0
     if refusal is not None:
-        found["the mechanism refused to go on"] = 1.0
+        found[REFUSED] = 1.0
     return found

@@ -9,9 +9,10 @@ import os
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -21,8 +22,8 @@ from fl_audit.adjacency import Unit
 from fl_audit.app_audits.black_box.audited_system import AuditedSystem
 from fl_audit.app_audits.black_box.black_box_trial import BlackBoxTrial, model_of, sketch_of
 from fl_audit.app_audits.black_box.recorder import errors_in, evidence_names
-from fl_audit.app_audits.black_box.scenario import ModelKind, OtherContributions, Scenario
-from fl_audit.app_audits.black_box.scenarios import BY_NAME, FEW, MANY
+from fl_audit.app_audits.black_box.scenario import Direction, ModelKind, OtherContributions, Scenario
+from fl_audit.app_audits.black_box.scenarios import BY_NAME, FEW, MANY, ZERO_PROBE, ZERO_PROBE_ON_OWN
 from fl_audit.app_audits.black_box.trials_after_training import no_news_from_flower, say
 from fl_audit.app_audits.black_box.worker_pool import WorkerPool
 from fl_audit.app_audits.black_box.working_copy import WorkingCopy, in_working_copy, outside_words
@@ -49,7 +50,18 @@ _OWN_MODEL = (
     "by name; if it belongs to a Flower app with a pyproject.toml, fl-audit review plays it on that model."
 )
 """Remedy that the report shows if the strategy refused every ordinary trial."""
-_NUMBERS = {name: number for number, name in enumerate(BY_NAME)}
+_SCENARIOS = BY_NAME | {ZERO_PROBE_ON_OWN.name: ZERO_PROBE_ON_OWN}
+_NUMBERS = {name: number for number, name in enumerate(_SCENARIOS)}
+
+
+class TrialChunk(NamedTuple):
+    """Trials of one scenario that one process plays in one call."""
+
+    scenario: str  # name of the scenario
+    number: int  # number of the chunk, from 0
+    bears_zero: bool = True  # whether an absent target sends an update of exactly zero, or else a negligible one
+
+
 _Chunk = tuple[list[Transcript], NDArray[np.bool_], list[str]]
 """Transcripts of trials, whether each used D, and the paths outside of the working copy to which they wrote."""
 
@@ -103,15 +115,17 @@ def audit_system(
     require(len(kinds) > 0, "no scenario is left that says something about this claim")
     names, malformed = [kind.name for kind in kinds], frozenset(kind.name for kind in kinds if kind.is_malformed)
     log, began = _TrialLog(), time.monotonic()
-    player = _TrialExecutor(system, claim, seed)
+    player = _TrialExecutor(system, claim, seed, target_places(kinds, system, seed))
     with no_news_from_flower(), player, WorkerPool(player.play, player.lost, processes, say) as players:
+        bears_zero = claim.neighbours.unit is not Unit.CLIENT or _bears_zero(system, players, began + seconds / 2)
 
         def play(name: str, first: int, count: int) -> tuple[Transcripts, NDArray[np.bool_]]:
             # Trials from number 0 on search for distinguishers; trials that test them have larger numbers.
             until = began + (seconds if first else seconds / 2)
             if time.monotonic() > until:
                 raise OutOfTimeError
-            came = players.done([(name, chunk) for chunk in range(first // CHUNK, (first + count) // CHUNK)], until)
+            chunks = range(first // CHUNK, (first + count) // CHUNK)
+            came = players.done([TrialChunk(name, chunk, bears_zero) for chunk in chunks], until)
             seen = [one for trials, _, _ in came.values() for one in trials]
             present = np.concatenate([np.zeros(0, dtype=bool), *(bits for _, bits, _ in came.values())])
             # The time limit, and not the content of trials, decides which are missing, so the rest is unbiased.
@@ -129,6 +143,41 @@ def audit_system(
     # Of malformed inputs nothing is known by this: a strategy may refuse them.
     is_unplayed = bool(result.refused) and not result.attempts and system.model is None
     return replace(result, asked=log.asked, hindrance=_OWN_MODEL if is_unplayed else _hindrance(log.failed))
+
+
+def target_places(kinds: Sequence[Scenario], system: AuditedSystem, seed: int) -> dict[str, int]:
+    """Return the place of the target among the clients, from 0, for each scenario, keyed by its name.
+
+    Some strategies treat clients unequally by their places. The scenarios share all places evenly, those with an
+    ordinary update first, because others may tell too little of one client that counts more than it should.
+    """
+    is_ordinary = [kind.present.direction is Direction.FIRST and not kind.is_malformed for kind in kinds]
+    ordered = [kind for kind, first in zip(kinds, is_ordinary, strict=True) if first]
+    ordered += [kind for kind, first in zip(kinds, is_ordinary, strict=True) if not first]
+    draws, found = generator(seed, Purpose.BLACK_BOX, client=len(_NUMBERS)), dict[str, int]()
+    for clients in sorted({kind.stage.clients or system.clients for kind in kinds}):
+        places = draws.permutation(clients)
+        alike = [kind for kind in ordered if (kind.stage.clients or system.clients) == clients]
+        found |= {kind.name: int(places[number % clients]) for number, kind in enumerate(alike)}
+    return found
+
+
+def _bears_zero(system: AuditedSystem, players: "WorkerPool[TrialChunk, _Chunk]", until: float) -> bool:
+    """Return whether trials in which the target sends an update of exactly zero end as other trials do."""
+    probe = ZERO_PROBE if system.model is None else ZERO_PROBE_ON_OWN
+    came = players.done([TrialChunk(probe.name, 0)], until)
+    ends_well = [
+        (bool(bit), _ends_well(one))
+        for trials, present, _ in came.values()
+        for one, bit in zip(trials, present, strict=True)
+    ]
+    of_zero, of_others = ([is_well for bit, is_well in ends_well if bit is side] for side in (False, True))
+    return any(of_zero) or not any(of_others)
+
+
+def _ends_well(seen: Transcript) -> bool:
+    """Return whether a trial ended without an error, and released finite numbers alone."""
+    return seen.refusal is None and not errors_in(seen) and bool(np.all(np.isfinite(seen.steps)))
 
 
 @dataclass
@@ -190,10 +239,13 @@ def kinds_of(system: AuditedSystem, claim: StatedClaim) -> tuple[Scenario, ...]:
 
 
 class _TrialExecutor:
-    """Executor of trials in chunks, in this process or in a fork. A scenario's name and a number identify a chunk."""
+    """Executor of trials in chunks, in this process or in a fork. See `TrialChunk`."""
 
-    def __init__(self, system: AuditedSystem, claim: StatedClaim, seed: int) -> None:
+    def __init__(
+        self, system: AuditedSystem, claim: StatedClaim, seed: int, target_places: Mapping[str, int] | None = None
+    ) -> None:
         self._system, self._claim, self._seed = system, claim, seed
+        self._target_places = target_places or {}
         self._owner, self._room, self._copies = (
             os.getpid(),
             new_temporary_directory(os.getpid()),
@@ -205,7 +257,7 @@ class _TrialExecutor:
     def __exit__(self, *_: object) -> None:
         shutil.rmtree(self._room, ignore_errors=True)
 
-    def play(self, wanted: tuple[str, int], until: float) -> _Chunk:
+    def play(self, wanted: TrialChunk, until: float) -> _Chunk:
         """Run the trials of the chunk `wanted` one after the other, and end after the trial that is running at `until`.
 
         `until` is a time of the monotonic clock in seconds. Return the transcripts, whether each trial used D, and the
@@ -223,7 +275,7 @@ class _TrialExecutor:
                     break
         return trials, present[: len(trials)], copy.outside
 
-    def lost(self, wanted: tuple[str, int], how: str) -> _Chunk:
+    def lost(self, wanted: TrialChunk, how: str) -> _Chunk:
         """Return the results of a chunk of trials during which the worker process ended.
 
         Every trial of the chunk counts as one that the strategy refused. `how` says how the process ended.
@@ -232,13 +284,13 @@ class _TrialExecutor:
         said = f"it ended its process {how}"
         return [self._trial(wanted, bit, draws).refused(said) for bit in present], present, []
 
-    def _drawn(self, wanted: tuple[str, int]) -> tuple[np.random.Generator, NDArray[np.bool_]]:
-        name, chunk = wanted
-        draws = generator(self._seed, Purpose.BLACK_BOX, trial=chunk, client=_NUMBERS[name])
+    def _drawn(self, wanted: TrialChunk) -> tuple[np.random.Generator, NDArray[np.bool_]]:
+        draws = generator(self._seed, Purpose.BLACK_BOX, trial=wanted.number, client=_NUMBERS[wanted.scenario])
         return draws, draws.random(CHUNK) < 0.5
 
-    def _trial(self, wanted: tuple[str, int], bit: np.bool_, draws: np.random.Generator) -> BlackBoxTrial:
-        return BlackBoxTrial(self._system, self._claim, BY_NAME[wanted[0]], bool(bit), draws)
+    def _trial(self, wanted: TrialChunk, bit: np.bool_, draws: np.random.Generator) -> BlackBoxTrial:
+        scenario, place = _SCENARIOS[wanted.scenario], self._target_places.get(wanted.scenario, 0)
+        return BlackBoxTrial(self._system, self._claim, scenario, bool(bit), draws, wanted.bears_zero, place)
 
     def _copy_here(self) -> WorkingCopy:
         """Return this process's own copy of the working directory; it is made at the first call."""

@@ -180,13 +180,13 @@ class AppTrialRunner:
         is_removed = audit.claim.neighbours.relation is Relation.ADD_REMOVE and not audit.is_about_records
         if is_removed and campaign.zero_update_error is None:
             seen, recorder = self._trial(audit.trials + 1, TargetAction.NOTHING, TargetUpdateKind.OWN, 1)
-            campaign.keep_probe(seen.refusal or "; ".join(recorder.errors[:1]))
+            campaign.keep_probe(seen.refusal or "; ".join(recorder.errors[:1]) or _values_error(seen))
         told, arrived = time.monotonic(), dict[tuple[TargetUpdateKind, int], str]()
         is_still = campaign.not_covered is None
         for trial in campaign.missing[: audit.trials_per_run]:
             campaign.choose_update(self.sketch.columns)
             contribution = TargetUpdateKind(campaign.contribution(trial))
-            action = audit.action(campaign.is_present(trial), contribution)
+            action = audit.action(campaign.is_present(trial), contribution, not campaign.zero_update_error)
             seen, recorder = self._trial(trial, action, contribution, audit.claim.rounds, is_still)
             # Replies of the others are compared between trials with the same contribution of the target's client.
             if any(arrived.setdefault((contribution, node), one) != one for node, one in recorder.arrived.items()):
@@ -270,6 +270,12 @@ class AppTrialRunner:
             seen = recorded_trial(again.call_start, self.grid, recorder)
         self._outside |= recorder.outside
         return seen, recorder
+
+
+def _values_error(seen: Transcript) -> str:
+    """Return what is wrong with the values that a trial released; empty if nothing is."""
+    is_wrong = seen.has_release and not np.all(np.isfinite(seen.steps))
+    return "values that are not finite were released" if is_wrong else ""
 
 
 def _app_of(grid: Grid) -> str:

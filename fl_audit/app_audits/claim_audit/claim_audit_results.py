@@ -1,12 +1,12 @@
 """Result types of a black-box audit, and the number of its trials; a distinguisher is a rule that tells D from D'."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
 from fl_audit.app_audits.claim_audit.claim import StatedClaim
-from fl_audit.app_audits.claim_audit.distinguishers import Distinguisher
+from fl_audit.app_audits.claim_audit.distinguishers import Distinguisher, FeatureSort
 from fl_audit.app_audits.claim_audit.features import summed_projections
 from fl_audit.app_audits.claim_audit.leak_causes import NO_CAUSE, LeakCause, cause_of, telling_lines
 from fl_audit.app_audits.claim_audit.transcript import Transcripts
@@ -79,6 +79,11 @@ class DistinguisherTest:
     along: Floats  # releases projected on the differing contribution, summed over rounds, shape (trials,)
     lines: tuple[str, ...]  # lines of text on the values that differ most between D and D'
     cause: LeakCause = NO_CAUSE  # the likely cause of a difference, if known
+
+    @property
+    def is_beside_model(self) -> bool:
+        """Whether the rule looks at a number that is released beside the model."""
+        return self.distinguisher.sort is FeatureSort.BESIDE_MODEL
 
     @property
     def is_broken(self) -> bool:
@@ -202,15 +207,3 @@ def attempt_of(
         lines=telling_lines(trials, present, distinguisher.group),
         cause=cause_of(trials, present, distinguisher.group),
     )  # fmt: skip
-
-
-def verdict_of(attempts: Sequence[DistinguisherTest]) -> Verdict:
-    """Return the verdict on a claim from the tests of distinguishers.
-
-    It is VIOLATED if a test refutes the claim. It is CONSISTENT if no test refutes the claim, but at least one test
-    would have refuted it if all guesses had been right. Otherwise it is INCONCLUSIVE.
-    """
-    if any(attempt.is_broken for attempt in attempts):
-        return Verdict.VIOLATED
-    can = any(attempt.ceiling > attempt.distinguisher.limit.epsilon for attempt in attempts)
-    return Verdict.CONSISTENT if can else Verdict.INCONCLUSIVE

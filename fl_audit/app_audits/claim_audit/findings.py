@@ -92,7 +92,12 @@ class DistinguisherFinding:
 
     @property
     def _is_short(self) -> bool:
-        """Whether there is significantly less noise than claimed, by a confidence bound that assumes Gaussian noise."""
+        """Whether significantly too little noise explains the test, by a confidence bound that assumes Gaussian noise.
+
+        It does not explain a number beside the model.
+        """
+        if self.attempt.is_beside_model:
+            return False
         return self.noise is not None and self.noise.ratio > 1 and self.noise.mu_low > self.noise.claimed_mu
 
 
@@ -110,13 +115,17 @@ def findings(
     ranked = sorted(
         result.attempts, key=lambda one: (not one.is_broken, order.index(one.distinguisher.kind) * one.is_broken)
     )
-    kinds = [(one, words[one.distinguisher.kind], fixes[one.distinguisher.kind]) for one in ranked]
     given = provisos or {}
     return tuple(
         DistinguisherFinding(
-            one, said, fix, estimate_gaussian_mu(claim, one), claim.success, given.get(one.distinguisher.kind, "")
+            one,
+            words[one.distinguisher.kind],
+            fixes[one.distinguisher.kind],
+            estimate_gaussian_mu(claim, one),
+            claim.success,
+            given.get(one.distinguisher.kind, ""),
         )
-        for one, said, fix in kinds
+        for one in ranked
     )
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fl_audit.app_audits.claim_audit.features import COARSE, LOW_BITS, projections
-from fl_audit.app_audits.claim_audit.transcript import Transcripts
+from fl_audit.app_audits.claim_audit.transcript import FORM, Transcripts
 from fl_audit.array_types import Flags, Floats
 
 _CLEAR = 5.0  # number of standard errors beyond which a difference counts as clear; it does not affect the verdict
@@ -34,6 +34,8 @@ _NEW_NOISE = "Draw new noise in every round, and compose the rounds."
 _AFTER = "Add momentum and other memory to what has its noise already, or count every round in which an update stays."
 _STEADY = "Account for the noise of every round as it is, or keep it as it was in the first round."
 _CONSTANT = "Let the size of the noise follow from constants that are known beforehand, and not from replies."
+_ONE_FORM = "Release arrays whose names, types and shapes are fixed beforehand, whatever clients send."
+_FINITE = "Refuse replies whose values are not finite, and bear every ordinary one with finite values."
 _ONE_VECTOR = "Clip all tensors of a client together, and give each of them noise for the same norm."
 
 
@@ -47,14 +49,24 @@ def cause_of(trials: Transcripts, present: Flags, group: str) -> LeakCause:
     refused = trials.refused[present].mean() - trials.refused[~present].mean()
     if abs(refused) > 0.5:
         return LeakCause("Whether the mechanism goes on or ends with an error tells who took part.", _BEAR)
-    if group in trials.names:
+    released = trials.has_release[present].mean() - trials.has_release[~present].mean()
+    if abs(released) > 0.5:
+        return LeakCause("Whether a model is released at all tells who took part.", _BEAR)
+    form = _changed_form(trials, present, group)
+    if form.words:
+        return form
+    if trials.is_beside_model(group):
         return LeakCause(f"A number beside the model follows from what the client sent: {group}.", _NO_MORE)
-    tensors = _without_noise(trials, present)
-    if len(tensors) == len(trials.tensors):
+    constant, telling = _without_noise(trials, present)
+    if telling and len(constant) == len(trials.tensors):
         same = "The release is the same in every trial: there is no noise, or it comes from a fixed seed."
         return LeakCause(same, _ADD)
-    if tensors:
-        bare = f"What is released of {', '.join(tensors)} is the same in every trial: no noise is added there."
+    if telling:
+        names = ", ".join(telling)
+        bare = (
+            f"What is released of {names} is the same in every trial: no noise is added there, or it comes from a "
+            "fixed seed."
+        )
         return LeakCause(bare, _EVERYWHERE)
     if group in LOW_BITS or group == COARSE:
         rounded = "The noise is rounded before or after it is added: the last bits of the release tell what it covers."
@@ -64,17 +76,41 @@ def cause_of(trials: Transcripts, present: Flags, group: str) -> LeakCause:
     return next((cause for cause in found if cause.words), LeakCause())
 
 
-def _without_noise(trials: Transcripts, present: Flags) -> list[str]:
-    """Return the names of the tensors with a value that differs between D and D' and hardly varies under either."""
-    found = []
-    for name, part in trials.tensors:
-        steps = np.nan_to_num(trials.steps[:, :, part]).reshape(len(trials), -1)
-        gap = np.abs(steps[present].mean(axis=0) - steps[~present].mean(axis=0))
-        spread = np.maximum(steps[present].std(axis=0), steps[~present].std(axis=0))
-        # One value without noise is enough.
-        if np.any((gap > 1e-9) & (spread < 1e-6 * gap)):
-            found.append(name)
-    return found
+def _changed_form(trials: Transcripts, present: Flags, group: str) -> LeakCause:
+    """Return a cause if arrays of another form, or values that are not finite, tell D from D'; else an empty one."""
+
+    def differs(values: Floats) -> bool:
+        shares = np.isfinite(values).reshape(len(trials), -1).mean(axis=1)
+        return bool(abs(shares[present].mean() - shares[~present].mean()) > 0.5)
+
+    tensors = [name for name, part in trials.tensors if differs(trials.steps[:, :, part])]
+    is_form = group.startswith(f"{FORM}: ") or any(
+        name.startswith(f"{FORM}: ") and differs(trials.numbers[:, column]) for column, name in enumerate(trials.names)
+    )
+    if is_form:
+        which = f" ({', '.join(tensors)})" if tensors else ""
+        said = f"The form of the released arrays{which} follows from who took part: their names, types or shapes."
+        return LeakCause(said, _ONE_FORM)
+    if tensors:
+        said = f"Whether the released values of {', '.join(tensors)} are finite follows from who took part."
+        return LeakCause(said, _FINITE)
+    return NO_CAUSE
+
+
+def _without_noise(trials: Transcripts, present: Flags) -> tuple[list[str], list[str]]:
+    """Return names of tensors that hardly vary from trial to trial: all of them, and those that tell D from D'.
+
+    The first list has the tensors all of whose values hardly vary under D and under D'. The second list has those with
+    a value that hardly varies and differs between D and D'.
+    """
+    steps = np.nan_to_num(trials.steps)
+    gaps = np.abs(steps[present].mean(axis=0) - steps[~present].mean(axis=0))
+    spreads = np.maximum(steps[present].std(axis=0), steps[~present].std(axis=0))
+    largest = float(np.max(gaps, initial=0.0))
+    constant = [name for name, part in trials.tensors if np.all(spreads[:, part] <= 1e-6 * largest)]
+    # One value without noise is enough.
+    is_bare = (gaps > 1e-9) & (spreads < 1e-6 * gaps)
+    return constant, [name for name, part in trials.tensors if np.any(is_bare[:, part])]
 
 
 def _over_rounds(trials: Transcripts, present: Flags) -> LeakCause:

@@ -12,6 +12,11 @@ from fl_audit.array_types import Flags, Floats, Integers
 from fl_audit.errors import require
 from fl_audit.randomness import Purpose, generator
 
+FORM = "form"
+"""First word of the names of numbers that describe the names, types and shapes of released arrays."""
+RELEASED_LENGTH, UNCHANGED_SHARE = "length of what was released", "share of values that were left as they were"
+"""Names of numbers that describe the released values themselves, in place of those that a sketch leaves out."""
+REFUSED = "the mechanism refused to go on"  # name of the number that marks a trial in which the mechanism refused
 _ARRAYS = ("steps", "released", "direction", "others", "own")  # names of the fields that are arrays over parameters
 _PARTS = 12  # largest number of parts of a sketch; if a model has more tensors, neighbouring ones form one part
 _PUBLIC = 16  # number of random sets of parameters whose signed sums are columns of a sketch
@@ -70,6 +75,10 @@ class Transcripts:
         """
         are_trials = self.has_release & (self.contributed | ~present)
         return min(float(np.mean(are_trials[present == truth])) for truth in np.unique(present))
+
+    def is_beside_model(self, group: str) -> bool:
+        """Return whether a group of features is a number that is released beside the model."""
+        return group in self.names and not group.startswith((RELEASED_LENGTH, UNCHANGED_SHARE, REFUSED))
 
     def select_trials(self, which: Flags | Integers | slice) -> "Transcripts":
         """Return the transcripts of the trials that a mask, indices or a slice selects."""

@@ -21,13 +21,7 @@ from fl_audit.app_audits.review.claims import epsilon_words, guarantee_of_stated
 from fl_audit.app_audits.review.record_privacy_mentions import mentions_phrase
 from fl_audit.app_audits.review.review_result import ReviewResult
 from fl_audit.app_audits.review.review_verdict import has_edges_of_flower_alone
-from fl_audit.app_audits.review.scenario_groups import (
-    ScenarioGroup,
-    broken_tests,
-    group_of_test,
-    looks_at_numbers,
-    of_mechanism,
-)
+from fl_audit.app_audits.review.scenario_groups import ScenarioGroup, broken_tests, group_of_test, of_mechanism
 from fl_audit.app_audits.review.side_channels import SideChannel, SideChannelResult
 from fl_audit.report.formatting import capital, uncapital
 from fl_audit.verdict.verdict import Verdict
@@ -54,7 +48,7 @@ def found_in(result: ClaimAudit) -> tuple[DistinguisherFinding, ...]:
         key=lambda finding: (
             not finding.attempt.is_broken,
             groups.index(group_of_test(finding.attempt)),
-            not looks_at_numbers(finding.attempt),
+            not finding.attempt.is_beside_model,
         ),
     )
     return tuple(ranked)
@@ -100,10 +94,10 @@ def _headline_of_edges(review: ReviewResult) -> str:
     reach = claim_words(of_mechanism(review.result))
     said = [f"Noise and clipping are as claimed: {reach}"]
     beside = broken_tests(review.result, ScenarioGroup.BESIDE)
-    numbers = dict.fromkeys(one.distinguisher.group for one in beside if looks_at_numbers(one))
+    numbers = dict.fromkeys(one.distinguisher.group for one in beside if one.is_beside_model)
     if numbers:
         said.append(f"Violated beside the model: {', '.join(numbers)}, which is released without noise, tells clients.")
-    if any(not looks_at_numbers(one) for one in beside):
+    if any(not one.is_beside_model for one in beside):
         said.append(
             "Inconclusive as to clients that name unequal numbers of examples, or send other than floating-point "
             "parameters: Flower's wrapper makes its noise for clients of equal weight."

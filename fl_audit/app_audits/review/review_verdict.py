@@ -7,12 +7,7 @@ from fl_audit.app_audits.claim_audit.claim_audit_results import ClaimAudit
 from fl_audit.app_audits.review.app_loading import AppDescription, StubImportFinder
 from fl_audit.app_audits.review.claims import StatedAppClaim, named_in, training_doubt
 from fl_audit.app_audits.review.record_privacy_mentions import RecordPrivacyMention, mentions_phrase, of_settings
-from fl_audit.app_audits.review.scenario_groups import (
-    ScenarioGroup,
-    broken_tests,
-    is_mechanism_as_claimed,
-    looks_at_numbers,
-)
+from fl_audit.app_audits.review.scenario_groups import ScenarioGroup, broken_tests, is_mechanism_as_claimed
 from fl_audit.app_audits.review.strategy_capture import CapturedStrategy
 from fl_audit.verdict.verdict import Verdict
 
@@ -74,7 +69,7 @@ def server_verdict(
     if stated.claim is None:
         return Verdict.NOT_AUDITED if found else Verdict.NO_GUARANTEE
     # Numbers that an ordinary update moves are seen to be released.
-    is_told = any(looks_at_numbers(one) for one in broken_tests(result, ScenarioGroup.BESIDE))
+    is_told = any(one.is_beside_model for one in broken_tests(result, ScenarioGroup.BESIDE))
     if has_edges_of_flower_alone(stated, result) and not is_told:
         return Verdict.INCONCLUSIVE
     is_doubted = result.verdict is Verdict.CONSISTENT and training_doubt(stated, rounds, played) != ""

@@ -10,6 +10,7 @@ from enum import StrEnum
 from fl_audit.app_audits.black_box.scenario import OF_FEW_TENSORS, ClientContribution, Direction, ReplyFault
 from fl_audit.app_audits.black_box.scenarios import BY_NAME
 from fl_audit.app_audits.claim_audit.claim_audit_results import ClaimAudit, DistinguisherTest
+from fl_audit.app_audits.claim_audit.claim_verdict import verdict_of, without_broken_readings
 from fl_audit.app_audits.review.side_channels import NUMBERS
 from fl_audit.verdict.verdict import Verdict
 
@@ -33,13 +34,12 @@ def group_of(name: str) -> ScenarioGroup:
 
 
 def group_of_test(test: DistinguisherTest) -> ScenarioGroup:
-    """Return the group of a test: that of its scenario, or `BESIDE` if it looks at a number beside the model."""
-    return ScenarioGroup.BESIDE if looks_at_numbers(test) else group_of(test.distinguisher.kind)
+    """Return the group of a test: that of its scenario, or `BESIDE` if it looks at a number beside the model.
 
-
-def looks_at_numbers(test: DistinguisherTest) -> bool:
-    """Return whether a test looks at metrics that are released beside the model."""
-    return test.distinguisher.group.startswith(("metrics: ", "evaluation: "))
+    What a number tells of an unusual reply is a matter of this reply.
+    """
+    group = group_of(test.distinguisher.kind)
+    return ScenarioGroup.BESIDE if test.is_beside_model and group is ScenarioGroup.MECHANISM else group
 
 
 def broken_tests(result: ClaimAudit, group: ScenarioGroup) -> tuple[DistinguisherTest, ...]:
@@ -48,10 +48,13 @@ def broken_tests(result: ClaimAudit, group: ScenarioGroup) -> tuple[Distinguishe
 
 
 def is_mechanism_as_claimed(result: ClaimAudit) -> bool:
-    """Return whether a test in a scenario of the mechanism could have refuted the claim, and none did."""
+    """Return whether the tests in scenarios of the mechanism, by themselves, are consistent with the claim."""
+    return _verdict_on_mechanism(result) is Verdict.CONSISTENT
+
+
+def _verdict_on_mechanism(result: ClaimAudit) -> Verdict:
     tests = [one for one in result.attempts if group_of_test(one) is ScenarioGroup.MECHANISM]
-    has_reach = any(one.ceiling > one.distinguisher.limit.epsilon for one in tests)
-    return has_reach and not any(one.is_broken for one in tests)
+    return verdict_of(result.claim, tests)
 
 
 def of_mechanism(result: ClaimAudit) -> ClaimAudit:
@@ -59,21 +62,22 @@ def of_mechanism(result: ClaimAudit) -> ClaimAudit:
     tests = tuple(one for one in result.attempts if not one.is_broken or group_of_test(one) is ScenarioGroup.MECHANISM)
     if any(one.is_broken for one in tests):
         return replace(result, attempts=tests)
-    verdict = Verdict.CONSISTENT if is_mechanism_as_claimed(result) else Verdict.INCONCLUSIVE
-    return replace(result, attempts=tests, verdict=verdict)
+    return replace(result, attempts=tests, verdict=_verdict_on_mechanism(result))
 
 
 def merged(first: ClaimAudit, second: ClaimAudit) -> ClaimAudit:
     """Return two audits of one claim, in different scenarios, as one audit.
 
-    It is `violated` if one of them is, and otherwise has the verdict of the first.
+    It is `violated` if one of them is. Otherwise it has the verdict of the first, unless readings of the second
+    contradict this verdict.
     """
     is_violated = Verdict.VIOLATED in (first.verdict, second.verdict)
+    verdict = without_broken_readings(first.verdict, first.claim, second.attempts)
     floats = [one for one in (first.floating, second.floating) if one is not None]
     knowing = first if first.knowing is not None else second
     return replace(
         first,
-        verdict=Verdict.VIOLATED if is_violated else first.verdict,
+        verdict=Verdict.VIOLATED if is_violated else verdict,
         attempts=tuple(sorted((*first.attempts, *second.attempts), key=_weakest_last)),
         refusals=first.refusals + second.refusals,
         pilots=first.pilots + second.pilots,

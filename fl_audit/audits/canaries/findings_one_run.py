@@ -61,11 +61,11 @@ def measure_one_run(run: FinishedRun, _: Findings) -> CanaryBoundsFinding | None
 
     None if the run has no canaries or no guarantee.
     """
-    table, guarantee, facts = run.tables.canaries, run.facts.guarantee, run.facts.find(PublicCanaryFacts)
+    table, guarantee, facts = run.tables.canaries, run.plan.guarantee, run.find(PublicCanaryFacts)
     if table is None or guarantee is None or facts is None:
         return None
     claim = _claim_of_canaries(run, facts)
-    each = [_certified(run, one, claim, run.facts.confidence) for _, one in table.groupby("trial", sort=True)]
+    each = [_certified(run, one, claim, run.plan.confidence) for _, one in table.groupby("trial", sort=True)]
     lower = np.array([one.mu_lower for one in each])
     held, mean = int((lower <= facts.mu).sum()), float(lower.mean())
     return CanaryBoundsFinding(each[0], facts.mu, len(each), held, mean, _client_epsilon(run, facts, claim))
@@ -73,7 +73,7 @@ def measure_one_run(run: FinishedRun, _: Findings) -> CanaryBoundsFinding | None
 
 def certified_at(run: FinishedRun, confidence: float) -> CanaryEpsilonBounds:
     """Return the lower bounds on privacy loss from the canaries of the first training, at the given confidence."""
-    table, facts = run.tables.canaries, run.facts.find(PublicCanaryFacts)
+    table, facts = run.tables.canaries, run.find(PublicCanaryFacts)
     assert table is not None, "only a run with canaries certifies anything"
     assert facts is not None, "only a run with canaries certifies anything"
     first = table[table["trial"] == table["trial"].min()]
@@ -94,15 +94,15 @@ def judge_canaries(run: FinishedRun) -> VerdictDetails | None:
     Returns None if the run has no canaries or no guarantee. If clients train with DP-SGD, the client that holds the
     canaries reports an epsilon from its accountant. This epsilon is judged as well.
     """
-    table, guarantee, facts = run.tables.canaries, run.facts.guarantee, run.facts.find(PublicCanaryFacts)
+    table, guarantee, facts = run.tables.canaries, run.plan.guarantee, run.find(PublicCanaryFacts)
     if table is None or guarantee is None or facts is None:
         return None
     claim = _claim_of_canaries(run, facts)
-    bound, at_level = (_certified(run, table, claim, one) for one in (run.facts.confidence, 1 - FAMILY_LEVEL))
+    bound, at_level = (_certified(run, table, claim, one) for one in (run.plan.confidence, 1 - FAMILY_LEVEL))
     held = (table["part"] * table["is_in"]).to_numpy(dtype=np.float64)
     root, limit = root_sum_of_squared_deviations(held), CanaryDetectionLimit()
     if root > 0:
-        federation = run.facts.federation
+        federation = run.plan.federation
         is_replaced = federation.mechanism.adjacency.relation is Relation.REPLACE
         squared = squared_spread(facts.others, federation.canaries, facts.size, is_replaced)
         hidden = other_clients_variance(
@@ -115,7 +115,7 @@ def judge_canaries(run: FinishedRun) -> VerdictDetails | None:
     lower, p_value = at_level.epsilon_lower, 0.0 if is_broken else 1.0
     test = TestResult(TestName.CANARIES, lower, p_value, lower, claimed, limit.limit_of_detection, more=more)
     bounds, method, assumption = (bound.epsilon_lower, lower), str(TestName.CANARIES), at_level.method.assumption
-    judged = judged_by_one(test, bounds, confidence=run.facts.confidence, method=method, assumption=assumption)
+    judged = judged_by_one(test, bounds, confidence=run.plan.confidence, method=method, assumption=assumption)
     needed = canaries_needed_text(limit)
     words = replace(_WORDS, to_find_more=needed, next_step=needed)
     return replace(judged, limit_of_detection=limit.limit_of_detection, conclusive=limit.conclusive, words=words)
@@ -123,7 +123,7 @@ def judge_canaries(run: FinishedRun) -> VerdictDetails | None:
 
 def _certified(run: FinishedRun, table: pd.DataFrame, claim: Claim, confidence: float) -> CanaryEpsilonBounds:
     """Return the lower bounds from the canaries of all trainings in `table`, pooled."""
-    federation = run.facts.federation
+    federation = run.plan.federation
     canaries = table[table["canary"] < federation.canaries]
     scores, coins, parts = (
         canaries[name].to_numpy().reshape(-1, federation.canaries) for name in ("score", "is_in", "part")
@@ -140,13 +140,13 @@ def _claim_of_canaries(run: FinishedRun, facts: PublicCanaryFacts) -> Claim:
 
     If clients train by DP-SGD, it is the claim of the client that has the canaries.
     """
-    guarantee, mechanism = run.facts.guarantee, run.facts.federation.mechanism
+    guarantee, mechanism = run.plan.guarantee, run.plan.federation.mechanism
     assert guarantee is not None, "only a guarantee is held against its canaries"
     if not isinstance(mechanism.contribution, PrivateTraining):
         return guarantee.claim
     schedule = mechanism.contribution.schedule
     events = local_events(
-        facts.records, schedule.batch, run.facts.federation.rounds, mechanism.noise_multiplier,
+        facts.records, schedule.batch, run.plan.federation.rounds, mechanism.noise_multiplier,
         epochs=schedule.epochs, steps=schedule.steps,
     )  # fmt: skip
     return replace(guarantee.claim, events=events)

@@ -7,8 +7,9 @@ from fl_audit.audits.canaries.findings_one_run import judge_canaries
 from fl_audit.audits.common.federation_requirements import require_clients, require_computable_llr
 from fl_audit.errors import require
 from fl_audit.federation.federation import Federation
-from fl_audit.federation.finished_run import FinishedRun, RunDescription
+from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.federation.loaded_federation import LoadedFederation
+from fl_audit.federation.run_plan import RunPlan
 from fl_audit.mechanisms.contribution import PrivateTraining
 from fl_audit.mechanisms.noises.registry import quoted_names
 from fl_audit.mechanisms.threat_model import Adversary
@@ -53,7 +54,7 @@ class CanaryGuaranteeTests(GuaranteeTests):
         """Return which breaches the canaries of a planned run would show; None if clients train with DP-SGD."""
         return planned_canaries(federation, guarantee, trials)
 
-    def covers(self, facts: RunDescription) -> str:
+    def covers(self, facts: RunPlan) -> str:
         """Return a sentence on the training and seed that a verdict covers, and on noise that canaries do not show."""
         return (
             "A verdict covers this training and this seed (the challenger's secret) only, and what canaries see: how "

@@ -26,7 +26,7 @@ def _sentence(numbers: CanaryBoundsFinding, contents: ReportContents) -> str:
 
 
 def _rows(numbers: CanaryBoundsFinding, contents: ReportContents) -> list[ReportNumber]:
-    found, mechanism = numbers.finding, contents.facts.federation.mechanism
+    found, mechanism = numbers.finding, contents.plan.federation.mechanism
     what = "step" if isinstance(mechanism.contribution, PrivateTraining) else "round"
     how = f"{found.method}, {percent(found.confidence)} confidence; {found.method.assumption}"
     delta = at_delta(found.delta)

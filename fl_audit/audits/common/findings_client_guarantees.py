@@ -36,7 +36,7 @@ class ClientGuarantees:
 
 def measure_client_guarantees(run: FinishedRun, _: Findings) -> ClientGuarantees | None:
     """Return the guarantee of each client for its own records; None if clients do not train with DP-SGD."""
-    table, guarantee, mechanism = run.tables.clients, run.facts.guarantee, run.facts.federation.mechanism
+    table, guarantee, mechanism = run.tables.clients, run.plan.guarantee, run.plan.federation.mechanism
     if table is None or guarantee is None or not isinstance(mechanism.contribution, PrivateTraining):
         return None
     # An accountant counts the same steps in every trial.
@@ -45,7 +45,7 @@ def measure_client_guarantees(run: FinishedRun, _: Findings) -> ClientGuarantees
 
     def claimed(accountant: Accountant) -> tuple[float, ...]:
         return client_epsilons(
-            shards, schedule.batch, run.facts.federation.rounds, mechanism.noise_multiplier, guarantee.delta,
+            shards, schedule.batch, run.plan.federation.rounds, mechanism.noise_multiplier, guarantee.delta,
             accountant,
             epochs=schedule.epochs, steps=schedule.steps,
         )  # fmt: skip

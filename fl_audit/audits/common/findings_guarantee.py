@@ -8,7 +8,8 @@ import numpy as np
 
 from fl_audit.errors import InputError
 from fl_audit.federation.findings import Findings, json_of
-from fl_audit.federation.finished_run import FinishedRun, RunDescription
+from fl_audit.federation.finished_run import FinishedRun
+from fl_audit.federation.run_plan import RunPlan
 from fl_audit.federation.run_tables import NORM_COLUMN
 from fl_audit.mechanisms.contribution import AdaptiveClipping
 from fl_audit.mechanisms.effective_noise import effective_noise_multiplier
@@ -52,9 +53,9 @@ class GuaranteeFinding:
 
 def measure_guarantee(run: FinishedRun, _: Findings) -> GuaranteeFinding:
     """Return the claimed guarantee of a run, with its number of rounds and its sampling rate."""
-    guarantee = run.facts.guarantee
-    rate = run.facts.federation.mechanism.sampling_rate if guarantee is None else guarantee.sampling_rate
-    return GuaranteeFinding(guarantee, run.facts.federation.rounds, rate)
+    guarantee = run.plan.guarantee
+    rate = run.plan.federation.mechanism.sampling_rate if guarantee is None else guarantee.sampling_rate
+    return GuaranteeFinding(guarantee, run.plan.federation.rounds, rate)
 
 
 # Belief bounds of the alternative guarantees.
@@ -119,7 +120,7 @@ def claim_for_alternative_guarantees(run: FinishedRun, _: Findings) -> Alternati
     The result is None if the run claims no guarantee by Gaussian noise. It is also None if these guarantees would take
     too long to compute, as for sampled releases with the accountant `pld`.
     """
-    guarantee = run.facts.guarantee
+    guarantee = run.plan.guarantee
     if guarantee is None or guarantee.noise_multiplier is None:
         return None
     # The loss distribution of sampled releases takes seconds for each guarantee.
@@ -156,21 +157,21 @@ def measure_colluders(run: FinishedRun, _: Findings) -> ColludersFinding | None:
 
     None without a guarantee, or if the clients do not add the noise in shares.
     """
-    facts = run.facts
-    mechanism = facts.federation.mechanism
+    plan = run.plan
+    mechanism = plan.federation.mechanism
     # Noise inside a client's own training protects only its own records, so coalitions do not reduce it.
-    if not facts.has_guarantee or mechanism.noise.origin is not NoiseOrigin.CLIENTS:
+    if not plan.has_guarantee or mechanism.noise.origin is not NoiseOrigin.CLIENTS:
         return None
-    most = facts.federation.clients - 1
+    most = plan.federation.clients - 1
     counts = np.unique(np.linspace(1, most, min(most, MOST_POINTS)).round().astype(int))
-    groups = tuple(_left(facts, ThreatModel(colluders=int(count) - 1)) for count in counts)
-    return ColludersFinding(groups, _left(facts, ThreatModel(Adversary.SERVER)))
+    groups = tuple(_left(plan, ThreatModel(colluders=int(count) - 1)) for count in counts)
+    return ColludersFinding(groups, _left(plan, ThreatModel(Adversary.SERVER)))
 
 
-def _left(facts: RunDescription, threat_model: ThreatModel) -> GuaranteeAgainstAdversary:
-    guarantee, mechanism = facts.guarantee, facts.federation.mechanism
+def _left(plan: RunPlan, threat_model: ThreatModel) -> GuaranteeAgainstAdversary:
+    guarantee, mechanism = plan.guarantee, plan.federation.mechanism
     assert guarantee is not None, "what was not claimed does not shrink"
-    claim = replace(guarantee.claim, events=mechanism.events(facts.federation.rounds, threat_model))
+    claim = replace(guarantee.claim, events=mechanism.events(plan.federation.rounds, threat_model))
     epsilon = account(claim.profile, claim.accountant, claim.delta)
     return GuaranteeAgainstAdversary(
         threat_model.known_shares, effective_noise_multiplier(mechanism.noise, threat_model), epsilon
@@ -194,11 +195,11 @@ class AdaptiveClippingFinding:
 
 def measure_clipping(run: FinishedRun, _: Findings) -> AdaptiveClippingFinding | None:
     """Return the clipping norms and noise multipliers of a run with adaptive clipping; None if the norm is fixed."""
-    mechanism, rounds = run.facts.federation.mechanism, run.tables.rounds
+    mechanism, rounds = run.plan.federation.mechanism, run.tables.rounds
     if not isinstance(mechanism.clipping, AdaptiveClipping) or NORM_COLUMN not in rounds:
         return None
     last = rounds.loc[rounds["round"] == rounds["round"].max(), NORM_COLUMN]
-    z, threat_model = run.facts.effective_noise_multiplier, run.facts.federation.threat_model
+    z, threat_model = run.plan.effective_noise_multiplier, run.plan.federation.threat_model
     return AdaptiveClippingFinding(
         first_norm=mechanism.clipping_norm,
         last_norm=float(last.median()),

@@ -40,16 +40,16 @@ def measure_levels(run: FinishedRun, findings: Findings) -> PrivacyUnitsFinding 
     The result is None if there is no guarantee, if the noise scale depends on the data, or if the sizes of users and
     clients are unknown.
     """
-    facts, sizes = run.facts, run.facts.group_sizes
-    guarantee = facts.guarantee
-    if guarantee is None or sizes is None or not facts.federation.mechanism.is_private_release:
+    plan, sizes = run.plan, run.group_sizes
+    guarantee = plan.guarantee
+    if guarantee is None or sizes is None or not plan.federation.mechanism.is_private_release:
         return None
     found = findings.find(EmpiricalEpsilonFinding)
     levels = []
     for unit in Unit:
         size, is_claimed = (
-            _size(facts.adjacency.unit, unit, facts.adjacency.relation, sizes),
-            unit is facts.adjacency.unit,
+            _size(plan.adjacency.unit, unit, plan.adjacency.relation, sizes),
+            unit is plan.adjacency.unit,
         )
         shown = None if found is None or not is_claimed else found.decisive.epsilon_lower_bound
         if is_claimed:
@@ -61,7 +61,7 @@ def measure_levels(run: FinishedRun, findings: Findings) -> PrivacyUnitsFinding 
 
 
 def _epsilon(run: FinishedRun, size: int) -> float:
-    guarantee = run.facts.guarantee
+    guarantee = run.plan.guarantee
     assert guarantee is not None, "levels are those of a guarantee"
     if size == 1:
         return guarantee.epsilon

@@ -101,7 +101,7 @@ def measured_advantage(of_first: Floats, of_second: Floats, confidence: float) -
 
 def measure_record_guarantee(run: FinishedRun, _: Findings) -> LocalDPFinding | None:
     """Return the local DP guarantee of the records of a run; None if the records are not randomised."""
-    if (claim := run.facts.record_claim) is None:
+    if (claim := run.record_claim) is None:
         return None
     local_randomizer, shape = claim.local_randomizer, claim.shape
     return LocalDPFinding(
@@ -141,6 +141,6 @@ def measured_of_pair(run: FinishedRun, confidence: float) -> AdvantageInterval |
 
 def _pair(claim: LocalRandomizerGuarantee, pair: tuple[ReleaseEvent, ...], run: FinishedRun) -> RecordPairLocalDP:
     assert claim.differing is not None, "a pair differs in some number of features, or in none"
-    measured = measured_of_pair(run, run.facts.confidence)
+    measured = measured_of_pair(run, run.plan.confidence)
     is_exact = isinstance(claim.local_randomizer, RandomisedBits)
     return RecordPairLocalDP(claim.differing, pure_epsilon(pair), advantage_of(pair), is_exact, measured)

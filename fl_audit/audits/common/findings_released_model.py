@@ -90,14 +90,14 @@ def measure_model(run: FinishedRun, _: Findings) -> ModelAccuracyFinding:
     trials = run.tables.trials
     # Tables of older versions have no such column.
     area = float(trials["test_auroc"].mean()) if "test_auroc" in trials else math.nan
-    return ModelAccuracyFinding(float(trials["test_accuracy"].mean()), area, run.unprotected, run.facts.commonest)
+    return ModelAccuracyFinding(float(trials["test_accuracy"].mean()), area, run.unprotected, run.commonest)
 
 
 def measure_star(run: FinishedRun, _: Findings) -> EpsilonStarFinding | None:
     """Return Epsilon* of the final models over all trials; None if its computation is switched off."""
-    if run.facts.star is None:
+    if run.plan.star is None:
         return None
-    settings, trials = run.facts.star, run.tables.trials
+    settings, trials = run.plan.star, run.tables.trials
     normal = _spread(run, "epsilon_star", settings.cut)
     tested, against = rejected(trials[FIT].to_numpy(dtype=np.float64)) if FIT in trials else (0, 0)
     found = EpsilonStarFinding(delta=settings.delta, **vars(normal), fit_tested=tested, fit_rejected=against)
@@ -139,7 +139,7 @@ class UserEpsilonStarFinding:
 
 def measure_users(run: FinishedRun, _: Findings) -> UserEpsilonStarFinding | None:
     """Return Epsilon* and accuracy of users; None if neither was computed, as in runs whose unit is not the user."""
-    trials, settings = run.tables.trials, run.facts.star
+    trials, settings = run.tables.trials, run.plan.star
     if _OF_USERS not in trials and _RIGHT_OF_USERS not in trials:
         return None
     star = None if settings is None or _OF_USERS not in trials else _spread(run, _OF_USERS, settings.cut)
@@ -196,7 +196,7 @@ def measure_clients(run: FinishedRun, _: Findings) -> ClientsEpsilonStarFinding 
     groups = last.groupby("client")["epsilon_star"]
     clients = tuple(_client(int(str(client)), known.dropna().to_numpy(dtype=np.float64)) for client, known in groups)
     return ClientsEpsilonStarFinding(
-        clients, noted if noted is not None and len(noted) == run.facts.federation.clients else None
+        clients, noted if noted is not None and len(noted) == run.plan.federation.clients else None
     )
 
 

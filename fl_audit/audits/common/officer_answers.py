@@ -24,7 +24,7 @@ _INDIRECT = {
 
 def nist_answers(contents: ReportContents) -> tuple[Answer, ...]:
     """Return an answer for each topic of NIST SP 800-226 (March 2025), the parts of a guarantee."""
-    claimed, has_claim = _claimed(contents), contents.facts.guarantee is not None
+    claimed, has_claim = _claimed(contents), contents.plan.guarantee is not None
     rounds = "epsilon is for all rounds of this training together" if has_claim else _NOTHING_CLAIMED
     return (
         ("Epsilon and delta, and what they mean", claimed, "in the lines from Epsilon and delta on, above"),
@@ -52,7 +52,7 @@ def nist_answers(contents: ReportContents) -> tuple[Answer, ...]:
 
 def questions_of_anonymity(contents: ReportContents) -> tuple[Answer, ...]:
     """Return answers to the three questions about anonymous data of Opinion 05/2014 and EDPB Opinion 28/2024."""
-    guarantee, claimed = contents.facts.guarantee, _claimed(contents)
+    guarantee, claimed = contents.plan.guarantee, _claimed(contents)
     by_bound = by_belief = limits = _NOTHING_CLAIMED
     if guarantee is not None:
         names = guarantee.reconstruction_bound(1 / CANDIDATES) is not None
@@ -60,7 +60,7 @@ def questions_of_anonymity(contents: ReportContents) -> tuple[Answer, ...]:
         by_belief = "by the bounds on belief and advantage"
         limits = "the bounds limit what the training tells about one person"
     measured = "a reconstruction audit, which is a run of its own, measures how often an attacker succeeds"
-    if contents.facts.federation.audit == "reconstruction":
+    if contents.plan.federation.audit == "reconstruction":
         measured = "how often an attacker succeeded is measured in this run"
     scope = claimed == ANSWERED
     return (
@@ -80,7 +80,7 @@ def questions_of_anonymity(contents: ReportContents) -> tuple[Answer, ...]:
 
 def _claimed(contents: ReportContents) -> str:
     """Return the answer to a question that the claimed limits answer, if they hold."""
-    if contents.facts.guarantee is None:
+    if contents.plan.guarantee is None:
         return UNKNOWN
     standing = standing_of_claim(contents)
     if standing is not ClaimStanding.HELD:
@@ -96,7 +96,7 @@ def _judgement(contents: ReportContents) -> VerdictDetails | None:
 def _mechanism(contents: ReportContents) -> tuple[str, str]:
     found, standing = _judgement(contents), standing_of_claim(contents)
     if found is None:
-        is_claimed = contents.facts.guarantee is not None
+        is_claimed = contents.plan.guarantee is not None
         return UNKNOWN, "no test was made" + ("" if is_claimed else ": nothing is claimed that could be tested")
     made = {test.name for test in found.tests}
     told = [f"by the verdict, from {plural(len(made), 'test')}"]

@@ -19,7 +19,7 @@ NOT_MEANINGFUL = "not meaningful here"
 
 def cautions_for_reader(contents: ReportContents) -> list[str]:
     """Return the cautions for the reader of a report, one text for each caution."""
-    lines = list(contents.facts.look_at)
+    lines = [*map(str, contents.errors), *contents.run.look_at]
     model, star = contents.find(ModelAccuracyFinding), contents.find(EpsilonStarFinding)
     if model is not None and model.commonest is not None and model.test_accuracy <= model.commonest:
         found = f"{percent(round(model.test_accuracy, 3))} of test records"
@@ -28,8 +28,8 @@ def cautions_for_reader(contents: ReportContents) -> list[str]:
         lines.append(f"{no_better}{_advice(contents)}")
     if star is not None and not star.is_meaningful:
         lines.append(star_text(star))
-    of_users, users = contents.find(UserEpsilonStarFinding), contents.facts.federation.users
-    sizes = contents.facts.group_sizes
+    of_users, users = contents.find(UserEpsilonStarFinding), contents.plan.federation.users
+    sizes = contents.run.group_sizes
     outside = None if sizes is None else sizes.users_outside
     fewest = users if outside is None else min(users, outside)
     if of_users is not None and of_users.star is not None and fewest < FEWEST:
@@ -39,7 +39,7 @@ def cautions_for_reader(contents: ReportContents) -> list[str]:
 
 def _advice(contents: ReportContents) -> str:
     """Return advice on how to find the reason of a low accuracy, after a semicolon; "" if the command refuses it."""
-    federation = contents.facts.federation
+    federation = contents.plan.federation
     if not (federation.mechanism.adds_noise and audit_of(federation).chooses_pair):
         return ""
     return "; fl-audit run --without-privacy tells whether the noise or the data are the reason"

@@ -64,8 +64,8 @@ class OperatorDeclarations:
 
 
 def _measure(run: FinishedRun, _: Findings) -> OperatorDeclarations:
-    told = run.facts.configuration.get("report") or {}
-    return OperatorDeclarations({name: str(told[name]) for name in _DECLARED if told.get(name) is not None})
+    statements = run.plan.config.report.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return OperatorDeclarations({name: str(statements[name]) for name in _DECLARED if name in statements})
 
 
 def _facts_table(numbers: OperatorDeclarations, contents: ReportContents) -> Table:
@@ -78,7 +78,7 @@ def _facts_table(numbers: OperatorDeclarations, contents: ReportContents) -> Tab
 
 
 def _of_records(contents: ReportContents) -> list[tuple[str, str]]:
-    federation, origin = contents.facts.federation, contents.run.provenance
+    federation, origin = contents.plan.federation, contents.run.provenance
     pool = "" if origin is None or origin.pool is None else f" of {origin.pool:,}"
     users = f", of {plural(federation.users, 'user')}" if federation.users else ""
     digest = "not noted" if origin is None or origin.data is None else f"SHA-256 {origin.data}"
@@ -92,8 +92,8 @@ def _of_records(contents: ReportContents) -> list[tuple[str, str]]:
 
 
 def _unit(contents: ReportContents) -> str:
-    relation, one = contents.facts.adjacency, contents.words.one
-    if contents.facts.guarantee is None:
+    relation, one = contents.plan.adjacency, contents.words.one
+    if contents.plan.guarantee is None:
         return f"none, since nothing is claimed; the data sets that are compared differ in one {one} ({relation})"
     match relation.relation:
         case Relation.ADD_REMOVE:
@@ -106,7 +106,7 @@ def _unit(contents: ReportContents) -> str:
 
 
 def _of_guarantee(contents: ReportContents) -> list[tuple[str, str]]:
-    guarantee = contents.facts.guarantee
+    guarantee = contents.plan.guarantee
     if guarantee is None:
         return [("Epsilon and delta", "nothing is claimed")]
     named, fit = guarantee.reconstruction_bound(1 / CANDIDATES), fit_of_all(guarantee.claims)
@@ -180,10 +180,10 @@ def _checked(contents: ReportContents) -> Table:
 
 def _scope(contents: ReportContents) -> list[str]:
     """Return what was checked, a sentence for each line; empty if nothing was tested."""
-    numbers, tests = contents.find(VerdictFinding), audit_of(contents.facts.federation).guarantee_tests
+    numbers, tests = contents.find(VerdictFinding), audit_of(contents.plan.federation).guarantee_tests
     if numbers is None:
         return []
-    lines = short_scope(numbers, contents.facts, tests.covers(contents.facts))
+    lines = short_scope(numbers, contents.run, tests.covers(contents.plan))
     return [*lines, *filter(None, [tests.why_not_compared(contents.run).strip()])] if lines else []
 
 

@@ -27,24 +27,24 @@ from fl_audit.verdict.claim_standing import ClaimStanding, standing_of_claim
 
 
 def _sentence(numbers: evidence.GuaranteeFinding, contents: ReportContents) -> str:
-    guarantee, facts = numbers.guarantee, contents.facts
-    if guarantee is None and facts.federation.local_randomizer is not None:
+    guarantee, plan = numbers.guarantee, contents.plan
+    if guarantee is None and plan.federation.local_randomizer is not None:
         return "The training itself had no protection, and of its models alone nothing was claimed."
     if guarantee is None:
         return "These models were trained without any protection: nothing was claimed."
     watcher, words, bound = (
-        mechanism_messages.observer_after_nobody(facts),
+        mechanism_messages.observer_after_nobody(plan),
         contents.words,
         percent(guarantee.belief_bound),
     )
     if is_certainty(guarantee.belief_bound):
-        watcher = mechanism_messages.observer_after_somebody(facts)
+        watcher = mechanism_messages.observer_after_somebody(plan)
         return f"The guarantee is so weak that somebody who {watcher} may become sure {words.whether}."
     surer = f" may become more than {bound} sure {words.whether}"
-    if facts.prior != 0.5:
+    if plan.prior != 0.5:
         surer = (
-            f", and takes it for {percent(facts.prior)} likely beforehand that {words.that}, may become more than "
-            f"{bound} sure that {words.that_short}, or more than {percent(facts.belief_bounds[0])} sure that "
+            f", and takes it for {percent(plan.prior)} likely beforehand that {words.that}, may become more than "
+            f"{bound} sure that {words.that_short}, or more than {percent(plan.belief_bounds[0])} sure that "
             f"{words.not_that}"
         )
         watcher = watcher.rstrip(",")
@@ -64,8 +64,8 @@ _BY_STANDING = {
 
 def person_text(contents: ReportContents) -> str:
     """Return a few sentences that explain the guarantee of a report to a person whose records are in the data."""
-    guarantee, standing = contents.facts.guarantee, standing_of_claim(contents)
-    if guarantee is None and contents.facts.federation.local_randomizer is not None:
+    guarantee, standing = contents.plan.guarantee, standing_of_claim(contents)
+    if guarantee is None and contents.plan.federation.local_randomizer is not None:
         return (
             "What the owners did to the records before the training, described above, is all that limits what these "
             "models may tell about a person whose records were trained with."
@@ -77,7 +77,7 @@ def person_text(contents: ReportContents) -> str:
         whose, used = "your records are all that one client holds", "they were used"
     if contents.words.one == "user":
         whose, used = "some of the records are yours, however many, as those of one user", "they were used"
-    watches = mechanism_messages.informed_observer_after_somebody(contents.facts)
+    watches = mechanism_messages.informed_observer_after_somebody(contents.plan)
     if is_certainty(guarantee.belief_bound):
         sure = f"Somebody who {watches} may become sure that {used}"
         return f"{_BY_STANDING[standing]}Suppose {whose}. {sure}: this guarantee assures next to nothing."
@@ -96,7 +96,7 @@ def person_text(contents: ReportContents) -> str:
             f" Of {CANDIDATES:,} equally likely {contents.words.one}s an attacker who knows all the others names the "
             f"right one in {percent(named)} of cases at most; by chance it is {percent(1 / CANDIDATES)}."
         )
-    if (most := contents.facts.most_records) > 1 and contents.words.one == "record":
+    if (most := contents.run.most_records) > 1 and contents.words.one == "record":
         text += f" It covers one record: a person with several, here up to {most:,}, is protected less."
         levels = contents.find(PrivacyUnitsFinding)
         text += f" {larger_unit_sentence(levels, Unit.RECORD)}" if levels is not None else ""
@@ -104,13 +104,13 @@ def person_text(contents: ReportContents) -> str:
 
 
 def _rows(numbers: evidence.GuaranteeFinding, contents: ReportContents) -> list[ReportNumber]:
-    guarantee, facts = numbers.guarantee, contents.facts
+    guarantee, plan = numbers.guarantee, contents.plan
     if guarantee is None:
         return []
-    by, between = f"by {guarantee.accountant}", mechanism_messages.noise_text(facts)
-    always = f"for a {contents.words.one} that takes part every time; " * facts.is_amplified
-    exact = "delta(0) of the loss distribution" if facts.is_amplified else "2 Φ(mu/2) - 1 (Dong, Roth & Su 2022)"
-    prior = f"prior belief {percent(facts.prior)}"
+    by, between = f"by {guarantee.accountant}", mechanism_messages.noise_text(plan)
+    always = f"for a {contents.words.one} that takes part every time; " * plan.is_amplified
+    exact = "delta(0) of the loss distribution" if plan.is_amplified else "2 Φ(mu/2) - 1 (Dong, Roth & Su 2022)"
+    prior = f"prior belief {percent(plan.prior)}"
     by_renyi = guarantee.accountant in (Accountant.RDP_CLASSIC, Accountant.RDP)
     how = (
         "prior odds times exp(epsilon of rdp-classic), Eq. (5)"
@@ -122,7 +122,7 @@ def _rows(numbers: evidence.GuaranteeFinding, contents: ReportContents) -> list[
         adaptive = "follows from delta(epsilon) at all smaller epsilons, so it holds whatever earlier releases decide"
     over_norm = score = list[ReportNumber]()
     if guarantee.noise_multiplier is not None:
-        quoted = mechanism_messages.noise_over_norm(facts.federation.mechanism, guarantee.noise_multiplier)
+        quoted = mechanism_messages.noise_over_norm(plan.federation.mechanism, guarantee.noise_multiplier)
         told = "the same noise, as Opacus, TensorFlow Privacy and dp-accounting quote it"
         over_norm = [ReportNumber("Noise over the clipping norm", quoted, told)] if quoted is not None else []
     if guarantee.rho_alpha is not None:
@@ -132,12 +132,12 @@ def _rows(numbers: evidence.GuaranteeFinding, contents: ReportContents) -> list[
         ReportNumber("Epsilon (nats)", guarantee.epsilon, f"over all rounds, at the delta below, {by}; {between}"),
         ReportNumber("Delta (probability)", guarantee.delta, "chosen before the run"),
         ReportNumber(
-            "Noise multiplier z", guarantee.noise_multiplier, f"{mechanism_messages.multiplier_text(facts)}; {by}"
+            "Noise multiplier z", guarantee.noise_multiplier, f"{mechanism_messages.multiplier_text(plan)}; {by}"
         ),
         *over_norm,
         ReportNumber("Rounds", numbers.rounds, "chosen before the run"),
         ReportNumber("Sampling rate", numbers.sampling_rate, "chosen before the run"),
-        ReportNumber("Gaussian mu", guarantee.mu, f"{mechanism_messages.mu_text(facts)}; {always}by gdp"),
+        ReportNumber("Gaussian mu", guarantee.mu, f"{mechanism_messages.mu_text(plan)}; {always}by gdp"),
         *_fit_rows(guarantee),
         ReportNumber("Belief bound", guarantee.belief_bound, f"{adaptive}; {prior}", is_share=True),
         ReportNumber(
@@ -149,7 +149,7 @@ def _rows(numbers: evidence.GuaranteeFinding, contents: ReportContents) -> list[
         ReportNumber(
             "Advantage bound",
             guarantee.advantage_bound_exact,
-            f"{exact}, by {mechanism_messages.exact_accountant(facts)}; exact, whatever calibrated the noise",
+            f"{exact}, by {mechanism_messages.exact_accountant(plan)}; exact, whatever calibrated the noise",
         ),
         *score,
     ]
@@ -222,7 +222,7 @@ def _other_guarantees_caption(numbers: evidence.AlternativeGuarantees, contents:
         f"A guarantee of {percent(first.belief)} takes a noise multiplier of {number_text(first.noise_multiplier, 3)}, "
         f"one of {percent(last.belief)} takes {number_text(last.noise_multiplier, 3)}; this run has "
         f"{number_text(numbers.claim.noise_multiplier, 3)}, over "
-        f"{mechanism_messages.multiplied_text(contents.facts.federation.mechanism)}. "
+        f"{mechanism_messages.multiplied_text(contents.plan.federation.mechanism)}. "
         "More noise costs accuracy."
     )
 
@@ -237,7 +237,7 @@ OTHER_GUARANTEES = Section(
 
 
 def _clipping_sentence(numbers: evidence.AdaptiveClippingFinding, contents: ReportContents) -> str:
-    clipping = contents.facts.federation.mechanism.clipping
+    clipping = contents.plan.federation.mechanism.clipping
     assert isinstance(clipping, AdaptiveClipping), "measured only where it is adaptive"
     return (
         f"The clipping norm follows the length that {percent(clipping.quantile)} of the updates keep within. Every "

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fl_audit.audits.common.findings_guarantee import GuaranteeFinding
-from fl_audit.federation.finished_run import RunDescription
+from fl_audit.federation.run_plan import RunPlan
 from fl_audit.federation.run_tables import NORM_COLUMN, quantiles_by_round
 from fl_audit.plurals import plural
 from fl_audit.privacy.accounting_enums import SensitivityKind
@@ -22,12 +22,12 @@ SMALL_SENSITIVITY = 0.05
 """If all medians are below this share of the clipping norm, the plot of sensitivities has a logarithmic axis."""
 
 
-def mechanism_tables(facts: RunDescription) -> list[Table]:
-    """Return two report tables: facts on the mechanism of a run, and the run's configuration without the seed."""
+def mechanism_tables(plan: RunPlan) -> list[Table]:
+    """Return two report tables: the mechanism of a run, and the run's configuration without the seed."""
     local_randomizer, words, federation = (
-        facts.federation.local_randomizer,
-        unit_words(facts.adjacency),
-        facts.federation,
+        plan.federation.local_randomizer,
+        unit_words(plan.adjacency),
+        plan.federation,
     )
     played = (
         *(
@@ -35,19 +35,19 @@ def mechanism_tables(facts: RunDescription) -> list[Table]:
             if local_randomizer is None
             else [("What every owner did first", mechanism_messages.randomizer_text(local_randomizer))]
         ),
-        ("Neighbours", f"{facts.adjacency}: training {words.there} or {words.not_there}"),
-        (f"{capital(words.many)} that are protected", plural(facts.units, words.one)),
-        ("What a round adds up", mechanism_messages.contribution_text(facts)),
-        ("Who takes part", mechanism_messages.participation_text(facts)),
-        (f"Sampling rate of {words.many}", facts.federation.mechanism.sampling_rate),
-        ("Clipping", mechanism_messages.clipping_text(facts)),
-        *_noise_rows(facts),
+        ("Neighbours", f"{plan.adjacency}: training {words.there} or {words.not_there}"),
+        (f"{capital(words.many)} that are protected", plural(plan.units, words.one)),
+        ("What a round adds up", mechanism_messages.contribution_text(plan)),
+        ("Who takes part", mechanism_messages.participation_text(plan)),
+        (f"Sampling rate of {words.many}", plan.federation.mechanism.sampling_rate),
+        ("Clipping", mechanism_messages.clipping_text(plan)),
+        *_noise_rows(plan),
         (
             "Where the insider sits",
-            mechanism_messages.threat_model_text(facts) if federation.with_insider else "no insider was asked",
+            mechanism_messages.threat_model_text(plan) if federation.with_insider else "no insider was asked",
         ),
-        ("Prior belief in D", percent(facts.prior)),
-        ("Optimizer", str(facts.federation.mechanism.optimizer.kind)),
+        ("Prior belief in D", percent(plan.prior)),
+        ("Optimizer", str(plan.federation.mechanism.optimizer.kind)),
         ("Seen of a round by an insider", mechanism_messages.seen_text(federation.view)),
         ("Partition", str(federation.partition)),
         ("Training records used", federation.records),
@@ -56,26 +56,23 @@ def mechanism_tables(facts: RunDescription) -> list[Table]:
     )
     return [
         Table("The mechanism", ("Fact", "Value"), played, TableKind.PAIRS),
-        Table("Resolved configuration", ("Setting", "Value"), tuple(_flat(facts.configuration)),
+        Table("Resolved configuration", ("Setting", "Value"), tuple(_flat(plan.config.as_public_dict())),
               TableKind.CONFIGURATION),
     ]  # fmt: skip
 
 
-def _noise_rows(facts: RunDescription) -> list[tuple[str, Any]]:
+def _noise_rows(plan: RunPlan) -> list[tuple[str, Any]]:
     rows: list[tuple[str, Any]] = [
-        ("Noise", mechanism_messages.noise_source_text(facts)),
-        ("Noise scaled to", mechanism_messages.scaling_text(facts)),
-        ("Private release, if its noise were secret", "yes" if facts.federation.mechanism.is_private_release else "no"),
-        (
-            "Global sensitivity" + " in the first round" * facts.federation.mechanism.is_adaptive,
-            facts.global_sensitivity,
-        ),
+        ("Noise", mechanism_messages.noise_source_text(plan)),
+        ("Noise scaled to", mechanism_messages.scaling_text(plan)),
+        ("Private release, if its noise were secret", "yes" if plan.federation.mechanism.is_private_release else "no"),
+        ("Global sensitivity" + " in the first round" * plan.federation.mechanism.is_adaptive, plan.global_sensitivity),
     ]
-    if facts.has_guarantee:
-        rows.append(("Noise multiplier z of the distribution", facts.federation.mechanism.noise_multiplier))
-    if known := mechanism_messages.known_noise_text(facts):
+    if plan.has_guarantee:
+        rows.append(("Noise multiplier z of the distribution", plan.federation.mechanism.noise_multiplier))
+    if known := mechanism_messages.known_noise_text(plan):
         rows.append(("Noise that the insider knows", known))
-        rows.append(("Noise multiplier that the insider faces", facts.effective_noise_multiplier))
+        rows.append(("Noise multiplier that the insider faces", plan.effective_noise_multiplier))
     return rows
 
 
@@ -93,30 +90,30 @@ def _flat(section: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]
 
 def _sentence(_: GuaranteeFinding, contents: ReportContents) -> str:
     """Return sentences that explain the figure of local sensitivities; empty without an insider."""
-    facts, words = contents.facts, contents.words
+    plan, words = contents.plan, contents.words
     if not contents.run.has_insider:
         return ""
     parts = []
-    if facts.largest_difference > facts.global_sensitivity * (1 + 1e-9):
+    if plan.largest_difference > plan.global_sensitivity * (1 + 1e-9):
         parts.append(
             "To weigh noise that is correlated over rounds, the insider adds earlier rounds to each round, so that the "
             "noise of what it looks at is independent again: the curve is the difference in that. One contribution "
-            f"moves a round by at most {number_text(facts.global_sensitivity, 3)}, all of them together by at most "
-            f"{number_text(facts.largest_difference, 3)}."
+            f"moves a round by at most {number_text(plan.global_sensitivity, 3)}, all of them together by at most "
+            f"{number_text(plan.largest_difference, 3)}."
         )
-    parts.append(facts.federation.mechanism.participation.curve_words(words.differing))
+    parts.append(plan.federation.mechanism.participation.curve_words(words.differing))
     return " ".join(filter(None, parts))
 
 
 def _caption(_: GuaranteeFinding, contents: ReportContents) -> str:
-    facts = contents.facts
-    match facts.federation.mechanism.scaling:
+    plan = contents.plan
+    match plan.federation.mechanism.scaling:
         case SensitivityKind.LOCAL:
             scaled = "The noise of each round was scaled to this curve."
         case SensitivityKind.GLOBAL:
             scaled = "The noise was scaled to the limit; the gap below it is noise spent on the worst case."
         case _:
-            assert_never(facts.federation.mechanism.scaling)
+            assert_never(plan.federation.mechanism.scaling)
     return f"How far the {contents.words.sum} moves between the two data sets, at the weights of that round. {scaled}"
 
 
@@ -125,7 +122,7 @@ def _local_sensitivity_figure(figure: Figure, _: GuaranteeFinding, contents: Rep
     axes = figure.add_subplot()
     median = draw_spread(axes, rounds, "local_sensitivity")
     _draw_limits(axes, contents)
-    if median.max() < SMALL_SENSITIVITY * contents.facts.federation.mechanism.clipping_norm:
+    if median.max() < SMALL_SENSITIVITY * contents.plan.federation.mechanism.clipping_norm:
         axes.set_yscale("log", nonpositive="clip")
     else:
         axes.set_ylim(0, 1.05 * axes.get_ylim()[1])
@@ -134,16 +131,16 @@ def _local_sensitivity_figure(figure: Figure, _: GuaranteeFinding, contents: Rep
 
 
 def _draw_limits(axes: Axes, contents: ReportContents) -> None:
-    facts, table = contents.facts, contents.rounds
+    plan, table = contents.plan, contents.rounds
     if NORM_COLUMN in table:
         rounds, (norms,) = quantiles_by_round(table, NORM_COLUMN, (0.5,))
         label = "global sensitivity, which follows the clipping norm (median)"
-        axes.plot(rounds, facts.adjacency.sensitivity_of_sum(1.0) * norms, label=label, **LIMIT)
+        axes.plot(rounds, plan.adjacency.sensitivity_of_sum(1.0) * norms, label=label, **LIMIT)
         return
-    clip, highest = facts.federation.mechanism.clipping_norm, facts.largest_difference
+    clip, highest = plan.federation.mechanism.clipping_norm, plan.largest_difference
     if highest != clip:
         axes.axhline(clip, color=INK, linestyle=":", linewidth=1.8, label=f"clipping norm C = {number_text(clip, 3)}")
-    name = "global sensitivity" if highest == facts.global_sensitivity else "largest difference of a round"
+    name = "global sensitivity" if highest == plan.global_sensitivity else "largest difference of a round"
     name = "clipping norm C = global sensitivity" if highest == clip else name
     axes.axhline(highest, label=f"{name} = {number_text(highest, 3)}", **LIMIT)
 
@@ -151,7 +148,7 @@ def _draw_limits(axes: Axes, contents: ReportContents) -> None:
 DISTRIBUTION = Section(
     "local-sensitivity", "What was played, and how far it moved", GuaranteeFinding,
     lambda _, findings: findings.find(GuaranteeFinding), sentence=_sentence,
-    tables=lambda _, contents: mechanism_tables(contents.facts),
+    tables=lambda _, contents: mechanism_tables(contents.plan),
     picture=FindingFigure("Local sensitivity", _local_sensitivity_figure, _caption,
                     applies=lambda _, contents: contents.run.has_insider),
 )  # fmt: skip

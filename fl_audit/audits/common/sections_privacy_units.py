@@ -43,7 +43,7 @@ def _epsilon(level: UnitLevel) -> float | str | None:
 def _tables(numbers: PrivacyUnitsFinding, contents: ReportContents) -> list[Table]:
     columns = ("Who is protected", "How it follows", f"Epsilon at delta {numbers.delta:g} (nats)",
                "Epsilon shown at least (nats)")  # fmt: skip
-    relation = contents.facts.adjacency
+    relation = contents.plan.adjacency
     rows = tuple(
         (_WHOSE[one.unit], _follows(one, relation), _epsilon(one), "not asked" if one.shown is None else one.shown)
         for one in numbers.levels
@@ -68,7 +68,7 @@ def larger_unit_sentence(numbers: PrivacyUnitsFinding, claimed: Unit) -> str:
 
 
 def _sentence(numbers: PrivacyUnitsFinding, contents: ReportContents) -> str:
-    claimed = contents.facts.adjacency.unit
+    claimed = contents.plan.adjacency.unit
     text = f"The guarantee is about one {claimed}. {larger_unit_sentence(numbers, claimed)}".strip()
     return f"{text} What was shown is about one {claimed} too: nobody was asked about other units."
 

@@ -46,7 +46,7 @@ def day_text(moment: str) -> str:
 
 def _origin_tables(numbers: RunProvenanceFinding, contents: ReportContents) -> list[Table]:
     found, timing = numbers.provenance, numbers.timing
-    rows = (("Origin", NOT_NOTED),) if found is None else _origin_rows(found, contents.facts.federation.records)
+    rows = (("Origin", NOT_NOTED),) if found is None else _origin_rows(found, contents.plan.federation.records)
     times = (
         ("Setup (s)", timing.setup_seconds),
         ("Training (s)", timing.training_seconds),

@@ -10,6 +10,7 @@ from fl_audit.array_types import finite
 from fl_audit.audits.common import findings_released_model as evidence
 from fl_audit.audits.common.report_cautions import NOT_MEANINGFUL, chance_text, star_text
 from fl_audit.audits.common.sections_guarantee import at_delta
+from fl_audit.federation.federation_enums import EpsilonStarLocation, InitialWeightsSource
 from fl_audit.federation.findings import json_of
 from fl_audit.plurals import plural
 from fl_audit.released_model.minimum_sample_size import FEWEST
@@ -68,7 +69,7 @@ def _caption(numbers: evidence.ModelAccuracyFinding, contents: ReportContents) -
     text = f"{shown}; {percent(numbers.test_accuracy)} at the final release{reference_accuracies_text(numbers)}."
     if (chosen := contents.run.chosen_releases) is None:
         return text
-    counted = f"by public records alone; the guarantee counts all {plural(contents.facts.federation.rounds, 'round')}"
+    counted = f"by public records alone; the guarantee counts all {plural(contents.plan.federation.rounds, 'round')}"
     return f"{text} Early stopping chose {_numbers_of(chosen)}, {counted}."
 
 
@@ -110,7 +111,7 @@ def _star_sentence(star: evidence.EpsilonStarFinding, contents: ReportContents) 
             f" Chance alone reaches {number_text(star.untrained_mean, 3)} (at most "
             f"{number_text(star.untrained_max, 3)}): that is what {_start(contents)} models score, which cannot leak."
         )
-    guarantee, other = contents.facts.guarantee, " The claimed epsilon is another quantity, over all repetitions:"
+    guarantee, other = contents.plan.guarantee, " The claimed epsilon is another quantity, over all repetitions:"
     if guarantee is not None and star.max > guarantee.epsilon:
         text += f"{other} single models may exceed it by chance."
     return f"{text}{_losses_text(contents)}"
@@ -148,7 +149,8 @@ def _star_note(star: evidence.EpsilonStarFinding, contents: ReportContents) -> s
 
 def _start(contents: ReportContents) -> str:
     """Return "pretrained" or "untrained", the word for the models before the first round of training (release 0)."""
-    return "pretrained" if contents.facts.configuration.get("model", {}).get("initial") == "pretrained" else "untrained"
+    is_pretrained = contents.plan.config.model.initial is InitialWeightsSource.PRETRAINED
+    return "pretrained" if is_pretrained else "untrained"
 
 
 def _fit_note(star: evidence.EpsilonStarFinding) -> str:
@@ -164,8 +166,7 @@ def _fit_note(star: evidence.EpsilonStarFinding) -> str:
 
 
 def _stay_with_owners(contents: ReportContents) -> bool:
-    audit = contents.facts.configuration.get("audit", {})
-    return bool(audit.get("epsilon-star-losses") == "federated")
+    return contents.plan.config.audit.epsilon_star_losses is EpsilonStarLocation.FEDERATED
 
 
 def _losses_text(contents: ReportContents) -> str:
@@ -173,13 +174,13 @@ def _losses_text(contents: ReportContents) -> str:
 
     The text is empty if the losses themselves were pooled.
     """
-    audit = contents.facts.configuration.get("audit", {})
     if not _stay_with_owners(contents):
         return ""
     told = " The losses stayed with their owners: each told their number, and mean and spread after the transform"
-    if audit.get("loss-range") is None:
+    loss_range = contents.plan.config.audit.loss_range
+    if loss_range is None:
         return f"{told}, and the smallest and the largest loss."
-    low, high = (number_text(end) for end in audit["loss-range"])
+    low, high = (number_text(end) for end in loss_range)
     return f"{told}; losses beyond the public range from {low} to {high} count as its ends."
 
 
@@ -208,7 +209,7 @@ def _star_rows(star: evidence.EpsilonStarFinding, contents: ReportContents) -> l
 
 def _star_caption(star: evidence.EpsilonStarFinding, contents: ReportContents) -> str:
     spread = "" if contents.run.trials == 1 else " Median, middle half and range of the trials."
-    at, guarantee = number_text(star.delta), contents.facts.guarantee
+    at, guarantee = number_text(star.delta), contents.plan.guarantee
     meaning = "Under the floor chance decides." if star.is_meaningful else f"It is {NOT_MEANINGFUL}: the floor is high."
     cut, how = star.cut, ""
     if star.by_normals is not None:
@@ -224,14 +225,14 @@ def guarantee_fits(contents: ReportContents) -> bool:
 
     It does if the claimed epsilon is at most four times the largest finite Epsilon*. False without a guarantee.
     """
-    guarantee, column = contents.facts.guarantee, contents.releases["epsilon_star"]
+    guarantee, column = contents.plan.guarantee, contents.releases["epsilon_star"]
     values = column.to_numpy(dtype=np.float64)
     values = values[np.isfinite(values)]
     return guarantee is not None and bool(values.size) and guarantee.epsilon <= SQUASH * float(values.max())
 
 
 def _star_figure(figure: Figure, star: evidence.EpsilonStarFinding, contents: ReportContents) -> None:
-    releases, guarantee = contents.releases, contents.facts.guarantee
+    releases, guarantee = contents.releases, contents.plan.guarantee
     axes = figure.add_subplot()
     draw_spread(axes, releases, "epsilon_star")
     if guarantee is not None and guarantee_fits(contents):

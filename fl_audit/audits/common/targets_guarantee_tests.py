@@ -1,6 +1,6 @@
 """Tests of the guarantee by audits with many targets."""
 
-from fl_audit.audits.audit import GuaranteeTests, PlannedAuditRun
+from fl_audit.audits.audit import GuaranteeTests
 from fl_audit.audits.common.federation_requirements import (
     require_candidates,
     require_clients,
@@ -9,6 +9,7 @@ from fl_audit.audits.common.federation_requirements import (
 )
 from fl_audit.audits.common.planned_detection_limits import limit_of_signal, limits_of_noise
 from fl_audit.federation.federation import Federation
+from fl_audit.federation.run_plan import RunPlan
 from fl_audit.verdict.noise_estimate import PlannedDetectionLimits
 from fl_audit.verdict.signal_detection_limit import SignalDetectionLimit
 
@@ -31,17 +32,17 @@ class TargetsGuaranteeTests(GuaranteeTests):
         require_candidates(public)
         require_computable_llr(public)
 
-    def planned_noise(self, planned: PlannedAuditRun, parameters: int | None) -> PlannedDetectionLimits | None:
+    def planned_noise(self, plan: RunPlan, parameters: int | None) -> PlannedDetectionLimits | None:
         """Return how much too small the noise along the targets must be for a planned run to detect it.
 
         None if the run has no insider. `parameters` has no effect.
         """
-        return limits_of_noise(planned, None)
+        return limits_of_noise(plan, None)
 
-    def planned_signal(self, planned: PlannedAuditRun) -> SignalDetectionLimit | None:
+    def planned_signal(self, plan: RunPlan) -> SignalDetectionLimit | None:
         """Return how many times a sum must contain a target's contribution so that a planned run would detect it.
 
         The claim allows one time. The result is None without an insider, or if the mechanism has no exact
         log-likelihood ratio.
         """
-        return limit_of_signal(planned, self.is_always_in)
+        return limit_of_signal(plan, self.is_always_in)

@@ -29,10 +29,9 @@ class CraftedRecordInfluence:
 
 def measure_crafted(run: FinishedRun, _: Findings) -> CraftedRecordInfluence | None:
     """Return the gradient norm and the local sensitivity of the run's crafted record; None if the run has none."""
-    facts = run.facts
-    if facts.crafted is None:
+    if run.crafted is None:
         return None
-    if not run.has_insider or not facts.federation.mechanism.has_exact_llr:
-        return CraftedRecordInfluence(facts.crafted, None, None)
-    share = run.by_trial("local_sensitivity") / facts.global_sensitivity
-    return CraftedRecordInfluence(facts.crafted, float(share[:, 0].mean()), float(share.mean()))
+    if not run.has_insider or not run.plan.federation.mechanism.has_exact_llr:
+        return CraftedRecordInfluence(run.crafted, None, None)
+    share = run.by_trial("local_sensitivity") / run.plan.global_sensitivity
+    return CraftedRecordInfluence(run.crafted, float(share[:, 0].mean()), float(share.mean()))

@@ -35,11 +35,11 @@ class InsiderFinding:
 
 def measure_insider(run: FinishedRun, _: Findings) -> InsiderFinding | None:
     """Return the insider's advantage and largest belief over all trials; None without a guarantee or an insider."""
-    if (guarantee := run.facts.guarantee) is None or not run.has_insider:
+    if (guarantee := run.plan.guarantee) is None or not run.has_insider:
         return None
     # The guarantee bounds the log-odds; at a prior of 1/2 this counts the beliefs beyond the bound.
     limit = logit(guarantee.belief_bound) - logit(guarantee.prior)
-    estimate = empirical_advantage(run.tables.trials["won"].to_numpy(), run.facts.confidence)
+    estimate = empirical_advantage(run.tables.trials["won"].to_numpy(), run.plan.confidence)
     largest, violations = float(run.tables.trials["belief"].max()), int((run.llr_of_used_set > limit).sum())
     return InsiderFinding(estimate, largest, violations)
 
@@ -88,11 +88,11 @@ def measure_insiders(run: FinishedRun, _: Findings) -> SeveralInsidersFinding | 
     None without a guarantee or with only one insider.
     """
     table = run.tables.insiders
-    if table is None or "won" not in table or not run.facts.has_guarantee:
+    if table is None or "won" not in table or not run.plan.has_guarantee:
         return None
     each = []
     for client, rows in table.groupby("insider", sort=True):
-        estimate = empirical_advantage(rows["won"].to_numpy(dtype=np.bool_), run.facts.confidence)
+        estimate = empirical_advantage(rows["won"].to_numpy(dtype=np.bool_), run.plan.confidence)
         each.append(InsiderAdvantage(int(str(client)), estimate, float(rows["belief"].max())))
     right = table.pivot(index="trial", columns="insider", values="won").to_numpy(dtype=np.bool_)
     return SeveralInsidersFinding(tuple(each), float((right == right[:, :1]).all(axis=1).mean()))
@@ -122,6 +122,6 @@ def measure_innovations(run: FinishedRun, _: Findings) -> LlrIncrementTestFindin
 
     None without a guarantee, an insider or an exact log-likelihood ratio.
     """
-    if not run.facts.has_guarantee or not run.has_insider or not run.facts.federation.mechanism.has_exact_llr:
+    if not run.plan.has_guarantee or not run.has_insider or not run.plan.federation.mechanism.has_exact_llr:
         return None
     return LlrIncrementTestFinding(check_scores(measured_in(run).innovations, run.bits))

@@ -42,11 +42,11 @@ def measure_scores(run: FinishedRun, _: Findings) -> ScoreAucFinding | None:
 
     None if the run has no such scores or no guarantee, or if all its trials used D or all used D'.
     """
-    guarantee, scores = run.facts.guarantee, run.insider_scores
+    guarantee, scores = run.plan.guarantee, run.insider_scores
     if guarantee is None or scores is None or not run.has_both_bits:
         return None
     members, others = scores[run.bits], scores[~run.bits]
-    confidence = run.facts.confidence
+    confidence = run.plan.confidence
     area, each = area_under_curve(members, others, confidence), _of_each(run)
     bound = epsilon_lower_bound(members, others, guarantee.delta, confidence, BoundMethod.ORDER_STATISTIC)
     return ScoreAucFinding(len(members), len(others), area, bound, each)
@@ -58,7 +58,7 @@ def _of_each(run: FinishedRun) -> dict[int, EstimateWithConfidence]:
     by_client = table.pivot(index="trial", columns="insider", values="score").loc[run.tables.trials["trial"]]
     scores = {int(str(client)): column.to_numpy(dtype=np.float64) for client, column in by_client.items()}
     return {
-        client: area_under_curve(found[run.bits], found[~run.bits], run.facts.confidence)
+        client: area_under_curve(found[run.bits], found[~run.bits], run.plan.confidence)
         for client, found in scores.items()
     }
 
@@ -90,14 +90,14 @@ def measure_tradeoff(run: FinishedRun, _: Findings) -> TprAtFprFinding | None:
 
     Also None with fewer than 20 trials with D or with D', or if the TPR that the guarantee allows cannot be computed.
     """
-    guarantee = run.facts.guarantee
+    guarantee = run.plan.guarantee
     if guarantee is None or not run.has_insider or min(run.bits.sum(), (~run.bits).sum()) < FEWEST:
         return None
     try:
         allowed = float(largest_tpr(guarantee.claim.profile, _AT))
     except InputError:  # the noise is too small for a grid of losses
         return None
-    curve = curve_of(run, np.array([_AT]), run.facts.confidence)
+    curve = curve_of(run, np.array([_AT]), run.plan.confidence)
     return TprAtFprFinding(_AT, float(curve.found[0]), float(curve.low[0]), float(curve.high[0]), allowed)
 
 

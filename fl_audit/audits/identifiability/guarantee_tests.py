@@ -1,11 +1,13 @@
 """Tests of the guarantee by identifiability audits, in which an insider distinguishes D from D'."""
 
 from fl_audit.adjacency import Relation
-from fl_audit.audits.audit import GuaranteeTests, PlannedAuditRun
+from fl_audit.audits.audit import GuaranteeTests
 from fl_audit.audits.common.federation_requirements import require_clients, require_computable_llr
 from fl_audit.audits.common.planned_detection_limits import limit_of_signal, limits_of_noise
+from fl_audit.audits.registry import audit_of
 from fl_audit.federation.federation import Federation
-from fl_audit.federation.finished_run import FinishedRun, RunDescription
+from fl_audit.federation.finished_run import FinishedRun
+from fl_audit.federation.run_plan import RunPlan
 from fl_audit.verdict.judging import judge, judge_scores, judged_with_opened
 from fl_audit.verdict.noise_estimate import PlannedDetectionLimits
 from fl_audit.verdict.signal_detection_limit import SignalDetectionLimit
@@ -27,38 +29,46 @@ class IdentifiabilityGuaranteeTests(GuaranteeTests):
         The tests use the insider's log-likelihood ratios and its measurements of the noise. If the insider has no
         log-likelihood ratios, they use its scores.
         """
-        guarantee, scores, confidence = run.facts.stated_guarantee, run.insider_scores, run.facts.confidence
+        guarantee, scores, confidence = run.plan.stated_guarantee, run.insider_scores, run.plan.confidence
         if scores is not None:
             found = judge_scores(scores[run.bits], scores[~run.bits], guarantee, confidence)
             return judged_with_opened(found, opened_of_pair(run))
         return judge(measured_in(run), guarantee, confidence) if run.has_insider else None
 
-    def covers(self, facts: RunDescription) -> str:
+    def covers(self, plan: RunPlan) -> str:
         """Return a sentence on the pair, the seed and the rounds that a verdict covers."""
-        return pairs_covered("this pair", facts)
+        return pairs_covered("this pair", plan)
 
-    def planned_noise(self, planned: PlannedAuditRun, parameters: int | None) -> PlannedDetectionLimits | None:
+    def planned_noise(self, plan: RunPlan, parameters: int | None) -> PlannedDetectionLimits | None:
         """Return the smallest lack of noise that a planned run would detect; None if the run has no insider."""
-        return limits_of_noise(planned, parameters)
+        return limits_of_noise(plan, parameters)
 
-    def planned_signal(self, planned: PlannedAuditRun) -> SignalDetectionLimit | None:
+    def planned_signal(self, plan: RunPlan) -> SignalDetectionLimit | None:
         """Return the limit of detection: the smallest multiple of the target's claimed influence that a run would find.
 
         The result is None if the run has no insider, or if its mechanism has no exact log-likelihood ratio.
         """
-        is_replaced = planned.public.mechanism.adjacency.relation is Relation.REPLACE
-        return limit_of_signal(planned, is_replaced)
+        is_replaced = plan.federation.mechanism.adjacency.relation is Relation.REPLACE
+        return limit_of_signal(plan, is_replaced)
 
 
-def pairs_covered(these: str, facts: RunDescription) -> str:
+def pairs_covered(these: str, plan: RunPlan) -> str:
     """Return a sentence on what a verdict about pairs of neighbouring training sets covers."""
     return (
-        f"A verdict covers {these} of neighbouring training sets ({facts.neighbour}) and this seed (the "
+        f"A verdict covers {these} of neighbouring training sets ({_neighbour_text(plan)}) and this seed (the "
         "challenger's secret) only; other neighbours, other data and other seeds were not tried."
-        f"{_cohort_text(facts)}"
+        f"{_cohort_text(plan)}"
     )
 
 
-def _cohort_text(facts: RunDescription) -> str:
+def _neighbour_text(plan: RunPlan) -> str:
+    """Return the adjacency, the way in which D and D' were chosen, and the seed of that choice."""
+    audit, federation = plan.config.audit, plan.federation
+    rank = "" if audit.neighbour_rank is None else f" (rank {audit.neighbour_rank})"
+    difference = audit_of(federation).in_question(federation, f"{audit.neighbour}{rank}")
+    return f"{plan.adjacency}, {difference}, data seed {federation.data_seed}"
+
+
+def _cohort_text(plan: RunPlan) -> str:
     """Return a sentence on how often the differing unit takes part; "" unless the rule of participation favours it."""
-    return facts.federation.mechanism.participation.favoured_unit_words(facts.federation.rounds)
+    return plan.federation.mechanism.participation.favoured_unit_words(plan.federation.rounds)

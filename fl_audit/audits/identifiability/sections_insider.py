@@ -32,7 +32,7 @@ _COUNTED = "counted; trials are independent repetitions"
 def _sentence(numbers: evidence.InsiderFinding, contents: ReportContents) -> str:
     trials, wins, beyond = numbers.estimate.trials, numbers.estimate.wins, numbers.belief_violations
     won, surer = advantage_row(numbers.estimate, contents), _exceedance_row(numbers, contents)
-    who = f"We put an insider to the test: {insider_text(contents.facts)}."
+    who = f"We put an insider to the test: {insider_text(contents.plan)}."
     surest = f"The surest it ever became of the right answer was {percent(numbers.max_belief)}"
     if trials == 1:
         return (
@@ -112,17 +112,17 @@ def _caption(numbers: evidence.InsiderFinding, contents: ReportContents) -> str:
 
 def _beliefs_figure(figure: Figure, numbers: evidence.InsiderFinding, contents: ReportContents) -> None:
     axes = figure.add_subplot()
-    facts, distributions, trials = contents.facts, _exact_distributions(contents.run), contents.trials
+    plan, distributions, trials = contents.plan, _exact_distributions(contents.run), contents.trials
     highest = top = _draw_beliefs(axes, trials["belief"].to_numpy(dtype=np.float64))
     if distributions:
-        share, points = float(contents.run.bits.mean()), belief_grid(distributions, facts.prior)
-        density = belief_density(points, distributions, facts.prior, share)
-        name = "exact distribution" if facts.is_sampled else f"exact distribution, μ = {facts.mu:.3g}"
+        share, points = float(contents.run.bits.mean()), belief_grid(distributions, plan.prior)
+        density = belief_density(points, distributions, plan.prior, share)
+        name = "exact distribution" if plan.is_sampled else f"exact distribution, μ = {plan.mu:.3g}"
         axes.plot(points, density, color=INK, linewidth=2, label=name)
         highest = max(top, min(float(density.max()), 2.5 * top) if top else float(density.max()))
     axes.set_xlim(0.0, 1.0)  # the same in every report
     axes.set_ylim(0, 1.1 * highest or 1.0)  # 0 if every belief is 0 or 1 and no density is drawn
-    bounds = facts.belief_bounds
+    bounds = plan.belief_bounds
     of_d = "" if math.isclose(bounds[0], bounds[1]) else " for D"
     axes.axvline(bounds[1], label=f"claimed limit{of_d} {percent(bounds[1])}", **LIMIT)
     if of_d:
@@ -180,23 +180,23 @@ def _belief_rounds_figure(figure: Figure, _: evidence.InsiderFinding, contents: 
     axes = figure.add_subplot()
     for bit in (1, 0):
         _draw_bit(axes, contents, bit)
-    bounds = contents.facts.belief_bounds
+    bounds = contents.plan.belief_bounds
     other = "D'" if math.isclose(bounds[0], bounds[1]) else f"D' ({percent(bounds[0])})"
     axes.axhline(bounds[1], label=f"limit {percent(bounds[1])}, for D and for {other}", **LIMIT)
     axes.axhline(1 - bounds[0], **LIMIT)
     axes.set_ylim(-0.02, 1.02)
-    drawing.whole_number_axis(axes, 0, contents.facts.federation.rounds)
+    drawing.whole_number_axis(axes, 0, contents.plan.federation.rounds)
     title = "The insider's belief, round by round"
     finish_axes(axes, title, "Round (number; 0 = before training)", "Belief in D (probability)")
 
 
 def _draw_bit(axes: Axes, contents: ReportContents, bit: int) -> None:
     """Draw the beliefs of all trials with one secret bit over the rounds, and the range in which 90 % are expected."""
-    style, run, facts = BIT_STYLES[bit], contents.run, contents.facts
+    style, run, plan = BIT_STYLES[bit], contents.run, contents.plan
     paths = run.by_trial("log_odds")[run.bits == bool(bit)]
     if not len(paths):
         return
-    beliefs = expit(np.hstack([np.zeros((len(paths), 1)), paths]) + logit(facts.prior))
+    beliefs = expit(np.hstack([np.zeros((len(paths), 1)), paths]) + logit(plan.prior))
     rounds = np.arange(beliefs.shape[1])
     if run.trials < FEWEST_FOR_HISTOGRAM:
         axes.plot(rounds, beliefs.T, style.line, color=style.colour, linewidth=1.0, alpha=0.85)
@@ -211,7 +211,7 @@ def _draw_bit(axes: Axes, contents: ReportContents, bit: int) -> None:
         axes.plot(rounds, middle, style.line, color=style.colour, linewidth=2.4, marker=style.marker,
                   label=f"{style.short}: their median", **drawing.markers_for(len(rounds)))  # fmt: skip
     if run.has_even_rounds:
-        least, _, most = belief_band(facts.mu, facts.federation.rounds, bit, facts.prior, 0.9)
+        least, _, most = belief_band(plan.mu, plan.federation.rounds, bit, plan.prior, 0.9)
         for index, curve in enumerate((least, most)):
             axes.plot(rounds, curve, ":", color=INK, linewidth=1.4,
                       label="distribution: 90 % of trials" if (bit, index) == (1, 0) else None)  # fmt: skip
@@ -295,7 +295,7 @@ def _insiders_tables(numbers: evidence.SeveralInsidersFinding, contents: ReportC
          one.max_belief, row.reading_text)
         for one, found, row in each
     )  # fmt: skip
-    return [Table(f"The insiders, each by itself (intervals at {percent(contents.facts.confidence)})", columns, rows)]
+    return [Table(f"The insiders, each by itself (intervals at {percent(contents.plan.confidence)})", columns, rows)]
 
 
 INSIDERS = Section(

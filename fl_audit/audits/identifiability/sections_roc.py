@@ -80,10 +80,10 @@ def _tradeoff_figure(figure: Figure, _: evidence.TprAtFprFinding, contents: Repo
     axes = figure.add_subplot()
     guarantee, style, run = contents.guarantee, BIT_STYLES[1], contents.run
     smallest = max(_SMALLEST_RATE, 1 / int((~run.bits).sum()))
-    curve = evidence.curve_of(run, np.geomspace(smallest, 1, 60), run.facts.confidence)
+    curve = evidence.curve_of(run, np.geomspace(smallest, 1, 60), run.plan.confidence)
     draw_band(
         axes, curve.alarms, np.maximum(curve.low, _SMALLEST_RATE), curve.high, facecolor=PALE, linewidth=0.8,
-        edgecolor=style.colour, label=f"its {percent(run.facts.confidence)} band, point by point",
+        edgecolor=style.colour, label=f"its {percent(run.plan.confidence)} band, point by point",
     )  # fmt: skip
     axes.plot(curve.alarms, np.maximum(curve.found, _SMALLEST_RATE), "-", color=style.colour, linewidth=2.2,
               label="the insider, measured")  # fmt: skip
@@ -102,7 +102,7 @@ def _tradeoff_caption(numbers: evidence.TprAtFprFinding, contents: ReportContent
     shown = row.shown
     return (
         f"At {percent(numbers.false_alarms)} false alarms the insider finds {shown.value} ({shown.interval} at "
-        f"{percent(contents.facts.confidence)}); {shown.claim} is allowed{row.comparison_in_brackets}. A kept "
+        f"{percent(contents.plan.confidence)}); {shown.claim} is allowed{row.comparison_in_brackets}. A kept "
         "guarantee lets nobody into the hatched region, but by chance."
     )
 
@@ -118,7 +118,7 @@ def _tradeoff_rows(numbers: evidence.TprAtFprFinding, contents: ReportContents) 
             method,
             numbers.low,
             numbers.high,
-            contents.facts.confidence,
+            contents.plan.confidence,
             numbers.allowed,
             is_share=True,
             largest=1.0,

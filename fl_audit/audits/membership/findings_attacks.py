@@ -105,7 +105,7 @@ def bound_end(run: FinishedRun, name: str, confidence: float) -> tuple[float, fl
 
     The lower bound is 0 if the attack has no usable scores.
     """
-    found = scores_of(run, name).bound(float(run.facts.configuration["privacy"]["delta"]), confidence)
+    found = scores_of(run, name).bound(run.plan.config.privacy.delta, confidence)
     return 0.0 if found is None else found.epsilon, math.inf
 
 
@@ -114,23 +114,23 @@ def measure_attacks(run: FinishedRun, _: Findings) -> AllAttacksFinding | None:
 
     The result is also None if the trials are too few to measure attacks (`can_compare_targets`).
     """
-    table, guarantee = run.tables.targets, run.facts.guarantee
+    table, guarantee = run.tables.targets, run.plan.guarantee
     if (
         table is None
-        or run.facts.federation.membership_scheme is MembershipScheme.EXACTLY_ONE
+        or run.plan.federation.membership_scheme is MembershipScheme.EXACTLY_ONE
         or not can_compare_targets(run)
     ):
         return None
     trials = table["trial"].nunique()
-    delta = float(run.facts.configuration["privacy"]["delta"])
-    confidence, achieved = run.facts.confidence, dict[str, AttackResults]()
+    delta = run.plan.config.privacy.delta
+    confidence, achieved = run.plan.confidence, dict[str, AttackResults]()
     membership = TargetMembership(table["is_in"].to_numpy(dtype=np.bool_).reshape(trials, -1))
     for name in (str(named)[len(SCORE) :] for named in table.columns if str(named).startswith(SCORE)):
         achieved[name] = scores_of(run, name).results(delta, confidence)
     known = None
     if "log_odds" in table:
         achieved[INSIDER] = scores_of(run, INSIDER).results(delta, confidence)
-        is_secret = run.facts.is_sampled and not run.facts.federation.threat_model.sees_participation
+        is_secret = run.plan.is_sampled and not run.plan.federation.threat_model.sees_participation
         mu = table["mu"].to_numpy(dtype=np.float64).reshape(trials, -1)
         known = None if is_secret else _auc_of_signals(mu, membership)
     if not achieved:

@@ -56,13 +56,13 @@ def measure_attributes(run: FinishedRun, _: Findings) -> AttributeFinding | None
 
     Also None if the trials are too few to measure attacks (`can_compare_targets`).
     """
-    table, guarantee = run.tables.targets, run.facts.guarantee
+    table, guarantee = run.tables.targets, run.plan.guarantee
     if table is None or TRUTH not in table or not can_compare_targets(run):
         return None
-    found = {name: _guesser(table, name, run.facts.confidence) for name in GUESSERS}
+    found = {name: _guesser(table, name, run.plan.confidence) for name in GUESSERS}
     truth = table[TRUTH].to_numpy()
     largest = None if guarantee is None else 2 * largest_auc_within_training(guarantee.claim.profile) - 1
-    return AttributeFinding(str(run.facts.configuration["audit"]["attribute"]), len(np.unique(truth)), found, largest)
+    return AttributeFinding(str(run.plan.config.audit.attribute), len(np.unique(truth)), found, largest)
 
 
 def _guesser(table: pd.DataFrame, name: str, confidence: float) -> AttributeGuessAccuracy:

@@ -30,9 +30,9 @@ def record_bound_end(run: FinishedRun, confidence: float) -> tuple[float, float]
 
 def _record_bound(run: FinishedRun, confidence: float) -> LowerBound:
     """Return a lower bound on epsilon from the final model's losses on the differing record alone."""
-    assert run.facts.guarantee is not None, "only a guarantee names a delta"
+    assert run.plan.guarantee is not None, "only a guarantee names a delta"
     scores, method = run.tables.trials[_SCORE].to_numpy(dtype=np.float64), BoundMethod.ORDER_STATISTIC
-    return epsilon_lower_bound(scores[run.bits], scores[~run.bits], run.facts.guarantee.delta, confidence, method)
+    return epsilon_lower_bound(scores[run.bits], scores[~run.bits], run.plan.guarantee.delta, confidence, method)
 
 
 @dataclass(frozen=True)
@@ -64,15 +64,15 @@ class FinalModelMembershipFinding:
 
 def measure_membership(run: FinishedRun, _: Findings) -> FinalModelMembershipFinding | None:
     """Return the success of the membership adversary on the final models' losses; None if it was not evaluated."""
-    trials, facts = run.tables.trials, run.facts
+    trials, plan = run.tables.trials, run.plan
     if not set(_COLUMNS) <= set(trials) or trials[_COLUMNS].isna().any(axis=None):
         return None
-    guarantee = facts.guarantee
-    mean = mean_advantage(trials[_COLUMNS[0]].to_numpy(dtype=np.float64), facts.confidence)
-    record = empirical_advantage(trials[_COLUMNS[1]].to_numpy() == trials["bit"].to_numpy(), facts.confidence)
+    guarantee = plan.guarantee
+    mean = mean_advantage(trials[_COLUMNS[0]].to_numpy(dtype=np.float64), plan.confidence)
+    record = empirical_advantage(trials[_COLUMNS[1]].to_numpy() == trials["bit"].to_numpy(), plan.confidence)
     bounds, limit = (
         (None, None) if guarantee is None else (membership_bounds(guarantee), guarantee.advantage_bound_exact)
     )
     has_bound = guarantee is not None and _SCORE in trials and run.has_both_bits
-    proven = _record_bound(run, facts.confidence) if has_bound else None
+    proven = _record_bound(run, plan.confidence) if has_bound else None
     return FinalModelMembershipFinding(mean, record, bounds, limit, proven)

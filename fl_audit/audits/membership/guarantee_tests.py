@@ -3,7 +3,8 @@
 from fl_audit.audits.common.targets_guarantee_tests import TargetsGuaranteeTests
 from fl_audit.audits.identifiability.guarantee_tests import pairs_covered
 from fl_audit.audits.membership.one_target_per_trial import can_compare_targets, target_scores
-from fl_audit.federation.finished_run import FinishedRun, RunDescription
+from fl_audit.federation.finished_run import FinishedRun
+from fl_audit.federation.run_plan import RunPlan
 from fl_audit.verdict.judging import judge_scores, judged_with_opened
 from fl_audit.verdict.stored_measurements import noise_along, opened_of_targets
 from fl_audit.verdict.verdict import VerdictDetails
@@ -24,13 +25,13 @@ class MembershipGuaranteeTests(TargetsGuaranteeTests):
         drawn = target_scores(run)
         if drawn is None:
             return None
-        guarantee, noise = run.facts.stated_guarantee, noise_along(run, drawn.targets)
-        found = judge_scores(drawn.members, drawn.nonmembers, guarantee, run.facts.confidence, noise)
+        guarantee, noise = run.plan.stated_guarantee, noise_along(run, drawn.targets)
+        found = judge_scores(drawn.members, drawn.nonmembers, guarantee, run.plan.confidence, noise)
         return judged_with_opened(found, opened_of_targets(run))
 
-    def covers(self, facts: RunDescription) -> str:
+    def covers(self, plan: RunPlan) -> str:
         """Return a sentence on the pairs of training sets and the seed that a verdict covers."""
-        return pairs_covered("these pairs", facts)
+        return pairs_covered("these pairs", plan)
 
     def why_not_compared(self, run: FinishedRun) -> str:
         """Return a sentence, with a leading space, on why no attack was measured; empty if attacks can be measured."""

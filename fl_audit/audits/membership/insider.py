@@ -31,10 +31,9 @@ from fl_audit.federation.hypotheses import WhiteningTerm, whitening_terms
 from fl_audit.federation.loaded_federation import LoadedFederation
 from fl_audit.federation.observed_rounds import ObservedRound
 from fl_audit.federation.target_membership import MembershipScheme, TargetMembership
-from fl_audit.learning.gradient_norms_and_products import record_gradients
+from fl_audit.learning.gradient_norms_and_products import gradient_norms_and_products
 from fl_audit.learning.microbatching import Microbatch
 from fl_audit.learning.pass_budgets import GRADIENT_BUDGET, slices
-from fl_audit.learning.user_gradients import user_gradients
 
 
 class TargetEvidence(NamedTuple):
@@ -123,13 +122,12 @@ def _of_single_round(
     federation: LoadedFederation, seen: ObservedRound, step: WhiteningTerm, membership: TargetMembership
 ) -> _Alignment:
     """Return the inner products of a round's noise with the targets' unclipped gradients, and the gradients' norms."""
-    rest, asked = _noise_of_records(federation, seen, step, membership)[0], federation.differing
-    if federation.unit is Unit.USER:
-        assert asked.user is not None, "where users are units, records know theirs"
-        found = user_gradients(federation.model, step.start, asked.features, asked.labels, asked.user, rest)
-    else:
-        found = record_gradients(federation.model, step.start, asked.features, asked.labels, rest)
-    return _Alignment(_array(found.products), _array(found.norms))
+    noise = _noise_of_records(federation, seen, step, membership)[0]
+    targets = federation.differing
+    norms, products = gradient_norms_and_products(
+        federation.model, step.start, targets.features, targets.labels, noise, targets.user
+    )
+    return _Alignment(_array(products), _array(norms))
 
 
 def _taking_part(federation: LoadedFederation, seen: ObservedRound, number: int, trials: int) -> Flags | None:

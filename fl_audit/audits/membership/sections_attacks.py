@@ -119,7 +119,7 @@ def _tables(numbers: evidence.AllAttacksFinding, contents: ReportContents) -> li
             _rate_row(rate, limit, name, found, contents).text for rate, limit in zip(_RATES, limits, strict=True)
         ]
         rows.append((_NAMES.get(name, name), *beside))
-    if contents.facts.has_guarantee:
+    if contents.plan.has_guarantee:
         told = [f"at most {number_text(value, 3)}" for value in (numbers.largest_order, *numbers.largest_rates)]
         one = contents.words.one
         told[0] += f" (two {one}s compared), an insider {number_text(numbers.largest_auc, 3)} (one {one})"
@@ -130,7 +130,7 @@ def _tables(numbers: evidence.AllAttacksFinding, contents: ReportContents) -> li
 
 
 def _rows(numbers: evidence.AllAttacksFinding, contents: ReportContents) -> list[ReportNumber]:
-    guarantee, found = contents.facts.guarantee, list[ReportNumber]()
+    guarantee, found = contents.plan.guarantee, list[ReportNumber]()
     epsilon = None if guarantee is None else guarantee.epsilon
     for name, one in numbers.achieved.items():
         said = _NAMES.get(name, name)
@@ -196,7 +196,7 @@ def _roc_figure(figure: Figure, numbers: evidence.AllAttacksFinding, contents: R
             axes.plot([beside, beside], ends, "-", color=colour, marker="_", markersize=6)
     rates = np.logspace(np.log10(_SMALLEST_RATE), 0, 60)
     axes.plot(rates, rates, linestyle=":", color=MUTED, linewidth=1.4, label="coin-flipping")
-    guarantee = contents.facts.guarantee
+    guarantee = contents.plan.guarantee
     if guarantee is not None:
         allowed = largest_tpr(guarantee.claim.profile, rates)
         axes.fill_between(rates, allowed, 1.0, facecolor="none", edgecolor=MUTED, hatch="///", linewidth=0, alpha=0.5)
@@ -207,7 +207,7 @@ def _roc_figure(figure: Figure, numbers: evidence.AllAttacksFinding, contents: R
 
 def _caption(_: evidence.AllAttacksFinding, contents: ReportContents) -> str:
     hatched = "Nothing was claimed, so no region is closed to anybody"
-    if contents.facts.has_guarantee:
+    if contents.plan.has_guarantee:
         hatched = "A kept guarantee lets nobody into the hatched region, but by chance"
     return (
         f"Share of members found over share of others called members. What counts is how many are found for sure, at "

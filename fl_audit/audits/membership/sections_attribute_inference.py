@@ -63,7 +63,7 @@ def _attribute_tables(numbers: evidence.AttributeFinding, contents: ReportConten
     if numbers.largest is not None:
         whose = with_standing_in_brackets("Anybody, by the guarantee", standing_of_claim(contents))
         rows.append((whose, None, None, f"at most {number_text(numbers.largest, 3)}"))
-    title = f"Inference of {_quoted(numbers)}, intervals at {percent(contents.facts.confidence)} confidence each"
+    title = f"Inference of {_quoted(numbers)}, intervals at {percent(contents.plan.confidence)} confidence each"
     return [Table(title, columns, tuple(rows))]
 
 

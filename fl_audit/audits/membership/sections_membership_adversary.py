@@ -8,7 +8,8 @@ from fl_audit.audits.common.sections_guarantee import at_delta
 from fl_audit.audits.identifiability.findings_insider import InsiderFinding
 from fl_audit.audits.identifiability.sections_insider import advantage_row
 from fl_audit.audits.membership import findings_membership_adversary as evidence
-from fl_audit.federation.finished_run import FinishedRun, RunDescription
+from fl_audit.federation.finished_run import FinishedRun
+from fl_audit.federation.run_plan import RunPlan
 from fl_audit.report.formatting import percent
 from fl_audit.report.mechanism_messages import exact_accountant, noise_text
 from fl_audit.report.report_elements import ReportContents, ReportNumber, Section
@@ -16,13 +17,13 @@ from fl_audit.report.unit_words import unit_words
 from fl_audit.statistics.advantage import advantage_ends
 
 
-def _scope_of(facts: RunDescription) -> str:
+def _scope_of(plan: RunPlan) -> str:
     """Return sentences for the report that say for which units and data sets the bounds on the advantage hold."""
-    if not facts.has_guarantee:
-        of_training = "" if facts.federation.local_randomizer is None else " of the training"
+    if not plan.has_guarantee:
+        of_training = "" if plan.federation.local_randomizer is None else " of the training"
         return f"Nothing was claimed{of_training}, so nothing but certainty bounds the advantage."
-    words = unit_words(facts.adjacency)
-    if not facts.federation.mechanism.is_private_release:
+    words = unit_words(plan.adjacency)
+    if not plan.federation.mechanism.is_private_release:
         return (
             f"No bound for members and others holds here: the noise follows {words.differing}, and no other "
             f"{words.one} is claimed anything. The bounds say what the same guarantee would be worth to everyone."
@@ -31,9 +32,9 @@ def _scope_of(facts: RunDescription) -> str:
         "The bounds for members and others hold on average over data sets drawn from the population; by the luck of "
         "this D and this sample the advantage may lie beyond."
     )
-    if facts.adjacency.unit is Unit.CLIENT:
+    if plan.adjacency.unit is Unit.CLIENT:
         text = f"What is claimed to a client holds for each of its records, where these are drawn alike. {text}"
-    if facts.adjacency.relation is Relation.ADD_REMOVE:
+    if plan.adjacency.relation is Relation.ADD_REMOVE:
         text += (
             " One of the population in the place of a member is one removed and one added: these bounds count what is "
             "claimed to either twice."
@@ -50,7 +51,7 @@ def _membership_sentence(numbers: evidence.FinalModelMembershipFinding, contents
     return (
         "An outsider who sees only the finished model, and tells its training cases by how well it does on them, "
         f"scores {mean.shown.value}{mean.comparison_in_brackets} on a scale "
-        f"where 0 is coin-flipping and 1 is always right{beside}. {_scope_of(contents.facts)}"
+        f"where 0 is coin-flipping and 1 is always right{beside}. {_scope_of(contents.plan)}"
     )
 
 
@@ -81,7 +82,7 @@ def _membership_rows(numbers: evidence.FinalModelMembershipFinding, contents: Re
             wide=partial(advantage_ends, record.wins, record.trials),
         ),
     ]
-    guarantee, exact_by = contents.facts.guarantee, exact_accountant(contents.facts)
+    guarantee, exact_by = contents.plan.guarantee, exact_accountant(contents.plan)
     if guarantee is not None and bounds is not None:
         epsilon = "(exp(epsilon) - 1 + 2 delta) / (exp(epsilon) + 1) (Kairouz et al. 2015, Humphries et al. 2023)"
         rows += [
@@ -99,7 +100,7 @@ def _membership_rows(numbers: evidence.FinalModelMembershipFinding, contents: Re
             ReportNumber(
                 f"Bound about {differing}, exact",
                 numbers.record_bound,
-                f"that of the insider (Bernau et al. 2021, prop. 1), by {exact_by}; {noise_text(contents.facts)}",
+                f"that of the insider (Bernau et al. 2021, prop. 1), by {exact_by}; {noise_text(contents.plan)}",
             ),
         ]
     if (bound := numbers.lower_bound) is not None:
@@ -125,5 +126,5 @@ def _membership_rows(numbers: evidence.FinalModelMembershipFinding, contents: Re
 MEMBERSHIP = Section(
     "membership", "The membership adversary", evidence.FinalModelMembershipFinding, evidence.measure_membership,
     keys=("membership",), sentence=_membership_sentence, rows=_membership_rows,
-    said=lambda found, run: {"membership": found.to_json()["membership"] | {"bound_scope": _scope_of(run.facts)}},
+    said=lambda found, run: {"membership": found.to_json()["membership"] | {"bound_scope": _scope_of(run.plan)}},
 )  # fmt: skip

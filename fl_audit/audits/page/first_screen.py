@@ -30,7 +30,7 @@ from fl_audit.statistics.advantage import most_wins
 from fl_audit.user_modules import title_of_named
 from fl_audit.verdict.declared_tests import FAMILY_LEVEL, OF_NOISE, TestName
 from fl_audit.verdict.findings_verdict import NoiseFinding
-from fl_audit.verdict.sections_verdict import banner, trials_needed_text, verdict_of
+from fl_audit.verdict.sections_verdict import banner, trials_needed_text, unanswered_text, verdict_of
 from fl_audit.verdict.verdict import Verdict, has_open_shares
 from fl_audit.verdict.verdict_messages import TestMessage, broken_tests, p_as_chance
 
@@ -75,8 +75,8 @@ def _shown(contents: ReportContents) -> Fact:
 
 
 def _claimed(contents: ReportContents) -> Fact:
-    guarantee = contents.facts.guarantee
-    if guarantee is None and contents.facts.federation.local_randomizer is not None:
+    guarantee = contents.plan.guarantee
+    if guarantee is None and contents.plan.federation.local_randomizer is not None:
         return Fact("Claimed of the training", "nothing", "no clipping, no noise; records were randomised before it")
     if guarantee is None:
         return Fact("Claimed", "nothing", "no clipping, no noise")
@@ -85,7 +85,7 @@ def _claimed(contents: ReportContents) -> Fact:
         f"at delta {number_text(guarantee.delta, 3)} ({guarantee.accountant})",
     )
     if guarantee.noise_multiplier is not None:
-        multiplied = multiplied_text(contents.facts.federation.mechanism)
+        multiplied = multiplied_text(contents.plan.federation.mechanism)
         note += f"; noise multiplier {number_text(guarantee.noise_multiplier, 3)}, over {multiplied}"
     if is_certainty(guarantee.belief_bound):
         return Fact("Claimed: epsilon at most", epsilon, f"{note}; so weak that somebody may become sure")
@@ -93,13 +93,13 @@ def _claimed(contents: ReportContents) -> Fact:
     note = f"except with a chance of at most {one_in(guarantee.delta)}; epsilon {epsilon} {note}"
     if guarantee.prior == 0.5:
         return Fact("Claimed: nobody is surer than", bound, note)
-    other = percent(contents.facts.belief_bounds[0])
+    other = percent(contents.plan.belief_bounds[0])
     beside = f"from {percent(guarantee.prior)} beforehand; {other} that {contents.words.not_that}; {note}"
     return Fact(f"Claimed: nobody is surer that {contents.words.that_short} than", bound, beside)
 
 
 def _insider(contents: ReportContents) -> Fact:
-    numbers, guarantee, found = contents.find(InsiderFinding), contents.facts.guarantee, verdict_of(contents).judgement
+    numbers, guarantee, found = contents.find(InsiderFinding), contents.plan.guarantee, verdict_of(contents).judgement
     if numbers is not None and guarantee is not None:
         trials, wins = numbers.estimate.trials, numbers.estimate.wins
         most = most_wins(trials, guarantee.advantage_bound_exact, FAMILY_LEVEL)
@@ -128,7 +128,8 @@ def _insider(contents: ReportContents) -> Fact:
 
 def _model(contents: ReportContents) -> Fact:
     numbers = contents.find(ModelAccuracyFinding)
-    assert numbers is not None, "every run has models"
+    if numbers is None:
+        return Fact("The model", "not measured", "its accuracy could not be computed")
     return Fact(
         "The model is right for",
         percent(numbers.test_accuracy),
@@ -148,13 +149,15 @@ def next_step(contents: ReportContents) -> str:
         case Verdict.INCONCLUSIVE if numbers.contradicted_by:
             rare = f"chance does this to fewer than {one_in(FAMILY_LEVEL)} runs that keep their guarantee"
             return f"Do not lean on this run: {rare}. Audit again with another seed; find out why if it happens again."
+        case Verdict.INCONCLUSIVE if unanswered_text(numbers, contents.words):
+            return "Do not lean on this run: see to what is named above, and audit again."
         case Verdict.INCONCLUSIVE:
             needed = numbers.judged.trials_for_conclusive_verdict
             setting = "" if needed is None else f" Set trials = {needed} in [audit], or more."
             return f"Do not lean on this run. {trials_needed_text(numbers, contents.words)}{setting}"
         case Verdict.NOT_AUDITED:
             return "Let the insider play: set insider = true in [audit], and carry the run out anew."
-        case Verdict.NO_GUARANTEE if contents.facts.federation.local_randomizer is not None:
+        case Verdict.NO_GUARANTEE if contents.plan.federation.local_randomizer is not None:
             return (
                 "See below whether what randomising guarantees each record is enough: the training adds nothing to it. "
                 "To have it protect too, set belief = 0.9 in [privacy]."
@@ -176,10 +179,10 @@ def _after_consistent(contents: ReportContents) -> str:
         return "Choose a guarantee that assures something: set belief = 0.9 in [privacy], and audit again."
     if numbers.words.next_step is not None:
         return numbers.words.next_step
-    device = "" if contents.facts.federation.mechanism.is_private_release else "Hand out none of these test pieces. "
+    device = "" if contents.plan.federation.mechanism.is_private_release else "Hand out none of these test pieces. "
     has_spare = spare is not None and spare.estimate.excess is not None and has_open_shares(spare.judgement)
     excess = "There is more noise than the guarantee needs: less would keep it too. " if has_spare else ""
-    at = "seed in [data]" if contents.facts.federation.targets > 1 else "neighbour in [audit]"
+    at = "seed in [data]" if contents.plan.federation.targets > 1 else "neighbour in [audit]"
     others = f"Audit other {contents.words.many} too ({at}) and other seeds, for this verdict covers one"
     return f"{device}{excess}{others}; play more trials to find smaller breaches."
 
@@ -190,10 +193,10 @@ def warnings_of(contents: ReportContents) -> list[str]:
     Warnings concern a release that is not private, a guarantee that assures next to nothing, a large delta, and unusual
     data.
     """
-    facts, guarantee = contents.facts, contents.facts.guarantee
-    lines = [not_private_label(facts)] if not facts.federation.mechanism.is_private_release else []
+    plan, guarantee = contents.plan, contents.plan.guarantee
+    lines = [not_private_label(plan)] if not plan.federation.mechanism.is_private_release else []
     if guarantee is not None:
-        warned = weakness_warning(guarantee), delta_warning(guarantee, facts.units)
+        warned = weakness_warning(guarantee), delta_warning(guarantee, plan.units)
         lines += [line for line in warned if line is not None]
     return [*lines, *cautions_for_reader(contents)]
 
@@ -204,7 +207,7 @@ def first_screen(contents: ReportContents) -> str:
     facts = "\n".join(map(fact_html, facts_of(contents)))
     labels = "".join(f"{warning_html(line)}\n" for line in warnings_of(contents))
     verdict = banner_html(replace(words, word=f"Verdict: {words.word}"))
-    origin = escape(provenance_line(contents.run.provenance, contents.facts.federation.records))
+    origin = escape(provenance_line(contents.run.provenance, contents.plan.federation.records))
     return (
         f'<div class="first">\n{verdict}\n{labels}<dl class="facts">\n{facts}\n</dl>\n{gauge_html(contents)}\n'
         f'{next_step_html(next_step(contents))}\n<p class="origin">{origin}</p>\n'
@@ -223,7 +226,7 @@ _WIDEST_NAME = 30
 
 def summary_table(contents: ReportContents) -> Table:
     """Return a table for the terminal, with the verdict, the next step, and the numbers of the report's page."""
-    federation, words, warnings = contents.facts.federation, banner(contents), warnings_of(contents)
+    federation, words, warnings = contents.plan.federation, banner(contents), warnings_of(contents)
     title = Text(
         f"{federation.data.title}, {title_of_named(federation.model)}: {contents.run.trials:,} x "
         f"{plural(federation.rounds, 'round')}"
@@ -234,10 +237,10 @@ def summary_table(contents: ReportContents) -> Table:
     *_, style = words.look.value
     table.add_row(Text("Verdict"), Text(words.word, style=style).append(f". {words.line}", style="not bold default"))
     table.add_row(Text("Next"), Text(next_step(contents)))
-    facts = [(fact.name, f"{fact.value}{fact.joint}{fact.note}") for fact in facts_of(contents)]
-    if (guarantee := contents.facts.guarantee) is not None:
-        facts.append(("Claimed guarantee", guarantee_line(guarantee_values(guarantee.epsilon, guarantee.claims))))
-    for rows in (facts, [(row.name, finding_text(row.to_json())) for row in page_rows(contents)]):
+    plan = [(fact.name, f"{fact.value}{fact.joint}{fact.note}") for fact in facts_of(contents)]
+    if (guarantee := contents.plan.guarantee) is not None:
+        plan.append(("Claimed guarantee", guarantee_line(guarantee_values(guarantee.epsilon, guarantee.claims))))
+    for rows in (plan, [(row.name, finding_text(row.to_json())) for row in page_rows(contents)]):
         table.add_section()
         for name, said in rows:
             table.add_row(Text(name), Text(said))

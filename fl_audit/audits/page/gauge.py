@@ -34,7 +34,7 @@ def gauge_html(contents: ReportContents) -> str:
     The limit of detection is the smallest epsilon that the audit would have found. Without a guarantee the gauge has
     only text and no bars.
     """
-    numbers, guarantee = verdict_of(contents), contents.facts.guarantee
+    numbers, guarantee = verdict_of(contents), contents.plan.guarantee
     found = numbers.judgement
     if guarantee is None:
         rows = (
@@ -42,7 +42,7 @@ def gauge_html(contents: ReportContents) -> str:
             _GaugeRow("Shown", "not measured"),
             _GaugeRow("Limit of detection", "no guarantee to break"),
         )
-        of_training = "" if contents.facts.federation.local_randomizer is None else " of the training"
+        of_training = "" if contents.plan.federation.local_randomizer is None else " of the training"
         return _figure(f"Claimed, shown and limit of detection: nothing was claimed{of_training}", rows)
     claimed = _GaugeRow("Claimed", f"{number_text(guarantee.epsilon, 3)} at most", (("claimed", 0.0, 1.0),))
     title = f"How much could be given away: epsilon at delta {number_text(guarantee.delta, 3)}, where 0 is nothing"

@@ -20,13 +20,14 @@ from fl_audit.audits.page.first_screen import first_screen
 from fl_audit.audits.page.html_building_blocks import html_figure, html_page, page_table, value_html
 from fl_audit.audits.page.stylesheet import DRAWN
 from fl_audit.audits.sections import page_rows, sections_with_findings
+from fl_audit.errors import in_a_line
 from fl_audit.html_tables import Markup, exactly_html
 from fl_audit.plurals import plural
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.report.figure_style import to_png, to_svg
 from fl_audit.report.formatting import percent
 from fl_audit.report.mechanism_messages import SIMULATION_NOTICE, scaling_text
-from fl_audit.report.report_elements import ReportContents, ReportNumber, Section, Table
+from fl_audit.report.report_elements import FindingFigure, ReportContents, ReportNumber, Section, Table
 from fl_audit.user_modules import title_of_named
 from fl_audit.verdict.sections_verdict import verdict_of
 from fl_audit.verdict.verdict import Verdict
@@ -42,7 +43,7 @@ class DrawnPicture:
     """A drawn figure of a report as PNG and as SVG, with its title and caption."""
 
     name: str  # name of the section that the figure belongs to
-    png: bytes
+    png: bytes  # empty if the figure could not be drawn; the caption says why
     title: str
     caption: str
     svg: str = ""  # SVG element for an HTML page
@@ -52,12 +53,22 @@ def draw_all(contents: ReportContents) -> list[DrawnPicture]:
     """Return the drawn figures of all sections that have findings and a figure, in the order of the report."""
     drawn = []
     for section, numbers in sections_with_findings(contents):
-        if (picture := section.picture) is not None and picture.applies(numbers, contents):
-            figure, caption = picture.figure(numbers, contents), picture.caption(numbers, contents)
-            png = to_png(figure)
-            figure.set_layout_engine("none")  # the layout of the first is right for the second
-            drawn.append(DrawnPicture(section.name, png, picture.title, caption, _page_svg(figure, section.name)))
+        if (picture := section.picture) is None:
+            continue
+        try:
+            if picture.applies(numbers, contents):
+                drawn.append(_drawn(section.name, picture, numbers, contents))
+        except Exception as error:  # one figure that cannot be drawn may not lose the report
+            reason = f"It could not be drawn because of an error ({in_a_line(error)})."
+            drawn.append(DrawnPicture(section.name, b"", picture.title, reason))
     return drawn
+
+
+def _drawn(name: str, picture: FindingFigure[Any], numbers: Any, contents: ReportContents) -> DrawnPicture:
+    figure, caption = picture.figure(numbers, contents), picture.caption(numbers, contents)
+    png = to_png(figure)
+    figure.set_layout_engine("none")  # the layout of the first is right for the second
+    return DrawnPicture(name, png, picture.title, caption, _page_svg(figure, name))
 
 
 def _page_svg(figure: Figure, name: str) -> str:
@@ -101,7 +112,7 @@ def _has(kind: type) -> Callable[[ReportContents], bool]:
 
 
 def _accounts_by_renyi(contents: ReportContents) -> bool:
-    guarantee = contents.facts.guarantee
+    guarantee = contents.plan.guarantee
     return guarantee is not None and guarantee.accountant in (Accountant.RDP, Accountant.RDP_CLASSIC)
 
 
@@ -118,13 +129,13 @@ _PAPERS: tuple[tuple[str, str, str, Callable[[ReportContents], bool]], ...] = (
           "choose and audit epsilon in differentially private deep learning. PVLDB 14(13)",
           "For the insider, the bounds on belief and advantage, and the empirical epsilon",
           "10.14778/3484224.3484231",
-          lambda contents: contents.facts.has_guarantee),
+          lambda contents: contents.plan.has_guarantee),
     ("C. J. Clopper, E. S. Pearson (1934). The use of confidence or fiducial limits illustrated in the case of "
           "the binomial. Biometrika 26(4)", "For the interval of counted wins", "10.1093/biomet/26.4.404",
           _has(InsiderFinding)),
     ("D. Negoescu et al. (2023). Epsilon*: Privacy metric for machine learning models. PPAI-24",
           "For the risk of one released model", "10.48550/arXiv.2307.11280",
-          lambda contents: contents.facts.star is not None),
+          lambda contents: contents.plan.star is not None),
     ("S. Yeom, I. Giacomelli, M. Fredrikson, S. Jha (2018). Privacy risk in machine learning: Analyzing the "
           f"connection to overfitting. {_IN_CSF}", "For the membership adversary and its first bound",
           "10.1109/CSF.2018.00027", _has(FinalModelMembershipFinding)),
@@ -134,7 +145,7 @@ _PAPERS: tuple[tuple[str, str, str, Callable[[ReportContents], bool]], ...] = (
           _has(FinalModelMembershipFinding)),
     (f"J. Dong, A. Roth, W. J. Su (2022). Gaussian differential privacy. {_IN_JRSSB} 84(1)",
           "For the distribution of the log-odds and the exact advantage", "10.1111/rssb.12454",
-          lambda contents: contents.facts.has_guarantee),
+          lambda contents: contents.plan.has_guarantee),
     (f"I. Waudby-Smith, A. Ramdas (2024). Estimating means of bounded random variables by betting. {_IN_JRSSB} "
           "86(1)", "For the interval of the mean advantage of the membership adversary", "10.1093/jrsssb/qkad009",
           _has(FinalModelMembershipFinding)),
@@ -163,7 +174,7 @@ def render_html(
     contents: ReportContents, pictures: Sequence[DrawnPicture], on_paper: bool = False, with_appendix: bool = True
 ) -> str:
     """Return the whole report as the text of one HTML page."""
-    federation = contents.facts.federation
+    federation = contents.plan.federation
     signer = contents.find(OperatorDeclarations)
     if on_paper and signer is not None:
         contents = _without_signer(contents, signer)
@@ -220,7 +231,7 @@ def _stands_on_page(contents: ReportContents, section: Section[Any]) -> bool:
 
 
 def _subtitle(contents: ReportContents) -> str:
-    facts, federation = contents.facts, contents.facts.federation
+    plan, federation = contents.plan, contents.plan.federation
     of_users = f" of {plural(federation.users, 'user')}" if federation.users else ""
     records = f"{plural(federation.records, 'record')}{of_users}"
     parts = (
@@ -228,8 +239,8 @@ def _subtitle(contents: ReportContents) -> str:
         f"model {title_of_named(federation.model)}",
         plural(federation.rounds, "round"),
         plural(contents.run.trials, "trial"),
-        scaling_text(facts)
-        if facts.federation.mechanism.has_exact_llr
+        scaling_text(plan)
+        if plan.federation.mechanism.has_exact_llr
         else "noise in every step of the clients' training",
         *(["early stopping"] if contents.run.chosen_releases is not None else []),
     )
@@ -239,6 +250,8 @@ def _subtitle(contents: ReportContents) -> str:
 def _figure(number: int, picture: DrawnPicture, on_paper: bool) -> str:
     caption = escape(picture.caption).replace(" = ", "&nbsp;=&nbsp;")
     full = f"<strong>Figure {number}. {escape(picture.title)}.</strong> {caption}"
+    if not picture.png:
+        return f"<p>{full}</p>"
     shown = (not on_paper and picture.svg) or picture.png
     return html_figure(shown, f"{picture.title}. {picture.caption}", full, f"figure-{picture.name}")
 
@@ -293,7 +306,7 @@ def _sign_off(numbers: OperatorDeclarations | None) -> str:
 
 
 def _configuration(contents: ReportContents) -> str:
-    tables = f'<div class="small-print">{"".join(map(_table, mechanism_tables(contents.facts)))}</div>'
+    tables = f'<div class="small-print">{"".join(map(_table, mechanism_tables(contents.plan)))}</div>'
     return f'<h2 id="configuration">Configuration</h2>\n{tables}'
 
 

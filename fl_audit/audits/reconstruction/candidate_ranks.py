@@ -20,7 +20,7 @@ def _ranks(run: FinishedRun) -> Integers | None:
     if (found := log_odds_of_targets(run, is_exactly_one=True)) is None:
         return None
     with np.errstate(divide="ignore"):
-        prior = np.log(run.facts.federation.prior_of_candidates)
+        prior = np.log(run.plan.federation.prior_of_candidates)
     return ranks_of_truth(found[0] + prior, true_candidates(run))
 
 

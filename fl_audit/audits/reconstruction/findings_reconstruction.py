@@ -66,12 +66,12 @@ def measure_reconstruction(run: FinishedRun, _: Findings) -> CandidateRanksFindi
 
     The result is None if the run is no reconstruction audit, or if it has no insider or no guarantee.
     """
-    ranks, table, guarantee = candidate_ranks(run), run.tables.targets, run.facts.guarantee
+    ranks, table, guarantee = candidate_ranks(run), run.tables.targets, run.plan.guarantee
     if ranks is None or table is None or guarantee is None:
         return None
-    candidates, mu = run.facts.federation.targets, table["mu"].to_numpy(dtype=np.float64)
-    chances = np.minimum(np.cumsum(np.sort(run.facts.federation.prior_of_candidates)[::-1]), 1.0)
-    confidence, found = run.facts.confidence, []
+    candidates, mu = run.plan.federation.targets, table["mu"].to_numpy(dtype=np.float64)
+    chances = np.minimum(np.cumsum(np.sort(run.plan.federation.prior_of_candidates)[::-1]), 1.0)
+    confidence, found = run.plan.confidence, []
     for guesses in sorted({min(one, candidates - 1) for one in _GUESSES}):
         chance = float(chances[guesses - 1])
         hits, bound = int(np.sum(ranks <= guesses)), guarantee.reconstruction_bound(chance)

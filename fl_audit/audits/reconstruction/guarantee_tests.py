@@ -3,7 +3,8 @@
 from fl_audit.audits.common.targets_guarantee_tests import TargetsGuaranteeTests
 from fl_audit.audits.reconstruction.candidate_hits import judge_hits
 from fl_audit.audits.reconstruction.candidate_ranks import candidate_ranks, true_candidates
-from fl_audit.federation.finished_run import FinishedRun, RunDescription
+from fl_audit.federation.finished_run import FinishedRun
+from fl_audit.federation.run_plan import RunPlan
 from fl_audit.verdict.judging import judged_with_opened
 from fl_audit.verdict.stored_measurements import noise_along, opened_of_targets
 from fl_audit.verdict.verdict import VerdictDetails
@@ -23,12 +24,12 @@ class ReconstructionGuaranteeTests(TargetsGuaranteeTests):
         """
         if (ranks := candidate_ranks(run)) is None:
             return None
-        chance, hits = float(run.facts.federation.prior_of_candidates.max()), int((ranks == 1).sum())
+        chance, hits = float(run.plan.federation.prior_of_candidates.max()), int((ranks == 1).sum())
         noise = noise_along(run, true_candidates(run), of_all=False)
-        found = judge_hits(hits, len(ranks), chance, run.facts.stated_guarantee, run.facts.confidence, noise)
+        found = judge_hits(hits, len(ranks), chance, run.plan.stated_guarantee, run.plan.confidence, noise)
         return judged_with_opened(found, opened_of_targets(run))
 
-    def covers(self, facts: RunDescription) -> str:
+    def covers(self, plan: RunPlan) -> str:
         """Return a sentence which says that a verdict covers only the run's candidates and its seed."""
         return (
             "A verdict covers these candidates and this seed (the challenger's secret) only; other candidates, other "

@@ -53,7 +53,7 @@ def _row(one: TopGuessRate, numbers: CandidateRanksFinding) -> ReportNumber:
 
 
 def _sentence(numbers: CandidateRanksFinding, contents: ReportContents) -> str:
-    first, column = numbers.first, contents.facts.federation.candidate_column
+    first, column = numbers.first, contents.plan.federation.candidate_column
     row = _row(first, numbers)
     one = contents.words.one if column is None else f"value of {column}"
     likely = "equally likely " if numbers.are_even else ""
@@ -156,7 +156,7 @@ def _strip(pictures: Floats32) -> Floats32:
 
 def _inversion_sentence(numbers: TrueAndReconstructedImages, contents: ReportContents) -> str:
     own = numbers.drawings[numbers.own]
-    found, federation = own.likeness, contents.facts.federation
+    found, federation = own.likeness, contents.plan.federation
     by_server = federation.threat_model.adversary is Adversary.SERVER
     who = "a server that saw every contribution, knew" if by_server else "an attacker who knew"
     known = (
@@ -169,7 +169,7 @@ def _inversion_sentence(numbers: TrueAndReconstructedImages, contents: ReportCon
         f"Of {len(numbers.true):,} pictures {who} {known} and was sent the same model in every round drew "
         f"likenesses of {found.psnr.mean():.1f} dB on average at this run's noise, by which "
         f"{percent(float(found.named.mean()))} were nearer to the true one than to {found.candidates - 1:,} others; "
-        f"{'nothing is claimed' if contents.facts.guarantee is None else claimed}."
+        f"{'nothing is claimed' if contents.plan.guarantee is None else claimed}."
     )
 
 
@@ -197,7 +197,7 @@ INVERSION = Section(
     "pictures",
     "What could be drawn",
     TrueAndReconstructedImages,
-    lambda run, _: run.facts.find(TrueAndReconstructedImages),
+    lambda run, _: run.find(TrueAndReconstructedImages),
     keys=("pictures",),
     on_page=True,
     sentence=_inversion_sentence,

@@ -3,7 +3,6 @@
 Epsilon* is an estimate of the privacy risk of a released model.
 """
 
-from enum import StrEnum
 from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, Strict, WithJsonSchema, model_validator
@@ -12,7 +11,7 @@ from pydantic_core import PydanticCustomError
 from fl_audit.audits.membership.attack_names import Attack, has_shadows, of_ours
 from fl_audit.audits.registry import AUDITS, audit_named
 from fl_audit.data.data_setting_enums import RANKED, Dissimilarity, NeighbourChoice
-from fl_audit.federation.federation_enums import InsiderView
+from fl_audit.federation.federation_enums import EpsilonStarLocation, InsiderView
 from fl_audit.mechanisms.threat_model import Adversary, TargetsParticipation
 from fl_audit.name_lists import name_list
 from fl_audit.released_model.star_methods import PARAMETRIC_CUT
@@ -53,16 +52,6 @@ FEWEST_KNOWN = 60
 
 _Kind = Annotated[str, AfterValidator(_kind), WithJsonSchema({"enum": [*AUDITS], "type": "string"})]
 _Weight = Annotated[float, Field(ge=0, lt=float("inf"))]
-
-
-class EpsilonStarLocation(StrEnum):
-    """Place where the losses for Epsilon* are collected.
-
-    POOLED: one server collects all of them. FEDERATED: each client evaluates the losses of its own records.
-    """
-
-    POOLED = "pooled"
-    FEDERATED = "federated"
 
 
 class AuditSection(ConfigSection):

@@ -25,12 +25,12 @@ from fl_audit.atomic_files import write_bytes
 from fl_audit.data.catalogue import DataSpec, bring_source, load_source
 from fl_audit.errors import InputError, require
 from fl_audit.federation.loaded_federation import load_federation
+from fl_audit.federation.run_plan import RunPlan
 from fl_audit.ordinary_files import read_file
 from fl_audit.runs.cluster.nodes import alive_rows
 from fl_audit.runs.cluster.ray_connection import RayOptions, cluster_at, ray_for
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.progress import Progress, RunsProgress, progress_of_part
-from fl_audit.runs.resolved_audit import ResolvedAudit
 from fl_audit.runs.run import run_audit
 from fl_audit.runs.run_directory import RunDirectory
 from fl_audit.runs.trial_batch_store import make_private
@@ -41,7 +41,7 @@ from fl_audit.user_modules import PortableValue
 _POLL_SECONDS = 0.5
 
 Files = dict[str, bytes]  # the files of a run directory: content by relative path
-_Plans = Mapping[str, ResolvedAudit]  # the plan of each point, by its name
+_Plans = Mapping[str, RunPlan]  # the plan of each point, by its name
 _Begin = Callable[[str], Callable[[int], None]]  # shows a name, and returns a function for newly finished trial-rounds
 _Told = Callable[[str], None]  # is called with the name of a point
 
@@ -82,13 +82,13 @@ def _pending(plans: _Plans, directory: Path) -> list[str]:
 
     def work(name: str) -> float:
         """Estimated work of a point, to order points: rounds of all trials times (expected records per round + 50)."""
-        expected = plans[name].public.mechanism.sampling_rate * plans[name].public.records
+        expected = plans[name].federation.mechanism.sampling_rate * plans[name].federation.records
         return _trial_rounds(plans[name]) * (expected + 50.0)
 
     return sorted(pending, key=lambda name: -work(name))
 
 
-def _seeded(plan: ResolvedAudit, name: str, secret: int) -> ResolvedAudit:
+def _seeded(plan: RunPlan, name: str, secret: int) -> RunPlan:
     """Return the plan with a seed derived from the sweep's secret and the point's name, unless it has a seed already.
 
     With the same seed, points would have the same noise, and the difference of their releases would be free of noise.
@@ -99,8 +99,8 @@ def _seeded(plan: ResolvedAudit, name: str, secret: int) -> ResolvedAudit:
     return plan.with_seed(int.from_bytes(digest[:8], "big"))
 
 
-def _trial_rounds(plan: ResolvedAudit) -> int:
-    return plan.config.audit.trials * plan.public.rounds
+def _trial_rounds(plan: RunPlan) -> int:
+    return plan.config.audit.trials * plan.federation.rounds
 
 
 def _partial_directory(directory: Path) -> Path:
@@ -110,7 +110,7 @@ def _partial_directory(directory: Path) -> Path:
     return partial
 
 
-def _play(plan: ResolvedAudit, run: Path, progress: Progress) -> None:
+def _play(plan: RunPlan, run: Path, progress: Progress) -> None:
     """Carry out the run of one point on the local engine, without a report."""
     run_audit(plan, run, Engine.LOCAL, progress=progress, with_report=False)
     # The next point of this process is another federation; data sets would add up.
@@ -155,7 +155,7 @@ def _run_on_ray(
     call_context = _call_context(list(plans.values()))
     waiting = {
         task.remote(
-            PortableValue((_play_alone, plan), cloudpickle.dumps), counter, call_context[plan.public.data]
+            PortableValue((_play_alone, plan), cloudpickle.dumps), counter, call_context[plan.federation.data]
         ): name
         for name, plan in plans.items()
     }
@@ -209,7 +209,7 @@ def _counter() -> Any:
     return ray.remote(num_cpus=0)(FinishedRoundCounter).remote()
 
 
-def _call_context(plans: Sequence[ResolvedAudit]) -> dict[DataSpec, list[Any]]:
+def _call_context(plans: Sequence[RunPlan]) -> dict[DataSpec, list[Any]]:
     """Return for each data set the Ray references that a task on another machine needs: user's modules and the data."""
     names = {value for plan in plans for value in _texts(plan.config.as_public_dict())}
     modules = ray.put(PortableValue(sent_modules(names), cloudpickle.dumps))
@@ -217,7 +217,7 @@ def _call_context(plans: Sequence[ResolvedAudit]) -> dict[DataSpec, list[Any]]:
     def sent(spec: DataSpec) -> Any:
         return ray.put(PortableValue(partial(bring_source, spec, load_source(spec)), cloudpickle.dumps))
 
-    return {spec: [modules, sent(spec)] for spec in {plan.public.data for plan in plans}}
+    return {spec: [modules, sent(spec)] for spec in {plan.federation.data for plan in plans}}
 
 
 def _texts(value: Any) -> Iterator[str]:
@@ -229,7 +229,7 @@ def _texts(value: Any) -> Iterator[str]:
             yield from _texts(one)
 
 
-def _play_alone(plan: ResolvedAudit, counter: Any) -> Files:
+def _play_alone(plan: RunPlan, counter: Any) -> Files:
     """Carry out the run of one point in a temporary directory, and return its files.
 
     `counter` is the handle of the actor that counts finished rounds.

@@ -14,12 +14,13 @@ from fl_audit.atomic_files import atomic_file, write_bytes, write_json
 from fl_audit.data.catalogue import load_source
 from fl_audit.data.neighbours import CRAFTED
 from fl_audit.errors import InputError, require
+from fl_audit.federation.run_plan import RunPlan
 from fl_audit.report.figure_style import to_png
 from fl_audit.run_files import read_json
 from fl_audit.runs.engine_names import Engine
+from fl_audit.runs.planning import plan_run
 from fl_audit.runs.progress import RunsProgress, at_work, no_runs_progress
 from fl_audit.runs.ray_engine import RayOptions
-from fl_audit.runs.resolved_audit import ResolvedAudit, resolve
 from fl_audit.runs.run_directory import file_lock
 from fl_audit.runs.sweeps.grid import Point, describe, require_distinct
 from fl_audit.runs.sweeps.point_execution import play_points
@@ -81,8 +82,8 @@ def run_sweep(
         return _found(points, directory, utility, title, by_guarantee)
 
 
-def _plans(points: Sequence[Point], utility: UtilityColumn | None) -> dict[str, ResolvedAudit]:
-    """Return the audit plan of each point by name; points with equal data and neighbour have the same pair D and D'."""
+def _plans(points: Sequence[Point], utility: UtilityColumn | None) -> dict[str, RunPlan]:
+    """Return the plan of each point by name; points with equal data and neighbour have the same pair D and D'."""
     pairs: dict[str, NeighbourPair] = {}
     plans = {}
     for one in points:
@@ -93,13 +94,13 @@ def _plans(points: Sequence[Point], utility: UtilityColumn | None) -> dict[str, 
         if audit.neighbour in CRAFTED:
             question += repr((one.config.model, privacy.clipping_norm))
         try:
-            plan = resolve(one.config, pairs.get(question))
-            classes = load_source(plan.public.data).pool.classes
+            plan = plan_run(one.config, pairs.get(question))
+            classes = load_source(plan.federation.data).pool.classes
         except InputError as error:
             raise InputError(f"point {describe(one.settings)}: {error}") from None
         many = utility is UtilityColumn.AUROC and classes != 2
         require(not many, f"utility auroc needs 2 classes, {one.config.data.name} has {classes}: accepted is accuracy")
-        pairs[question], plans[one.name] = plan.public.pair, plan
+        pairs[question], plans[one.name] = plan.federation.pair, plan
     return plans
 
 
@@ -131,11 +132,18 @@ def _secret(directory: Path) -> int:
 def _found(
     points: Sequence[Point], directory: Path, utility: UtilityColumn | None, title: str, by_guarantee: bool
 ) -> SweepResults:
-    models = models_table(points, directory / RUNS)
+    results = results_of(points, directory / RUNS, utility, title, by_guarantee)
+    with atomic_file(directory / "points.csv") as file:
+        results.points.to_csv(file, index=False)
+    write_bytes(directory / "landscape.png", to_png(results.figure))
+    return results
+
+
+def results_of(
+    points: Sequence[Point], runs: Path, utility: UtilityColumn | None, title: str, by_guarantee: bool
+) -> SweepResults:
+    """Return the results of points whose finished runs lie in the directory `runs`."""
+    models = models_table(points, runs)
     chosen = choose_utility(models, utility)
     table = points_table(models, points, chosen, by_guarantee)
-    figure = landscape_figure(table, models, chosen, title, by_guarantee)
-    with atomic_file(directory / "points.csv") as file:
-        table.to_csv(file, index=False)
-    write_bytes(directory / "landscape.png", to_png(figure))
-    return SweepResults(models, table, chosen, figure)
+    return SweepResults(models, table, chosen, landscape_figure(table, models, chosen, title, by_guarantee))

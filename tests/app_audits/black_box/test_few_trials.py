@@ -11,6 +11,8 @@ from fl_audit.app_audits.black_box.message_tensors import contribution, crafted,
 from fl_audit.app_audits.black_box.target_mod import applying_action, held
 from fl_audit.app_audits.claim_audit import features
 from fl_audit.app_audits.claim_audit.claim import LESSONS, StatedClaim
+from fl_audit.app_audits.claim_audit.claim_audit_messages import claim_words
+from fl_audit.app_audits.claim_audit.gaussian_mu_estimate import broken_estimates
 from fl_audit.app_audits.claim_audit.online_guessing import audit_online, fewest_trials, guessed_epsilon
 from fl_audit.app_audits.claim_audit.transcript import Transcripts, linear_sketch_of
 from fl_audit.verdict.verdict import Verdict
@@ -76,6 +78,19 @@ def test_trials_in_which_nothing_arrived_do_not_count(last: int, said: Verdict) 
     result = audit_online(claim, "toy", trials, present)
     assert last - LESSONS < fewest_trials(claim) - LESSONS <= 100 - LESSONS or last == 100
     assert result.verdict is said
+
+
+def test_too_little_noise_is_not_consistent_where_too_few_guesses_are_right() -> None:
+    """Epsilon 1 at delta 1e-5 allows mu .27: a shift of 1.3 shows too little noise, and 80 guesses do not prove it."""
+    draws, claim = np.random.default_rng(6), StatedClaim("add-remove-client", epsilon=1.0)
+    present = draws.random(100) < 0.5
+    columns = draws.normal(size=(100, 3))
+    columns[:, 0] += 1.3 * present
+    result = audit_online(claim, "toy", trials_of(columns), present)
+    assert not result.attempts[0].is_broken
+    assert broken_estimates(claim, result.attempts)
+    assert result.verdict is Verdict.INCONCLUSIVE
+    assert "two readings disagree" in claim_words(result)
 
 
 @pytest.mark.long

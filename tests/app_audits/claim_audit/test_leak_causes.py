@@ -34,6 +34,24 @@ def fixed_seed(bits: Bits, _random: np.random.Generator) -> NDArray[np.float64]:
     return steps
 
 
+def fixed_seed_beside_a_still_array(bits: Bits, _random: np.random.Generator) -> NDArray[np.float64]:
+    """The same noise in every trial; of the bias nothing is released."""
+    steps = fixed_seed(bits, _random)
+    steps[:, :, 2] = 0.0
+    return steps
+
+
+def changed_shape(bits: Bits, random: np.random.Generator) -> NDArray[np.float64]:
+    """A bias of another shape under D, which is recorded as missing, beside honest noise."""
+    steps = random.standard_normal((len(bits), 1, 3))
+    steps[bits, :, 2] = np.nan
+    return steps
+
+
+def not_finite(bits: Bits, random: np.random.Generator) -> NDArray[np.float64]:
+    return changed_shape(bits, random)
+
+
 def repeated(bits: Bits, random: np.random.Generator) -> NDArray[np.float64]:
     steps = np.repeat(random.standard_normal((len(bits), 1, 3)), 2, axis=1)
     steps[:, 0, 0] += bits
@@ -58,11 +76,14 @@ def bare_bias(bits: Bits, random: np.random.Generator) -> NDArray[np.float64]:
 
 _CAUSES = {
     momentum: "momentum",
-    fixed_seed: r" of weight .*no noise",
+    fixed_seed: r"in every trial: .* from a fixed seed",
+    fixed_seed_beside_a_still_array: r"in every trial: .* from a fixed seed",
     repeated: "same noise",
     decaying: r"round to round: .* 2\.[5-9] times",
     larger_noise: r"who took part: .* 1\.[45][0-9] times",
     bare_bias: r" of bias .*no noise",
+    changed_shape: r"form of .*\(bias\) .*who took part",
+    not_finite: r" of bias are finite",
 }
 
 
@@ -73,8 +94,17 @@ Make = Callable[[Bits, np.random.Generator], NDArray[np.float64]]
 def test_a_cause_is_named(make: Make) -> None:
     random = np.random.default_rng(0)
     bits = random.random(1000) < 0.5
-    said = cause_of(trials_of(make(bits, random)), bits, "along").words
+    forms = {"form: bias float32 (4,)": np.where(bits, 1.0, np.nan)} if make is changed_shape else None
+    said = cause_of(trials_of(make(bits, random), forms), bits, "along").words
     assert re.search(_CAUSES[make], said), said
+
+
+def test_a_round_without_a_release_is_a_cause() -> None:
+    random = np.random.default_rng(0)
+    bits = random.random(200) < 0.5
+    steps = np.where(bits[:, None, None], random.standard_normal((200, 1, 3)), np.nan)
+    trials = replace(trials_of(steps), has_release=bits)
+    assert "released at all" in cause_of(trials, bits, "along").words
 
 
 def test_honest_noise_has_no_cause() -> None:
@@ -136,3 +166,12 @@ def test_too_little_noise_is_said_in_times_and_the_page_distinguishers_with_it(t
     assert page.index("too little noise") < page.index("<table")
     assert "0.00 at delta" not in page
     assert "claimed 0.00" not in found[0].sentence
+
+
+def test_another_type_of_an_array_is_a_matter_of_its_form() -> None:
+    """Values of half precision are as finite as others: the recorded form alone shows them."""
+    random = np.random.default_rng(0)
+    bits = random.random(200) < 0.5
+    group = "form: bias float16 (1,)"
+    trials = trials_of(random.standard_normal((200, 1, 3)), {group: np.where(bits, 1.0, np.nan)})
+    assert cause_of(trials, bits, group).words.startswith("The form of the released arrays follows")

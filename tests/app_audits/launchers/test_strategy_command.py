@@ -81,6 +81,17 @@ def test_averaging_without_noise_breaks_a_claim(tmp_path: Path) -> None:
     assert page.count("<figure") == len(told["findings"])
 
 
+@pytest.mark.parametrize("verdict", list(Verdict))
+def test_a_violation_ends_with_status_4_where_it_is_asked_for(
+    verdict: Verdict, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = {"result": {"verdict": str(verdict)}, "lines": [], "report": None}
+    monkeypatch.setattr(strategy_audit_launcher, "audit_in_subprocess", lambda *_: found)
+    claim = ["strategies_of_mine:plain", "--claim-epsilon", "1", "--adjacency", "add-remove-client"]
+    ended = [CliRunner().invoke(app, ["strategy", *claim, *flags]) for flags in (["--fail-on-violation"], [])]
+    assert [result.exit_code for result in ended] == [4 if verdict is Verdict.VIOLATED else 0, 0]
+
+
 def test_a_claim_about_users_is_held_against_a_strategy() -> None:
     out = _strategy(
         "strategies_of_mine:plain", "--claim-epsilon", "4", "--adjacency", "add-remove-user",

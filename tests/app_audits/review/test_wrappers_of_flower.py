@@ -8,7 +8,7 @@ from apps import CLIENT, with_strategy, write_app
 from fl_audit.app_audits.review.options import ReviewOptions
 from fl_audit.app_audits.review.review import review
 from fl_audit.app_audits.review.review_messages import found_in, headline, report_lines_of_review
-from fl_audit.app_audits.review.scenario_groups import ScenarioGroup, broken_tests, group_of, looks_at_numbers, split
+from fl_audit.app_audits.review.scenario_groups import ScenarioGroup, broken_tests, group_of, split
 from fl_audit.verdict.verdict import Verdict
 
 pytestmark = pytest.mark.usefixtures("small_working_directory", "searched_as_before")
@@ -44,7 +44,7 @@ def test_a_wrapper_that_is_configured_rightly_is_said_to_be_as_claimed(tmp_path:
     assert found.verdict is (Verdict.VIOLATED if releases_bit else Verdict.INCONCLUSIVE)
     assert ("norm_bit" in headline(found)) is releases_bit
     # The cause and the fix on the page are those of the first finding: it must be the one that decides.
-    assert looks_at_numbers(found_in(found.result)[0].attempt) is releases_bit
+    assert found_in(found.result)[0].attempt.is_beside_model is releases_bit
     assert not broken_tests(found.result, ScenarioGroup.MECHANISM)
     lines = dict(report_lines_of_review(found))
     assert lines["Broken by"] == "no scenario"

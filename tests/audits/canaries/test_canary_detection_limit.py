@@ -20,7 +20,7 @@ from fl_audit.report.formatting import number_text
 from fl_audit.runs.config import parse_config
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.planned_run_check import check_json, check_plan
-from fl_audit.runs.resolved_audit import resolve
+from fl_audit.runs.planning import plan_run
 from fl_audit.runs.run import run_audit
 from fl_audit.verdict.declared_tests import DETECTION_POWER, FAMILY_LEVEL
 from fl_audit.verdict.findings_verdict import VerdictFinding
@@ -77,7 +77,7 @@ def test_check_says_what_the_verdict_says_afterwards(clients: int, verdict: str,
         privacy={"noise-multiplier": 1.0, "belief": None, "sensitivity": None},
         audit={"kind": "canaries", "canaries": 40, "trials": 1},
     )  # fmt: skip
-    plan = resolve(parse_config(settings))
+    plan = plan_run(parse_config(settings))
     planned = check_plan(plan, with_probe=False)
     assert planned.canaries is not None
     found = run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False).find(VerdictFinding)
@@ -102,7 +102,7 @@ def test_a_bound_above_the_claim_that_chance_explains_is_said_to_be_so(tmp_path:
         audit={"kind": "canaries", "canaries": 10, "trials": 1},
         run={"seed": 12},
     )  # fmt: skip
-    contents = run_audit(resolve(parse_config(settings)), tmp_path / "run", Engine.LOCAL, with_report=False)
+    contents = run_audit(plan_run(parse_config(settings)), tmp_path / "run", Engine.LOCAL, with_report=False)
     found = contents.find(VerdictFinding)
     assert found is not None
     assert found.judged.epsilon_lower_bound > found.claimed

@@ -15,7 +15,7 @@ from fl_audit.federation.group_sizes import GroupSizes
 from fl_audit.privacy.gaussian import gdp_epsilon
 from fl_audit.report.report_elements import ReportContents
 from fl_audit.runs.config import parse_config
-from fl_audit.runs.resolved_audit import resolve
+from fl_audit.runs.planning import plan_run
 
 SIZES = GroupSizes(records_of_client=40, records_of_user=9, users_of_client=12, clients_of_user=2)
 
@@ -40,7 +40,7 @@ def contents_of(directory: Path, adjacency: str) -> ReportContents:
         "audit": {"trials": 10, "epsilon-star": False, "membership": False},
         "run": {"seed": 1},
     }  # fmt: skip
-    return results_of_run(resolve(parse_config(settings)))
+    return results_of_run(plan_run(parse_config(settings)))
 
 
 def test_a_claim_about_records_says_what_it_is_worth_to_a_patient(tmp_path: Path) -> None:
@@ -48,10 +48,10 @@ def test_a_claim_about_records_says_what_it_is_worth_to_a_patient(tmp_path: Path
     numbers = contents.find(PrivacyUnitsFinding)
     assert numbers is not None
     record, user, client = numbers.levels
-    assert contents.facts.guarantee is not None
-    mu, most = math.sqrt(3) / 4, contents.facts.most_records
+    assert contents.plan.guarantee is not None
+    mu, most = math.sqrt(3) / 4, contents.run.most_records
     assert record.is_claimed
-    assert record.epsilon == contents.facts.guarantee.epsilon
+    assert record.epsilon == contents.plan.guarantee.epsilon
     assert (user.size, user.epsilon) == (most, pytest.approx(gdp_epsilon(0.001, most * mu)))
     assert client.epsilon is not None
     assert client.epsilon > user.epsilon > record.epsilon
@@ -69,5 +69,5 @@ def test_a_claim_about_users_covers_their_records(tmp_path: Path) -> None:
         record, user, client = numbers.levels
         assert (record.size, user.is_claimed, user.size) == (size, True, 1)
         assert client.size is not None
-        assert client.size < contents.facts.federation.users
+        assert client.size < contents.plan.federation.users
         assert "is protected less" not in person_text(contents)

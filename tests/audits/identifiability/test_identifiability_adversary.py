@@ -19,9 +19,11 @@ from fl_audit.federation.federation import Federation
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
 from fl_audit.federation.observed_rounds import InsiderView, ObservedRound
 from fl_audit.federation.record_tensors import Examples
+from fl_audit.learning.grouped_records import GroupedRecords
 from fl_audit.learning.model_initialisation import initial_models
 from fl_audit.learning.models import ModelSpec
 from fl_audit.learning.optimizers import OptimizerState, ServerOptimizer, ServerOptimizerKind, step
+from fl_audit.learning.stacked_model import ClippedSums
 from fl_audit.mechanisms.contribution import Everybody, FixedClipping
 from fl_audit.mechanisms.mechanism import Mechanism
 from fl_audit.mechanisms.noises.central import CentralGaussian
@@ -242,24 +244,23 @@ def test_every_sum_works_in_the_shapes_of_the_batch(relation: Adjacency, monkeyp
     """Bits may agree by luck in other shapes, so the shapes themselves are checked."""
     federation = make_federation(relation)
     models = initial(federation)
-    asked: list[int | None] = []
-    original = federation.model.clipped_sum
+    batch_sizes: list[int | None] = []
+    original = federation.model.clipped_sums
 
     def noting(
         models: Tensor,
-        features: Tensor,
-        labels: Tensor,
+        records: GroupedRecords,
         norm: float,
         batch_trials: int | None = None,
         taking_part: Tensor | None = None,
-    ) -> Tensor:
-        asked.append(batch_trials)
-        return original(models, features, labels, norm, batch_trials, taking_part)
+    ) -> ClippedSums:
+        batch_sizes.append(batch_trials)
+        return original(models, records, norm, batch_trials, taking_part)
 
-    monkeypatch.setattr(federation.model, "clipped_sum", noting)
+    monkeypatch.setattr(federation.model, "clipped_sums", noting)
     weigh_release(federation, models[:2], models[:2], batch_trials=TRIALS)
     weigh_models(federation, [models[:2], models[:2] + 0.1], batch_trials=TRIALS)
-    assert asked == [TRIALS] * (4 if relation is Adjacency.ADD_REMOVE_RECORD else 6)
+    assert batch_sizes == [TRIALS] * (4 if relation is Adjacency.ADD_REMOVE_RECORD else 6)
 
 
 def _play(federation: LoadedFederation, rounds: int) -> tuple[list[Tensor], list[Tensor]]:

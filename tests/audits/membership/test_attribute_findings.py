@@ -33,8 +33,9 @@ def twins(mu: float, shown: float, trials: int) -> AttributeFinding:
     table = pd.DataFrame({"trial": np.repeat(np.arange(trials), 2), "is_in": is_in.ravel(), TRUTH: [1, 0] * trials})
     table = table.assign(**dict.fromkeys(GUESSERS, guesses.ravel()))
     guarantee = derive_guarantee(Claim("add-remove-record", gaussian_rounds(1 / mu, 1), 1e-3))
-    facts = SimpleNamespace(guarantee=guarantee, confidence=0.999, configuration={"audit": {"attribute": "sex"}})
-    run: Any = SimpleNamespace(tables=SimpleNamespace(targets=table), facts=facts, trials=trials)
+    config = SimpleNamespace(audit=SimpleNamespace(attribute="sex"))
+    plan = SimpleNamespace(guarantee=guarantee, confidence=0.999, config=config)
+    run: Any = SimpleNamespace(tables=SimpleNamespace(targets=table), plan=plan, trials=trials)
     return cast(AttributeFinding, measure_attributes(run, cast(Any, None)))
 
 

@@ -19,7 +19,7 @@ from fl_audit.adjacency import Adjacency
 from fl_audit.array_types import Flags
 from fl_audit.audits.membership.insider_increments import increments, noise_along_targets, signal_to_noise
 from fl_audit.errors import InputError
-from fl_audit.learning.gradient_norms_and_products import record_gradients
+from fl_audit.learning.gradient_norms_and_products import gradient_norms_and_products
 from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.mechanisms.likelihood_ratio import Hypotheses, gaussian_llr
 from fl_audit.privacy.events import gaussian_rounds
@@ -152,7 +152,7 @@ def test_a_training_that_follows_its_own_releases_keeps_the_distributions(rate: 
     for _ in range(rounds):
         part = draw.random(coins.shape) < rate
         noise = (sigma * draw.standard_normal(models.shape)).astype(np.float32)
-        norms, products = record_gradients(model, models, features, labels, torch.from_numpy(noise))
+        norms, products = gradient_norms_and_products(model, models, features, labels, torch.from_numpy(noise))
         found = increments(products, norms, norm, np.full(trials, sigma), coins, part, rate, sees_participation=False)
         mu = signal_to_noise(norms, norm, np.full(trials, sigma))
         along.append(noise_along_targets(products, norms, np.full(trials, sigma)))

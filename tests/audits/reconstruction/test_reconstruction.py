@@ -16,7 +16,7 @@ from fl_audit.privacy.events import RandomizedResponse, gaussian_rounds
 from fl_audit.privacy.guarantee import Guarantee, derive_guarantee
 from fl_audit.privacy.reconstruction_bounds import reconstruction_bound, simplex_success
 from fl_audit.runs.config import parse_config
-from fl_audit.runs.resolved_audit import resolve
+from fl_audit.runs.planning import plan_run
 from fl_audit.runs.run import require_runnable
 from fl_audit.verdict.declared_tests import TestName
 from fl_audit.verdict.noise_scale import NoiseAlongTarget
@@ -139,8 +139,8 @@ def test_ranks_of_unusable_scores_are_refused() -> None:
 def test_candidates_that_are_all_records_are_refused_before_the_run_and_one_fewer_is_played() -> None:
     settings = {"audit": {"kind": "reconstruction", "candidates": 60, "trials": 2, "epsilon-star": True}}
     privacy = {"sensitivity": None, "adjacency": "add-remove-record", "accountant": "gdp"}
-    plan = resolve(parse_config(small_settings(privacy=privacy, **settings)))
+    plan = plan_run(parse_config(small_settings(privacy=privacy, **settings)))
     with pytest.raises(InputError, match=r"60 candidates .*fewer"):
         require_runnable(plan)
     settings["audit"]["candidates"] = 59
-    require_runnable(resolve(parse_config(small_settings(privacy=privacy, **settings))))
+    require_runnable(plan_run(parse_config(small_settings(privacy=privacy, **settings))))

@@ -19,18 +19,18 @@ from fl_audit.experiments.studies.client_privacy_cost import (
 from fl_audit.mechanisms.noises.correlated import CorrelatedGaussian
 from fl_audit.report.figure_style import to_png
 from fl_audit.runs.config import parse_config
-from fl_audit.runs.resolved_audit import resolve
+from fl_audit.runs.planning import plan_run
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("way", WAYS, ids=[way.name for way in WAYS])
 def test_every_point_guarantees_what_it_is_named_after(way: TrainingMethod, published_data: Path) -> None:
     for federation in federations(published_data, quick=True):
-        plan = resolve(parse_config(settings(federation, way, 10.0, 2)))
+        plan = plan_run(parse_config(settings(federation, way, 10.0, 2)))
         assert plan.guarantee is not None
         assert plan.guarantee.epsilon == pytest.approx(10.0, rel=1e-3)
-        assert plan.public.mechanism.unit is Unit.CLIENT
-        assert isinstance(plan.public.mechanism.noise, CorrelatedGaussian) == ("FTRL" in way.name)
+        assert plan.federation.mechanism.unit is Unit.CLIENT
+        assert isinstance(plan.federation.mechanism.noise, CorrelatedGaussian) == ("FTRL" in way.name)
 
 
 def _made_up(accuracies: dict[float, float]) -> pd.DataFrame:

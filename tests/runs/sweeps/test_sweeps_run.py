@@ -24,8 +24,8 @@ from fl_audit.released_model.normal_fit_tests import FIT
 from fl_audit.report.figure_style import to_png
 from fl_audit.report.formatting import number_text
 from fl_audit.runs.engine_names import Engine
+from fl_audit.runs.planning import plan_run
 from fl_audit.runs.ray_engine import RayOptions
-from fl_audit.runs.resolved_audit import resolve
 from fl_audit.runs.run import run_audit
 from fl_audit.runs.run_directory import RunDirectory
 from fl_audit.runs.sweeps import point_execution
@@ -95,7 +95,7 @@ def test_a_sweep_is_its_runs_survives_interrupts_and_failures_and_grows(
     assert models["privacy.epsilon"].isna().tolist() == [False] * 6 + [True] * 3
     np.testing.assert_allclose(models["epsilon"][:6], [1.0] * 3 + [8.0] * 3, atol=1e-3)
     seeds = {path.name: RunDirectory(path).secret().seed for path in runs.iterdir()}
-    plan = resolve(points(8.0)[0].config).with_seed(seeds["epsilon=8.0"])
+    plan = plan_run(points(8.0)[0].config).with_seed(seeds["epsilon=8.0"])
     alone = run_audit(plan, tmp_path / "alone", Engine.LOCAL, with_report=False)
     for column in ("test_accuracy", "test_auroc", "epsilon_star", "membership_advantage"):
         np.testing.assert_array_equal(models.loc[models["point"] == "epsilon=8.0", column], alone.trials[column])
@@ -226,7 +226,7 @@ def test_frontier_and_ranges_of_points() -> None:
 def test_values_of_several_kinds_are_written_as_words(tmp_path: Path) -> None:
     both = grid(VALUES, [Axis("audit.neighbour", (0, "random"))])
     for one in both:
-        run_audit(resolve(one.config), tmp_path / one.name, Engine.LOCAL, with_report=False)
+        run_audit(plan_run(one.config), tmp_path / one.name, Engine.LOCAL, with_report=False)
     table = models_table(both, tmp_path)
     table.to_parquet(tmp_path / "models.parquet")
     assert table["audit.neighbour"].unique().tolist() == ["0", "random"]
@@ -240,7 +240,7 @@ def test_points_of_the_membership_audit_name_their_strongest_attack(tmp_path: Pa
         audit=audit,
     )
     both = grid(settings, [Axis("audit.kind", ("membership",))]) + grid(VALUES, [Axis("training.rounds", (1,))])
-    found = [run_audit(resolve(one.config), tmp_path / one.name, Engine.LOCAL, with_report=False) for one in both]
+    found = [run_audit(plan_run(one.config), tmp_path / one.name, Engine.LOCAL, with_report=False) for one in both]
     models = models_table(both, tmp_path)
     table = points_table(models, both, UtilityColumn.ACCURACY)
     rates = found[0].summary["attacks"]["by_name"]["loss"]

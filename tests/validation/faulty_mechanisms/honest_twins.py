@@ -139,6 +139,8 @@ REPLACED = HonestMechanism(
     StatedClaim(Adjacency.REPLACE_CLIENT, noise_multiplier=1.0),
     system(ONE_ROUND.with_(multiplier=2.0)),
 )
+NORMALISED = HonestMechanism("normalised updates", _of_rounds(1), system(ONE_ROUND.with_(clip=parts.normalised)))
+"""Every update has the length of the norm, and an absent client contributes exactly zero."""
 SHORT_RUN = HonestMechanism("two rounds", _of_rounds(SHORT), system(TWO_ROUNDS))
 LONG_RUN = HonestMechanism("four rounds", _of_rounds(LONG), system(ONE_ROUND.with_(multiplier=math.sqrt(LONG))))
 ADAPTIVE_CLIPPING = HonestMechanism(
@@ -179,6 +181,7 @@ FLOWERS = HonestMechanism(
 """The use that Flower's documentation covers: updates of ordinary floating-point tensors, equal weights."""
 
 HONEST = (
-    FLOWERS, CENTRAL, REPLACED, SHORT_RUN, LONG_RUN, ADAPTIVE_CLIPPING, DISTRIBUTED, RECORDS, POISSON, LOCAL,
+    FLOWERS, CENTRAL, REPLACED, NORMALISED, SHORT_RUN, LONG_RUN, ADAPTIVE_CLIPPING, DISTRIBUTED, RECORDS, POISSON,
+    LOCAL,
 )  # fmt: skip
 """All honest mechanisms."""

@@ -1,0 +1,152 @@
+"""Planning of a run: from its configuration to the federation that is audited, and to its guarantee."""
+
+from fl_audit.adjacency import Adjacency, NeighbourPair, Unit
+from fl_audit.audits.membership.attack_names import Attack
+from fl_audit.audits.registry import audit_named
+from fl_audit.data.catalogue import load_source
+from fl_audit.data.partition import owners_of
+from fl_audit.data.record_selection import select_records
+from fl_audit.errors import require
+from fl_audit.federation.federation_enums import EpsilonStarLocation
+from fl_audit.federation.model_check_records import probe_records
+from fl_audit.federation.record_tensors import model_for
+from fl_audit.federation.run_plan import RunPlan
+from fl_audit.learning.stacked_model import StackedModel
+from fl_audit.mechanisms.mechanism import NO_LIKELIHOOD_RATIO, Mechanism
+from fl_audit.privacy.accounting import exact_accountant
+from fl_audit.privacy.accounting_enums import MultiplierReference, SensitivityKind
+from fl_audit.privacy.calibration import noise_multiplier_for_all
+from fl_audit.privacy.claim import Claim
+from fl_audit.privacy.guarantee import Guarantee, guarantee_of_all
+from fl_audit.privacy.identifiability_bounds import SignalToNoiseAdaptivity
+from fl_audit.privacy.targets import DETAILS, TARGETS, NoiseMultiplierTarget, one_target
+from fl_audit.runs import mechanism_of_config
+from fl_audit.runs.attribute_of_config import with_attribute
+from fl_audit.runs.config import RunConfig
+from fl_audit.runs.federation_of_config import data_spec, federation_of, randomizer_of
+from fl_audit.runs.neighbour_pairs import choose_pair, with_crafted_records
+from fl_audit.user_modules import import_function
+
+_WORK_A_ROUND, _MESSAGE_SCALARS = 1e9, 2**22
+"""Scalars that the clients' passes of one round touch, and scalars of the stacked models in one message."""
+_FEWEST_TRIALS, _MOST_TRIALS = 100, 1000
+_USUALLY_KEPT, _KEPT_SCALARS = 4, 2**28
+"""Number of trials whose releases are kept, and the largest number of scalars in them: a gigabyte."""
+
+
+def plan_run(config: RunConfig, pair: NeighbourPair | None = None) -> RunPlan:
+    """Return the plan of the run that a configuration describes.
+
+    The function loads the data, calibrates the noise, and chooses the unit in which D and D' differ. It raises
+    `InputError` if the noise cannot achieve the guarantee, or if the settings do not fit together.
+
+    `pair`: With None, it is searched for, or a record is crafted, depending on the configuration.
+    """
+    if config.audit.insider:
+        # Said before the noise is calibrated: without a guarantee there is nothing to calibrate it to.
+        require(config.privacy.private, NO_LIKELIHOOD_RATIO)
+    if config.training.early_stopping is not None:
+        # Owners would be asked about models that go on to train, and not about those that the trials keep.
+        pooled = config.audit.epsilon_star_losses is EpsilonStarLocation.POOLED
+        require(pooled, "early-stopping with epsilon-star-losses = 'federated': accepted with it is 'pooled'")
+    source, data = load_source(data_spec(config.data)), config.data
+    by_user = config.privacy.adjacency.unit is Unit.USER
+    needs_replacement = (
+        config.privacy.adjacency is Adjacency.REPLACE_RECORD and audit_named(config.audit.kind).chooses_pair
+    )
+    split = select_records(
+        source, data.records, data.test_records, data.seed, by_user, data.users, fewest_outside=int(needs_replacement)
+    )
+    if by_user:
+        # Whole users rarely have just as many records as are wanted.
+        config = config.changed(
+            data={"records": len(split.inside), "users": mechanism_of_config.units_of(split.inside)}
+        )
+    else:
+        require(data.users is None, "users is set in [data], and adjacency is not about users: leave users out")
+    local_randomizer = randomizer_of(config)
+    # The records of D, and those outside it, which may be in D'.
+    for records in (split.inside, split.outside):
+        if local_randomizer is not None and records is not None:
+            local_randomizer.require_records(records)
+    _require_own(config)
+    # If the number of clients is not set, each owner of records in D is a client.
+    clients = len(owners_of(split.inside.owner)) if data.clients is None else data.clients
+    config = with_attribute(config.changed(data={"clients": clients}), source, split)
+    mechanism = mechanism_of_config.mechanism_of(config, 1.0, split)
+    if config.privacy.private:
+        mechanism = mechanism.with_multiplier(calibrated_multiplier(config, mechanism))
+    public = federation_of(config, mechanism, split, pair or choose_pair(config, split))
+    public = public if pair is not None else with_crafted_records(public, config)
+    return RunPlan(_sized(config), public, guarantee_of(mechanism, config))
+
+
+def _require_own(config: RunConfig) -> None:
+    """Raise `InputError` if an attack or a report section that the user wrote cannot be imported."""
+    for attack in config.audit.attacks or ():
+        if not isinstance(attack, Attack):
+            import_function(attack, "attack")
+    if config.audit.sections:
+        # Its figures need matplotlib, which takes its time.
+        from fl_audit.audits.sections import own_section  # noqa: PLC0415
+
+        for name in config.audit.sections:
+            own_section(name)
+
+
+def guarantee_of(mechanism: Mechanism, config: RunConfig) -> Guarantee | None:
+    """Return the guarantee of all rounds of a mechanism together, or None if the mechanism adds no noise."""
+    return guarantee_of_all(_claims(config, mechanism)) if mechanism.adds_noise else None
+
+
+def calibrated_multiplier(config: RunConfig, at_unit_noise: Mechanism) -> float:
+    """Return the noise multiplier (relative to the sensitivity) with which a mechanism has the configured guarantee.
+
+    If the configuration gives a noise multiplier instead of a guarantee, the result is this multiplier, converted to be
+    relative to the sensitivity.
+    """
+    privacy = config.privacy
+    target = one_target({name: getattr(privacy, name.replace("-", "_")) for name in (*TARGETS, *DETAILS)})
+    if isinstance(target, NoiseMultiplierTarget):
+        over = privacy.noise_over or MultiplierReference.SENSITIVITY
+        return over.over_sensitivity(target.noise_multiplier, privacy.adjacency)
+    return noise_multiplier_for_all(target, _claims(config, at_unit_noise))
+
+
+def _claims(config: RunConfig, mechanism: Mechanism) -> list[Claim]:
+    """Return the claims behind the guarantee: one, or one for each shard size if clients train by DP-SGD."""
+    privacy, rounds = config.privacy, mechanism_of_config.rounds_of(config)
+    each = mechanism.events_of_each(rounds, mechanism_of_config.threat_model_of(config))
+    accountant = privacy.accountant or exact_accountant(event for events in each for event in events)
+    # Only noise that follows the rounds' sensitivities gives every round the same ratio, whoever chooses them.
+    follows = privacy.sensitivity is SensitivityKind.LOCAL
+    sensitivities = SignalToNoiseAdaptivity.FIXED if follows else SignalToNoiseAdaptivity.ADAPTIVE
+    return [
+        Claim(privacy.adjacency, events, privacy.delta, privacy.prior, accountant, sensitivities) for events in each
+    ]
+
+
+def _sized(config: RunConfig) -> RunConfig:
+    """Return the configuration with default sizes of a trial batch, and of the group of trials whose releases are kept.
+
+    A size that the configuration sets stays as it is.
+    """
+    run, source = config.run, load_source(data_spec(config.data))
+    model = StackedModel.of(model_for(config.model.name, source.pool), probe_records(source))
+    by_work = int(_WORK_A_ROUND / (_examples_a_round(config) * model.scalars_per_example))
+    by_message = int(_MESSAGE_SCALARS / model.layout.size)
+    trials = max(1, min(by_message, max(_FEWEST_TRIALS, min(_MOST_TRIALS, by_work))))
+    kept = min(_USUALLY_KEPT, _KEPT_SCALARS // (mechanism_of_config.rounds_of(config) * model.layout.size))
+    kept = kept if run.keep_releases is None else run.keep_releases
+    return config.changed(run={"trials_per_batch": run.trials_per_batch or trials, "keep_releases": kept})
+
+
+def _examples_a_round(config: RunConfig) -> float:
+    """Return the expected number of per-record gradients of all clients in a round."""
+    training, clients = config.training, mechanism_of_config.clients_of(config)
+    share = mechanism_of_config.denominator_of(config) / clients
+    if training.strategy == "dp-fedsgd":
+        return float(mechanism_of_config.sampling_rate(config) * config.data.records / (training.cycle or 1))
+    if training.local_steps is not None:
+        return float(training.local_steps * (training.local_batch or 1) * clients * share)
+    return float((training.local_epochs or 1) * config.data.records * share)

@@ -1,0 +1,188 @@
+"""Tell noised sums from what a server makes of them: whether its release follows from the sum and the claimed noise.
+
+A strategy of somebody else may round, clamp or project the noised sums. No guarantee is weakened by that, as long as
+what is done follows from the noised sum alone. This is asked by replay, to the last bit: a copy of the server takes the
+same step with the noised sums in place of the sums, and without noise. If the release follows from the noised sum
+alone, it comes out again; with less noise, or with a change of the sum before the noise, it does not. In a second copy
+the trials change places, so that noised sums of D stand where those of D' stood. If what is done afterwards depends on
+the secret, or on anything else of a trial, other releases come out.
+"""
+
+import copy
+from dataclasses import dataclass, field, fields
+from enum import StrEnum
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fl_audit.array_types import Floats, Integers
+from fl_audit.mechanisms.noise_addition import add_noise
+from fl_audit.mechanisms.noises.mechanism_noise import Normals, ServerNoiseDraws
+from fl_audit.trial_batches import TrialBatch
+
+
+class NoisingServer(Protocol):
+    """Protocol of a server that adds the noise to sums, as `TrialBatchStrategy` does."""
+
+    parameters: int  # number of parameters of a model
+    noise_draws: dict[str, ServerNoiseDraws]  # draws of the noise, by name of a batch
+
+    def noise(self, batch: TrialBatch, server_round: int, total: Tensor, sigma: Floats) -> Tensor:
+        """Return the release of a round, float32 (trials, parameters)."""
+
+
+class ReleaseOrigin(StrEnum):
+    """Origin of a server's release: the values that it follows from.
+
+    NOISED_SUM: it is the sum with the claimed noise. POST_PROCESSED: it follows from the noised sum alone, by a
+    rule that is the same for trials with other secrets. ONE_SECRET: the same, but all trials of the batch have one
+    secret, so that the rule may depend on it. UNKNOWN: it does not follow from the noised sum, or nobody can tell.
+    """
+
+    NOISED_SUM = "noised-sum"
+    POST_PROCESSED = "post-processed"
+    ONE_SECRET = "one-secret"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class NoisedSums:
+    """The release of a round, and the noised sums that it follows from; both float32 (trials, parameters)."""
+
+    release: Tensor
+    noised: Tensor | None  # None if the release does not follow from the noised sums
+    origin: ReleaseOrigin
+    changed: int = 0  # number of trials whose release is not the noised sum
+
+
+@dataclass
+class _RecordedDraws:
+    """Draws of the server's noise, which are remembered."""
+
+    draws: ServerNoiseDraws
+    drawn: list[Tensor] = field(default_factory=list)
+
+    def next(self, normals: Normals, server_round: int) -> Tensor:
+        """Return the next draws, and remember them."""
+        self.drawn.append(self.draws.next(normals, server_round))
+        return self.drawn[-1]
+
+
+@dataclass(frozen=True)
+class _NoNoise:
+    """Draws of 0, which leave sums as they are."""
+
+    shape: tuple[int, int]
+
+    def next(self, normals: Normals, server_round: int) -> Tensor:
+        """Return zeros, float32 (trials, parameters)."""
+        return torch.zeros(self.shape)
+
+
+@dataclass(frozen=True)
+class StepReplay:
+    """Copies of a server that repeat its steps for a batch of trials with noised sums in place of sums, without noise.
+
+    They begin in the state of the server, and go on by their own steps. So what a server keeps between rounds of the
+    noised sums, such as what rounding left over, is there too.
+    """
+
+    plain: NoisingServer  # copy whose trials are those of the server
+    exchanged: NoisingServer | None = None  # copy whose trials have changed places; None for no such replay
+    order: Tensor = field(default_factory=lambda: torch.empty(0))  # trial in each place of `exchanged`, (trials,)
+    has_secrets: bool = False  # whether a trial stands in the place of one with another secret
+
+    @staticmethod
+    def of(strategy: NoisingServer, batch: TrialBatch, secrets: Integers | None) -> "StepReplay":
+        """Return copies of a strategy in its present state.
+
+        Parameters
+        ----------
+        strategy
+            The strategy.
+        batch
+            Batch of trials.
+        secrets
+            Secrets of the trials, int (trials, secrets); None for no replay with exchanged trials.
+        """
+        silent = _NoNoise((batch.count, strategy.parameters))
+        plain = copy_of(strategy, batch, silent)
+        if secrets is None:
+            return StepReplay(plain)
+        order, has_secrets = _exchanged(secrets)
+        return StepReplay(plain, copy_of(strategy, batch, silent), order, has_secrets)
+
+    def agrees(self, batch: TrialBatch, server_round: int, noised: Tensor, sigma: Floats, release: Tensor) -> bool:
+        """Return whether a release comes out again, to the last bit, in the same and in exchanged places."""
+        again = self.plain.noise(batch, server_round, noised.clone(), sigma)
+        if self.exchanged is None:
+            return torch.equal(again, release)
+        moved = self.exchanged.noise(batch, server_round, noised[self.order], sigma[self.order.numpy()])
+        return torch.equal(again, release) and torch.equal(moved, release[self.order])
+
+
+def copy_of(strategy: NoisingServer, batch: TrialBatch, draws: ServerNoiseDraws) -> NoisingServer:
+    """Return a copy of a strategy with other draws of noise; what its class adds to ours is copied deeply."""
+    twin = copy.copy(strategy)
+    own: Any = strategy
+    ours = {one.name for one in fields(own)}
+    for name, value in vars(strategy).items():
+        if name not in ours:
+            setattr(twin, name, copy.deepcopy(value))
+    twin.noise_draws = {**strategy.noise_draws, batch.name: draws}
+    return twin
+
+
+def noised_sums(
+    strategy: NoisingServer, batch: TrialBatch, server_round: int, total: Tensor, sigma: Floats, replay: StepReplay
+) -> NoisedSums:
+    """Make the release of a round by a strategy's own step `noise`, and tell what it follows from.
+
+    Parameters
+    ----------
+    strategy
+        The strategy, whose method `noise` is not that of `TrialBatchStrategy`.
+    batch
+        Batch of trials.
+    server_round
+        Number of the round, from 1.
+    total
+        Sums before noise, float32 (trials, parameters).
+    sigma
+        Claimed standard deviation of the noise, (trials,).
+    replay
+        Copies of the strategy in the state that it was in before the round.
+    """
+    recorded = _RecordedDraws(strategy.noise_draws[batch.name])
+    strategy.noise_draws[batch.name] = recorded
+    try:
+        release = strategy.noise(batch, server_round, total.clone(), sigma)
+    finally:
+        strategy.noise_draws[batch.name] = recorded.draws
+    if len(recorded.drawn) != 1:
+        return NoisedSums(release, None, ReleaseOrigin.UNKNOWN, batch.count)
+    noised = add_noise(total.clone(), recorded.drawn[0], sigma)
+    changed = int((release != noised).any(dim=1).sum())
+    try:
+        agrees = replay.agrees(batch, server_round, noised, sigma, release)
+    except Exception:  # a step of somebody else may need anything that a replay lacks
+        agrees = False
+    if changed == 0:
+        return NoisedSums(release, noised, ReleaseOrigin.NOISED_SUM)
+    if not agrees:
+        return NoisedSums(release, None, ReleaseOrigin.UNKNOWN, changed)
+    origin = ReleaseOrigin.POST_PROCESSED if replay.has_secrets else ReleaseOrigin.ONE_SECRET
+    return NoisedSums(release, noised, origin, changed)
+
+
+def _exchanged(secrets: Integers) -> tuple[Tensor, bool]:
+    """Return an order of the trials that gives them places of trials with other secrets, and whether it gives any.
+
+    Trials are sorted by their secrets and moved by half of their number, so that as many as possible change.
+    """
+    ranked = np.lexsort(secrets.T[::-1])
+    order = np.empty(len(ranked), dtype=np.int64)
+    order[ranked] = np.roll(ranked, len(ranked) // 2)
+    return torch.from_numpy(order), bool((secrets[order] != secrets).any())

@@ -1,0 +1,33 @@
+"""Notes that several sections of a page have stand once on it."""
+
+from fl_audit.experiments.papers.published_page import TITLE, with_shared_notes
+
+
+def _section(title: str, *notes: str) -> str:
+    listed = "".join(f"<li>{note}</li>" for note in notes)
+    block = "<details><summary>Why</summary>\n<p>1 of 2:</p><ul><li>one number</li></ul>\n"
+    return f"## {title}\n\n{block}<ul>{listed}</ul></details>"
+
+
+SHARED = ("Records: the paper&#x27;s are others.", "Noise: drawn twice.")
+SECTIONS = {
+    "A": _section("A", SHARED[0], SHARED[1], "Only here."),
+    "B": _section("B", "Records: of another paper.", SHARED[1], "Alone: too.", SHARED[0]),
+    "C": _section("C"),
+}
+
+
+def test_a_note_of_two_sections_stands_once() -> None:
+    first, second, third, last = with_shared_notes(list(SECTIONS.values()))
+    page = "\n\n".join((first, second, third, last))
+    assert [page.count(note.partition(":")[2]) for note in SHARED] == [1, 1]
+    assert '<li>See below: <a href="#note-records">Records</a>; <a href="#note-noise">Noise</a></li><li>Only' in first
+    assert "Records: of another paper." in second
+    assert third == SECTIONS["C"]
+    assert last.startswith(f"## {TITLE}\n")
+    assert '<li id="note-records"><strong>Records</strong>: the paper&#x27;s are others.</li>' in last
+
+
+def test_a_page_without_shared_notes_stays_as_it_is() -> None:
+    alone = [SECTIONS["A"], SECTIONS["C"]]
+    assert with_shared_notes(alone) == alone
