@@ -61,13 +61,21 @@ def values_of(
     # ValueError: not only what is no TOML, but numbers of thousands of digits; RecursionError: lists in lists in lists
     except (ValueError, RecursionError) as error:
         raise InputError(f"{named} is no valid TOML: {_first_sentence(error)}") from error
-    for override in overrides:
-        _apply(values, override)
+    apply_overrides(values, overrides)
     if data_dir is not None:
         values.setdefault("data", {})["data-dir"] = str(Path(data_dir).absolute())
     for section in ("data", "model"):
         _anchor_paths(values.get(section), place)
     return values
+
+
+def apply_overrides(values: dict[str, Any], overrides: Sequence[str]) -> None:
+    """Replace settings in the values of a configuration, in place, by overrides of the form `section.key=value`.
+
+    Raises `InputError` if an override has another form. Keys and values are not checked.
+    """
+    for override in overrides:
+        _apply(values, override)
 
 
 def _apply(values: dict[str, Any], override: str) -> None:
