@@ -78,12 +78,36 @@ def require_named(name: str) -> None:
     Nothing is imported.
     """
     module, _, attribute = name.partition(":")
-    if not module or not attribute or module.startswith("."):
-        raise InputError(f"{name!r} names no function: accepted is package.module:name")
+    meant = meant_name(name)
+    if meant is not None or not module or not attribute or module.startswith("."):
+        here = "" if meant is None else f", here {meant!r}"
+        raise InputError(f"{name!r} names no function: accepted is package.module:name{here}")
     top = module.partition(".")[0]
     if place_of(top) is None:
         where = f" in {_searched[0]}, nor installed" if _searched else ""
         raise InputError(f"{name!r} cannot be imported: there is no module {top!r}{where}")
+
+
+def meant_name(name: str) -> str | None:
+    """Return the name `package.module:name` that is meant by one with a dot for the colon, or with a file's name.
+
+    None if the name is as it should be, or nothing is known to be meant. Nothing is imported.
+
+    Examples
+    --------
+    >>> meant_name("math.sqrt"), meant_name("strategies/mine.py:private"), meant_name("math:sqrt")
+    ('math:sqrt', 'strategies.mine:private', None)
+    """
+    path, colon, attribute = name.partition(":")
+    if not colon:
+        path, _, attribute = name.rpartition(".")
+        if attribute == "py" or not path.partition(".")[0].isidentifier() or place_of(path.partition(".")[0]) is None:
+            return None
+    elif not path.endswith(".py"):
+        return None
+    module = path.removesuffix(".py").removeprefix("./").replace("/", ".")
+    is_name = all(part.isidentifier() for part in (*module.split("."), *attribute.split(".")))
+    return f"{module}:{attribute}" if is_name else None
 
 
 def title_of_named(name: str) -> str:

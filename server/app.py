@@ -48,9 +48,11 @@ class _ReleaseRecorder:
     view: InsiderView  # the view of clients: noised sums or models
     keep: int  # number of trials, from trial 0
     on_round: _OnRound
+    checkpoint_every: int | None = None  # number of rounds between stored models of trial 0; None stores none
     noise_seeds: Sequence[int] = ()  # seeds of the noise that the insider knows; empty if the server adds the noise
     initial: dict[str, Tensor] = field(default_factory=dict)  # initial models of the kept trials, by batch
     rounds: dict[str, list[dict[str, Tensor]]] = field(default_factory=lambda: defaultdict(list))  # the views of rounds
+    checkpoints: dict[int, Tensor] = field(default_factory=dict)  # models of trial 0 (parameters,), by round
     # The clipping norms of each round, of all trials, by batch; empty if the norm is fixed.
     norms: dict[str, list[Floats]] = field(default_factory=lambda: defaultdict(list))
 
@@ -70,6 +72,8 @@ class _ReleaseRecorder:
         self.rounds[batch.name].append({name: value.clone() for name, value in kept.items()})
         if made.side.norms_array is not None:
             self.norms[batch.name].append(made.side.norms_array)
+        if self.checkpoint_every is not None and batch.first == 0 and made.number % self.checkpoint_every == 0:
+            self.checkpoints[made.number] = made.models[-1][0].clone()
         self.on_round(batch.count)
 
     def kept(self, batch: TrialBatch) -> dict[str, Tensor]:
@@ -148,7 +152,13 @@ def _play_wave(
             plan.seed, public.targets, public.membership_scheme, prior, executor=drawing, rounds=public.rounds
         )
         insiders = known_noise_seeds(federation, challenger)
-        recorder = _ReleaseRecorder(public.view, _kept_releases(plan), on_round, insiders.get(federation.insider, ()))
+        recorder = _ReleaseRecorder(
+            public.view,
+            _kept_releases(plan),
+            on_round,
+            config.run.checkpoint_every,
+            insiders.get(federation.insider, ()),
+        )
         initial = {
             batch.name: recorder.start(
                 batch, starting_models(federation, config.model.initial, config.model.seed, batch.trials)
@@ -197,6 +207,7 @@ def _play_wave(
             columns=columns,
             final_models=last,
             kept=recorder.kept(batch),
+            checkpoints=recorder.checkpoints if batch.first == 0 else {},
             targets=tuple(federation.targets.tolist()),
             outputs={} if outputs is None else outputs.outputs(batch),
         )

@@ -48,6 +48,7 @@ class BatchResult:
     columns: TrialBatchColumns  # all findings
     final_models: Tensor  # models after the last round (trials, parameters)
     kept: Mapping[str, Tensor]  # the clients' view of the kept trials, by name; empty if the batch has none
+    checkpoints: Mapping[int, Tensor] = field(default_factory=dict)  # models of trial 0 (parameters,), by round
     targets: tuple[int, ...] = ()  # numbers of the units that are targets, ascending
     # Outputs of the final models for the targets' records, by name; empty in the identifiability audit.
     outputs: Mapping[str, Tensor] = field(default_factory=dict)

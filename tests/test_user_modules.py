@@ -9,12 +9,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from small_audits import tiny_toml
+from small_audits import small_settings, tiny_toml
 
 from fl_audit import user_modules
+from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.errors import InputError
+from fl_audit.learning.models import ModelSpec, build_model
+from fl_audit.runs.config import parse_config
 from fl_audit.strategies.errors import FederationError
-from fl_audit.user_modules import PortableValue, import_user_module, search_last
+from fl_audit.user_modules import PortableValue, import_user_module, meant_name, require_named, search_last
 
 ROOT = Path(__file__).parents[1]
 OF_PARTIES = ("server", "clients", "strategies", "experiments")
@@ -133,3 +136,25 @@ def test_modules_beside_fl_audit_are_found_where_an_installation_maps_fl_audit_a
     assert sys.path == [*elsewhere, str(ROOT)]
     search_last(ROOT / "tests")
     assert str(ROOT) not in sys.path
+
+
+def test_a_dot_for_the_colon_is_answered_with_the_name_that_is_meant(searched: Path) -> None:
+    """Whatever names a function of the user's: a model, data, an attack or a strategy."""
+    for wrong, meant in (
+        ("my_models.build", "my_models:build"),
+        ("my_models.py:build", "my_models:build"),
+        ("plain.models.build", "plain.models:build"),
+        ("plain/models.py:build", "plain.models:build"),
+    ):
+        assert meant_name(wrong) == meant
+        for read in (
+            require_named,
+            lambda name: build_model(ModelSpec(name, (4,), 2)),
+            lambda name: load_source(DataSpec(name)),
+            lambda name: parse_config(small_settings(audit={"dissimilarity": name})),
+        ):
+            with pytest.raises(InputError, match=rf"'{re.escape(wrong)}'.*here '{re.escape(meant)}'$"):
+                read(wrong)
+    build_model(ModelSpec("my_models:build", (4,), 2))
+    for name in ("my_models:build", "my.csv", "logistic", "my_models.py", "nowhere.build"):
+        assert meant_name(name) is None

@@ -21,7 +21,7 @@ _WORDS = ("setting", "quantity", "note")
 
 
 def render_page(
-    name: str, extent: ComputeExtent, paper: Paper[Any], made: PaperResults, pictures: Mapping[str, bytes]
+    name: str, extent: ComputeExtent, paper: Paper, made: PaperResults, pictures: Mapping[str, bytes]
 ) -> str:
     """Return the HTML page of a reproduction, which contains its pictures and needs no other file."""
     results = [result for _, result in made.results]

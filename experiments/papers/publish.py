@@ -13,7 +13,6 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
@@ -93,7 +92,7 @@ def _records(runs: Path) -> dict[Path, Record]:
     return {path: json.loads(path.read_text(encoding="utf-8")) for path in paths if path.exists()}
 
 
-def _best(paper: Paper[Any], found: Mapping[Path, Record]) -> list[tuple[Path, Record]]:
+def _best(paper: Paper, found: Mapping[Path, Record]) -> list[tuple[Path, Record]]:
     """Return one record, with its path, of each table or figure of a paper, in the order of the paper.
 
     If there are several records, one of a full reproduction is preferred to one of a quick form.
@@ -114,7 +113,7 @@ def _files(docs: Path) -> list[Path]:
     return [path for path in (docs / MADE, docs / CLAIMS, *of_papers) if path.is_file()]
 
 
-def _page(paper: Paper[Any], own: Sequence[tuple[Path, Record]], docs: Path) -> dict[Path, bytes]:
+def _page(paper: Paper, own: Sequence[tuple[Path, Record]], docs: Path) -> dict[Path, bytes]:
     """Return the published files of a paper, as contents keyed by path: page, images and CSV files.
 
     `own` has the records of the paper's tables and figures, each with the path of its file.

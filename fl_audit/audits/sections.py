@@ -3,6 +3,8 @@
 A section computes one finding of a run, and shows it in the report.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from importlib import import_module
 from typing import Any
@@ -25,15 +27,16 @@ from fl_audit.audits.membership.sections_attribute_inference import ATTRIBUTES
 from fl_audit.audits.membership.sections_membership_adversary import MEMBERSHIP
 from fl_audit.audits.reconstruction.sections_reconstruction import INVERSION, RECONSTRUCTION
 from fl_audit.audits.registry import audit_of
-from fl_audit.errors import require
+from fl_audit.errors import in_a_line, require
 from fl_audit.federation.findings import Findings
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.report.formatting import ClaimStatus
-from fl_audit.report.report_elements import ReportContents, ReportNumber, Section
+from fl_audit.report.report_elements import ReportContents, ReportNumber, Section, SectionError
 from fl_audit.run_files import SCHEMA
 from fl_audit.user_modules import import_object
 from fl_audit.verdict.audit_result import AuditedKind
 from fl_audit.verdict.findings_verdict import VerdictFinding
+from fl_audit.verdict.judging import without_tests
 from fl_audit.verdict.sections_noise import NOISE
 from fl_audit.verdict.sections_verdict import verdict_section
 from fl_audit.verdict.verdict import Verdict
@@ -92,25 +95,54 @@ def report_contents(run: FinishedRun, sections: tuple[Section[Any], ...] | None 
         sections = (*SECTIONS, *map(_section_at, of_kind), *map(own_section, named))
     found: dict[type, Any] = {}
     summary: dict[str, Any] = {"schema": SCHEMA, "kind": str(AuditedKind.RUN)}
+    errors: list[SectionError] = []
     for section in sections:
-        numbers = section.measure(run, Findings(dict(found)))
         summary |= dict.fromkeys(section.keys)
-        if numbers is not None:
-            found[section.numbers] = numbers
-            summary |= numbers.to_json() | dict(section.said(numbers, run))
-    verdict = found.get(VerdictFinding)
-    is_violated = verdict is not None and verdict.verdict is Verdict.VIOLATED
-    contents = ReportContents(run, Findings(found), summary, sections, is_violated)
-    if verdict is not None:
-        # A page must not say `consistent` beside a number that is broken.
-        found[VerdictFinding] = verdict.with_contradictions(
-            tuple(row.name for row in _rows(contents) if row.reading is ClaimStatus.BROKEN)
-        )
-        summary |= found[VerdictFinding].to_json()
-        contents = replace(contents, findings=Findings(found))
+        with _noted_in(errors, section):
+            numbers = section.measure(run, Findings(dict(found)))
+            if numbers is not None:
+                found[section.numbers] = numbers
+                summary |= numbers.to_json() | dict(section.said(numbers, run))
+    contents = _without_contradictions(ReportContents(run, Findings(found), summary, sections), errors)
     summary["findings"] = [row.to_json() for row in page_rows(contents)]
     summary["look_at"] = cautions_for_reader(contents)
+    summary["not_computed"] = [error.to_json() for error in contents.errors]
     return contents
+
+
+@contextmanager
+def _noted_in(errors: list[SectionError], section: Section[Any]) -> Iterator[None]:
+    """Turn an error of a section into a note, so that all other sections and the summary are written."""
+    try:
+        yield
+    except Exception as error:  # whatever goes wrong in one section concerns this section alone
+        errors.append(SectionError(section.title, in_a_line(error)))
+
+
+def _without_contradictions(contents: ReportContents, errors: list[SectionError]) -> ReportContents:
+    """Return contents whose verdict agrees with all numbers beside it, without sections that cannot be shown.
+
+    `errors`: Errors of sections that could not be computed; those of sections that cannot be shown are added.
+    """
+    verdict = contents.find(VerdictFinding) or VerdictFinding(
+        Verdict.INCONCLUSIVE, without_tests(contents.run.plan.confidence)
+    )
+    contents = replace(
+        contents, findings=contents.findings.replaced(verdict), is_violated=verdict.verdict is Verdict.VIOLATED
+    )
+    shown = list[Section[Any]]()
+    for section, numbers in sections_with_findings(contents):
+        with _noted_in(errors, section):
+            section.sentence(numbers, contents), section.read_rows(numbers, contents), section.tables(numbers, contents)
+            shown.append(section)
+    contents = replace(contents, sections=tuple(shown))
+    if verdict is None:
+        return replace(contents, errors=tuple(errors))
+    # A page must not say `consistent` beside a number that is broken.
+    broken = tuple(row.name for row in _rows(contents) if row.reading is ClaimStatus.BROKEN)
+    verdict = verdict.with_contradictions(broken).with_errors((*verdict.errors, *errors))
+    contents.summary.update(verdict.to_json())
+    return replace(contents, findings=contents.findings.replaced(verdict), errors=verdict.errors)
 
 
 def sections_with_findings(contents: ReportContents) -> list[tuple[Section[Any], Any]]:

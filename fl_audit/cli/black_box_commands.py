@@ -6,7 +6,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any
 
-from fl_audit.adjacency import Adjacency
+from fl_audit.adjacency import Adjacency, Unit
 from fl_audit.app_audits.launchers import strategy_audit_launcher
 from fl_audit.app_audits.launchers.review_launcher import reviewed
 from fl_audit.app_audits.review.options import ReviewOptions
@@ -81,6 +81,7 @@ class TrialOptions:
 
 
 Scenarios = list[str] | None
+_OF_CLIENTS = tuple(adjacency for adjacency in Adjacency if adjacency.unit is Unit.CLIENT)
 
 
 def strategy(
@@ -154,7 +155,12 @@ def review(
     *,
     claim: ClaimOptions,
     adjacency: Annotated[
-        str | None, option("A", "Adjacency of the claim.  [default: as the app's mechanism has it]")
+        str | None,
+        option(
+            "NAME",
+            f"Adjacency of the claim: {' or '.join(_OF_CLIENTS)}.  [default: as the app's mechanism has it]",
+            among=_OF_CLIENTS,
+        ),
     ] = None,
     clients: Annotated[int | None, option("N", "Clients of the app.  [default: its file's, or 10]")] = None,
     rounds: Annotated[int | None, option("K", "Rounds of a trial.  [default: the app's, at most 3]")] = None,
@@ -178,9 +184,9 @@ def review(
     is the one that the app's own code makes.
     """
     if adjacency is not None:
-        said = "what clients do with their records is not seen from outside; accepted are"
-        named = f"--adjacency {adjacency}: {said} add-remove-client and replace-client"
-        require(choice(Adjacency, "--adjacency", adjacency).value.endswith("client"), named)
+        said = f"what clients do with their records is not seen from outside; accepted are {name_list(_OF_CLIENTS)}"
+        is_of_clients = choice(Adjacency, "--adjacency", adjacency) in _OF_CLIENTS
+        require(is_of_clients, f"--adjacency {adjacency}: {said}")
     for flag, value, least in (("--clients", clients, 2), ("--rounds", rounds, 1)):
         if value is not None:
             require_number(flag, value, f"whole numbers from {least}")

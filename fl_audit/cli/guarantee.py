@@ -189,7 +189,8 @@ class NoiseAndRoundsOptions:
             return None
         if self.noise_multiplier is None or self.rounds is None or self.adjacency is None:
             missing = " and ".join(repr(flag) for flag, value in given.items() if value is None)
-            raise InputError(f"Missing option {missing}: accepted are all of {name_list(given)}")
+            values = f"; --adjacency is one of {name_list(Adjacency, 'or')}" if self.adjacency is None else ""
+            raise InputError(f"Missing option {missing}: accepted are all of {name_list(given)}{values}")
         neighbours = choice(Adjacency, "--adjacency", self.adjacency)
         over = noise_over_of(self.noise_over, self.noise_multiplier, "--noise-multiplier")
         both = f"--noise-over {over} beside --sensitivity, which says the same: accepted is one of them"

@@ -13,6 +13,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import NoReturn
 
 INTERRUPTED = 130
 _SHOW_CURSOR = "\x1b[?25h\n"
@@ -71,10 +72,15 @@ def printing_continuation(way: WayOn) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        _tell()
-        raise SystemExit(INTERRUPTED) from None
+        end_as_interrupted()
     finally:
         _ways.remove(way)
+
+
+def end_as_interrupted() -> NoReturn:
+    """Print which command goes on, if any does, and end with the exit status of an interrupted command."""
+    _tell()
+    raise SystemExit(INTERRUPTED) from None
 
 
 def without_seed(overrides: Sequence[str]) -> list[str]:

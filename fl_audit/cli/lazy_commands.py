@@ -2,17 +2,18 @@
 
 import ast
 from collections import UserDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 from pkgutil import get_data
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_type_hints
 
 import click
 import typer
 from click import Command, Context, HelpFormatter
 from typer.core import TyperCommand, TyperGroup
+from typer.models import ArgumentInfo
 
 from fl_audit.atomic_files import require_ordinary
 from fl_audit.cli.dataclass_options import with_single_options
@@ -28,6 +29,28 @@ class PlainHelpCommand(_PlainTextHelp, TyperCommand):
 
     By itself typer would take square brackets in the help for markup.
     """
+
+    argument_helps: ClassVar[Mapping[str, str]] = {}
+    """Help of each argument by its name."""
+
+    def format_options(self, ctx: Context, formatter: HelpFormatter) -> None:
+        """Write arguments and options into the help; the options of a group stand together under its name."""
+        groups: dict[str, list[tuple[str, str]]] = {"Arguments": []}
+        for parameter in self.get_params(ctx):
+            is_option = parameter.param_type_name == "option"
+            group = (getattr(parameter, "rich_help_panel", None) or "Options") if is_option else "Arguments"
+            record = parameter.get_help_record(ctx)
+            if record is not None and not is_option:
+                # With click 8.5, typer loses the help of arguments.
+                said = self.argument_helps.get(str(parameter.name), "")
+                record = record[0], record[1] if record[1].startswith(said) else f"{said}  {record[1]}".strip()
+            if record is not None:
+                groups.setdefault(group, []).append(record)
+        groups["Options"] = groups.pop("Options", [])  # options of no group stand last
+        for group, records in groups.items():
+            if records:
+                with formatter.section(group):
+                    formatter.write_dl(records)
 
     def invoke(self, ctx: Context) -> Any:
         """Run the command; raise `InputError` first if a path in its options or arguments is a special file."""
@@ -62,9 +85,23 @@ class _LazyCommandMap(UserDict[str, Command]):
             alone = typer.Typer(add_completion=False, rich_markup_mode=None)
             function = getattr(import_module(self._places[name]), name.replace("-", "_"))
             said = _first_line(function.__doc__)
-            alone.command(name, cls=PlainHelpCommand, short_help=said)(with_single_options(function))
+            single = with_single_options(function)
+            helps = {"argument_helps": _argument_helps(single)}
+            alone.command(name, cls=type("_Command", (PlainHelpCommand,), helps), short_help=said)(single)
             self.data[name] = typer.main.get_command(alone)
         return self.data[name]
+
+
+def _argument_helps(function: Callable[..., Any]) -> dict[str, str]:
+    """Return the help of each argument of a command from the annotations of its function, by name."""
+    hints = get_type_hints(function, include_extras=True)
+    found = {name: getattr(hint, "__metadata__", ()) for name, hint in hints.items()}
+    return {
+        name: one.help
+        for name, declared in found.items()
+        for one in declared
+        if isinstance(one, ArgumentInfo) and one.help
+    }
 
 
 class LazyGroup(_PlainTextHelp, TyperGroup):

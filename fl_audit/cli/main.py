@@ -1,8 +1,10 @@
 """The program `fl-audit`: its commands, its options, and the exit status of errors."""
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
+import click
 import typer
 
 import fl_audit.runs  # sets the environment before Ray is imported
@@ -19,7 +21,7 @@ Exit status:
   0    done; of run, demo and report: whatever the verdict is
   2    wrong input, said in one line; nothing was written
   3    the run stopped, said in one line; what was finished is kept
-  4    violated, with --fail-on-violation; of replay and verify: it does not agree
+  4    violated, with --fail-on-violation; of replay and verify: it does not agree; of gate: a rule is not met
   5    of account --ledger: the budget is spent
   130  interrupted; the line says which command goes on, if any does
 """
@@ -44,6 +46,7 @@ class Commands(LazyGroup):
         "datasets": f"{_HERE}.datasets",
         "sign": f"{_HERE}.sign",
         "verify": f"{_HERE}.sign",
+        "gate": f"{_HERE}.gate",
         "calibrate": f"{_HERE}.guarantee",
         "account": f"{_HERE}.guarantee",
         "bound": f"{_HERE}.offline_bounds",
@@ -93,7 +96,34 @@ def main() -> None:
     verbosity.protect_terminal()
     # A model of one's own, `package.module:factory`, is looked for where the user stands.
     search_last(Path.cwd())
-    guarded(app)
+    guarded(_run_command)
+
+
+def _run_command() -> None:
+    """Run the command that the command line names; raise `InputError` if the command line has no such form."""
+    try:
+        status = app(standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        status = error.exit_code
+    except click.ClickException as error:
+        raise InputError(usage_error_text(error)) from error
+    except click.Abort:
+        from fl_audit.cli.interrupts import end_as_interrupted
+
+        end_as_interrupted()
+    sys.exit(status)
+
+
+def usage_error_text(error: click.ClickException) -> str:
+    """Return one line about a command line that the program does not take, with accepted values and where help is."""
+    text = error.format_message().rstrip(".")
+    if not isinstance(error, click.UsageError) or error.ctx is None:
+        return text
+    if isinstance(error, click.MissingParameter) and error.param is not None:
+        words = [item.value for item in error.param.shell_complete(error.ctx, "")]
+        text += f": accepted are {name_list(words)}" if words and isinstance(error.param, click.Option) else ""
+    return f"{text}{' See' if text.endswith('?') else '; see'} {error.ctx.command_path} --help"
 
 
 if __name__ == "__main__":

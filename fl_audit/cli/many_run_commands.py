@@ -40,7 +40,10 @@ def sweep(
     set_: options.SetOption = None,
     out: Annotated[Path | None, option("DIR", "Output directory.  [default: runs/sweep-NAME-TIME]")] = None,
     utility: Annotated[
-        str | None, option("accuracy|auroc", "[default: auroc of two classes, else accuracy]", among=UtilityColumn)
+        str | None,
+        option(
+            "accuracy|auroc", "Utility of a model.  [default: auroc of two classes, else accuracy]", among=UtilityColumn
+        ),
     ] = None,
     engine: options.EngineOption = Engine.RAY.value,
     ray_address: options.AddressOption = None,

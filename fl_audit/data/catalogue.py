@@ -21,7 +21,7 @@ from fl_audit.data.loaded_dataset import LoadedDataset
 from fl_audit.data.shokri_tables import LOCATION30, PURCHASE100, TEXAS100, BinaryTable, load_binary
 from fl_audit.errors import InputError, require
 from fl_audit.name_lists import name_list
-from fl_audit.user_modules import import_function, title_of_named
+from fl_audit.user_modules import import_function, meant_name, title_of_named
 
 OptionValue = str | int | tuple[str, ...]
 """Type of the value of an option: a string, an integer, or several strings."""
@@ -226,8 +226,10 @@ def available_datasets() -> list[CatalogueLine]:
 def _entry(name: str) -> _Entry:
     if name.startswith(PREFIX) and name != PREFIX:
         return _hub_entry(name)
-    if ":" in name:
+    if ":" in name and meant_name(name) is None:
         return _own_entry(name)
+    if name not in _CATALOGUE and (meant := meant_name(name)) is not None:
+        raise InputError(f"data set {name!r} names no function: accepted is package.module:loader, here {meant!r}")
     if name not in _CATALOGUE:
         raise InputError(f"data set is {name!r}: {_accepted(name, (*_CATALOGUE, _HUB_NAME))}")
     return _CATALOGUE[name]

@@ -9,8 +9,8 @@ from fl_audit.array_types import Integers
 from fl_audit.data.loaded_dataset import LoadedDataset
 from fl_audit.data.multi_array_records import array_of
 from fl_audit.data.records import Records
+from fl_audit.learning.model_checks import ModelCheckRecords
 from fl_audit.learning.named_inputs import MASK
-from fl_audit.learning.output_checks import ModelCheckRecords
 
 _SPREAD = 16  # records from the first to the last
 _MOST_COLUMNS = 128

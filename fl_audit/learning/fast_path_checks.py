@@ -5,13 +5,13 @@ from contextlib import suppress
 import torch
 from torch import Tensor
 
-from fl_audit.errors import InputError
 from fl_audit.learning.microbatching import ClippedSumPass, Microbatch
-from fl_audit.learning.model_error_advice import refusal
+from fl_audit.learning.model_advice import refusal
+from fl_audit.learning.model_checks import PROBE_EXAMPLES
 from fl_audit.learning.model_execution_profile import saved_scalars
+from fl_audit.learning.model_failures import vmap_refusal
+from fl_audit.learning.model_faults import ModelCheck, ModelFault
 from fl_audit.learning.model_passes import ModelPasses
-from fl_audit.learning.module_checks import PROBE_EXAMPLES
-from fl_audit.learning.output_checks import NO_GRADIENT
 from fl_audit.learning.stacked_layers import backward_sums, is_plain, parameter_owners
 
 _PROBE_TRIALS = 2
@@ -42,7 +42,7 @@ def stacked_layers_agree(passes: ModelPasses, records: Tensor | None) -> bool:
         microbatch = Microbatch(records[:PROBE_EXAMPLES], microbatch.labels[: len(records)])
     expected = _generic_sums(passes, models, microbatch)
     if records is not None and not bool(expected.any()):
-        raise InputError(NO_GRADIENT)
+        raise refusal(ModelCheck.NO_GRADIENT, ModelFault(passes.template))
     if _agrees(passes, models, microbatch, expected) or _agrees_in_double(passes, models, microbatch, expected):
         return True
     passes.activations = _measured_activations(passes, microbatch)
@@ -72,7 +72,7 @@ def _generic_sums(passes: ModelPasses, models: Tensor, microbatch: Microbatch) -
     try:
         passes.clipped_sum_generic(ClippedSumPass(models, microbatch, 1.0), found)
     except (Exception, SystemExit) as error:
-        raise refusal(error, passes.feature_shape) from error
+        raise vmap_refusal(error, passes.template, passes.feature_shape) from error
     return found
 
 

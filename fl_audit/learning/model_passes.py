@@ -17,7 +17,7 @@ from torch.func import functional_call, grad, vmap
 from fl_audit.learning import pass_budgets
 from fl_audit.learning.layers import LayerCall, SharedPassState
 from fl_audit.learning.microbatching import ClippedSumPass, Microbatch
-from fl_audit.learning.model_error_messages import naming_layer_and_record
+from fl_audit.learning.model_failures import naming_layer_and_record
 from fl_audit.learning.stacked_layers import ParameterLayout, PerThreadState, clipping_weights
 from fl_audit.learning.unit_norms import unit_norms
 

@@ -13,8 +13,8 @@ from fl_audit import user_modules
 from fl_audit.errors import InputError, require
 from fl_audit.learning.frozen_backbones import VGG16
 from fl_audit.learning.model_adaptation import read_logits
-from fl_audit.learning.model_error_messages import raised_at
-from fl_audit.learning.module_checks import check_module
+from fl_audit.learning.model_checks import check_module
+from fl_audit.learning.model_failures import raised_at
 from fl_audit.learning.module_preparation import exception_text, without_hints
 from fl_audit.learning.named_inputs import NamedInput, vocabulary_size
 from fl_audit.learning.optimizer_enums import MEAN_EMBEDDING
@@ -111,6 +111,7 @@ def build_model(spec: ModelSpec) -> nn.Module:
         require(not spec.inputs, f"{found}: accepted are {MEAN_EMBEDDING} and 'package.module:factory'")
         return _BUILT_IN[spec.name](spec.feature_shape, spec.classes)
     if ":" not in spec.name:
+        _require_function_name(spec.name)
         known = (*_BUILT_IN, MEAN_EMBEDDING)
         nearest = get_close_matches(spec.name, known, n=1, cutoff=0.0)[0]
         raise InputError(
@@ -160,8 +161,15 @@ def _mean_embedding(spec: ModelSpec) -> nn.Module:
     return glorot(MeanEmbeddingClassifier(size, spec.classes))
 
 
+def _require_function_name(name: str) -> None:
+    """Raise `InputError` if a dot or a file's name stands where `package.module:factory` is meant."""
+    if (meant := user_modules.meant_name(name)) is not None:
+        raise InputError(f"model {name!r} names no function: accepted is package.module:factory, here {meant!r}")
+
+
 def import_factory(name: str) -> Callable[..., nn.Module]:
     """Return a user's model factory, given as `package.module:factory`; raises `InputError` if the import fails."""
+    _require_function_name(name)
     module_name, _, attribute = name.partition(":")
     try:
         factory = getattr(user_modules.import_user_module(module_name), attribute)

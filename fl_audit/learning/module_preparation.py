@@ -11,7 +11,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import UninitializedParameter
 
-from fl_audit.errors import InputError, first_line
+from fl_audit.errors import first_line
+from fl_audit.learning.model_advice import refusal
+from fl_audit.learning.model_faults import ModelCheck, ModelFault
 
 NARROW = (torch.bfloat16, torch.float16)
 """Types of 16 bits, in which gradients have relative errors of about 1e-3."""
@@ -72,13 +74,9 @@ def sharing_copy(module: nn.Module) -> nn.Module:
 def copied(module: nn.Module, shared: Iterable[Tensor] = ()) -> nn.Module:
     """Return a deep copy of a module, except for some tensors that the copy shares with it."""
     try:
-        return copy.deepcopy(module, {id(one): one for one in shared})
+        return copy.deepcopy(module, {id(tensor): tensor for tensor in shared})
     except Exception as error:
-        old = "torch.nn.utils.weight_norm" in str(error)
-        accepted = (
-            "torch.nn.utils.parametrizations.weight_norm in its place" if old else "a module of tensors and layers"
-        )
-        raise InputError(f"the model cannot be copied ({exception_text(error)}): accepted is {accepted}") from error
+        raise refusal(ModelCheck.COPY, ModelFault(module, error=error)) from error
 
 
 def start_from_zeros(module: nn.Module) -> None:

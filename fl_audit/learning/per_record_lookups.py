@@ -9,15 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fl_audit.errors import InputError, require
+from fl_audit.learning.model_advice import refusal
+from fl_audit.learning.model_faults import ModelCheck, ModelFault
 
-_ACCEPTED = (
-    "accepted with strategy 'dp-sgd-clients' are models that train it no more, by .requires_grad_(False); strategy "
-    "'dp-fedsgd' has no such limit"
-)
-
-
-_TRIED = 2
+_PROBE_RECORDS = 2
 
 
 class PerRecordLookupHooks:
@@ -37,40 +32,38 @@ class PerRecordLookupHooks:
     def __init__(self, module: nn.Module, features: Tensor) -> None:
         self.records = 0  # number of records in the next mini-batch
         lookups = [layer for layer in module.modules() if isinstance(layer, nn.Embedding)]
-        if not lookups or len(features) < _TRIED:
+        if not lookups or len(features) < _PROBE_RECORDS:
             return
-        self.records = _TRIED
+        self.records = _PROBE_RECORDS
         expected = _outputs(module, features)
         for layer in lookups:
             handle = layer.register_forward_pre_hook(self._expanded)
             # Some models give each record its row themselves, behind the lookup.
-            if expected is None or (found := _outputs(module, features)) is None or not torch.equal(found, expected):
+            outputs = _outputs(module, features)
+            if expected is None or outputs is None or not torch.equal(outputs, expected):
                 handle.remove()
 
-    def _expanded(self, layer: nn.Module, given: tuple[Any, ...]) -> tuple[Any, ...] | None:
-        if not given or not isinstance(given[0], Tensor) or given[0].dim() < 2 or len(given[0]) != 1:
+    def _expanded(self, layer: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...] | None:
+        if not inputs or not isinstance(inputs[0], Tensor) or inputs[0].dim() < 2 or len(inputs[0]) != 1:
             return None
-        return (given[0].expand(self.records, *given[0].shape[1:]), *given[1:])
+        return (inputs[0].expand(self.records, *inputs[0].shape[1:]), *inputs[1:])
 
 
 def _outputs(module: nn.Module, features: Tensor) -> Tensor | None:
     try:
         with torch.no_grad():
-            found = module(features[:_TRIED])
+            outputs = module(features[:_PROBE_RECORDS])
     except (RuntimeError, ValueError, IndexError, TypeError):
         return None
-    return found if isinstance(found, Tensor) else None
+    return outputs if isinstance(outputs, Tensor) else None
 
 
-def require_samples(parameters: Mapping[str, nn.Parameter], records: int) -> None:
+def require_samples(module: nn.Module, parameters: Mapping[str, nn.Parameter], records: int) -> None:
     """Raise `InputError` unless each trained parameter has one per-sample gradient per record of a mini-batch."""
     for name, parameter in parameters.items():
-        found: Any = getattr(parameter, "grad_sample", None)
-        if found is None:
-            raise InputError(
-                f"Opacus has no gradient of single records for parameter {name!r}, which is used outside of the "
-                f"layer that holds it: {_ACCEPTED}"
-            )
-        last = found[-1] if isinstance(found, list) else found
-        said = f"Opacus forms {len(last)} gradients of parameter {name!r} for {records} records, which share it"
-        require(len(last) == records, f"{said}: {_ACCEPTED}")
+        gradients: Any = getattr(parameter, "grad_sample", None)
+        if gradients is None:
+            raise refusal(ModelCheck.OPACUS, ModelFault(module, name))
+        last = gradients[-1] if isinstance(gradients, list) else gradients
+        if len(last) != records:
+            raise refusal(ModelCheck.OPACUS, ModelFault(module, name, count=records, detail=str(len(last))))

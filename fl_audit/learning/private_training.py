@@ -299,7 +299,7 @@ class _SequentialTrialTrainer:
                 self._lookups.records = len(portion)
                 loss = F.cross_entropy(self._module(self._features[portion]), self._labels[portion])
                 torch.autograd.backward(loss)
-                require_samples(self._parameters, len(portion))
+                require_samples(self._module, self._parameters, len(portion))
             else:
                 # Some layers cannot be run without a record. The sample has no gradients, and the step adds only noise.
                 for empty in optimizer.params:

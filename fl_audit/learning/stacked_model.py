@@ -21,14 +21,13 @@ from fl_audit.learning.glibc_allocator import keep_freed_memory
 from fl_audit.learning.grouped_records import GroupedRecords
 from fl_audit.learning.microbatching import ClippedSumInputs, ClippedSumPass
 from fl_audit.learning.model_adaptation import prepare
-from fl_audit.learning.model_error_messages import names_of
+from fl_audit.learning.model_checks import PROBE_EXAMPLES, ModelCheckRecords, check_logits, check_module, check_outputs
 from fl_audit.learning.model_execution_profile import ModelExecutionProfile
+from fl_audit.learning.model_failures import names_of
 from fl_audit.learning.model_initialisation import model_template
 from fl_audit.learning.model_passes import ModelPasses
 from fl_audit.learning.models import ModelSpec, import_factory
-from fl_audit.learning.module_checks import PROBE_EXAMPLES, check_module, check_outputs
 from fl_audit.learning.module_preparation import set_aside_frozen, sharing_copy, start_from_zeros
-from fl_audit.learning.output_checks import ModelCheckRecords, check_outputs_of
 
 
 class ClippedSums(NamedTuple):
@@ -356,7 +355,7 @@ def _built(
     tried = records or ModelCheckRecords(
         torch.rand(PROBE_EXAMPLES, *spec.feature_shape, generator=seeded()), names_of(PROBE_EXAMPLES)
     )
-    cautions = check_outputs_of(template, spec.classes, tried)
+    cautions = check_logits(template, spec.classes, tried)
     real = None if records is None else records.features
     backbone = None if spec.inputs else frozen_backbone(template, tried.features)
     if backbone is None:

@@ -16,13 +16,28 @@ from fl_audit.federation.run_plan import RunPlan
 from fl_audit.html_tables import Markup, exactly_html
 from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.report.figure_style import REPORT_WIDTH, add_legend, new_figure
-from fl_audit.report.formatting import ClaimStatus, reading_text
+from fl_audit.report.formatting import ClaimStatus, reading_text, uncapital
 from fl_audit.report.unit_words import UnitWords, unit_words
 from fl_audit.rounding import RoundedInterval, rounded
 from fl_audit.statistics.claim_comparisons import ClaimComparison, Ends, compare_with_claim, interval_by_confidence
 from fl_audit.statistics.significance_levels import READING_LEVEL
 
 N = TypeVar("N", bound=FindingBase)
+
+
+@dataclass(frozen=True)
+class SectionError:
+    """A part of a report that could not be computed, with the reason in one line."""
+
+    part: str  # title of a section, or the name of a figure
+    reason: str
+
+    def __str__(self) -> str:
+        return f"Not computed: {uncapital(self.part)}, because of an error ({self.reason}); everything else stands"
+
+    def to_json(self) -> dict[str, str]:
+        """Return the entry of the list `not_computed` in `summary.json`."""
+        return {"part": self.part, "reason": self.reason}
 
 
 @dataclass(frozen=True)
@@ -34,6 +49,7 @@ class ReportContents:
     summary: dict[str, Any]  # the content of `summary.json`, schema 1
     sections: "tuple[Section[Any], ...]"  # the presentation of each finding, in this order
     is_violated: bool = False  # whether the verdict is `violated`; then no reading of a number is `kept`
+    errors: tuple[SectionError, ...] = ()  # the parts that could not be computed; the verdict is not consistent then
 
     def find(self, kind: type[Numbers]) -> Numbers | None:
         """Return the run's finding of a given type; None if the run has none."""

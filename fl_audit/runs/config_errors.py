@@ -8,6 +8,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from fl_audit.name_lists import name_list, phrase_list
+from fl_audit.user_modules import meant_name
 from fl_audit.value_checks import in_percent
 
 _LONGEST_SHOWN = 60
@@ -35,7 +36,11 @@ def first_problem(error: ValidationError, model: type[BaseModel], missing: str) 
         case "value_error":
             return f"configuration section [{place}]: {problem['msg'].removeprefix('Value error, ')}"
         case _:
-            return f"configuration {place} is {shortened_toml(problem['input'])}: {_accepted(problem, model, known)}"
+            accepted = _accepted(problem, model, known)
+            is_own = isinstance(problem["input"], str) and "package.module:name" in accepted
+            meant = meant_name(problem["input"]) if is_own else None
+            here = "" if meant is None else f", here {meant!r}"
+            return f"configuration {place} is {shortened_toml(problem['input'])}: {accepted}{here}"
 
 
 def shortened_toml(value: object) -> str:

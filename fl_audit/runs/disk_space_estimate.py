@@ -22,15 +22,15 @@ _COLUMNS_A_ROUND = 16
 
 @dataclass(frozen=True)
 class DiskUsageByContent:
-    """The estimated disk space of a run in bytes, separately for releases, final models and tables."""
+    """The estimated disk space of a run in bytes, separately for releases, models and tables."""
 
     releases: int  # the releases of the trials whose releases are kept
-    final_models: int  # the final models of all trials; 0 if they are not kept
+    models: int  # the final models that are kept, and the checkpoints
     tables: int  # the tables of measured values: of each batch, and joined
 
     @property
     def total(self) -> int:
-        return self.releases + self.final_models + self.tables
+        return self.releases + self.models + self.tables
 
     @property
     def caution(self) -> str:
@@ -39,7 +39,7 @@ class DiskUsageByContent:
             return ""
         most, way = max(
             (self.releases, "releases: run.keep-releases = 0 keeps none"),
-            (self.final_models, "final models of all trials: run.keep-final-models = false leaves them out"),
+            (self.models, "models: run.keep-final-models = false keeps that of trial 0 alone"),
             (self.tables, "tables of what was measured in every round: fewer trials or rounds leave less"),
         )
         said = f"the run writes about {self.total / GIGABYTE:,.1f} GB, {most / GIGABYTE:,.1f} GB of it {way}"
@@ -65,9 +65,16 @@ def footprint(plan: RunPlan) -> DiskUsageByContent:
     columns = _COLUMNS_A_ROUND + (len(replace(measured_layout(federation), sides=1).names) if measures else 0)
     return DiskUsageByContent(
         releases=kept * (public.rounds + 1) * model,
-        final_models=trials * model if run.keep_final_models else 0,
+        models=_kept_models(plan) * model,
         tables=2 * trials * public.rounds * columns * _NUMBER,
     )
+
+
+def _kept_models(plan: RunPlan) -> int:
+    """Return the number of models that a run stores: final models, that of trial 0 once more, and checkpoints."""
+    run, rounds = plan.config.run, plan.federation.rounds
+    checkpoints = 0 if run.checkpoint_every is None else rounds // run.checkpoint_every
+    return (plan.config.audit.trials if run.keep_final_models else 1) + 1 + checkpoints
 
 
 def require_room(plan: RunPlan, directory: Path) -> None:

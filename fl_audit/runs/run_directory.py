@@ -22,11 +22,15 @@ from fl_audit.runs.config import RunConfig, parse_config
 from fl_audit.runs.planning import guarantee_of
 from fl_audit.runs.run_directory_checks import CONFIGURATION, RESUME, is_begun, require_new_run_path
 from fl_audit.runs.run_identity import GROWING, data_digests, differences
+from fl_audit.runs.stored_models import MODEL
 from fl_audit.runs.trial_batch_store import TrialBatchStore, make_private
 
 SCHEMA = 2
 _TABLES = ("trials", "rounds", "releases", "clients", "residuals", "insiders", "targets")
-_FILES = (*("summary.json", "timing.json", "report.html", "report.pdf"), *(f"{label}.parquet" for label in _TABLES))
+_FILES = (
+    *("summary.json", "timing.json", "report.html", "report.pdf", MODEL),
+    *(f"{label}.parquet" for label in _TABLES),
+)
 _SEED = Path("challenger") / "seed.json"
 _DIRECTORIES = ("public", "challenger", "challenger/batches", "figures")
 

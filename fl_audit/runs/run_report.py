@@ -35,6 +35,7 @@ def finish(
         from fl_audit.audits.page.report_files import write_report  # noqa: PLC0415
         from fl_audit.runs.attacks import with_attacks  # noqa: PLC0415
         from fl_audit.runs.run_report_contents import summarise  # noqa: PLC0415
+        from fl_audit.runs.stored_models import write_model  # noqa: PLC0415
 
         store = run.store(plan.config)
         frames = store.tables(plan.config.audit.trials)
@@ -45,6 +46,7 @@ def finish(
                 continue
             with atomic_file(run.path / f"{label}.parquet") as file:
                 write_table(frame, file)
+        write_model(plan, run.path)
     drawn = None
     if plan.config.audit.reconstruct_samples is not None:
         with steps_bar("drawing the pictures", DRAWING_STEPS) as on_step:

@@ -1,8 +1,9 @@
 """Signed statements about a finished audit: in-toto statements in DSSE envelopes, which can be checked offline.
 
 A statement lists every file of the directory of an audit with its SHA-256 digest, and states the claim, the verdict,
-and what was looked at and what was not. It proves that the holder of the key signed this statement. It proves neither that the numbers are right nor
-who holds the key. Several people may sign an audit: the file has one line for each of their statements.
+and what was looked at and what was not. It proves that the holder of the key signed this statement. It proves neither
+that the numbers are right nor who holds the key. Several people may sign an audit: the file has one line for each of
+their statements.
 
 Sources: the in-toto attestation framework, Statement v1 and its bundles (https://github.com/in-toto/attestation), and
 DSSE, the dead simple signing envelope, v1.0.2 (https://github.com/secure-systems-lab/dsse).

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -15,6 +15,9 @@ from fl_audit.report.formatting import capital, finding_text, number_text
 from fl_audit.run_files import read_json, read_summary
 from fl_audit.runs.run_directory_checks import CONFIGURATION
 from fl_audit.verdict.verdict import Verdict
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -85,6 +88,31 @@ class Run:
         Its columns are test_accuracy and epsilon_star (an estimate of Epsilon*, the model's privacy risk).
         """
         return self.tables.releases
+
+    def model(self, trial: int = 0, round: int | None = None) -> "dict[str, Tensor]":
+        """Return the parameters of a model of the run, which `torch.nn.Module.load_state_dict` takes.
+
+        Parameters
+        ----------
+        trial
+            Number of the trial, from 0.
+        round
+            Number of the round after which the model was stored, which the setting `checkpoint-every` in [run] asks
+            for in trial 0. None for the final model; with early stopping this is the model that was chosen.
+
+        Raises
+        ------
+        InputError
+            If the run did not store the model.
+
+        Examples
+        --------
+        >>> module = torch.nn.Linear(30, 2)  # doctest: +SKIP
+        >>> module.load_state_dict(read_run("runs/first").model())  # doctest: +SKIP
+        """
+        from fl_audit.runs.stored_models import read_model  # noqa: PLC0415, a run without models needs no torch
+
+        return read_model(self.path, trial, round)
 
     @property
     def figures(self) -> dict[str, NotebookImage]:

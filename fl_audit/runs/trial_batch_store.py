@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
+import torch
 from pyarrow import Table
 from pyarrow.lib import ArrowException
 from pyarrow.parquet import write_table as write_parquet
@@ -19,12 +20,13 @@ from torch import Tensor
 from fl_audit.atomic_files import atomic_file, write_json
 from fl_audit.errors import InputError, first_line, require
 from fl_audit.runs.run_directory_checks import RESUME
+from fl_audit.runs.stored_models import MODELS, TRIALS, checkpoint_name
 from fl_audit.server.trial_batch_results import BatchResult
 from fl_audit.trial_batches import TrialBatch, remaining_batches
 
 _MANIFEST = "manifest.json"
 _OUTPUTS = "outputs.safetensors"
-_OF_A_BATCH = re.compile(r"(?:releases|models)-(batch-\d{5,})\.safetensors")
+_OF_A_BATCH = re.compile(r"(?:releases|models|checkpoints)-(batch-\d{5,})\.safetensors")
 
 
 class _BatchManifest(BaseModel):
@@ -75,7 +77,7 @@ class TrialBatchStore:
     directory: Path  # the run directory
     run: str  # random identity of the run, by which batches of other runs are recognised
     prior: float  # the insider's prior belief in D
-    keep_final_models: bool = True  # whether the final models of all trials are kept
+    keep_final_models: bool = True  # whether the final models of all trials are kept, and not that of trial 0 alone
 
     @property
     def public(self) -> Path:
@@ -106,14 +108,16 @@ class TrialBatchStore:
             path.unlink()
 
     def finish(self, result: BatchResult) -> None:
-        """Store the tables, releases, final models and outputs of a batch, which then counts as finished.
+        """Store the tables, releases, models and outputs of a batch, which then counts as finished.
 
         The last step renames the batch's directory. If the process is interrupted before, the batch is not finished.
         """
         batch, digests, secret = result.batch, {}, list[Path]()
         partial, place = self.batches / f".{batch.name}.partial", self.batches / batch.name
-        for label, tensors in (("releases", result.kept), ("models", {"models": result.final_models})):
-            if tensors and (label == "releases" or self.keep_final_models):
+        checkpoints = {checkpoint_name(number): model for number, model in result.checkpoints.items()}
+        models = self._final_models(result)
+        for label, tensors in (("releases", result.kept), ("models", models), ("checkpoints", checkpoints)):
+            if tensors:
                 path = self.public / f"{label}-{batch.name}.safetensors"
                 _write_tensors(path, tensors)
                 digests[path.relative_to(self.directory).as_posix()] = file_digest(path)
@@ -132,6 +136,11 @@ class TrialBatchStore:
         write_json(partial / _MANIFEST, manifest.sealed().model_dump(), private=True)
         _remove(place)
         partial.rename(place)
+
+    def _final_models(self, result: BatchResult) -> dict[str, Tensor]:
+        """Return the final models of a batch that are kept, and the numbers of their trials; empty if none are."""
+        kept = [trial for trial in result.batch.trials if self.keep_final_models or trial == 0]
+        return {MODELS: result.final_models[: len(kept)], TRIALS: torch.tensor(kept)} if kept else {}
 
     def tables(self, trials: int) -> dict[str, pd.DataFrame]:
         """Return the joined tables of all batches by name, such as "trials", with rows in the order of trials."""

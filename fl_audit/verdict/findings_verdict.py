@@ -6,10 +6,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fl_audit.array_types import finite
+from fl_audit.errors import in_a_line
 from fl_audit.federation.findings import Findings, json_of
 from fl_audit.federation.finished_run import FinishedRun
+from fl_audit.report.report_elements import SectionError
 from fl_audit.verdict.declared_tests import OF_OPENED, TestName
-from fl_audit.verdict.exact_questions import exact_answers
+from fl_audit.verdict.exact_questions import ExactAnswer, exact_answers
+from fl_audit.verdict.judging import without_tests
 from fl_audit.verdict.noise_estimate import NoiseRatioEstimate
 from fl_audit.verdict.verdict import AuditKindPhrases, Verdict, VerdictDetails
 
@@ -32,6 +35,8 @@ class VerdictFinding:
     # Names of findings that contradict the guarantee although no test does. The verdict on a run with such findings is
     # never consistent.
     contradicted_by: tuple[str, ...] = ()
+    # Parts of the report that could not be computed. The verdict on a run with such parts is never consistent.
+    errors: tuple[SectionError, ...] = ()
 
     @property
     def judged(self) -> VerdictDetails:
@@ -64,6 +69,14 @@ class VerdictFinding:
             return self
         return replace(self, verdict=Verdict.INCONCLUSIVE, contradicted_by=broken)
 
+    def with_errors(self, errors: tuple[SectionError, ...]) -> "VerdictFinding":
+        """Return this verdict with the parts of the report that could not be computed.
+
+        If there are any, a consistent verdict becomes inconclusive.
+        """
+        is_open = bool(errors) and self.verdict is Verdict.CONSISTENT
+        return replace(self, verdict=Verdict.INCONCLUSIVE if is_open else self.verdict, errors=errors)
+
     def to_json(self) -> dict[str, Any]:
         """Return the entries `verdict`, `signal` and `exact` of `summary.json`; `signal` is None if not measured."""
         signal = None if self.judgement is None else self.judgement.signal
@@ -75,21 +88,33 @@ class VerdictFinding:
 def verdict_numbers(run: FinishedRun, judge: Callable[[FinishedRun], VerdictDetails | None]) -> VerdictFinding:
     """Judge a finished run and return its verdict together with the test results behind it.
 
-    The verdict is NO_GUARANTEE if the run has no guarantee, and NOT_AUDITED if `judge` returns None.
+    The verdict is NO_GUARANTEE if the run has no guarantee, and NOT_AUDITED if `judge` returns None. If the tests or
+    the exact questions raise an error, it rests on the others and is never consistent.
 
     `judge`: It returns None if the run has nothing that can be tested.
     """
     if (guarantee := run.plan.guarantee) is None:
         return VerdictFinding(Verdict.NO_GUARANTEE, None)
-    if (found := judge(run)) is None:
+    errors, exact = list[SectionError](), tuple[ExactAnswer, ...]()
+    try:
+        found = judge(run)
+    except Exception as error:
+        found = without_tests(run.plan.confidence)
+        errors.append(SectionError("The tests of the guarantee", in_a_line(error)))
+    if found is None:
         return VerdictFinding(Verdict.NOT_AUDITED, None)
-    found = replace(found, exact=exact_answers(run))
+    try:
+        exact = exact_answers(run)
+    except Exception as error:
+        errors.append(SectionError("The exact questions", in_a_line(error)))
+    found = replace(found, exact=exact)
     speed, trials, needed = run.timing.trials_per_second, found.trials_for_conclusive_verdict, None
     if trials is not None and speed:
         needed = trials / speed + (run.timing.setup_seconds or 0.0)
     limits = {test.name: test.limit for test in found.tests}
     anywhere, at_unit = (finite(limits.get(name)) for name in (TestName.NOISE_TOTAL, TestName.NOISE_ALONG_RECORD))
-    return VerdictFinding(found.verdict, found, needed, guarantee.epsilon, anywhere, at_unit)
+    verdict = VerdictFinding(found.verdict, found, needed, guarantee.epsilon, anywhere, at_unit)
+    return verdict.with_errors(tuple(errors))
 
 
 @dataclass(frozen=True)

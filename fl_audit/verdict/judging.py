@@ -255,3 +255,12 @@ def judged_by_one(
     not_offered = () if missing is None else tuple((name, missing) for name in FAMILY)
     nothing = estimates.estimate_noise(confidence)
     return VerdictDetails((test,), not_offered, nothing, *lower_bounds, confidence, method, assumption)
+
+
+def without_tests(confidence: float) -> VerdictDetails:
+    """Return a judgement without any test, for a run on which the tests cannot be computed.
+
+    Its verdict is inconclusive, or violated by the exact questions.
+    """
+    missing = tuple((name, NotTestedReason.NOT_COMPUTED) for name in FAMILY)
+    return VerdictDetails((), missing, estimates.estimate_noise(confidence), 0.0, 0.0, confidence, "", "")

@@ -55,7 +55,7 @@ def banner(contents: ReportContents) -> Banner:
         case Verdict.INCONCLUSIVE if numbers.contradicted_by:
             names = ", ".join(numbers.contradicted_by)
             line = f"No test contradicts the guarantee, but what was measured below does: {names}."
-        case Verdict.INCONCLUSIVE if line := _unanswered(numbers, contents.words):
+        case Verdict.INCONCLUSIVE if line := unanswered_text(numbers, contents.words):
             pass
         case Verdict.INCONCLUSIVE:
             line = f"{_too_little(numbers, contents.words)} {trials_needed_text(numbers, contents.words)}"
@@ -85,9 +85,12 @@ def _broken(contents: ReportContents) -> str:
     return f"{said}{also}" + (f" {plural(len(others) + 1, 'test')} failed." if others else "")
 
 
-def _unanswered(numbers: VerdictFinding, words: UnitWords) -> str:
-    """Return a sentence on tests that could not be computed, or on an open exact question; empty if there is none."""
+def unanswered_text(numbers: VerdictFinding, words: UnitWords) -> str:
+    """Return a sentence on what could not be computed, or on an open exact question; empty if there is none."""
     found = numbers.judged
+    if numbers.errors:
+        parts = ", ".join(formatting.uncapital(error.part) for error in numbers.errors)
+        return f"A part of the report could not be computed, and what could be found nothing. Not computed: {parts}."
     if found.not_computed:
         names = ", ".join(formatting.uncapital(title_of(name, words)) for name in found.not_computed)
         return f"Not every test could be computed, and the others found nothing. Not computed: {names}."
@@ -189,6 +192,8 @@ def _sentence(numbers: VerdictFinding, contents: ReportContents) -> str:
             text = (
                 "The verdict is open: no test of the guarantee failed, and something that was measured contradicts it."
             )
+        case Verdict.INCONCLUSIVE if why := unanswered_text(numbers, contents.words):
+            text = f"The verdict is open. {why}"
         case Verdict.INCONCLUSIVE:
             unseen = f"{_unseen(numbers, contents.words)} could hardly have been seen"
             text = f"The verdict is open: nothing we saw contradicts the guarantee, but {unseen}."

@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+import click
 import numpy as np
 import pandas as pd
 import pytest
+import typer
 from small_audits import small_toml
 from typer.testing import CliRunner
 
@@ -357,6 +359,26 @@ def test_the_adjacency_is_always_named(fl_audit: FlAudit) -> None:
         refused = fl_audit(*command, "--delta", "1e-5", "--rounds", "3")
         assert refused.returncode == 2
         assert "Missing option '--adjacency'" in refused.stderr
+        assert all(adjacency in refused.stderr for adjacency in Adjacency)
+
+
+@pytest.mark.parametrize("words", [("chekc",), ("calibrate", "--epsilon", "x"), ("calibrate", "--foo"), ("check",)])
+def test_a_command_line_that_is_not_taken_is_said_in_one_line(words: tuple[str, ...], fl_audit: FlAudit) -> None:
+    refused = fl_audit(*words)
+    assert refused.returncode == 2
+    assert refused.stderr.count("\n") == 1
+    assert refused.stderr.startswith("fl-audit: ")
+
+
+def test_help_says_what_every_argument_and_option_is_for() -> None:
+    """Also where click and typer take the help of arguments away from each other."""
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    for name in commands:
+        context = click.Context(commands[name], info_name=name)
+        text = commands[name].get_help(context)
+        for parameter in commands[name].params:
+            shown, said = parameter.get_help_record(context)
+            assert re.search(rf"^  {re.escape(shown)}\s+[^\s\[]", text, re.MULTILINE), (name, shown, said)
 
 
 @pytest.mark.parametrize(("sensitivities", "noise"), [("fixed", 8.506), ("adaptive", 9.097)])

@@ -227,7 +227,8 @@ def test_a_removed_record_and_a_prior(small_plan: MakePlan, tmp_path: Path) -> N
     np.testing.assert_allclose(trials["belief"], expit(truth * (trials["log_odds"] + np.log(0.25))))
     assert (trials["won"] == ((trials["log_odds"] > np.log(4)) == (trials["bit"] == 1))).all()
     assert re.search(r"20\s% likely before", (tmp_path / "run" / "report.html").read_text())
-    assert not list((tmp_path / "run" / "public").glob("models-*"))
+    stored = [load_file(path)["trials"].tolist() for path in (tmp_path / "run" / "public").glob("models-*")]
+    assert stored == [[0]]
     assert trials["epsilon_star"].notna().all()
 
 

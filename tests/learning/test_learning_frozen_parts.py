@@ -13,9 +13,9 @@ from torch import Tensor, nn
 
 from fl_audit.errors import InputError
 from fl_audit.learning import models, stacked_model
+from fl_audit.learning.model_checks import ModelCheckRecords
 from fl_audit.learning.model_initialisation import initial_models
 from fl_audit.learning.models import ModelSpec
-from fl_audit.learning.output_checks import ModelCheckRecords
 from fl_audit.learning.stacked_model import StackedModel
 
 CLASSES = 3

@@ -17,9 +17,9 @@ from fl_audit.data.texts import read_vocabulary
 from fl_audit.errors import InputError
 from fl_audit.learning import pass_budgets, stacked_model
 from fl_audit.learning.local_training import LocalSchedule
+from fl_audit.learning.model_checks import ModelCheckRecords
 from fl_audit.learning.models import ModelSpec
 from fl_audit.learning.named_inputs import NamedInput
-from fl_audit.learning.output_checks import ModelCheckRecords
 from fl_audit.learning.private_training import LocalDPSGDSettings, private_updates
 from fl_audit.learning.stacked_model import StackedModel
 

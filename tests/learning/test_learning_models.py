@@ -15,9 +15,9 @@ from learning.gradient_truth import clip_and_sum, example_gradients
 from torch import nn
 
 from fl_audit.errors import InputError
+from fl_audit.learning.model_checks import check_module
 from fl_audit.learning.model_initialisation import initial_models, model_template
 from fl_audit.learning.models import ModelSpec, build_model
-from fl_audit.learning.module_checks import check_module
 from fl_audit.learning.stacked_layers import ParameterLayout
 from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.randomness import Purpose, generator

@@ -5,9 +5,9 @@ import gc
 import torch
 from torch import Tensor, nn
 
-from fl_audit.learning import output_checks
+from fl_audit.learning import model_checks
+from fl_audit.learning.model_checks import ModelCheckRecords, check_logits
 from fl_audit.learning.model_execution_profile import saved_scalars
-from fl_audit.learning.output_checks import ModelCheckRecords, check_outputs_of
 
 WIDTH, CLASSES = 997, 3
 
@@ -26,7 +26,7 @@ def alive(count: int) -> int:
 
 def test_a_check_of_outputs_leaves_no_pass_in_memory() -> None:
     model, records = module(), torch.rand(7, 5)
-    check_outputs_of(model, CLASSES, ModelCheckRecords(records, tuple(map(str, range(7)))))
+    check_logits(model, CLASSES, ModelCheckRecords(records, tuple(map(str, range(7)))))
     assert alive(7) == alive(1) == 0
 
 
@@ -44,6 +44,6 @@ def test_a_model_is_given_a_few_probe_records_at_once() -> None:
     seen, model = list[int](), module()
     model.register_forward_pre_hook(lambda layer, given: seen.append(len(given[0])))
     records = torch.rand(50, 5)
-    check_outputs_of(model, CLASSES, ModelCheckRecords(records, tuple(map(str, range(50)))))
-    assert max(seen) <= output_checks._TOGETHER
+    check_logits(model, CLASSES, ModelCheckRecords(records, tuple(map(str, range(50)))))
+    assert max(seen) <= model_checks._RECORDS_PER_PASS
     assert sum(seen) == 50 + 1  # and the first one alone

@@ -6,14 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
 from fl_audit.errors import InputError
 from fl_audit.learning import stacked_model
+from fl_audit.learning.model_checks import ModelCheckRecords
 from fl_audit.learning.named_inputs import NamedInput
-from fl_audit.learning.output_checks import ModelCheckRecords
 from fl_audit.learning.stacked_model import StackedModel
 
 CLASSES = 3
@@ -40,11 +41,18 @@ class Answer:
     scores: Tensor
 
 
+@dataclass
+class Hidden:
+    """As models of the Hugging Face library without a head answer."""
+
+    last_hidden_state: Tensor
+
+
 Pair = namedtuple("Pair", ["hidden", "scores"])
-ServerRound = Callable[[], nn.Module]
+Factory = Callable[[], nn.Module]
 
 
-def built(made: ServerRound, records: Tensor, inputs: tuple[NamedInput, ...] = ()) -> StackedModel:
+def built(made: Factory, records: Tensor, inputs: tuple[NamedInput, ...] = ()) -> StackedModel:
     """Build a model as a run does, with the records as those of the data."""
     spec = stacked_model.ModelSpec("theirs:build", tuple(records.shape[1:]), CLASSES, inputs)
     names = tuple(f"record {number}" for number in range(len(records)))
@@ -64,7 +72,7 @@ def tokens() -> Tensor:
     return found
 
 
-def lookup(held: int, before: Callable[[Tensor], Tensor] = lambda x: x.long()) -> ServerRound:
+def lookup(held: int, before: Callable[[Tensor], Tensor] = lambda x: x.long()) -> Factory:
     return lambda: Model(
         lambda m, x: m.head(m.embed(before(x)).mean(1)), embed=nn.Embedding(held, 8), head=nn.Linear(8, 3)
     )
@@ -74,17 +82,33 @@ def dense(inputs: int = 8) -> nn.Module:
     return nn.Sequential(nn.Linear(inputs, 5), nn.Tanh(), nn.Linear(5, 3))
 
 
-def returning(answer: Callable[[Tensor], Any]) -> ServerRound:
+def returning(answer: Callable[[Tensor], Any]) -> Factory:
     return lambda: Model(lambda m, x: answer(m.body(x)), body=dense())
 
 
-def recurrent(kind: type[nn.RNNBase], **more: Any) -> ServerRound:
+def recurrent(kind: type[nn.RNNBase], **more: Any) -> Factory:
     width = (more.get("proj_size") or 4) * (2 if more.get("bidirectional") else 1)
     more = {"batch_first": True, **more}
     return lambda: Model(lambda m, x: m.head(m.cells(x)[0][:, -1]), cells=kind(2, 4, **more), head=nn.Linear(width, 3))
 
 
-def step_by_step(kind: type[nn.RNNCellBase]) -> ServerRound:
+def cells(before: Callable[[Tensor], Tensor], width: int = 2) -> Factory:
+    return lambda: Model(
+        lambda m, x: m.head(m.cells(before(x))[0][:, -1]),
+        cells=nn.GRU(width, 4, batch_first=True),
+        head=nn.Linear(4, 3),
+    )
+
+
+def cells_with_first_state() -> nn.Module:
+    return Model(
+        lambda m, x: m.head(m.cells(x, torch.zeros(1, len(x), 4))[0][:, -1]),
+        cells=nn.GRU(2, 4, batch_first=True),
+        head=nn.Linear(4, 3),
+    )
+
+
+def step_by_step(kind: type[nn.RNNCellBase]) -> Factory:
     def way(model: Any, x: Tensor) -> Any:
         state = None
         for step in x.unbind(1):
@@ -94,15 +118,15 @@ def step_by_step(kind: type[nn.RNNCellBase]) -> ServerRound:
     return lambda: Model(way, cell=kind(2, 4), head=nn.Linear(4, 3))  # type: ignore[call-arg]
 
 
-def picture(*first: nn.Module, channels: int = 1) -> ServerRound:
+def picture(*first: nn.Module, channels: int = 1) -> Factory:
     return lambda: nn.Sequential(*first, nn.Conv2d(channels, 2, 3), nn.ReLU(), nn.Flatten(), nn.Linear(72, 3))
 
 
-def normed(norm: Callable[[nn.Module], nn.Module]) -> ServerRound:
+def normed(norm: Callable[[nn.Module], nn.Module]) -> Factory:
     return lambda: nn.Sequential(norm(nn.Linear(8, 5)), nn.Tanh(), nn.Linear(5, 3))
 
 
-def attentive(batch_first: bool) -> ServerRound:
+def attentive(batch_first: bool) -> Factory:
     return lambda: Model(
         lambda m, x: m.head(m.mixed(x, x, x)[0].mean(1)),
         mixed=nn.MultiheadAttention(2, 1, batch_first=batch_first),
@@ -125,7 +149,7 @@ def padded() -> Tensor:
     return found
 
 
-def encoder(**more: Any) -> ServerRound:
+def encoder(**more: Any) -> Factory:
     """A transformer of torch that is given the padding mask, and the first token's state."""
     layer: Callable[[], nn.Module] = lambda: nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True)  # noqa: E731
     return lambda: Model(
@@ -136,7 +160,7 @@ def encoder(**more: Any) -> ServerRound:
     )
 
 
-def packing(is_packed: bool) -> ServerRound:
+def packing(is_packed: bool) -> Factory:
     """A recurrent network that reads a text to its end."""
 
     def way(m: Any, x: Tensor) -> Any:
@@ -152,7 +176,7 @@ def packing(is_packed: bool) -> ServerRound:
     return lambda: Model(way, embed=nn.Embedding(61, 8), cells=nn.GRU(8, 4, batch_first=True), head=nn.Linear(4, 3))
 
 
-def under_autocast(is_narrow: bool) -> ServerRound:
+def under_autocast(is_narrow: bool) -> Factory:
     def way(m: Any, x: Tensor) -> Any:
         with torch.autocast("cpu", torch.bfloat16, enabled=is_narrow):
             return (torch.tanh(x @ m.first.weight.T) @ m.last.weight.T).float()
@@ -160,11 +184,11 @@ def under_autocast(is_narrow: bool) -> ServerRound:
     return lambda: Model(way, first=nn.Linear(8, 5, bias=False), last=nn.Linear(5, 3, bias=False))
 
 
-def steps_of_channels(before: Callable[[Tensor], Tensor]) -> ServerRound:
+def steps_of_channels(before: Callable[[Tensor], Tensor]) -> Factory:
     return lambda: Model(lambda m, x: m.head(m.over(before(x)).mean(2)), over=nn.Conv1d(4, 5, 3), head=nn.Linear(5, 3))
 
 
-def quantised(is_so: bool) -> ServerRound:
+def quantised(is_so: bool) -> Factory:
     def made() -> nn.Module:
         network = Model(lambda m, x: m.head(m.embed(x.long()).mean(1)), embed=nn.Embedding(61, 8), head=nn.Linear(8, 3))
         if is_so:
@@ -174,7 +198,7 @@ def quantised(is_so: bool) -> ServerRound:
     return made
 
 
-def cut_off(is_so: bool) -> ServerRound:
+def cut_off(is_so: bool) -> Factory:
     """A part that is trained and does not reach the logits, and one that does and is frozen."""
 
     def made() -> nn.Module:
@@ -187,7 +211,7 @@ def cut_off(is_so: bool) -> ServerRound:
     return made
 
 
-def only_where_tokens_differ(way: Callable[[Any, Tensor], Tensor]) -> ServerRound:
+def only_where_tokens_differ(way: Callable[[Any, Tensor], Tensor]) -> Factory:
     """A fault that random numbers below 1 do not show, for each of them is the token 0."""
     return lambda: Model(
         lambda m, x: m.head(way(m, m.embed(x.long())).mean(1)),
@@ -196,7 +220,7 @@ def only_where_tokens_differ(way: Callable[[Any, Tensor], Tensor]) -> ServerRoun
     )
 
 
-RIGHT: dict[str, tuple[ServerRound, Tensor]] = {
+RIGHT: dict[str, tuple[Factory, Tensor]] = {
     "dense": (dense, rows(8)),
     "tokens": (lookup(60), tokens()),
     "tokens that are counted from one": (lookup(60, lambda x: x.long() - 1), tokens() + 1),
@@ -245,12 +269,12 @@ def test_a_right_model_is_taken_and_every_record_has_its_own_gradient(name: str)
         torch.testing.assert_close(mean, whole / len(labels), rtol=1e-3, atol=1e-5)
 
 
-def flattened(way: str) -> ServerRound:
+def flattened(way: str) -> Factory:
     """A convolution behind what a message names."""
     return picture(eval(way, {"torch": torch}))
 
 
-def wrapped(inner: ServerRound, line: str) -> ServerRound:
+def wrapped(inner: Factory, line: str) -> Factory:
     """The two lines of a message, around the class that they name."""
     first, second = re.findall(r"'([^']*(?:class|def) .*?)'(?= and|$)", line)
     place: dict[str, Any] = {"Model": type(inner())}
@@ -283,7 +307,7 @@ def test_the_two_lines_of_the_message_take_the_logits_out_of_an_answer(name: str
     built(wrapped(returning(answer), line), rows(8))
 
 
-WRONG: dict[str, tuple[ServerRound, Tensor, str, ServerRound]] = {
+WRONG: dict[str, tuple[Factory, Tensor, str, Factory]] = {
     "vocabulary": (
         lookup(50),
         tokens(),
@@ -420,6 +444,72 @@ WRONG: dict[str, tuple[ServerRound, Tensor, str, ServerRound]] = {
         r"random numbers .*training mode",
         only_where_tokens_differ(lambda m, found: found),
     ),
+    "other channels": (
+        picture(channels=2),
+        rows(3, 8, 8),
+        r"layer '0' \(Conv2d\).* C = 2, and is given \(3, 8, 8\): .* change C",
+        picture(channels=3),
+    ),
+    "a picture of steps for cells": (
+        recurrent(nn.GRU),
+        rows(1, 5, 2),
+        r'layer \'cells\'.* axes = "sequence" in \[data\].* or call \.squeeze\(1\)',
+        lambda: Model(lambda m, x: m.body(x.squeeze(1)), body=recurrent(nn.GRU)()),
+    ),
+    "steps without an axis of numbers": (
+        cells(lambda x: x, 1),
+        rows(5),
+        r"layer 'cells' \(GRU\).* call \.unsqueeze\(2\)",
+        cells(lambda x: x.unsqueeze(2), 1),
+    ),
+    "one step without its axis": (
+        cells_with_first_state,
+        rows(2),
+        r"layer 'cells' \(GRU\).* call \.unsqueeze\(1\)",
+        cells(lambda x: x.unsqueeze(1)),
+    ),
+    "other numbers of a step": (
+        cells(lambda x: x, 3),
+        rows(5, 2),
+        r"layer 'cells' \(GRU\).* accepted is GRU\(2, 4, batch_first=True\)",
+        cells(lambda x: x),
+    ),
+    "records taken for one sequence": (
+        lambda: Model(lambda m, x: m.head(m.cells(x)[0]), cells=nn.GRU(2, 4, batch_first=True), head=nn.Linear(4, 3)),
+        rows(2),
+        r"layer 'cells' \(GRU\) takes two axes for one sequence: give it records of \(steps, numbers\)",
+        cells(lambda x: x.unsqueeze(1)),
+    ),
+    "a table without long": (
+        lambda: Model(lambda m, x: m.head(m.embed.weight[x].mean(1)), embed=nn.Embedding(60, 8), head=nn.Linear(8, 3)),
+        tokens(),
+        r"its forward .* call \.long\(\) on what is looked up",
+        lookup(60),
+    ),
+    "out of torch": (
+        lambda: Model(lambda m, x: m.body(torch.from_numpy(np.log1p(x.numpy()))), body=dense()),
+        rows(8),
+        r"leaves torch, as \.numpy\(\) does",
+        lambda: Model(lambda m, x: m.body(torch.log1p(x)), body=dense()),
+    ),
+    "classes first": (
+        lambda: Model(lambda m, x: m.body(x).T, body=dense()),
+        rows(8),
+        r"returns shape \(3, 6\) for 6 records, or mixes examples: accepted is \(6, 3\)",
+        dense,
+    ),
+    "no axis of classes": (
+        lambda: nn.Linear(2, 4),
+        rows(5, 2),
+        r"shape \(6, 5, 4\).* none of whose axes has 3 classes: .* head of 3 outputs",
+        lambda: Model(lambda m, x: m.body(x).mean(1), body=nn.Linear(2, 3)),
+    ),
+    "hidden states": (
+        returning(lambda found: Hidden(found)),
+        rows(8),
+        r"hidden states and no logits: .* with a head",
+        dense,
+    ),
     "running mean": (lambda: Centred(), rows(8), r"buffer 'middle'", dense),
     "a class": (lambda: nn.Linear, rows(8), r"class Linear: return", bare),  # type: ignore[dict-item, return-value]
 }
@@ -459,7 +549,7 @@ class Centred(nn.Module):
         return found  # type: ignore[no-any-return]
 
 
-def refused(made: ServerRound, records: Tensor) -> str:
+def refused(made: Factory, records: Tensor) -> str:
     with pytest.raises(InputError) as caught:
         built(made, records)
     assert "\n" not in str(caught.value)

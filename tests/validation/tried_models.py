@@ -25,8 +25,8 @@ from torch import Tensor, nn
 
 from fl_audit.errors import InputError
 from fl_audit.learning import model_initialisation, models, stacked_model
+from fl_audit.learning.model_checks import ModelCheckRecords
 from fl_audit.learning.models import ModelSpec
-from fl_audit.learning.output_checks import ModelCheckRecords
 from fl_audit.learning.stacked_layers import ParameterLayout
 from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.randomness import Purpose, generator

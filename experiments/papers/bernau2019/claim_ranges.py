@@ -5,29 +5,25 @@ accuracy.
 """
 
 from collections.abc import Sequence
-from math import inf, log2
-from typing import NamedTuple, assert_never
+from math import inf, isnan, log2
+from typing import NamedTuple
 
-from fl_audit.experiments.papers.bernau2019.published import (
-    BLOG_TEXAS,
-    PHI_AT_CHANCE,
-    TABLE_2,
-    TABLE_3,
+from fl_audit.experiments.papers.bernau2019.hyperparameters import (
+    CLASSES,
+    LFW,
+    NOISE_MULTIPLIERS,
+    PURCHASES,
+    SKEWED,
+    TEXAS,
     WHITE_BOX_GAIN,
-    MembershipDatasetName,
 )
-from fl_audit.experiments.papers.bernau2019.settings import (
-    ATTACK_NAMES,
-    BLACK_BOX,
-    WHITE_BOX,
-    MembershipDatasetRecipe,
-    MembershipSetting,
-    PrivacyMethod,
-)
+from fl_audit.experiments.papers.bernau2019.membership_runs import ATTACK_NAMES, BLACK_BOX, PRINTED, WHITE_BOX
 from fl_audit.experiments.papers.bernau2019.skewed import SKEWED_CLASSES
 from fl_audit.experiments.papers.claims import PaperClaim, exact
+from fl_audit.experiments.papers.papers import PaperDataset, PaperRun
 from fl_audit.statistics.interval_estimates import IntervalEstimate
 
+PHI_AT_CHANCE = "phi where the AUC is .5"
 MARGIN = WHITE_BOX_GAIN[0]
 """Largest difference of an AUC or accuracy that counts as none: the smallest one that the paper mentions."""
 AT_LIKE_ACCURACY = "under LDP less under CDP, at the same test accuracy"
@@ -51,26 +47,18 @@ class AucDifferenceClaim(NamedTuple):
     highest: float
 
 
-def trade_sentence(data: MembershipDatasetRecipe) -> AucDifferenceClaim | None:
+def trade_sentence(data: PaperDataset) -> AucDifferenceClaim | None:
     """Return the paper's claim that compares local with central DP at equal accuracy; None if there is no such claim.
 
     The claim is a range for the attack's AUC under local DP minus that under central DP. Section 6 says that local DP
     has the better trade-off on Purchases and Skewed Purchases with 10 and 20 classes, and that both have the same
     trade-off on LFW, on Texas, and on Purchases with more classes. It says nothing about other data sets.
     """
-    alike_there = AucDifferenceClaim("local and central DP trade privacy for accuracy alike", -MARGIN, MARGIN)
-    better = AucDifferenceClaim("local DP trades strictly better with 10 and 20 classes", -inf, 0.0)
-    match data.study:
-        case MembershipDatasetName.TEXAS | MembershipDatasetName.LFW:
-            return alike_there
-        case MembershipDatasetName.PURCHASES:
-            return better if data.classes in _FEW_CLASSES else alike_there
-        case MembershipDatasetName.SKEWED:
-            return better if data.classes in _FEW_CLASSES else None
-        case MembershipDatasetName.COLLAB:
-            return None
-        case _:
-            assert_never(data.study)
+    if data["classes"] in _FEW_CLASSES and data.study in (PURCHASES, SKEWED):
+        return AucDifferenceClaim("local DP trades strictly better with 10 and 20 classes", -inf, 0.0)
+    if data.study in (TEXAS, LFW, PURCHASES):
+        return AucDifferenceClaim("local and central DP trade privacy for accuracy alike", -MARGIN, MARGIN)
+    return None
 
 
 def above_half(attack: str, where: str, found: IntervalEstimate, trials: int) -> PaperClaim:
@@ -87,19 +75,19 @@ def black_box_baseline(where: str, found: Sequence[IntervalEstimate], trials: in
                       0.5 - MARGIN, 0.5 + MARGIN, trials=trials)  # fmt: skip
 
 
-def printed_phi(setting: MembershipSetting, found: IntervalEstimate, trials: int) -> PaperClaim | None:
+def printed_phi(run: PaperRun, found: IntervalEstimate, trials: int) -> PaperClaim | None:
     """Return the claim that phi is near the value that the paper prints, or None if the paper prints no value.
 
     phi is the relative loss of the attack's AUC divided by the relative loss of accuracy. The paper prints it at the
     noise at which the AUC falls to 1/2.
 
-    `setting`: Section 6 of the paper says that attacks are no better than chance at this level.
+    `run`: Section 6 of the paper says that attacks are no better than chance at this level.
     """
-    printed = PHI_AT_CHANCE.get(setting.data.study, (None, None))[setting.method is PrivacyMethod.CENTRAL]
-    if printed is None:
+    printed = PRINTED(run.data.study, run["method"], PHI_AT_CHANCE)
+    if isnan(printed):
         return None
-    section = "5.1" if setting.data.study is MembershipDatasetName.TEXAS else "5.4"
-    return PaperClaim(section, f"phi is about {printed:g} where the AUC reaches .5", setting.label,
+    section = "5.1" if run.data.study == TEXAS else "5.4"
+    return PaperClaim(section, f"phi is about {printed:g} where the AUC reaches .5", run.label,
                       "phi (white-box AUC)", found, printed - ABOUT, printed + ABOUT, trials=trials)  # fmt: skip
 
 
@@ -119,12 +107,12 @@ def entropy_gap(classes: int) -> float:
 def closed_forms() -> tuple[PaperClaim, ...]:
     """Return the claims of the paper that are tested without runs, from formulas and from its printed numbers."""
     gaps = [entropy_gap(classes) for classes in SKEWED_CLASSES]
-    texas = [
-        TABLE_3[MembershipDatasetName.TEXAS, classes].epsilon
-        for classes in TABLE_2[MembershipDatasetName.TEXAS].classes
-    ]
-    columns = [(min(column), max(column)) for column in zip(*texas, strict=True)]
-    beside = [max(low - said, said - high, 0.0) for said, (low, high) in zip(BLOG_TEXAS, columns, strict=True)]
+    beside = []
+    for z in NOISE_MULTIPLIERS:
+        column, quantity = f"CDP, z {z:g}", "epsilon of central DP"
+        said = PRINTED(TEXAS, column, quantity)  # of an author's blog
+        printed = [PRINTED(TEXAS, f"{classes} classes, {column}", quantity) for classes in CLASSES[TEXAS]]
+        beside.append(max(min(printed) - said, said - max(printed), 0.0))
     return (
         PaperClaim("4.5", "test and training records of Skewed Purchases differ in entropy by about .3",
                    "Skewed Purchases, all numbers of classes", "smallest difference in entropy, bits a feature",

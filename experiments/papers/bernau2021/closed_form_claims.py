@@ -10,11 +10,9 @@ from math import inf, log, sqrt
 import numpy as np
 from scipy.special import logit, ndtr
 
-from fl_audit.experiments.papers.bernau2021 import settings
-from fl_audit.experiments.papers.bernau2021.closed_forms import calibrated, table_3
+from fl_audit.experiments.papers.bernau2021.closed_forms import calibrated, printed_columns, table_3
+from fl_audit.experiments.papers.bernau2021.insider_runs import MAIN_BELIEF, ROUNDS
 from fl_audit.experiments.papers.bernau2021.noisy_query import DELTAS, EPSILONS, NoisyQuery
-from fl_audit.experiments.papers.bernau2021.published import TABLE_3
-from fl_audit.experiments.papers.bernau2021.settings import MAIN_BELIEF
 from fl_audit.experiments.papers.claims import PaperClaim, exact
 from fl_audit.privacy.identifiability_bounds import epsilon_from_belief, rho_alpha
 
@@ -38,7 +36,7 @@ def closed_forms() -> Iterator[PaperClaim]:
     agree = float(printed["note"].str.startswith("as printed").mean())
     yield PaperClaim("6.2", "epsilon and rho_alpha of Table 3 follow from Eq. (5) and Theorem 3", "Table 3",
                      "share of printed numbers that agree", exact(agree), 1.0)  # fmt: skip
-    columns = {(float(one.belief), float(one.delta)) for row in TABLE_3.values() for one in row}
+    columns = {(belief, float(column["delta"])) for (_, belief), column in printed_columns().items()}
     ratios = {
         (belief, delta): (calibrated(belief, delta).advantage_bound_exact or 0.0)
         / rho_alpha(epsilon_from_belief(belief), delta)
@@ -72,7 +70,7 @@ def noise_of_the_figures() -> Iterator[PaperClaim]:
              for delta, guarantee in guarantees]  # fmt: skip
     yield PaperClaim("6", IS_RHO_ALPHA, NOISE_OF_THE_FIGURES, "exact advantage less rho_alpha, farthest from 0",
                      exact(max(apart, key=abs)), -CLOSE, CLOSE)  # fmt: skip
-    over = [_largest_exceedance(sqrt(settings.ROUNDS) / (guarantee.noise_multiplier or inf), MAIN_BELIEF) / delta
+    over = [_largest_exceedance(sqrt(ROUNDS) / (guarantee.noise_multiplier or inf), MAIN_BELIEF) / delta
             for delta, guarantee in guarantees]  # fmt: skip
     yield PaperClaim("6.2", NO_MORE_THAN_DELTA, NOISE_OF_THE_FIGURES,
                      "largest probability that the noise allows, over delta", exact(max(over)),
@@ -85,11 +83,11 @@ def _sequential_over_renyi() -> float:
     The result is the smaller one of the ratios at delta 0.01 and 0.001. Sequential composition adds the epsilons of 30
     rounds, each by Eq. (1) at delta / 30.
     """
-    ratios, rounds = [], settings.ROUNDS
+    ratios = []
     for delta in (0.01, 0.001):
         guarantee = calibrated(0.9, delta)
         assert guarantee.noise_multiplier is not None
-        ratios.append(rounds * sqrt(2 * log(1.25 * rounds / delta)) / guarantee.noise_multiplier / guarantee.epsilon)
+        ratios.append(ROUNDS * sqrt(2 * log(1.25 * ROUNDS / delta)) / guarantee.noise_multiplier / guarantee.epsilon)
     return min(ratios)
 
 

@@ -3,14 +3,10 @@
 Epsilon* is a privacy metric of models.
 """
 
-from collections.abc import Sequence
-
 import numpy as np
 from scipy.special import ndtr, ndtri
 
 from fl_audit.experiments.papers.claims import FailureCause, FailureExplanation, PaperClaim, exact, untested
-from fl_audit.experiments.papers.claims_table import claims_table
-from fl_audit.experiments.papers.item_results import ItemResult
 from fl_audit.released_model.empirical_star import definition_ratios
 
 
@@ -41,7 +37,7 @@ UNTESTED = (
     untested("4.1", "32 microbatches are among the settings", "every record is clipped by itself here"),
     untested("1", "auditors need neither training nor the pipeline", "a property of the definition, no measurement"),
 )
-_SECOND_LOOKS = (
+SECOND_LOOKS = (
     FailureExplanation(
         "the mean Epsilon* of models is at least that of their mechanism", "", FailureCause.REAL,
         "the theorem is false; the page of errors has the counterexample.",
@@ -74,9 +70,3 @@ _SECOND_LOOKS = (
     ),
 )  # fmt: skip
 """Second looks, of which the first that matches is used."""
-
-
-def table_of_text_claims(claims: Sequence[PaperClaim], titles: Sequence[str]) -> ItemResult:
-    """Return a table of claims with their verdicts, and a figure of their intervals."""
-    said = "Numbers of a sweep are means of settings over repetitions of training on the same records, as the paper's."
-    return claims_table(claims, _SECOND_LOOKS, (said,), titles)

@@ -27,6 +27,7 @@ from fl_audit.app_audits.black_box.scenario import (
 from fl_audit.app_audits.black_box.trial_models import (
     ALMOST_NOTHING,
     ModelWithDirections,
+    non_zero_model,
     others_of,
     reply_tensors,
     template,
@@ -38,8 +39,6 @@ from fl_audit.app_audits.claim_audit.transcript import LinearSketch, Transcript,
 from fl_audit.array_types import Floats
 from fl_audit.strategies.simulated_grid import FIRST_NODE, RUN_ID, InProcessGrid
 
-_TARGET, _WATCHER = FIRST_NODE, FIRST_NODE + 1
-"""Node IDs of the target's client, whose contribution differs, and of the observing client."""
 LOSS = "loss"  # the metric that clients report in trials besides those that a strategy looks up
 _LONG = 1000  # models with more parameters are sketched
 
@@ -51,6 +50,8 @@ def model_of(system: AuditedSystem, kind: Scenario) -> ModelWithDirections:
     """
     if kind.model is ModelKind.OWN and system.model is not None:
         return template_of(system.model)
+    if kind.model is ModelKind.NON_ZERO:
+        return non_zero_model(system.norm)
     return template(kind.model)
 
 
@@ -74,6 +75,7 @@ class BlackBoxTrial:
 
     If `present` is True, the target takes part (D); otherwise it is absent or replaced (D'). Local training draws from
     `random`. If `bears_zero` is True, an absent target sends an update of exactly zero, otherwise a negligible one.
+    `target` is the place of the target's client among all clients, from 0; the next client observes.
     """
 
     def __init__(
@@ -84,11 +86,15 @@ class BlackBoxTrial:
         present: bool,
         random: np.random.Generator,
         bears_zero: bool = False,
+        target: int = 0,
     ) -> None:
         self._absent_length = 0.0 if bears_zero else ALMOST_NOTHING
         self._system, self._claim, self._kind, self._random = system, claim, kind, random
         self._model, self._part = model_of(system, kind), kind.present if present else kind.absent
         self._clients = kind.stage.clients or system.clients
+        # Node IDs of the target's client, whose contribution differs, and of the observing client.
+        self._target = FIRST_NODE + target % self._clients
+        self._watcher = FIRST_NODE + (target + 1) % self._clients
         self._contexts = [_context(client, self._clients) for client in range(self._clients)]
         self._calls = [0] * self._clients
         self._contributed = np.zeros(self._model.size)
@@ -117,8 +123,8 @@ class BlackBoxTrial:
         scene = TrialRecorderSettings(
             model=arrays,
             rounds=rounds,
-            target=_TARGET,
-            watcher=_WATCHER,
+            target=self._target,
+            watcher=self._watcher,
             observer=system.observer,
             difference=lambda place, _: self._difference(place + 1),
             sketch=sketch_of(self._model),
@@ -135,12 +141,12 @@ class BlackBoxTrial:
         client = node - FIRST_NODE
         is_train = message.metadata.message_type.startswith("train")
         self._calls[client] += is_train
-        part = self._part if node == _TARGET else self._kind.others
+        part = self._part if node == self._target else self._kind.others
         if part.form is ReplyFault.MISSING:
             return None
         loss = part.loss if is_train else part.evaluation
         update, numbers = self._contribution(node, part, self._calls[client], loss)
-        if node == _WATCHER:
+        if node == self._watcher:
             self._contributed = update
         records = records_of(message)
         received = with_names(records, set(self._model.arrays)) or next(iter(records.values()), {})
@@ -172,7 +178,7 @@ class BlackBoxTrial:
         `part` says how the target's client or record contributes. If the claim is about clients, all metrics have the
         value `loss`. If it is about records, the metrics are those of the local training.
         """
-        is_target = node == _TARGET
+        is_target = node == self._target
         if self._claim.neighbours.unit is Unit.CLIENT:
             update = self._vector(part, round, is_target) if is_target else self._other(node, round)
             named = dict.fromkeys((LOSS, *self._system.metrics), loss)
@@ -190,7 +196,7 @@ class BlackBoxTrial:
         stage = self._kind.stage
         if stage.others is OtherContributions.IDENTICAL:
             return self._vector(self._kind.others, round, is_target=False)
-        count, place = self._clients - 1, node - _WATCHER
+        count, place = self._clients - 1, node - FIRST_NODE - (node > self._target)
         if self._kind.model is ModelKind.OWN:
             return self._system.norm * others_of(stage.others, self._model, count)[place]
         return np.asarray(self._system.norm * _all_others(stage.others, self._kind.model, count)[place])

@@ -13,6 +13,11 @@ _MEAN = (
     "can move these from end to end of what the others sent. Take the plain mean of the clipped updates."
 )
 
+_LENGTHS = (
+    "Clip to a norm that is known beforehand, or add noise to the statistic of lengths and account for it: one client "
+    "moves a median of lengths."
+)
+
 
 class Direction(Enum):
     """Direction of an update in the space of a model's parameters.
@@ -48,10 +53,13 @@ class ReplyFault(Enum):
 class ModelKind(Enum):
     """Kind of model that a scenario trains: the app's own, or a small built-in one.
 
-    Each built-in model except PLAIN has one peculiarity, such as integers, half precision or many parameters.
+    Each built-in model except PLAIN has one peculiarity, such as integers, half precision or many parameters. The
+    parameters of NON_ZERO are three times as long as the clipping norm; those of the others start at zero, where a
+    model and an update of it are the same.
     """
 
     PLAIN = "plain"
+    NON_ZERO = "whose parameters are not zero at the start"
     WITH_SCALAR = "with a parameter without axes"
     WITH_BUFFERS = "with the buffers of a batch normalisation"
     WITH_SWITCHES = "with a mask of switches"
@@ -65,12 +73,14 @@ class OtherContributions(Enum):
 
     With IDENTICAL, all clients send the same update. With SPREAD, their directions are random. With PAIRS, directions
     are random, and two clients of a pair have opposite directions. With MEDIAN, half of the clients have one direction
-    and half have the opposite one, so that the target decides the median.
+    and half have the opposite one, so that the target decides the median. With LENGTHS, all have one direction, and
+    half of them send updates of a tenth of the clipping norm, so that the target decides the median of the lengths.
     """
 
     IDENTICAL = "all others contribute the same"
     SPREAD = "the others point everywhere"
     PAIRS = "the others come in opposing pairs"
+    LENGTHS = "half of the others send short updates and half long ones, so that the target decides the median length"
     MEDIAN = "half of the others pull one way and half the other way, so that the target decides"
 
 
@@ -93,11 +103,15 @@ class OtherClientsAndModel:
 
 
 class UpdateSignSchedule(Enum):
-    """Sign of the target's update over the rounds: constant, alternating, or an update in the first round only."""
+    """Change of the target's update over the rounds: none, alternating signs, the first round only, or small at first.
+
+    With GROWING, the update of the first round is a hundred-thousandth of that of later rounds.
+    """
 
     STEADY = "steady"
     ALTERNATING = "alternating"
     ONCE = "once"
+    GROWING = "growing"
 
 
 @dataclass(frozen=True)
@@ -144,7 +158,8 @@ class Scenario:
     def in_environment(self, stage: OtherClientsAndModel) -> "Scenario":
         """Return a copy of this scenario in the environment `stage`, whose name is appended to the scenario's name."""
         name, words = f"{self.name}, {stage.name}", f"{self.words}; {stage.words}"
-        fix = self.fix if stage.others is OtherContributions.IDENTICAL else _MEAN
+        fix = _LENGTHS if stage.others is OtherContributions.LENGTHS else _MEAN
+        fix = self.fix if stage.others is OtherContributions.IDENTICAL else fix
         return replace(self, name=name, words=words, stage=stage, model=stage.model or self.model, fix=fix)
 
 

@@ -31,6 +31,9 @@ STAGES = (
     OtherClientsAndModel("large model", model=ModelKind.LARGE),
     OtherClientsAndModel("own model", model=ModelKind.OWN),
     OtherClientsAndModel("own model, around a median", OtherContributions.MEDIAN, model=ModelKind.OWN),
+    OtherClientsAndModel("lengths around a median", OtherContributions.LENGTHS),
+    OtherClientsAndModel("lengths around a median, many", OtherContributions.LENGTHS, MANY),
+    OtherClientsAndModel("non-zero model", model=ModelKind.NON_ZERO),
 )
 """Environments other than the default one, in which the simplest scenarios are run again."""
 
@@ -57,6 +60,7 @@ _EVERYTHING = (
 _REFUSE = (
     "Refuse a round with a reply that is missing, not finite or of another form, or account for what is done instead."
 )
+_CLIP_ANEW = f"Scale every update by its own length in this round, and carry no factor from round to round. {_CLIP}"
 _NEW_NOISE = "Draw new noise in every round, and compose the rounds."
 
 KINDS: tuple[Scenario, ...] = (
@@ -280,18 +284,59 @@ KINDS: tuple[Scenario, ...] = (
         is_malformed=True,
         fix=_REFUSE,
     ),
+    Scenario(
+        "small, then huge",
+        "an update that is small in the first round and a thousand times the clipping norm in later ones, against none",
+        ClientContribution(Direction.FIRST, HUGE),
+        schedule=UpdateSignSchedule.GROWING,
+        is_beyond=True,
+        units=_ANY,
+        relation=Relation.ADD_REMOVE,
+        least_rounds=2,
+        fix=_CLIP_ANEW,
+    ),
+    Scenario(
+        "small, then huge and opposite",
+        "an update that is small in the first round and a thousand times the clipping norm in later ones, against its "
+        "opposite",
+        ClientContribution(Direction.FIRST, HUGE),
+        ClientContribution(Direction.FIRST, -HUGE),
+        schedule=UpdateSignSchedule.GROWING,
+        is_beyond=True,
+        units=_ANY,
+        relation=Relation.REPLACE,
+        least_rounds=2,
+        fix=_CLIP_ANEW,
+    ),
+    Scenario(
+        "shortened",
+        "an update at the clipping norm against one of a hundredth of it",
+        _FIRST,
+        ClientContribution(Direction.FIRST, 0.01),
+        relation=Relation.REPLACE,
+        units=_ANY,
+        fix=_SENSITIVITY,
+    ),
 )
 """Every scenario in the default environment."""
 
 _ON_STAGES = ("removed", "opposite")
+_ON_LENGTHS = ("removed", "shortened")
 _ON_LARGE_MODELS = (*_ON_STAGES, "missing reply", "huge in every tensor", "huge and opposite")
+_ON_NON_ZERO = (*_ON_STAGES, "huge", "huge in every tensor", "huge and opposite")
+
+
+def _names_in(environment: OtherClientsAndModel) -> tuple[str, ...]:
+    """Return the names of the simplest scenarios that tell something in an environment other than the default one."""
+    if environment.others is OtherContributions.LENGTHS:
+        return _ON_LENGTHS
+    if environment.model is ModelKind.NON_ZERO:
+        return _ON_NON_ZERO
+    return _ON_STAGES if environment.model is None else _ON_LARGE_MODELS
 
 
 STAGED: tuple[Scenario, ...] = tuple(
-    kind.in_environment(stage)
-    for stage in STAGES
-    for kind in KINDS
-    if kind.name in (_ON_STAGES if stage.model is None else _ON_LARGE_MODELS)
+    kind.in_environment(stage) for stage in STAGES for kind in KINDS if kind.name in _names_in(stage)
 )
 """The simplest scenarios, each in every environment other than the default one."""
 EVALUATION = Scenario(

@@ -9,7 +9,7 @@ import os
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -22,7 +22,7 @@ from fl_audit.adjacency import Unit
 from fl_audit.app_audits.black_box.audited_system import AuditedSystem
 from fl_audit.app_audits.black_box.black_box_trial import BlackBoxTrial, model_of, sketch_of
 from fl_audit.app_audits.black_box.recorder import errors_in, evidence_names
-from fl_audit.app_audits.black_box.scenario import ModelKind, OtherContributions, Scenario
+from fl_audit.app_audits.black_box.scenario import Direction, ModelKind, OtherContributions, Scenario
 from fl_audit.app_audits.black_box.scenarios import BY_NAME, FEW, MANY, ZERO_PROBE, ZERO_PROBE_ON_OWN
 from fl_audit.app_audits.black_box.trials_after_training import no_news_from_flower, say
 from fl_audit.app_audits.black_box.worker_pool import WorkerPool
@@ -115,7 +115,7 @@ def audit_system(
     require(len(kinds) > 0, "no scenario is left that says something about this claim")
     names, malformed = [kind.name for kind in kinds], frozenset(kind.name for kind in kinds if kind.is_malformed)
     log, began = _TrialLog(), time.monotonic()
-    player = _TrialExecutor(system, claim, seed)
+    player = _TrialExecutor(system, claim, seed, target_places(kinds, system, seed))
     with no_news_from_flower(), player, WorkerPool(player.play, player.lost, processes, say) as players:
         bears_zero = claim.neighbours.unit is not Unit.CLIENT or _bears_zero(system, players, began + seconds / 2)
 
@@ -143,6 +143,23 @@ def audit_system(
     # Of malformed inputs nothing is known by this: a strategy may refuse them.
     is_unplayed = bool(result.refused) and not result.attempts and system.model is None
     return replace(result, asked=log.asked, hindrance=_OWN_MODEL if is_unplayed else _hindrance(log.failed))
+
+
+def target_places(kinds: Sequence[Scenario], system: AuditedSystem, seed: int) -> dict[str, int]:
+    """Return the place of the target among the clients, from 0, for each scenario, keyed by its name.
+
+    Some strategies treat clients unequally by their places. The scenarios share all places evenly, those with an
+    ordinary update first, because others may tell too little of one client that counts more than it should.
+    """
+    is_ordinary = [kind.present.direction is Direction.FIRST and not kind.is_malformed for kind in kinds]
+    ordered = [kind for kind, first in zip(kinds, is_ordinary, strict=True) if first]
+    ordered += [kind for kind, first in zip(kinds, is_ordinary, strict=True) if not first]
+    draws, found = generator(seed, Purpose.BLACK_BOX, client=len(_NUMBERS)), dict[str, int]()
+    for clients in sorted({kind.stage.clients or system.clients for kind in kinds}):
+        places = draws.permutation(clients)
+        alike = [kind for kind in ordered if (kind.stage.clients or system.clients) == clients]
+        found |= {kind.name: int(places[number % clients]) for number, kind in enumerate(alike)}
+    return found
 
 
 def _bears_zero(system: AuditedSystem, players: "WorkerPool[TrialChunk, _Chunk]", until: float) -> bool:
@@ -224,8 +241,11 @@ def kinds_of(system: AuditedSystem, claim: StatedClaim) -> tuple[Scenario, ...]:
 class _TrialExecutor:
     """Executor of trials in chunks, in this process or in a fork. See `TrialChunk`."""
 
-    def __init__(self, system: AuditedSystem, claim: StatedClaim, seed: int) -> None:
+    def __init__(
+        self, system: AuditedSystem, claim: StatedClaim, seed: int, target_places: Mapping[str, int] | None = None
+    ) -> None:
         self._system, self._claim, self._seed = system, claim, seed
+        self._target_places = target_places or {}
         self._owner, self._room, self._copies = (
             os.getpid(),
             new_temporary_directory(os.getpid()),
@@ -269,8 +289,8 @@ class _TrialExecutor:
         return draws, draws.random(CHUNK) < 0.5
 
     def _trial(self, wanted: TrialChunk, bit: np.bool_, draws: np.random.Generator) -> BlackBoxTrial:
-        scenario = _SCENARIOS[wanted.scenario]
-        return BlackBoxTrial(self._system, self._claim, scenario, bool(bit), draws, wanted.bears_zero)
+        scenario, place = _SCENARIOS[wanted.scenario], self._target_places.get(wanted.scenario, 0)
+        return BlackBoxTrial(self._system, self._claim, scenario, bool(bit), draws, wanted.bears_zero, place)
 
     def _copy_here(self) -> WorkingCopy:
         """Return this process's own copy of the working directory; it is made at the first call."""

@@ -22,6 +22,9 @@ from fl_audit.randomness import Purpose, generator
 ALMOST_NOTHING = 1e-6
 """L2 norm of a negligible update, as a multiple of the clipping norm; half precision can still represent it."""
 _SCALAR, _COUNTER, _SWITCH, _RUNNING = "scale", "bn.num_batches_tracked", "mask", "bn.running_mean"
+_START_LENGTH = 3.0  # L2 norm of the parameters of the model that is not zero, as a multiple of the clipping norm
+_FIRST_SHARE = 1e-5  # share of a growing update that is sent in the first round
+_SHORT = 0.1  # length of short updates of other clients, as a multiple of the clipping norm
 _SIDE = 100  # neurons of a layer of the large model
 
 
@@ -44,7 +47,10 @@ class ModelWithDirections(NamedTuple):
 
 @lru_cache
 def template(model: ModelKind) -> ModelWithDirections:
-    """Return a small built-in model of the given kind, with all parameters 0; raises `ValueError` for kind OWN."""
+    """Return a small built-in model of the given kind, with all parameters 0; raises `ValueError` for kind OWN.
+
+    Those of kind NON_ZERO depend on the clipping norm: see `non_zero_model`.
+    """
     dtype = np.float16 if model is ModelKind.HALF else np.float32
     # Two small tensors are enough to find most leaks.
     arrays: Arrays = {"weight": np.zeros((2, 3), dtype), "bias": np.zeros(3, dtype)}
@@ -59,13 +65,26 @@ def template(model: ModelKind) -> ModelWithDirections:
             arrays[_SWITCH] = np.zeros(3, np.bool_)
         case ModelKind.LARGE:
             arrays = {"weight": np.zeros((_SIDE, _SIDE), dtype), "bias": np.zeros(_SIDE, dtype)}
-        case ModelKind.PLAIN | ModelKind.HALF:
+        case ModelKind.PLAIN | ModelKind.HALF | ModelKind.NON_ZERO:
             pass
         case ModelKind.OWN:
             raise ValueError("an app's own model is the app's: accepted are the others")
         case _:
             assert_never(model)
     return template_of(arrays)
+
+
+@lru_cache(maxsize=8)
+def non_zero_model(norm: float) -> ModelWithDirections:
+    """Return the small model whose parameters are not zero.
+
+    They point away from the first direction: a model that is clipped in place of a long update then moves from end to
+    end.
+    """
+    model = template(ModelKind.NON_ZERO)
+    start = -_START_LENGTH * norm * model.first
+    steps = {name: start[part].reshape(model.arrays[name].shape) for name, part in model.tensors}
+    return template_of(with_update(model.arrays, steps))
 
 
 def template_of(arrays: Mapping[str, NDArray[np.generic]]) -> ModelWithDirections:
@@ -127,6 +146,8 @@ def update_of(
             length *= -1.0 if round % 2 == 0 else 1.0
         case UpdateSignSchedule.ONCE if round > 1:
             return absent_length * norm * model.second
+        case UpdateSignSchedule.GROWING:
+            length *= _FIRST_SHARE if round == 1 else 1.0
         case UpdateSignSchedule.ONCE | UpdateSignSchedule.STEADY:
             pass
         case _:
@@ -154,11 +175,15 @@ def update_of(
 
 
 def others_of(others: OtherContributions, model: ModelWithDirections, count: int) -> Floats:
-    """Return the updates of all clients except the target's, shape (count, parameters), each with L2 norm 1.
+    """Return the updates of all clients except the target's, shape (count, parameters), with L2 norm 1 unless stated.
 
     `others`: SPREAD: random ones. PAIRS: random ones and their opposites. MEDIAN: half of the clients along the vector
-    `model.first`, and half against it. IDENTICAL is not accepted.
+    `model.first`, and half against it. LENGTHS: along the vector `model.second`, half of them with L2 norm 0.1; of an
+    odd number, one more is short, so that a long update of the target balances it. IDENTICAL is not accepted.
     """
+    if others is OtherContributions.LENGTHS:
+        lengths = np.where(np.arange(count) % 2 == 0, _SHORT, 1.0)
+        return np.asarray(lengths[:, None] * model.second)
     if others is OtherContributions.MEDIAN:
         # With an odd number of others, one more has the sign opposite to the target's, so that the target balances it.
         signs = np.where(np.arange(count) % 2 == 0, -1.0, 1.0)

@@ -24,8 +24,14 @@ from fl_audit.app_audits.claim_audit.claim_audit_results import (
     attempt_of,
 )
 from fl_audit.app_audits.claim_audit.claim_verdict import verdict_of
-from fl_audit.app_audits.claim_audit.distinguishers import Distinguisher, every_second, find_distinguishers, margin_of
-from fl_audit.app_audits.claim_audit.features import LOW_BITS, feature_groups
+from fl_audit.app_audits.claim_audit.distinguishers import (
+    Distinguisher,
+    FeatureSort,
+    every_second,
+    find_distinguishers,
+    margin_of,
+)
+from fl_audit.app_audits.claim_audit.features import feature_groups
 from fl_audit.app_audits.claim_audit.transcript import Transcripts
 from fl_audit.array_types import Flags
 from fl_audit.statistics.lower_bounds import bound_limit, epsilon_lower_bound
@@ -170,14 +176,21 @@ class _DistinguisherSearch:
     def choice(self) -> _SelectedDistinguishers:
         """Run more trials of the best scenarios, and return the distinguishers to be tested on fresh trials."""
         left = self._look_closely() if self.budget.scout < self.budget.pilot else []
-        found, low_bits = _by_bits(self.ranked)
+        ranked = _by_sort(self.ranked)
         # Scenarios are ordered from plain to special, and the sort is stable.
-        found.sort(key=lambda one: -round(one.margin, 1 if self.budget.plainest else 9))
-        count = min(self.budget.most, max(self.budget.tried, sum(one.margin > 0 for one in found)))
-        finest = max((one for one in low_bits if one.margin > 0), key=lambda one: one.margin, default=None)
-        passed_over = [one for one in (*found[count:], *left) if one.margin > 0]
+        of_release = sorted(ranked[FeatureSort.RELEASE], key=self._rank)
+        numbers = _best_of_each_number(sorted(ranked[FeatureSort.BESIDE_MODEL], key=self._rank))
+        count = min(self.budget.most, max(self.budget.tried, sum(one.margin > 0 for one in of_release)))
+        tried = sorted((*of_release[:count], *numbers[: self.budget.most]), key=self._rank)
+        positive = [one for one in ranked[FeatureSort.LOW_BITS] if one.margin > 0]
+        finest = max(positive, key=lambda one: one.margin, default=None)
+        passed_over = [one for one in (*of_release[count:], *numbers[self.budget.most :], *left) if one.margin > 0]
         within = tuple(one.kind for one in passed_over if not one.seems_to_refute)
-        return _SelectedDistinguishers(found[:count], finest, tuple(one.kind for one in passed_over), within)
+        return _SelectedDistinguishers(tried, finest, tuple(one.kind for one in passed_over), within)
+
+    def _rank(self, distinguisher: Distinguisher) -> float:
+        """Return a sort key by which distinguishers with large margins come first."""
+        return -round(distinguisher.margin, 1 if self.budget.plainest else 9)
 
     def _look_closely(self) -> list[Distinguisher]:
         """Play more trials of the best scenarios, rank their distinguishers again, and drop all other scenarios.
@@ -192,7 +205,7 @@ class _DistinguisherSearch:
                 if (more := len(present) - len(self.looked[kind][1])) > 0:
                     self.pilots += more
                     self._keep(kind, trials, present)
-        left = [one for one in _by_bits(self.ranked)[0] if one.kind not in closely and one.margin > 0]
+        left = [one for one in _by_sort(self.ranked)[FeatureSort.RELEASE] if one.kind not in closely and one.margin > 0]
         self.ranked = {kind: self.ranked[kind] for kind in closely}
         return left
 
@@ -207,8 +220,8 @@ class _DistinguisherSearch:
         `choice` says which distinguishers were to be tested, and `attempts` holds their tests. `floating` holds the
         test of the distinguisher that uses only the low bits of releases, if there was one.
         """
-        done = {attempt.distinguisher.kind for attempt in attempts}
-        untried = tuple(one.kind for one in choice.tried if one.kind not in done)
+        done = {_key(attempt.distinguisher) for attempt in attempts}
+        untried = tuple(one.kind for one in choice.tried if _key(one) not in done)
         ranked = sorted(attempts, key=lambda attempt: attempt.distinguisher.limit.epsilon - attempt.bound)
         return ClaimAudit(
             claim=self.claim,
@@ -226,25 +239,41 @@ class _DistinguisherSearch:
         )
 
 
-def _by_bits(scouted: Mapping[str, list[Distinguisher]]) -> tuple[list[Distinguisher], list[Distinguisher]]:
-    """Return the distinguishers of all scenarios in two lists.
+def _key(distinguisher: Distinguisher) -> tuple[str, FeatureSort]:
+    """Return a key that no two selected distinguishers share: the scenario and the sort of features."""
+    return distinguisher.kind, distinguisher.sort
 
-    The second list holds those that use only the low bits of released numbers, the first list holds all others.
-    """
+
+def _by_sort(scouted: Mapping[str, list[Distinguisher]]) -> dict[FeatureSort, list[Distinguisher]]:
+    """Return the distinguishers of all scenarios, keyed by the sort of their features, in the order of scenarios."""
     every = [distinguisher for ranked in scouted.values() for distinguisher in ranked]
-    low = [distinguisher for distinguisher in every if distinguisher.group in LOW_BITS]
-    return [distinguisher for distinguisher in every if distinguisher not in low], low
+    return {sort: [one for one in every if one.sort is sort] for sort in FeatureSort}
+
+
+def _best_of_each_number(ranked: Sequence[Distinguisher]) -> list[Distinguisher]:
+    """Return the first distinguisher by each number beside the model, in the order of `ranked`.
+
+    A number that tells in one scenario is released in all of them.
+    """
+    best = dict[str, Distinguisher]()
+    for distinguisher in ranked:
+        best.setdefault(distinguisher.group, distinguisher)
+    return list(best.values())
 
 
 def _selected_scenarios(scouted: Mapping[str, list[Distinguisher]], count: int) -> list[str]:
     """Return the scenarios in which the best distinguishers were found, in their order in `scouted`.
 
-    The best are the `count` distinguishers with the largest margins. The one with the largest margin among those that
-    use only the low bits of released numbers is added. The margin is the expected bound on epsilon minus the claimed
-    epsilon.
+    The best are the `count` distinguishers by the release with the largest margins. The best one of each number beside
+    the model is added, at most `count` of them, and the best one by the low bits of the release. The margin is the
+    expected bound on epsilon minus the claimed epsilon.
     """
-    found, low = (sorted(some, key=lambda distinguisher: -distinguisher.margin) for some in _by_bits(scouted))
-    best = {distinguisher.kind for distinguisher in (*found[:count], *low[:1])}
+    ranked = {
+        sort: sorted(some, key=lambda distinguisher: -distinguisher.margin) for sort, some in _by_sort(scouted).items()
+    }
+    numbers = _best_of_each_number(ranked[FeatureSort.BESIDE_MODEL])[:count]
+    chosen = (*ranked[FeatureSort.RELEASE][:count], *numbers, *ranked[FeatureSort.LOW_BITS][:1])
+    best = {distinguisher.kind for distinguisher in chosen}
     return [kind for kind in scouted if kind in best]
 
 
@@ -254,9 +283,8 @@ def _tried_by_halves(search: _DistinguisherSearch, most: int, confidence: float)
     for kind, (trials, present) in search.looked.items():
         learns = every_second(present)
         if min(np.sum(present[~learns]), np.sum(~present[~learns])) >= FEWEST_OF_EACH // 2:
-            ranked = _by_bits(
-                {kind: search.look(kind, trials.select_trials(learns), present[learns], int(np.sum(~learns)))}
-            )[0]
+            looked = search.look(kind, trials.select_trials(learns), present[learns], int(np.sum(~learns)))
+            ranked = [one for one in looked if one.sort is not FeatureSort.LOW_BITS]
             found += [(distinguisher, trials.select_trials(~learns), present[~learns]) for distinguisher in ranked]
     # The half that tests a distinguisher did not train or select it.
     found.sort(key=lambda one: -one[0].margin)
@@ -278,28 +306,28 @@ def _tested_in_stages(
     one distinguisher over all stages together.
     """
     # Earlier trials select distinguishers, and each stage of a distinguisher has its own share of the level.
-    first, last = budget.pilot, dict[str, DistinguisherTest]()
+    first, last = budget.pilot, dict[tuple[str, FeatureSort], DistinguisherTest]()
     going, next_stage = list(chosen), budget.deep
     for stage, share in zip(budget.stages, budget.shares, strict=True):
         for distinguisher in going:
             tell(f"trying {distinguisher.group!r} in {distinguisher.kind}: {stage} fresh trials")
             try:
-                last[distinguisher.kind] = _attempt(
+                last[_key(distinguisher)] = _attempt(
                     distinguisher, *play(distinguisher.kind, first, stage), 1 - share * level
                 )
             except OutOfTimeError:
                 return list(last.values())
             keep(list(last.values()))
-            if budget.until_broken and last[distinguisher.kind].is_broken:
+            if budget.until_broken and last[_key(distinguisher)].is_broken:
                 return list(last.values())
-        going = [distinguisher for distinguisher in going if not last[distinguisher.kind].is_broken]
+        going = [distinguisher for distinguisher in going if not last[_key(distinguisher)].is_broken]
         # The expected margin of each distinguisher on fresh trials, from its last trials.
-        fresh, tried = budget.stages[-1] // 2, [last[distinguisher.kind] for distinguisher in going]
+        fresh, tried = budget.stages[-1] // 2, [last[_key(distinguisher)] for distinguisher in going]
         margins = {
-            one.distinguisher.kind: margin_of(one.scores, one.present, (one.distinguisher.limit,), fresh)[0]
+            _key(one.distinguisher): margin_of(one.scores, one.present, (one.distinguisher.limit,), fresh)[0]
             for one in tried
         }
-        going = sorted(going, key=lambda distinguisher: -margins[distinguisher.kind])[:next_stage]
+        going = sorted(going, key=lambda distinguisher: -margins[_key(distinguisher)])[:next_stage]
         first, next_stage = first + stage, max(1, next_stage // 2)
     return list(last.values())
 

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from fl_audit.app_audits.claim_audit.claim import StatedClaim
-from fl_audit.app_audits.claim_audit.distinguishers import Distinguisher
+from fl_audit.app_audits.claim_audit.distinguishers import Distinguisher, FeatureSort
 from fl_audit.app_audits.claim_audit.features import summed_projections
 from fl_audit.app_audits.claim_audit.leak_causes import NO_CAUSE, LeakCause, cause_of, telling_lines
 from fl_audit.app_audits.claim_audit.transcript import Transcripts
@@ -78,8 +78,12 @@ class DistinguisherTest:
     present: Flags  # true for trials with D, false for trials with D', shape (trials,)
     along: Floats  # releases projected on the differing contribution, summed over rounds, shape (trials,)
     lines: tuple[str, ...]  # lines of text on the values that differ most between D and D'
-    is_beside_model: bool = False  # whether the rule looks at a number that is released beside the model
     cause: LeakCause = NO_CAUSE  # the likely cause of a difference, if known
+
+    @property
+    def is_beside_model(self) -> bool:
+        """Whether the rule looks at a number that is released beside the model."""
+        return self.distinguisher.sort is FeatureSort.BESIDE_MODEL
 
     @property
     def is_broken(self) -> bool:
@@ -201,6 +205,5 @@ def attempt_of(
         share_of_trials=counted.share_of_trials(present[lessons:]), right=int(right.sum()), scores=scores,
         present=present[lessons:], along=summed_projections(counted),
         lines=telling_lines(trials, present, distinguisher.group),
-        is_beside_model=trials.is_beside_model(distinguisher.group),
         cause=cause_of(trials, present, distinguisher.group),
     )  # fmt: skip

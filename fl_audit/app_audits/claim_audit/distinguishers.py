@@ -7,6 +7,7 @@ ranked on search trials, which do not count as evidence.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum
 
 import numpy as np
 from scipy.special import ndtr, ndtri
@@ -78,6 +79,14 @@ def _weights(columns: Floats, present: Flags) -> Floats:
     return np.asarray(rule.coef_[0])
 
 
+class FeatureSort(Enum):
+    """Sort of the features of a distinguisher."""
+
+    RELEASE = "the released model"
+    LOW_BITS = "the low bits of the released model"
+    BESIDE_MODEL = "a number beside the model"
+
+
 @dataclass(frozen=True)
 class Distinguisher:
     """A trained rule for one scenario and one group of features.
@@ -94,15 +103,17 @@ class Distinguisher:
     threshold: float  # score above which the guess is D
     # Whether the search trials that ranked the rule would refute the claim, if this were the only tested rule.
     seems_to_refute: bool = False
+    sort: FeatureSort = FeatureSort.RELEASE  # sort of the features that the rule uses
 
 
 def find_distinguishers(
     kind: str, trials: Transcripts, present: Flags, limits: tuple[EpsilonDeltaLimit, ...], fresh: int
 ) -> list[Distinguisher]:
-    """Return at most two distinguishers for a scenario: the best by low bits, and the best by other features.
+    """Return the best distinguisher of each sort for a scenario: by the release, by its low bits, by numbers beside it.
 
-    Low bits are the last bits of floating-point numbers. If the trials have features of only one of these two sorts,
-    one distinguisher is returned. Rules are trained on half of the trials and ranked on the other half. The best rules
+    Low bits are the last bits of floating-point numbers. A distinguisher by a number that is released beside the model
+    is returned only if its margin is positive; it does not take the place of one by the release, whose noise and
+    clipping would stay untested. Rules are trained on half of the trials and ranked on the other half. The best rules
     are then trained again on all trials. The distinguisher with the larger margin comes first. The margin is the
     expected bound on epsilon minus the claimed epsilon.
 
@@ -116,15 +127,26 @@ def find_distinguishers(
         margin, limit = margin_of(scores, truth, limits, fresh // 2)
         ranked.append((margin, limit, group, scores))
     ranked.sort(key=lambda entry: -entry[0])
-    best = [[entry for entry in ranked if (entry[2] in LOW_BITS) == low][:1] for low in (False, True)]
+    best = dict[FeatureSort, tuple[float, EpsilonDeltaLimit, str, Floats]]()
+    for entry in ranked:
+        best.setdefault(sort_of(entry[2], trials), entry)
     found = []
-    for margin, limit, group, scores in (*best[0], *best[1]):
+    for sort, (margin, limit, group, scores) in best.items():
+        if sort is FeatureSort.BESIDE_MODEL and margin <= 0:
+            continue
         rule = learned_rule(groups[group], present)
         threshold = _best_threshold(rule(groups[group]), present)
         method = _method(scores, truth, limit, fresh // 2)
         refutes = _seems_to_refute(scores[truth], scores[~truth], limits)
-        found.append(Distinguisher(kind, group, rule, limit, method, margin, threshold, refutes))
+        found.append(Distinguisher(kind, group, rule, limit, method, margin, threshold, refutes, sort))
     return sorted(found, key=lambda distinguisher: -distinguisher.margin)
+
+
+def sort_of(group: str, trials: Transcripts) -> FeatureSort:
+    """Return the sort of a group of features."""
+    if group in LOW_BITS:
+        return FeatureSort.LOW_BITS
+    return FeatureSort.BESIDE_MODEL if trials.is_beside_model(group) else FeatureSort.RELEASE
 
 
 def _seems_to_refute(one: Floats, zero: Floats, limits: tuple[EpsilonDeltaLimit, ...]) -> bool:

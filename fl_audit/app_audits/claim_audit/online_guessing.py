@@ -16,7 +16,13 @@ from scipy.stats import beta
 from fl_audit.app_audits.claim_audit.claim import LESSONS, StatedClaim
 from fl_audit.app_audits.claim_audit.claim_audit_results import ClaimAudit, DistinguisherTest, attempt_of
 from fl_audit.app_audits.claim_audit.claim_verdict import verdict_of
-from fl_audit.app_audits.claim_audit.distinguishers import Distinguisher, Rule, find_distinguishers, learned_rule
+from fl_audit.app_audits.claim_audit.distinguishers import (
+    Distinguisher,
+    Rule,
+    find_distinguishers,
+    learned_rule,
+    sort_of,
+)
 from fl_audit.app_audits.claim_audit.features import BESIDE_OTHERS, LOW_BITS, feature_groups
 from fl_audit.app_audits.claim_audit.transcript import Transcripts
 from fl_audit.array_types import Flags, Floats
@@ -63,7 +69,10 @@ def audit_online(
         bound = guessed_epsilon(int(right.sum()), len(right), limit.delta, confidence)
         are_trials = int(trials.select_trials(slice(LESSONS, None)).share_of_trials(present[LESSONS:]) * len(right))
         ceiling = guessed_epsilon(are_trials, are_trials, limit.delta, confidence) if are_trials else 0.0
-        distinguisher = Distinguisher(kind, group, rule, limit, BoundMethod.CLOPPER_PEARSON, bound - limit.epsilon, 0.0)
+        distinguisher = Distinguisher(
+            kind, group, rule, limit, BoundMethod.CLOPPER_PEARSON, bound - limit.epsilon, 0.0,
+            sort=sort_of(group, trials),
+        )  # fmt: skip
         return attempt_of(distinguisher, bound, ceiling, confidence, right, scores, trials, present, LESSONS)
 
     every = feature_groups(trials)

@@ -19,7 +19,7 @@ NOT_MEANINGFUL = "not meaningful here"
 
 def cautions_for_reader(contents: ReportContents) -> list[str]:
     """Return the cautions for the reader of a report, one text for each caution."""
-    lines = list(contents.run.look_at)
+    lines = [*map(str, contents.errors), *contents.run.look_at]
     model, star = contents.find(ModelAccuracyFinding), contents.find(EpsilonStarFinding)
     if model is not None and model.commonest is not None and model.test_accuracy <= model.commonest:
         found = f"{percent(round(model.test_accuracy, 3))} of test records"

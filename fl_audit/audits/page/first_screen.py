@@ -30,7 +30,7 @@ from fl_audit.statistics.advantage import most_wins
 from fl_audit.user_modules import title_of_named
 from fl_audit.verdict.declared_tests import FAMILY_LEVEL, OF_NOISE, TestName
 from fl_audit.verdict.findings_verdict import NoiseFinding
-from fl_audit.verdict.sections_verdict import banner, trials_needed_text, verdict_of
+from fl_audit.verdict.sections_verdict import banner, trials_needed_text, unanswered_text, verdict_of
 from fl_audit.verdict.verdict import Verdict, has_open_shares
 from fl_audit.verdict.verdict_messages import TestMessage, broken_tests, p_as_chance
 
@@ -128,7 +128,8 @@ def _insider(contents: ReportContents) -> Fact:
 
 def _model(contents: ReportContents) -> Fact:
     numbers = contents.find(ModelAccuracyFinding)
-    assert numbers is not None, "every run has models"
+    if numbers is None:
+        return Fact("The model", "not measured", "its accuracy could not be computed")
     return Fact(
         "The model is right for",
         percent(numbers.test_accuracy),
@@ -148,6 +149,8 @@ def next_step(contents: ReportContents) -> str:
         case Verdict.INCONCLUSIVE if numbers.contradicted_by:
             rare = f"chance does this to fewer than {one_in(FAMILY_LEVEL)} runs that keep their guarantee"
             return f"Do not lean on this run: {rare}. Audit again with another seed; find out why if it happens again."
+        case Verdict.INCONCLUSIVE if unanswered_text(numbers, contents.words):
+            return "Do not lean on this run: see to what is named above, and audit again."
         case Verdict.INCONCLUSIVE:
             needed = numbers.judged.trials_for_conclusive_verdict
             setting = "" if needed is None else f" Set trials = {needed} in [audit], or more."

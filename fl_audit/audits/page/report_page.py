@@ -20,13 +20,14 @@ from fl_audit.audits.page.first_screen import first_screen
 from fl_audit.audits.page.html_building_blocks import html_figure, html_page, page_table, value_html
 from fl_audit.audits.page.stylesheet import DRAWN
 from fl_audit.audits.sections import page_rows, sections_with_findings
+from fl_audit.errors import in_a_line
 from fl_audit.html_tables import Markup, exactly_html
 from fl_audit.plurals import plural
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.report.figure_style import to_png, to_svg
 from fl_audit.report.formatting import percent
 from fl_audit.report.mechanism_messages import SIMULATION_NOTICE, scaling_text
-from fl_audit.report.report_elements import ReportContents, ReportNumber, Section, Table
+from fl_audit.report.report_elements import FindingFigure, ReportContents, ReportNumber, Section, Table
 from fl_audit.user_modules import title_of_named
 from fl_audit.verdict.sections_verdict import verdict_of
 from fl_audit.verdict.verdict import Verdict
@@ -42,7 +43,7 @@ class DrawnPicture:
     """A drawn figure of a report as PNG and as SVG, with its title and caption."""
 
     name: str  # name of the section that the figure belongs to
-    png: bytes
+    png: bytes  # empty if the figure could not be drawn; the caption says why
     title: str
     caption: str
     svg: str = ""  # SVG element for an HTML page
@@ -52,12 +53,22 @@ def draw_all(contents: ReportContents) -> list[DrawnPicture]:
     """Return the drawn figures of all sections that have findings and a figure, in the order of the report."""
     drawn = []
     for section, numbers in sections_with_findings(contents):
-        if (picture := section.picture) is not None and picture.applies(numbers, contents):
-            figure, caption = picture.figure(numbers, contents), picture.caption(numbers, contents)
-            png = to_png(figure)
-            figure.set_layout_engine("none")  # the layout of the first is right for the second
-            drawn.append(DrawnPicture(section.name, png, picture.title, caption, _page_svg(figure, section.name)))
+        if (picture := section.picture) is None:
+            continue
+        try:
+            if picture.applies(numbers, contents):
+                drawn.append(_drawn(section.name, picture, numbers, contents))
+        except Exception as error:  # one figure that cannot be drawn may not lose the report
+            reason = f"It could not be drawn because of an error ({in_a_line(error)})."
+            drawn.append(DrawnPicture(section.name, b"", picture.title, reason))
     return drawn
+
+
+def _drawn(name: str, picture: FindingFigure[Any], numbers: Any, contents: ReportContents) -> DrawnPicture:
+    figure, caption = picture.figure(numbers, contents), picture.caption(numbers, contents)
+    png = to_png(figure)
+    figure.set_layout_engine("none")  # the layout of the first is right for the second
+    return DrawnPicture(name, png, picture.title, caption, _page_svg(figure, name))
 
 
 def _page_svg(figure: Figure, name: str) -> str:
@@ -239,6 +250,8 @@ def _subtitle(contents: ReportContents) -> str:
 def _figure(number: int, picture: DrawnPicture, on_paper: bool) -> str:
     caption = escape(picture.caption).replace(" = ", "&nbsp;=&nbsp;")
     full = f"<strong>Figure {number}. {escape(picture.title)}.</strong> {caption}"
+    if not picture.png:
+        return f"<p>{full}</p>"
     shown = (not on_paper and picture.svg) or picture.png
     return html_figure(shown, f"{picture.title}. {picture.caption}", full, f"figure-{picture.name}")
 

@@ -354,3 +354,28 @@ def test_what_is_inconclusive_begins_with_the_strongest_evidence() -> None:
     assert float(first.split("mu is ")[1].split(",")[0]) == pytest.approx(1000.0, rel=0.2)
     assert evidence_words(replace(result, verdict=Verdict.CONSISTENT)) == ""
     assert evidence_words(replace(result, attempts=())) == ""
+
+
+def test_a_number_beside_the_model_leaves_the_noise_tested() -> None:
+    """A metric that tells every trial refutes the claim, and the release is tested beside it: its noise is honest."""
+
+    def make(bits: Bits, random: np.random.Generator) -> Transcripts:
+        return trials_of(gaussian(0.9)(bits, random).steps, {"metrics: loss": np.where(bits, 1.5, 1.0)})
+
+    result = result_of(_CLAIM, make)
+    assert result.verdict is Verdict.VIOLATED
+    assert [(one.is_beside_model, one.is_broken) for one in result.attempts] == [(True, True), (False, False)]
+    assert result.untried == ()
+
+
+def test_a_number_is_tested_once_however_many_scenarios_show_it() -> None:
+    random = np.random.default_rng(0)
+
+    def play(_kind: str, _first: int, count: int) -> tuple[Transcripts, Bits]:
+        bits = random.random(count) < 0.5
+        return trials_of(gaussian(0.5)(bits, random).steps, {"metrics: loss": np.where(bits, 1.5, 1.0)}), bits
+
+    budget = TrialBudget(60, (400,), (1.0,), 2, 4, 1)
+    result = audit_claim(_CLAIM, ["a", "b", "c"], play, frozenset(), str, budget)
+    assert sum(one.is_beside_model for one in result.attempts) == 1
+    assert sum(not one.is_beside_model for one in result.attempts) == 2

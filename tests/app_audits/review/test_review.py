@@ -303,7 +303,8 @@ def test_an_epsilon_of_the_training_is_not_supported_by_trials_of_three_rounds(
     assert said in doubt
     assert (doubt == "") is (said == "")
     for came, expected in (("consistent", "inconclusive" if said else "consistent"), ("violated", "violated")):
-        result = cast(ClaimAudit, SimpleNamespace(verdict=Verdict(came), attempts=()))
+        assert stated.claim is not None
+        result = ClaimAudit(stated.claim, Verdict(came), (), (), 0)
         assert server_verdict(stated, result, rounds, 3) == expected
     if "33.1" in said:
         assert gdp_delta(33.1, 5.0) == pytest.approx(1e-5, rel=0.1)

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from fl_audit.data.packed_graphs import pack_graph, packed_shape
 from fl_audit.errors import InputError
 from fl_audit.experiments.papers.bernau2019.graph_convolutions import DeepGraphCNN, dgcnn
+from fl_audit.learning.model_checks import check_outputs
 from fl_audit.learning.models import ModelSpec, build_model
-from fl_audit.learning.module_checks import check_outputs
 from fl_audit.learning.stacked_model import StackedModel
 
 KEPT, CLASSES = 12, 3

@@ -32,7 +32,7 @@ from fl_audit.experiments.papers.negoescu2023.estimators import SETTINGS
 from fl_audit.experiments.papers.negoescu2023.simulation import _true_epsilon_star
 from fl_audit.experiments.papers.negoescu2023.textual_claims import theorem_2
 from fl_audit.experiments.papers.papers import ComputeExtent, ReproductionOptions
-from fl_audit.experiments.papers.plot_style import SCALING_LOOKS, draw_boxes
+from fl_audit.experiments.papers.plot_style import SENSITIVITY_LOOKS, draw_boxes
 from fl_audit.experiments.papers.reproduce import PAPERS, reproduce
 from fl_audit.privacy.accounting_enums import SensitivityKind
 from fl_audit.privacy.identifiability_bounds import gaussian_advantage, rho_alpha
@@ -106,7 +106,7 @@ def test_pages_that_would_be_too_large_are_not_written(
 
 def test_pages_of_other_settings_are_stale(finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     publish.publish(finished, tmp_path / "docs")
-    other = tuple(replace(paper, settings=lambda extent: "others") for paper in PAPERS)
+    other = tuple(replace(paper, constants=lambda extent: "others") for paper in PAPERS)
     monkeypatch.setattr(publish, "PAPERS", other)
     assert len(publish.stale_pages(tmp_path / "docs")) == 2
     with pytest.raises(InputError, match=r"table3\.json: .*settings"):
@@ -155,7 +155,7 @@ def test_boxes_of_many_values_stay_small() -> None:
     # The full form has 30,000 sensitivities a box, and of heavy tails thousands would be dots of their own.
     values = np.random.default_rng(0).standard_t(2, size=30_000)
     axes = new_figure().subplots()
-    draw_boxes(axes, [values, np.zeros(9)], [0.0, 1.0], SCALING_LOOKS[SensitivityKind.LOCAL], 0.5)
+    draw_boxes(axes, [values, np.zeros(9)], [0.0, 1.0], SENSITIVITY_LOOKS[SensitivityKind.LOCAL], 0.5)
     dots = [line.get_ydata() for line in axes.get_lines() if line.get_marker() == "."]
     assert len(dots[0]) <= 61  # type: ignore[arg-type]
     assert (np.min(dots[0]), np.max(dots[0])) == pytest.approx((values.min(), values.max()))

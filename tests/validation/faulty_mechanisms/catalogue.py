@@ -100,6 +100,21 @@ _SENSITIVITY = (
         "libraries in use. Opacus 1.6 divides by int(len(dataset) / len(loader)), which is 20 for 100 records in "
         "batches of 20, and 19 for 99 (issues 571 and 819 of Opacus).",
         "Divide by a public number: with Opacus, set `expected_batch_size` of the private optimizer to one."),
+    _one_round("clipped-model",
+        "The models of clients are clipped and not their updates: from a model that is not zero, one client moves the "
+        "sum by twice the norm.", NO_INCIDENT, "Subtract the model that was sent before clipping.",
+        clip_round=parts.models_in_place_of_updates),
+    _one_round("median-length-as-norm",
+        "Updates are clipped to the median of their lengths, and the noise is for this median: both follow from what "
+        "one client sends.", NO_INCIDENT,
+        "Clip to a norm that is known beforehand, or release a noised quantile of the lengths and account for it.",
+        clip_round=parts.to_median_length, deviation=parts.of_the_median_length),
+    FaultyMechanism("clipping-factor-of-the-last-round", honest_twins.SHORT_RUN,
+        system(honest_twins.TWO_ROUNDS.with_(clip_round=parts.by_last_lengths)),
+        "Every update is scaled by the factor that its client's update of the round before needed.", NO_INCIDENT,
+        "Take the factor from the update that it scales."),
+    _one_round("client-counted-twice", "One of the clients counts twice, the noise is for equal weights.", NO_INCIDENT,
+        "Give every client the same weight, and check that no reply is added twice.", weights=parts.third_twice),
     _one_round("missing-reply-averaged-away",
         "The mean is taken over the replies that came, the noise is for all that were asked.",
         f"In the wrappers of {_FLOWER} a missing reply changes the denominator and not the noise.",

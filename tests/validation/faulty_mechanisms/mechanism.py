@@ -29,6 +29,8 @@ class Mechanism:
     multiplier: float  # standard deviation of the noise on the sum, over the clipping norm
     norm: float = 1.0  # the clipping norm, or the first one where it moves
     clip: Callable[[Arrays, float], Arrays] = parts.whole_update  # from an update and a norm to what is added up
+    # Clipping of a round's updates together, from this round and the last one, in place of `clip`; None for `clip`.
+    clip_round: Callable[[ServerRound, ServerRound | None], Sequence[Arrays]] | None = None
     weights: Callable[[ServerRound], Floats] = parts.equal_weights  # of the replies, shape (replies,)
     # From the clipped updates, their weights and the norm to what is released but for the noise.
     combine: Callable[[Sequence[Arrays], Floats, float], Arrays] = parts.weighted_sum
@@ -100,9 +102,10 @@ class MechanismStrategy(Strategy):
         # Buffers come back from the server and are no part of an update.
         trained = {name: values for name, values in self._sent.items() if not name.startswith(parts.BUFFER)}
         read = tuple(_read(reply, trained) for reply in replies)
-        this = ServerRound(server_round, self._asked, self._norm, read)
+        sent = {name: values.astype(np.float64) for name, values in trained.items()}
+        this = ServerRound(server_round, self._asked, self._norm, read, sent)
         noise = mechanism.source(self._secret, server_round)
-        clipped, weights = [mechanism.clip(reply.update, this.norm) for reply in read], mechanism.weights(this)
+        clipped, weights = self._clipped(this), mechanism.weights(this)
         nothing = {name: np.zeros(values.shape) for name, values in trained.items()}
         mean = mechanism.clip_mean(mechanism.combine(clipped, weights, this.norm) if clipped else nothing, this.norm)
         self._norm, self._last = mechanism.next_norm(this, noise), this
@@ -111,6 +114,11 @@ class MechanismStrategy(Strategy):
         beside = {name: np.asarray(values, np.float32) for name, values in mechanism.buffers(this).items()}
         record = ArrayRecord({name: Array(*pack(values)) for name, values in (released | beside).items()})
         return record, MetricRecord(dict(mechanism.metrics(this)))
+
+    def _clipped(self, this: ServerRound) -> Sequence[Arrays]:
+        if self._mechanism.clip_round is not None:
+            return self._mechanism.clip_round(this, self._last)
+        return [self._mechanism.clip(reply.update, this.norm) for reply in this.replies]
 
     def _release(self, name: str, mean: Floats, deviation: float, noise: np.random.Generator) -> NDArray[np.generic]:
         """Return a tensor of the next model, in the type in which it was sent."""

@@ -4,7 +4,7 @@ each.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -40,6 +40,7 @@ class ServerRound:
     asked: int  # number of asked clients
     norm: float  # the clipping norm
     replies: tuple[Reply, ...]  # the replies
+    sent: Arrays = field(default_factory=dict)  # the model that clients were sent, by tensor
 
 
 # Clipping
@@ -89,12 +90,46 @@ def dividing_by_length(update: Arrays, norm: float) -> Arrays:
     return {name: values * min(1.0, norm / length(update)) for name, values in update.items()}
 
 
+def models_in_place_of_updates(this: ServerRound, _last: ServerRound | None) -> list[Arrays]:
+    """Clip the models of clients, and return their updates: at a model of zeros, both are the same."""
+    clipped = []
+    for reply in this.replies:
+        model = whole_update({name: this.sent[name] + values for name, values in reply.update.items()}, this.norm)
+        clipped.append({name: values - this.sent[name] for name, values in model.items()})
+    return clipped
+
+
+def median_length(this: ServerRound) -> float:
+    """Return the median of the lengths of a round's updates."""
+    return float(np.median([length(reply.update) for reply in this.replies]))
+
+
+def to_median_length(this: ServerRound, _last: ServerRound | None) -> list[Arrays]:
+    """Clip all updates to the median of their lengths."""
+    return [whole_update(reply.update, median_length(this)) for reply in this.replies]
+
+
+def by_last_lengths(this: ServerRound, last: ServerRound | None) -> list[Arrays]:
+    """Scale every update by the factor that its client's update of the round before needed."""
+    known = this if last is None else last
+    factors = [min(1.0, this.norm / max(length(reply.update), 1e-300)) for reply in known.replies]
+    return [
+        {name: values * factor for name, values in reply.update.items()}
+        for reply, factor in zip(this.replies, factors, strict=True)
+    ]
+
+
 # Weights
 
 
 def equal_weights(this: ServerRound) -> Floats:
     """Give every reply an equal share by the number of asked clients, whoever else replies."""
     return np.full(len(this.replies), 1 / this.asked)
+
+
+def third_twice(this: ServerRound) -> Floats:
+    """Count the third client twice, and everybody else once."""
+    return equal_weights(this) * np.where(np.arange(len(this.replies)) == 2, 2, 1)
 
 
 def of_all_or_none(this: ServerRound) -> Floats:
@@ -141,6 +176,11 @@ def without_outliers(updates: Sequence[Arrays], weights: Floats, norm: float) ->
 def of_the_sum(multiplier: float, this: ServerRound, _next_norm: float) -> float:
     """Return the noise of a sum clipped at this round's norm, divided as the sum is."""
     return multiplier * this.norm / this.asked
+
+
+def of_the_median_length(multiplier: float, this: ServerRound, _next_norm: float) -> float:
+    """Return the noise of a sum of updates that are clipped to the median of their lengths."""
+    return multiplier * median_length(this) / this.asked
 
 
 def decaying(factor: float) -> Callable[[float, ServerRound, float], float]:

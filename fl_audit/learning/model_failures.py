@@ -7,6 +7,7 @@ records are run again, one by one and without `torch.func`, while hooks note the
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -16,8 +17,10 @@ from torch.func import functional_call
 from fl_audit import user_modules
 from fl_audit.errors import InputError
 from fl_audit.learning.model_adaptation import inputs_of
-from fl_audit.learning.model_error_advice import FaultPlace, is_vmap_refusal, refusal, remedy
+from fl_audit.learning.model_advice import advise
+from fl_audit.learning.model_faults import ModelCheck, ModelFault
 from fl_audit.learning.module_preparation import exception_text, sharing_copy, without_hints
+from fl_audit.learning.named_inputs import NamedInput
 from fl_audit.learning.stacked_layers import is_plain
 
 _OUR_DIRECTORY = Path(__file__).parent
@@ -44,10 +47,10 @@ def naming_layer_and_record(
         if is_plain(module):
             raise  # no code but torch's and ours has run
         values = {name: value[0].detach() for name, value in parameters.items()}
-        fault = explained(error, module, values, features.reshape(-1, *shape))
-        if fault is None:
+        explanation = explained(error, module, values, features.reshape(-1, *shape))
+        if explanation is None:
             raise
-        raise fault from error
+        raise explanation from error
 
 
 def explained(
@@ -66,22 +69,39 @@ def explained(
     if isinstance(error, MemoryError) or any(words in str(error) for words in _NO_MEMORY):
         return None
     shape = tuple(features.shape[1:])
-    place = located(module, values, features, names or names_of(len(features)))
-    if place is None:
-        return refusal(error, shape) if is_vmap_refusal(error) or _is_theirs(error) else None
-    inputs = inputs_of(module)
-    fix, where = remedy(place, shape, inputs), _line_of(place.error)
-    if fix is None:
-        named = f"takes {', '.join(one.name for one in inputs)}" if inputs else f"reads float32 records of {shape}"
-        what, fix = f"raised {raised_at(place.error)}", f"accepted is a model that {named}"
+    fault = located(module, values, features, names or names_of(len(features)))
+    if fault is None:
+        is_refused = advise(ModelCheck.VMAP, ModelFault(module, error=error)) is not None
+        return vmap_refusal(error, module, shape) if is_refused or _is_raised_by_user(error) else None
+    assert fault.error is not None, "a fault that was located raised an exception"
+    advice = advise(ModelCheck.FORWARD, fault)
+    if advice is None:
+        arrays = ", ".join(array.name for array in fault.named_inputs)
+        accepted = f"takes {arrays}" if arrays else f"reads float32 records of {shape}"
+        description = f"raised {raised_at(fault.error)}"
+        advice = f"accepted is a model that {accepted}"
     else:
-        what = f"cannot use what it is given{where}"
-    return InputError(f"the model fails on {place.record or 'several records together'}: {place.words} {what}: {fix}")
+        description = f"cannot use what it is given{_line_of(fault.error)}"
+    records = fault.record or "several records together"
+    return InputError(f"the model fails on {records}: {fault.words} {description}: {advice}")
+
+
+def vmap_refusal(error: BaseException, module: nn.Module, shape: tuple[int, ...]) -> InputError:
+    """Convert an exception of `torch.func` on an unsupported model to an `InputError` of one line with a remedy."""
+    if isinstance(error, InputError):
+        return error
+    frames = traceback.extract_tb(error.__traceback__)
+    library = "transformers" if any("transformers" in Path(frame.filename).parts for frame in frames) else ""
+    advice = advise(ModelCheck.VMAP, ModelFault(module, error=error, detail=library))
+    ending = (
+        f" ({exception_text(error)}): accepted are modules for torch.func.vmap" if advice is None else f": {advice}"
+    )
+    return InputError(f"the model cannot be run example by example on features of shape {shape}{ending}")
 
 
 def located(
     module: nn.Module, values: Mapping[str, Tensor], features: Tensor, names: Sequence[str]
-) -> FaultPlace | None:
+) -> ModelFault | None:
     """Return the layer and the record at which a model fails, or None if it does not fail.
 
     The model is run on all records together, and then on each record alone.
@@ -89,18 +109,19 @@ def located(
     Shapes: `features` (n, *shape).
     """
     watched = sharing_copy(module).eval()
+    inputs = inputs_of(module)
+    faults = list[ModelFault]()
     with _LayerWatch(watched) as watch:
-        failed = watch.run(values, features)
-        together = None if failed is None else watch.place(failed, None)
-        alone = list[FaultPlace]()
+        error = watch.run(values, features)
+        common_fault = None if error is None else watch.fault(error, features, inputs)
         for name, example in zip(names, features, strict=True):
-            failed = watch.run(values, example.unsqueeze(0))
+            error = watch.run(values, example.unsqueeze(0))
             # A single record may fail elsewhere: some layers of torch take a batch of one for a record without a batch.
-            if failed is not None and (together is None or watch.path == together.path):
-                alone.append(watch.place(failed, name))
-    if not alone:
-        return together
-    return alone[0]._replace(largest=max(place.largest for place in alone if place.path == alone[0].path))
+            if error is not None and (common_fault is None or watch.path == common_fault.path):
+                faults.append(replace(watch.fault(error, features, inputs), record=name))
+    if not faults:
+        return common_fault
+    return replace(faults[0], largest=max(fault.largest for fault in faults if fault.path == faults[0].path))
 
 
 class _LayerWatch:
@@ -115,8 +136,8 @@ class _LayerWatch:
         for path, layer in self._module.named_modules():
 
             def begins(layer: nn.Module, given: tuple[object, ...], path: str = path) -> None:
-                first = given[0] if given and isinstance(given[0], Tensor) else None
-                self._begun.append((path, layer, first))
+                layer_input = given[0] if given and isinstance(given[0], Tensor) else None
+                self._begun.append((path, layer, layer_input))
 
             def ends(*unused: object) -> None:
                 self._begun.pop()
@@ -142,40 +163,44 @@ class _LayerWatch:
         """Name of the layer at which the last run failed; empty for the module itself."""
         return self._begun[-1][0] if self._begun else ""
 
-    def place(self, error: BaseException, record: str | None) -> FaultPlace:
-        path, layer, given = self._begun[-1] if self._begun else ("", self._module, None)
-        largest = float(given.max()) if given is not None and given.numel() else 0.0
-        return FaultPlace(layer, path, given, record, error, largest)
+    def fault(self, error: BaseException, features: Tensor, inputs: tuple[NamedInput, ...]) -> ModelFault:
+        """Return the fault of the last run, which raised an exception on records (n, *shape)."""
+        path, layer, layer_input = self._begun[-1] if self._begun else ("", self._module, None)
+        largest = float(layer_input.max()) if layer_input is not None and layer_input.numel() else 0.0
+        shape = tuple(features.shape[1:])
+        return ModelFault(
+            layer, path, inputs=layer_input, largest=largest, error=error, feature_shape=shape, named_inputs=inputs
+        )
 
 
 def raised_at(error: BaseException) -> str:
     """Return a phrase with type and message of an exception of the user's code, and its file and line if known."""
-    kind, words = type(error).__name__, exception_text(error)
-    return (kind if words == kind else f"{kind}: {words}") + _line_of(error)
+    kind = type(error).__name__
+    message = exception_text(error)
+    return (kind if message == kind else f"{kind}: {message}") + _line_of(error)
 
 
 def _line_of(error: BaseException) -> str:
-    frames = _their_frames(error)
+    frames = _user_frames(error)
     return f" in {Path(frames[-1].filename).name}, line {frames[-1].lineno}" if frames else ""
 
 
-def _their_frames(error: BaseException) -> list[traceback.FrameSummary]:
+def _user_frames(error: BaseException) -> list[traceback.FrameSummary]:
     """Return the stack frames of the user's code, outermost first, without those of this package and of libraries."""
     frames: Iterable[traceback.FrameSummary] = traceback.extract_tb(error.__traceback__)
-    ours = Path(user_modules.__file__)
     return [
-        one
-        for one in frames
-        if "site-packages" not in one.filename
-        and Path(one.filename).parent != _OUR_DIRECTORY
-        and Path(one.filename) != ours
-        and not one.filename.startswith("<")
-        and "importlib" not in one.filename
+        frame
+        for frame in frames
+        if "site-packages" not in frame.filename
+        and Path(frame.filename).parent != _OUR_DIRECTORY
+        and Path(frame.filename) != Path(user_modules.__file__)
+        and not frame.filename.startswith("<")
+        and "importlib" not in frame.filename
     ]
 
 
-def _is_theirs(error: BaseException) -> bool:
+def _is_raised_by_user(error: BaseException) -> bool:
     """Return whether the innermost stack frame outside of installed packages belongs to the user's code."""
-    frames = [one for one in traceback.extract_tb(error.__traceback__) if "site-packages" not in one.filename]
-    theirs = _their_frames(error)
-    return bool(theirs) and frames[-1].filename == theirs[-1].filename
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "site-packages" not in frame.filename]
+    user_frames = _user_frames(error)
+    return bool(user_frames) and frames[-1].filename == user_frames[-1].filename

@@ -1,0 +1,87 @@
+"""The models of a run are loaded by torch alone, and are those whose accuracy the run reports."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from small_audits import MakePlan
+from torch import nn
+
+from fl_audit.errors import InputError
+from fl_audit.federation.loaded_federation import load_federation
+from fl_audit.federation.run_plan import RunPlan
+from fl_audit.runs.engine_names import Engine
+from fl_audit.runs.run import run_audit
+from fl_audit.runs.stored_models import MODEL
+from fl_audit.runs.stored_run import read_run
+
+OWN = """
+import torch
+from torch import nn
+
+class Tied(nn.Module):
+    def __init__(self, features):
+        super().__init__()
+        self.backbone = nn.Linear(features, 8).requires_grad_(False)
+        self.first = nn.Linear(8, 8, bias=False)
+        self.second = nn.Linear(8, 8, bias=False)
+        self.second.weight = self.first.weight
+        self.head = nn.Linear(8, 2)
+        self.register_buffer("scale", torch.rand(8))
+
+    def forward(self, x):
+        return self.head(torch.tanh(self.second(torch.tanh(self.first(self.backbone(x) * self.scale)))))
+
+def tied(feature_shape):
+    return Tied(feature_shape[0])
+"""
+
+
+def accuracy(module: nn.Module, plan: RunPlan) -> float:
+    """Return the share of test records that a module of torch names right."""
+    records = load_federation(plan.federation).test_records
+    with torch.no_grad():
+        predicted = module.eval()(torch.from_numpy(records.features)).argmax(dim=1)
+    return float(np.mean(predicted.numpy() == records.labels))
+
+
+def test_a_fresh_module_has_the_accuracy_of_each_trial(small_plan: MakePlan, tmp_path: Path) -> None:
+    plan = small_plan(audit={"trials": 4}, run={"checkpoint-every": 2})
+    found = run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
+    run, module = read_run(tmp_path / "run"), nn.Sequential(nn.Flatten(), nn.Linear(30, 2))
+    for trial, expected in enumerate(found.trials["test_accuracy"]):
+        module.load_state_dict(run.model(trial))
+        assert accuracy(module, plan) == pytest.approx(expected)
+    module.load_state_dict(load_file(tmp_path / "run" / MODEL))
+    assert accuracy(module, plan) == pytest.approx(found.trials["test_accuracy"][0])
+    releases = found.releases.set_index(["trial", "round"])["test_accuracy"]
+    for number in (2, 4):
+        module.load_state_dict(run.model(round=number))
+        assert accuracy(module, plan) == pytest.approx(releases[0, number])
+    for wrong in ({"trial": 4}, {"round": 3}, {"trial": 1, "round": 2}):
+        with pytest.raises(InputError, match="accepted"):
+            run.model(**wrong)
+
+
+def test_shared_and_frozen_parameters_and_buffers_are_stored_under_all_their_names(
+    small_plan: MakePlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tied_models.py").write_text(OWN)
+    monkeypatch.syspath_prepend(tmp_path)
+    plan = small_plan(
+        model={"name": "tied_models:tied"},
+        training={"rounds": 1},
+        audit={"trials": 2},
+        run={"keep-final-models": False},
+    )
+    found = run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
+    from tied_models import tied  # type: ignore[import-not-found]
+
+    run, module = read_run(tmp_path / "run"), tied((30,))
+    assert set(run.model()) == set(module.state_dict())
+    module.load_state_dict(run.model())
+    assert accuracy(module, plan) == pytest.approx(found.trials["test_accuracy"][0])
+    with pytest.raises(InputError, match="keep-final-models"):
+        run.model(trial=1)
