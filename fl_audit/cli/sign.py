@@ -28,8 +28,9 @@ def sign(
 ) -> None:
     """Sign what DIR holds: add a statement to DIR/statements.intoto.jsonl, with digests of all files and the verdict.
 
-    DIR is the directory of a finished run, or of another audit that was written with --out. Several people may sign it, each by a statement of their own. The signature
-    proves who makes the statement. It does not prove that the statement is true.
+    DIR is the directory of a finished run, or of another audit that was written with --out. Several people may sign it,
+    each by a statement of their own. The signature proves who makes the statement. It does not prove that the statement
+    is true.
     """
 
     require_library()
