@@ -34,6 +34,7 @@ from fl_audit.server.user_epsilon_star import of_users
 from fl_audit.strategies.contributors import ClientRoles
 from fl_audit.strategies.exact_checks import ExactChecks
 from fl_audit.strategies.round_secrets_log import RoundSecretsLog
+from fl_audit.strategies.second_seed import SecondSeed
 from fl_audit.strategies.secret_draws import PrefetchingChallenger, SeededChallenger, record_draws
 from fl_audit.strategies.trial_batch_strategy import TrialBatchStrategy
 from fl_audit.trial_batches import TrialBatch, waves
@@ -192,6 +193,18 @@ def _play_wave(
         )
         strategy.start(grid, ArrayRecord(initial), num_rounds=strategy.flower_rounds, evaluate_fn=background)
         background.settle()
+        if opening is not None and opening.exact is not None and wave[0].first == 0:
+            second = SecondSeed(
+                public,
+                roster,
+                federation.model.layout,
+                challenger,
+                lambda other, batches: strategy_of_server(
+                    public, roster, other, batches, size, time_limit, lambda batch, made: None
+                ),
+                opening.exact.initial,
+            )
+            opening.exact.check_second_seed(wave[0], second.repeated)
     found_by = (evaluator, *round_queries, *(one for one in (stopping, opening) if one is not None))
     for batch in wave:
         columns = _distribution_columns(plan, batch, recorder.norms[batch.name])

@@ -1,17 +1,45 @@
-"""A paper that can be reproduced: its tables and figures (items), the options of a reproduction, and its results."""
+"""A paper that can be reproduced: its data sets with the configuration of their runs, and its tables and figures.
+
+A paper is data, and `reproduce` works on any: a base configuration, axes along which runs differ, numbers as printed,
+claims, and one function for each table or figure (item) that makes it from the finished runs.
+"""
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any
 
-from fl_audit.errors import InputError
+import pandas as pd
+
+from fl_audit.adjacency import NeighbourPair
+from fl_audit.experiments.papers.claims import PaperClaim
 from fl_audit.experiments.papers.item_results import COLUMNS, ItemResult
+from fl_audit.parquet_files import read_frame
+from fl_audit.run_files import read_json
+from fl_audit.runs.config import RunConfig, parse_config
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.progress import RunsProgress, no_runs_progress
+from fl_audit.runs.run_directory import RunDirectory, read_public
+
+Settings = Mapping[str, Any]
+"""Settings of a configuration, by `section.key`, and facts that are no settings, by a name without a dot.
+
+Facts are the values of the axes along which the runs on a data set differ, and what else the paper states of it.
+"""
+
+
+def nested(settings: Settings) -> dict[str, dict[str, Any]]:
+    """Return settings by section and key, without the facts among them."""
+    values: dict[str, dict[str, Any]] = {}
+    for key, value in settings.items():
+        section, dot, name = key.partition(".")
+        if dot:
+            values.setdefault(section, {})[name] = value
+    return values
 
 
 class ComputeExtent(StrEnum):
@@ -23,7 +51,7 @@ class ComputeExtent(StrEnum):
 
 @dataclass(frozen=True)
 class ReproductionOptions:
-    """Settings of a reproduction: directories, full or quick extent, engine, progress display and time limit."""
+    """Settings of a reproduction: directories, full or quick extent, engine and progress display."""
 
     directory: Path  # directory of all files
     data_dir: Path | None = None  # data directory; None means that of the environment
@@ -42,47 +70,168 @@ class ReproductionOptions:
 
 
 @dataclass(frozen=True)
+class PaperDataset:
+    """A data set of a paper, or one that stands in for it, with what all its runs have in common."""
+
+    study: str  # the paper's data set that it is, or stands in for
+    title: str  # name as shown, which says so if it stands in for another data set
+    settings: Settings = field(hash=False)
+    quick: Settings | None = field(default=None, hash=False)  # what the quick form sets; None leaves it out there
+    stands_in: bool = False  # whether it is another data set than the paper's
+    remark: str = ""  # what a page says wherever it is used
+
+    def __getitem__(self, key: str) -> Any:
+        """The value of a setting or fact."""
+        return self.settings[key]
+
+    @property
+    def name(self) -> str:
+        """Its name in the catalogue of data sets."""
+        return str(self["data.name"])
+
+    def in_form(self, extent: ComputeExtent) -> "PaperDataset | None":
+        """Return it with the settings of the full or the quick form; None if the quick form leaves it out."""
+        if extent is ComputeExtent.FULL:
+            return self
+        return None if self.quick is None else replace(self, settings={**self.settings, **self.quick})
+
+
+@dataclass(frozen=True)
+class PaperRun:
+    """A run of a paper: one value of each axis on one data set."""
+
+    data: PaperDataset
+    name: str  # name of its directory
+    label: str  # its name in tables
+    settings: Settings = field(hash=False, repr=False)  # all settings of its configuration, and facts
+
+    def __getitem__(self, key: str) -> Any:
+        """The value of a setting or fact; None if there is none."""
+        return self.settings.get(key)
+
+    def values(self, data_dir: Path | None = None) -> dict[str, dict[str, Any]]:
+        """Return the configuration as nested dictionaries that are not validated yet."""
+        place = {} if data_dir is None else {"data.data-dir": str(data_dir.absolute())}
+        return nested({**self.settings, **place})
+
+    def config(self, data_dir: Path | None = None) -> RunConfig:
+        """Return the validated configuration."""
+        return parse_config(self.values(data_dir))
+
+
+@dataclass(frozen=True, eq=False)
+class FinishedRun:
+    """A run that was carried out; what its directory holds is read when it is asked for."""
+
+    run: PaperRun
+    config: RunConfig
+    path: Path  # its directory
+
+    @cached_property
+    def summary(self) -> Mapping[str, Any]:
+        """Contents of `summary.json`."""
+        summary: Mapping[str, Any] = read_json(RunDirectory(self.path).summary)
+        return summary
+
+    @cached_property
+    def trials(self) -> pd.DataFrame:
+        """Table of the trials."""
+        return read_frame(self.path / "trials.parquet")
+
+    @cached_property
+    def rounds(self) -> pd.DataFrame:
+        """Table of the rounds of all trials."""
+        return read_frame(self.path / "rounds.parquet")
+
+    @cached_property
+    def pair(self) -> NeighbourPair:
+        """Difference of D and D'."""
+        return read_public(self.path)[0].pair
+
+    @property
+    def repetitions(self) -> int:
+        """Number of trials."""
+        return len(self.trials)
+
+
+@dataclass(frozen=True)
+class FinishedRuns:
+    """The data sets that are there, and all finished runs, from which tables and figures are made."""
+
+    data: tuple[PaperDataset, ...]  # data sets that the table or figure shows
+    runs: Mapping[PaperRun, FinishedRun]  # all runs of this reproduction, also on other data sets
+    extent: ComputeExtent = ComputeExtent.FULL
+
+    def __getitem__(self, run: PaperRun) -> FinishedRun:
+        """The results of a run."""
+        return self.runs[run]
+
+    @property
+    def stands_in(self) -> bool:
+        """Whether one of the data sets stands in for one of the paper."""
+        return any(data.stands_in for data in self.data)
+
+
+@dataclass(frozen=True)
 class PaperItem:
     """A table or figure of a paper."""
 
     key: str  # the last part of its name on the command line, and the name of its files
     title: str  # its number in the paper and its subject
+    build: Callable[[FinishedRuns], ItemResult]  # makes it; called only if a data set is there, or none is needed
+    studies: tuple[str, ...] = ()  # data sets of the paper that it shows; empty if it needs no data
+    runs: Callable[[PaperDataset], Iterable[PaperRun]] = lambda data: ()  # the runs that it shows of a data set
+    claims: Callable[[FinishedRuns], Iterable[PaperClaim]] = lambda finished: ()  # claims of the text that it tests
+    needs_data: bool = True  # whether it is left out if none of its data sets is there
 
+    def can_be_made(self, data: Iterable[PaperDataset]) -> bool:
+        """Return whether it can be made from some data sets."""
+        return not (self.studies and self.needs_data) or bool(self.shown(data))
 
-ItemT = TypeVar("ItemT", bound=PaperItem)
+    def shown(self, data: Iterable[PaperDataset]) -> tuple[PaperDataset, ...]:
+        """Return, in their order, those of some data sets that it shows."""
+        return tuple(one for one in data if one.study in self.studies)
 
 
 @dataclass(frozen=True)
-class PaperResults:
-    """The results of reproducing tables and figures of one paper."""
+class PageNotes:
+    """What a paper's page says besides its tables and figures."""
 
-    results: tuple[tuple[PaperItem, ItemResult], ...]  # each item that could be made, with its result
-    left_out: tuple[str, ...] = ()  # a line for every item that could not be made because data are missing
-    remarks: tuple[str, ...] = ()  # a line for every data set that is replaced or left out
-    # Basis of the results, in a few words each, such as the data sets and the number of runs.
-    basis: tuple[str, ...] = ()
+    training: str = ""  # a paragraph on all runs
+    columns: tuple[str, ...] = ()  # columns of the table of runs
+    numbers: tuple[int, ...] = ()  # positions of the columns that hold numbers
+    rows: tuple[tuple[str, ...], ...] = ()  # a row for each run
+    opening: str = ""  # the paragraph with which the page opens; empty for the usual one, which counts printed numbers
     warnings: tuple[str, ...] = ()  # warnings to read before any number
-    played: str = ""  # HTML that says what was trained or simulated
-    # The paragraph with which the page opens; empty for the usual one, which counts published numbers.
-    opening: str = ""
 
 
-@dataclass(frozen=True)
-class Paper(Generic[ItemT]):
-    """A paper that can be reproduced: its items, and functions that compute them."""
+ItemResults = tuple[tuple[PaperItem, ItemResult], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Paper:
+    """A paper that can be reproduced: its data sets, runs and items."""
 
     key: str  # name of the whole paper, and the first part of the name of each of its items
     heading: str  # authors and year, as in running text
     reference: str  # the full reference
-    items: tuple[ItemT, ...]  # every table and figure that shows results, in the order of the paper
-    # Computes the given items. Items whose data are missing are left out, and the result names them.
-    make: Callable[[Sequence[ItemT], ReproductionOptions], PaperResults]
-    # Returns all settings of the paper's runs on every data set, as values for JSON.
-    settings: Callable[[ComputeExtent], Any]
+    items: tuple[PaperItem, ...]  # every table and figure that shows results, in the order of the paper
+    # By data set of the paper, what may be used for it, best first, each in one or several versions.
+    candidates: Mapping[str, Sequence[Sequence[PaperDataset]]]
+    runs: Callable[[PaperDataset], Iterable[PaperRun]]  # all runs on a data set
+    notes: Callable[[FinishedRuns, ItemResults], PageNotes]  # what its page says of the runs
+    constants: Callable[[ComputeExtent], Any] = lambda extent: None  # settings of its simulations
+
+    def configurations(self, extent: ComputeExtent) -> dict[str, Any]:
+        """Return the configurations of all runs on all data sets that may be used, by the run's name."""
+        versions = (one.in_form(extent) for groups in self.candidates.values() for group in groups for one in group)
+        return {run.name: run.values() for data in versions if data is not None for run in self.runs(data)}
 
     def digest(self, extent: ComputeExtent) -> str:
         """Return a hash of the settings of all runs, in the full or quick form, by which changes are noticed."""
-        text = json.dumps([COLUMNS, self.settings(extent)], sort_keys=True, default=str)
+        constants = self.constants(extent)
+        everything = [COLUMNS, self.configurations(extent), *(() if constants is None else (constants,))]
+        text = json.dumps(everything, sort_keys=True, default=str)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def name_of(self, item: PaperItem) -> str:
@@ -90,5 +239,16 @@ class Paper(Generic[ItemT]):
         return f"{self.key}-{item.key}"
 
 
-class NoDataError(InputError):
-    """Raised if a data set that a table or figure needs is missing; tables and figures without it can still be made."""
+@dataclass(frozen=True)
+class PaperResults:
+    """The results of reproducing tables and figures of one paper."""
+
+    results: ItemResults  # each item that could be made, with its result
+    left_out: tuple[str, ...] = ()  # a line for every item that could not be made because data are missing
+    remarks: tuple[str, ...] = ()  # a line for every data set that is replaced or left out
+    # Basis of the results, in a few words each: the data sets and the number of runs.
+    basis: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()  # warnings to read before any number
+    played: str = ""  # HTML that says what was trained or simulated
+    # The paragraph with which the page opens; empty for the usual one, which counts published numbers.
+    opening: str = ""

@@ -37,11 +37,11 @@ class CurveLook:
     hatch: str
 
 
-SCALING_LOOKS = {
+SENSITIVITY_LOOKS = {
     SensitivityKind.LOCAL: CurveLook("local sensitivity (not a private release)", "#12426e", "#b9d0e6", "-", "o", ""),
     SensitivityKind.GLOBAL: CurveLook("global sensitivity", "#b35806", "#f8d9b0", "--", "^", "////"),
 }
-RELATION_LOOKS = {
+ADJACENCY_LOOKS = {
     Adjacency.REPLACE_RECORD: CurveLook("bounded: a record replaced", "#12426e", "#b9d0e6", "-", "o", ""),
     Adjacency.ADD_REMOVE_RECORD: CurveLook("unbounded: a record removed", "#b35806", "#f8d9b0", "--", "^", "////"),
 }

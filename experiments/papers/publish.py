@@ -13,16 +13,21 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
 from fl_audit.atomic_files import write_bytes
 from fl_audit.errors import InputError, require
 from fl_audit.experiments.papers.papers import ComputeExtent, Paper
-from fl_audit.experiments.papers.published_page_sections import CSV_DIGITS, LEFT_OUT, Record, compact_svg, section_of
+from fl_audit.experiments.papers.published_page import (
+    CSV_DIGITS,
+    LEFT_OUT,
+    Record,
+    compact_svg,
+    section_of,
+    with_shared_notes,
+)
 from fl_audit.experiments.papers.reproduce import PAPERS, SCHEMA
-from fl_audit.experiments.papers.shared_notes import with_shared_notes
 
 DOCS = Path("docs") / "papers"
 MADE = "published.json"
@@ -93,7 +98,7 @@ def _records(runs: Path) -> dict[Path, Record]:
     return {path: json.loads(path.read_text(encoding="utf-8")) for path in paths if path.exists()}
 
 
-def _best(paper: Paper[Any], found: Mapping[Path, Record]) -> list[tuple[Path, Record]]:
+def _best(paper: Paper, found: Mapping[Path, Record]) -> list[tuple[Path, Record]]:
     """Return one record, with its path, of each table or figure of a paper, in the order of the paper.
 
     If there are several records, one of a full reproduction is preferred to one of a quick form.
@@ -114,7 +119,7 @@ def _files(docs: Path) -> list[Path]:
     return [path for path in (docs / MADE, docs / CLAIMS, *of_papers) if path.is_file()]
 
 
-def _page(paper: Paper[Any], own: Sequence[tuple[Path, Record]], docs: Path) -> dict[Path, bytes]:
+def _page(paper: Paper, own: Sequence[tuple[Path, Record]], docs: Path) -> dict[Path, bytes]:
     """Return the published files of a paper, as contents keyed by path: page, images and CSV files.
 
     `own` has the records of the paper's tables and figures, each with the path of its file.

@@ -17,6 +17,7 @@ from fl_audit.experiments.papers.negoescu2023.paper import PAPER as NEGOESCU_202
 from fl_audit.experiments.papers.page import differences_html, render_page
 from fl_audit.experiments.papers.papers import Paper, PaperItem, PaperResults, ReproductionOptions
 from fl_audit.experiments.papers.reproduction_names import require_known
+from fl_audit.experiments.papers.runner import make
 from fl_audit.report.figure_style import to_png, to_svg
 from fl_audit.runs.provenance import commit_of_sources
 
@@ -25,10 +26,10 @@ SCHEMA = 1
 _IN_BRACKETS = re.compile(r" \((?:[^()]|\([^()]*\))*\)")
 
 
-PAPERS: tuple[Paper[Any], ...] = (BERNAU_2019, BERNAU_2021, NEGOESCU_2023)  # the papers, in the order of their years
+PAPERS: tuple[Paper, ...] = (BERNAU_2019, BERNAU_2021, NEGOESCU_2023)  # the papers, in the order of their years
 
 
-def chosen_items(name: str) -> tuple[Paper[Any], tuple[PaperItem, ...]]:
+def chosen_items(name: str) -> tuple[Paper, tuple[PaperItem, ...]]:
     """Return a paper and the tables and figures to reproduce: all of a paper, or the one table or figure named
     `name`."""
     require_known(name)
@@ -36,7 +37,7 @@ def chosen_items(name: str) -> tuple[Paper[Any], tuple[PaperItem, ...]]:
     return paper, tuple(item for item in paper.items if name in (paper.key, paper.name_of(item)))
 
 
-def reproduce(name: str, context: ReproductionOptions) -> tuple[Paper[Any], PaperResults, Path]:
+def reproduce(name: str, context: ReproductionOptions) -> tuple[Paper, PaperResults, Path]:
     """Compute one or all tables and figures of a paper, and write them to files together with the printed numbers.
 
     The context's directory receives a CSV file, a PNG, an SVG and a JSON record for every table or figure, and a page
@@ -49,13 +50,13 @@ def reproduce(name: str, context: ReproductionOptions) -> tuple[Paper[Any], Pape
     for other in PAPERS:  # all papers would name their figures' files alike
         taken = other is not paper and any(directory.glob(f"{other.key}*.html"))
         require(not taken, f"--out {directory} holds {other.key}: accepted is a directory of {paper.key}, or a new one")
-    made = paper.make(items, context)
+    made = make(paper, items, context)
     missing = made.remarks or made.left_out
     require(bool(made.results), f"{name} cannot be made, none of its data sets is there: {'; '.join(missing)}")
     return paper, made, _write(context, name, paper, made)
 
 
-def _write(context: ReproductionOptions, name: str, paper: Paper[Any], made: PaperResults) -> Path:
+def _write(context: ReproductionOptions, name: str, paper: Paper, made: PaperResults) -> Path:
     """Write the page NAME.html, and the image, rows and record of each result; return the path of the page.
 
     Nothing is written before all results are rendered.
@@ -75,7 +76,7 @@ def _write(context: ReproductionOptions, name: str, paper: Paper[Any], made: Pap
 
 
 def _record_of(
-    context: ReproductionOptions, paper: Paper[Any], made: PaperResults, item: PaperItem, result: ItemResult
+    context: ReproductionOptions, paper: Paper, made: PaperResults, item: PaperItem, result: ItemResult
 ) -> Mapping[str, Any]:
     """Return the record of a finished table or figure as values for JSON."""
     spent = result.spent

@@ -3,20 +3,21 @@
 import multiprocessing
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from math import isfinite, nan
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
 
 from fl_audit.adjacency import NeighbourPair
 from fl_audit.atomic_files import write_json
 from fl_audit.errors import InputError
 from fl_audit.experiments.papers.item_results import ItemRunProvenance
-from fl_audit.experiments.papers.papers import ComputeExtent, ReproductionOptions
+from fl_audit.experiments.papers.papers import FinishedRun, PaperRun, ReproductionOptions
+from fl_audit.experiments.papers.shared_neighbours import shared_pair
 from fl_audit.run_files import read_json
-from fl_audit.runs.config import RunConfig, parse_config
+from fl_audit.runs.config import RunConfig
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.mechanism_of_config import rounds_of
 from fl_audit.runs.planning import plan_run
@@ -29,19 +30,6 @@ from fl_audit.runs.run_directory import RunDirectory
 _MOST_PROCESSES = 8
 
 
-class NamedSetting(Protocol):
-    """A setting of a paper with two names: that of its run directory, and that in progress displays."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def label(self) -> str: ...
-
-
-Setting = TypeVar("Setting", bound=NamedSetting)
-
-
 @dataclass(frozen=True)
 class PlannedRun:
     """A run with its configuration, directory and name in progress displays; it may be finished, begun or not begun."""
@@ -50,7 +38,7 @@ class PlannedRun:
     path: Path
     label: str
     # Finds where D and D' differ, in the process that plays: it may search for minutes. None leaves it to the run.
-    pair: Callable[[], NeighbourPair] | None = None
+    pair: Callable[[], NeighbourPair | None] | None = None
 
     @property
     def directory(self) -> RunDirectory:
@@ -85,14 +73,16 @@ class PlannedRun:
         write_json(file, {"seconds": before + seconds})
 
 
-def planned_runs(
-    settings: Iterable[Setting],
-    values_of: Callable[[Setting, ComputeExtent, Path | None], dict[str, Any]],
-    context: ReproductionOptions,
-) -> dict[Setting, PlannedRun]:
-    """Return the planned run of each setting, keyed by setting; a setting that occurs several times has one run."""
-    configs = {one: parse_config(values_of(one, context.extent, context.data_dir)) for one in dict.fromkeys(settings)}
-    return {one: PlannedRun(config, context.runs / one.name, one.label) for one, config in configs.items()}
+def play(runs: Iterable[PaperRun], options: ReproductionOptions) -> dict[PaperRun, FinishedRun]:
+    """Carry out the runs that are not finished, and return all of them."""
+    planned = {
+        run: PlannedRun(run.config(options.data_dir), options.runs / run.name, run.label) for run in dict.fromkeys(runs)
+    }
+    pending = [one for one in planned.values() if not one.is_finished]
+    # Once the first run has begun that has a neighbour, the others read it there instead of searching again.
+    known = [(one.config, one.directory) for one in planned.values()]
+    carry_out_all([replace(one, pair=partial(shared_pair, one.config, known)) for one in pending], options)
+    return {run: FinishedRun(run, one.config, one.path) for run, one in planned.items()}
 
 
 def carry_out_all(runs: Sequence[PlannedRun], context: ReproductionOptions) -> None:
@@ -151,21 +141,11 @@ def seconds_of(run: Path) -> float:
     return float(timing["setup_seconds"]) + float(timing["training_seconds"])
 
 
-def spent_on(runs: Mapping[Path, int]) -> ItemRunProvenance:
-    """Return the total number of trials, the total duration, and the commits with which the runs were made.
-
-    `runs` has the number of trials of each run, keyed by its directory.
-    """
-    commits: set[str] = set()
-    for run in runs:
-        origin = read_provenance(RunDirectory(run))
+def spent_on(runs: Iterable[FinishedRun]) -> ItemRunProvenance:
+    """Return the total number of trials, the total duration, and the commits with which runs were made."""
+    own, commits = list(runs), set[str]()
+    for run in own:
+        origin = read_provenance(RunDirectory(run.path))
         commits |= {session.commit for session in origin.sessions if session.commit} if origin else set()
-    seconds = sum(map(seconds_of, runs))
-    return ItemRunProvenance(sum(runs.values()), seconds / 60 if isfinite(seconds) else nan, tuple(sorted(commits)))
-
-
-def totals_of_runs(parts: Iterable[ItemRunProvenance]) -> ItemRunProvenance:
-    """Return the total trials and duration of several disjoint groups of runs, and all their software versions."""
-    own = list(parts)
-    commits = sorted({commit for one in own for commit in one.commits})
-    return ItemRunProvenance(sum(one.trials for one in own), sum(one.minutes for one in own), tuple(commits))
+    seconds, trials = sum(seconds_of(run.path) for run in own), sum(run.config.audit.trials for run in own)
+    return ItemRunProvenance(trials, seconds / 60 if isfinite(seconds) else nan, tuple(sorted(commits)))

@@ -64,5 +64,13 @@ def spared_generators() -> Iterator[None]:
 
 def seed_generators(draws: np.random.Generator) -> None:
     """Seed the global random generators of Python, numpy and torch with integers drawn from `draws`."""
-    for seeded in (random.seed, np.random.seed, torch.manual_seed):
+    for seeded in (random.seed, np.random.seed, _seed_torch):
         seeded(int(draws.integers(2**32)))
+
+
+def _seed_torch(seed: int) -> None:
+    """Seed torch's generators; without a graphics card in a hundredth of the time of `torch.manual_seed`."""
+    if torch.cuda.is_available():
+        torch.manual_seed(seed)
+    else:
+        torch.default_generator.manual_seed(seed)

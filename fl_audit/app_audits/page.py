@@ -101,7 +101,7 @@ def write_assessment(assessment: Assessment, values: Mapping[str, Any], director
     page = html_page(
         title=f"{assessment.name}: {assessment.verdict}",
         heading=assessment.name,
-        subtitle="Private training with Opacus, as it ran",
+        subtitle="Private training, as it ran",
         opening="",
         body=_listed(report_lines(assessment)),
         banner=verdict_banner(assessment.verdict, headline(assessment)),

@@ -20,7 +20,7 @@ def training(
     shown: ResultOptions,
     fail_on_violation: FailOption = False,
 ) -> None:
-    """Audit a training with Opacus against the privacy that it claims.
+    """Audit a private training, with Opacus or without, against the privacy that it claims.
 
     The command runs a training function of the user's own, and compares the noise, clipping and sampling that it really
     uses with its claim.

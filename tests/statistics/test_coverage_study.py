@@ -27,7 +27,7 @@ NOT_OF_A_NUMBER = {
     # what a model is sure of, which is called its confidence as well
     "fl_audit.audits.membership.attacks.attack_scores",
     "fl_audit.audits.membership.rmia._log",
-    "fl_audit.experiments.papers.bernau2019.runs._reduced",
+    "fl_audit.experiments.papers.bernau2019.attacked_models.reduced",
     # a level that several bounds share
     "fl_audit.app_audits.claim_audit.claim_audit_procedure.audit_claim",
     "fl_audit.app_audits.claim_audit.claim_audit_procedure._tried_by_halves",

@@ -5,40 +5,45 @@ from itertools import pairwise
 
 from matplotlib.axes import Axes
 
-from fl_audit.experiments.papers.bernau2019 import settings
+from fl_audit.experiments.papers.bernau2019.attacked_models import DatasetModels, models_by_dataset
 from fl_audit.experiments.papers.bernau2019.claim_premises import CONFIDENCE
-from fl_audit.experiments.papers.bernau2019.runs import DataSetRuns
-from fl_audit.experiments.papers.bernau2019.settings import BLACK_BOX, WHITE_BOX
+from fl_audit.experiments.papers.bernau2019.membership_runs import BLACK_BOX, INSIDER, WHITE_BOX
 from fl_audit.experiments.papers.bernau2019.tradeoffs import area_of, gain
 from fl_audit.experiments.papers.item_results import ItemResult, ItemRow, measured_row, table
+from fl_audit.experiments.papers.papers import FinishedRuns
 from fl_audit.experiments.papers.plot_style import CurveLook, draw_measured, legend_below
 from fl_audit.report.figure_style import MUTED, finish_axes, new_figure
 
 _ADVERSARY_LOOKS = {
-    settings.INSIDER: CurveLook("insider, every round, all records but one (2021)", "#12426e", "", "-", "o", ""),
+    INSIDER: CurveLook("insider, every round, all records but one (2021)", "#12426e", "", "-", "o", ""),
     WHITE_BOX: CurveLook("white-box, gradients of the final model (2019)", "#b35806", "", "--", "^", ""),
     BLACK_BOX: CurveLook("black-box, shadow models (2019)", "#1b7837", "", "-.", "s", ""),
     "loss": CurveLook("losses of the final model (2021, 2023)", "#5c5c5c", "", ":", "v", ""),
 }
 
 
-def adversaries_item(played: Sequence[DataSetRuns]) -> ItemResult:
+def adversaries_item(finished: FinishedRuns) -> ItemResult:
     """Return a figure and a table of the AUC of each adversary, and their differences, by epsilon of central DP.
 
     All adversaries attack the same targets of the same trials.
     """
-    figure = new_figure(2.4 + 2.4 * ((len(played) + 1) // 2))
-    panels = figure.subplots((len(played) + 1) // 2, 2, sharey=True, squeeze=False).ravel()
-    for number, (axes, one) in enumerate(zip(panels, played, strict=False)):
+    return adversaries_figure(models_by_dataset(finished))
+
+
+def adversaries_figure(datasets: Sequence[DatasetModels]) -> ItemResult:
+    """Return the figure and table of the models on several data sets."""
+    figure = new_figure(2.4 + 2.4 * ((len(datasets) + 1) // 2))
+    panels = figure.subplots((len(datasets) + 1) // 2, 2, sharey=True, squeeze=False).ravel()
+    for number, (axes, one) in enumerate(zip(panels, datasets, strict=False)):
         _draw_adversaries(axes, one)
         finish_axes(
             axes, f"({'abcdefgh'[number]}) {one.data.title}", "epsilon of central DP", "AUC" if number % 2 == 0 else ""
         )
-    for axes in panels[len(played) :]:
+    for axes in panels[len(datasets) :]:
         axes.set_axis_off()
     legend_below(figure, list(panels), columns=1)
     return ItemResult(
-        table(row for one in played for row in _adversary_rows(one)),
+        table(row for one in datasets for row in _adversary_rows(one)),
         figure,
         "Area under the ROC of each adversary, mean over trials with 95 % intervals, on the same trials: every "
         "adversary judges the same targets of the same models. Grey: guessing.",
@@ -50,12 +55,12 @@ def adversaries_item(played: Sequence[DataSetRuns]) -> ItemResult:
             "the adversary of losses.",
             "The accountant's epsilon is an upper bound at delta, so that no adversary need come near it.",
         ),
-        data=tuple(one.data.title for one in played),
+        data=tuple(one.data.title for one in datasets),
     )
 
 
-def _draw_adversaries(axes: Axes, played: DataSetRuns) -> None:
-    central = [run for run in played.central if settings.INSIDER in run.areas_of_trials]
+def _draw_adversaries(axes: Axes, models: DatasetModels) -> None:
+    central = [run for run in models.central if INSIDER in run.areas_of_trials]
     axes.axhline(0.5, color=MUTED, linewidth=4, alpha=0.35)
     for attack, look in _ADVERSARY_LOOKS.items():
         if not all(attack in run.areas_of_trials for run in central):
@@ -65,11 +70,11 @@ def _draw_adversaries(axes: Axes, played: DataSetRuns) -> None:
     axes.set_xscale("log")
 
 
-def _adversary_rows(played: DataSetRuns) -> Iterator[ItemRow]:
-    for run in played.central:
-        if settings.INSIDER not in run.areas_of_trials:
+def _adversary_rows(models: DatasetModels) -> Iterator[ItemRow]:
+    for run in models.central:
+        if INSIDER not in run.areas_of_trials:
             continue
-        setting = f"{run.setting.label}, epsilon {run.epsilon:.4g}"
+        setting = f"{run.label}, epsilon {run.epsilon:.4g}"
         there = [attack for attack in _ADVERSARY_LOOKS if attack in run.areas_of_trials]
         for attack in there:
             yield measured_row(setting, f"AUC, {_ADVERSARY_LOOKS[attack].name}", area_of(run, attack), run.trials)

@@ -9,9 +9,24 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.experiments.papers.bernau2019 import published
-from fl_audit.experiments.papers.bernau2019.published import NOISE_MULTIPLIERS, MembershipDatasetName
+from fl_audit.experiments.papers.bernau2019.hyperparameters import (
+    COLLAB,
+    HYPERPARAMETERS,
+    LFW,
+    NETWORKS,
+    NOISE_MULTIPLIERS,
+    PURCHASES,
+    RECORD_EPSILONS,
+    SKEWED,
+    STUDIES,
+    TEXAS,
+    VALUES,
+    Hyperparameters,
+    record_epsilons,
+)
+from fl_audit.experiments.papers.bernau2019.membership_runs import PRINTED
 from fl_audit.experiments.papers.item_results import ItemResult, ItemRow, table
+from fl_audit.experiments.papers.papers import FinishedRuns
 from fl_audit.experiments.papers.plot_style import CurveLook, draw_published, legend_below
 from fl_audit.privacy.accounting_enums import Accountant
 from fl_audit.privacy.events import SampledGaussianRelease
@@ -22,13 +37,14 @@ from fl_audit.report.figure_style import INK, MUTED, finish_axes, new_figure
 SUPPOSED_MEMBERS = 8_000
 """n of Skewed Purchases, which is not stated: that of Purchases, whose layers and hyper-parameters it has."""
 _STUDY_LOOKS = {
-    MembershipDatasetName.TEXAS: CurveLook("Texas", "#12426e", "#b9d0e6", "-", "o", ""),
-    MembershipDatasetName.PURCHASES: CurveLook("Purchases", "#b35806", "#f8d9b0", "--", "^", "////"),
-    MembershipDatasetName.COLLAB: CurveLook("COLLAB", "#1a1a1a", "#cccccc", "-.", "s", "...."),
-    MembershipDatasetName.LFW: CurveLook("LFW", "#1b7837", "#c7e5c9", ":", "v", "xxxx"),
-    MembershipDatasetName.SKEWED: CurveLook("Skewed Purchases", "#762a83", "#e3cce8", "-", "P", "\\\\\\\\"),
+    TEXAS: CurveLook("Texas", "#12426e", "#b9d0e6", "-", "o", ""),
+    PURCHASES: CurveLook("Purchases", "#b35806", "#f8d9b0", "--", "^", "////"),
+    COLLAB: CurveLook("COLLAB", "#1a1a1a", "#cccccc", "-.", "s", "...."),
+    LFW: CurveLook("LFW", "#1b7837", "#c7e5c9", ":", "v", "xxxx"),
+    SKEWED: CurveLook("Skewed Purchases", "#762a83", "#e3cce8", "-", "P", "\\\\\\\\"),
 }
-_HALF_A_DIGIT = 0.5 * 10**-published.EPSILON_DECIMALS
+_EPSILON_DECIMALS = 1  # decimals to which Table 3 gives epsilon
+_HALF_A_DIGIT = 0.5 * 10**-_EPSILON_DECIMALS
 
 
 class EpsilonVerdict(StrEnum):
@@ -45,7 +61,7 @@ class PrintedGuarantee(NamedTuple):
     Our accountant gives `printed` if training takes between `fewest` and `most` epochs instead of the stated `epochs`.
     """
 
-    study: MembershipDatasetName
+    study: str
     classes: int
     noise_multiplier: float
     printed: float
@@ -57,17 +73,17 @@ class PrintedGuarantee(NamedTuple):
     @property
     def verdict(self) -> EpsilonVerdict:
         """Whether both epsilons agree to the last printed digit, and if not, which of the two is smaller."""
-        if round(self.ours, published.EPSILON_DECIMALS) == self.printed:
+        if round(self.ours, _EPSILON_DECIMALS) == self.printed:
             return EpsilonVerdict.AS_PRINTED
         return EpsilonVerdict.SMALLER if self.printed < self.ours else EpsilonVerdict.LARGER
 
 
-def _members_of(study: MembershipDatasetName, recipe: published.Hyperparameters) -> int:
+def _members_of(study: str, stated: Hyperparameters) -> int:
     """Return the number of training records that the paper states, or an assumed number for Skewed Purchases."""
-    if recipe.members is None:
-        assert study is MembershipDatasetName.SKEWED, study
+    if stated.members is None:
+        assert study == SKEWED, study
         return SUPPOSED_MEMBERS
-    return recipe.members
+    return stated.members
 
 
 def _central_epsilon(members: int, batch: int, steps: float, noise_multiplier: float) -> float:
@@ -96,10 +112,10 @@ def guarantees() -> Iterator[PrintedGuarantee]:
 
     The training takes epochs * n // batch steps, and delta is 1/n, where n is the number of training records.
     """
-    for (study, classes), column in published.TABLE_3.items():
-        recipe = published.RECIPES[study, classes]
-        members, batch, epochs = _members_of(study, recipe), recipe.central_batch, recipe.central_epochs
-        for z, printed in zip(NOISE_MULTIPLIERS, column.epsilon, strict=True):
+    for (study, classes), stated in HYPERPARAMETERS.items():
+        members, batch, epochs = _members_of(study, stated), stated.central_batch, stated.central_epochs
+        for z in NOISE_MULTIPLIERS:
+            printed = PRINTED(study, f"{classes} classes, CDP, z {z:g}", "epsilon of central DP")
             ours = _central_epsilon(members, batch, epochs * members // batch, z)
             fewest, most = (
                 _steps_for(members, batch, z, printed + side * _HALF_A_DIGIT) * batch / members for side in (-1, 1)
@@ -107,7 +123,7 @@ def guarantees() -> Iterator[PrintedGuarantee]:
             yield PrintedGuarantee(study, classes, z, printed, ours, epochs, fewest, most)
 
 
-def table_3() -> ItemResult:
+def table_3(_: FinishedRuns | None = None) -> ItemResult:
     """Return Table 3: printed and recomputed epsilons of central DP, and the epochs that give the printed ones."""
     found = list(guarantees())
     figure = new_figure(5.4)
@@ -128,7 +144,7 @@ def table_3() -> ItemResult:
 
 def _row(one: PrintedGuarantee) -> ItemRow:
     fits = f"fits {one.fewest:.0f} to {one.most:.0f} epochs, {one.epochs} are stated"
-    supposed = f"; n is not stated, {SUPPOSED_MEMBERS:,} supposed" if one.study is MembershipDatasetName.SKEWED else ""
+    supposed = f"; n is not stated, {SUPPOSED_MEMBERS:,} supposed" if one.study == SKEWED else ""
     return ItemRow(
         f"{one.study}, {one.classes} classes, z {one.noise_multiplier:g}", "epsilon of central DP", one.printed,
         one.ours, note=f"difference {one.printed - one.ours:+.2f}: {one.verdict}; {fits}{supposed}",
@@ -136,7 +152,7 @@ def _row(one: PrintedGuarantee) -> ItemRow:
 
 
 def _remarks(found: list[PrintedGuarantee]) -> Iterator[str]:
-    for study, classes in published.TABLE_3:
+    for study, classes in HYPERPARAMETERS:
         column = [one for one in found if (one.study, one.classes) == (study, classes)]
         counts = {verdict: sum(one.verdict is verdict for one in column) for verdict in EpsilonVerdict}
         said = ", ".join(f"{count} {_SAID[verdict]}" for verdict, count in counts.items() if count)
@@ -175,7 +191,7 @@ def _draw(left: Axes, right: Axes, found: list[PrintedGuarantee]) -> None:
     Left: the paper's printed epsilon divided by ours. Right: the number of epochs for which our epsilon would equal the
     printed one, divided by the number of epochs that the paper states.
     """
-    columns = list(published.TABLE_3)
+    columns = list(HYPERPARAMETERS)
     for axes in (left, right):
         axes.axhline(1.0, color=MUTED, linewidth=4, alpha=0.35)
     for one in found:
@@ -193,21 +209,22 @@ def _draw(left: Axes, right: Axes, found: list[PrintedGuarantee]) -> None:
     finish_axes(right, "(b) Epochs that fit", "Noise multiplier z", "Share of the stated epochs")
 
 
-def table_2() -> ItemResult:
+def table_2(_: FinishedRuns | None = None) -> ItemResult:
     """Return Table 2 recomputed: the epsilon of local DP of a whole record, and the protection of a single value."""
     figure = new_figure(4.6)
     left, right = figure.subplots(1, 2)
-    for study, row in published.TABLE_2.items():
-        look, values = _STUDY_LOOKS[study], published.record_epsilons(study)
-        counted = [row.values * value for value in values]
+    for study in STUDIES:
+        look, values = _STUDY_LOOKS[study], record_epsilons(study)
+        counted = [VALUES[study] * value for value in values]
         left.plot(values, counted, look.line, marker=look.marker, color=look.colour, label=str(study), markersize=4.5)
-        draw_published(left, [values[0], values[-1]], [row.largest, row.smallest], look.colour)
+        ends = values[0], values[-1]
+        draw_published(left, ends, [_printed_epsilon(study, value) for value in ends], look.colour)
     left.set_xscale("log")
     left.set_yscale("log")
     finish_axes(left, "(a) Epsilon of a record", "epsilon of a value (nats)", "epsilon of a record (nats)")
     grid = np.linspace(0.0, 3.2, 100)
     right.plot(grid, [truth_probability(float(value)) for value in grid], color=INK, label="kept bits")
-    values = published.RECORD_EPSILONS
+    values = RECORD_EPSILONS
     right.plot(values, [truth_probability(value) for value in values], "o", color=INK, markersize=5)
     finish_axes(right, "(b) Randomised response", "epsilon of a bit (nats)", "Share of bits that stay as they are")
     legend_below(figure, (left, right), columns=3)
@@ -228,13 +245,17 @@ def table_2() -> ItemResult:
     )
 
 
+def _printed_epsilon(study: str, value: float) -> float:
+    return PRINTED(study, f"LDP, epsilon_i {value:g}", "epsilon of local DP")
+
+
 def _local_rows() -> Iterator[ItemRow]:
-    for study, row in published.TABLE_2.items():
-        values = published.record_epsilons(study)
-        for value, printed in ((values[0], row.largest), (values[-1], row.smallest)):
+    for study in STUDIES:
+        values = record_epsilons(study)
+        for value in (values[0], values[-1]):
             yield ItemRow(
-                f"{study}, epsilon_i {value:g}", "epsilon of local DP", printed, row.values * value,
-                note=f"{row.values:,} values, model {row.model}",
+                f"{study}, epsilon_i {value:g}", "epsilon of local DP", _printed_epsilon(study, value),
+                VALUES[study] * value, note=f"{VALUES[study]:,} values, model {NETWORKS[study]}",
             )  # fmt: skip
-    for value in published.RECORD_EPSILONS:
+    for value in RECORD_EPSILONS:
         yield ItemRow(f"epsilon_i {value:g}", "share of bits kept", theory=truth_probability(value))

@@ -9,12 +9,28 @@ from dataclasses import astuple
 import numpy as np
 from matplotlib.axes import Axes
 
-from fl_audit.experiments.papers.bernau2019 import settings
-from fl_audit.experiments.papers.bernau2019.published import PHI_AT_CHANCE, TABLE_3, MembershipDatasetName
-from fl_audit.experiments.papers.bernau2019.runs import BINS, DataSetRuns, MembershipSettingResults, most_epochs
-from fl_audit.experiments.papers.bernau2019.settings import ATTACK_NAMES, BLACK_BOX, WHITE_BOX, PrivacyMethod
+from fl_audit.experiments.papers.bernau2019.attacked_models import (
+    BINS,
+    AttackedModels,
+    DatasetModels,
+    models_by_dataset,
+    most_epochs,
+)
+from fl_audit.experiments.papers.bernau2019.hyperparameters import COLLAB, LFW, PURCHASES, SKEWED, TEXAS
+from fl_audit.experiments.papers.bernau2019.membership_runs import (
+    ATTACK_NAMES,
+    BLACK_BOX,
+    PHI_AT_CHANCE,
+    PRINTED,
+    REPETITIONS,
+    WHITE_BOX,
+    PrivacyMethod,
+    is_at_chance,
+    position_of,
+)
 from fl_audit.experiments.papers.bernau2019.tradeoffs import area_of, mean_interval, phi
 from fl_audit.experiments.papers.item_results import ItemResult, ItemRow, measured_row, table
+from fl_audit.experiments.papers.papers import FinishedRuns
 from fl_audit.experiments.papers.plot_style import CurveLook, draw_measured, draw_published, empty_panel, legend_below
 from fl_audit.report.figure_style import MUTED, SMALL_TEXT_SIZE, finish_axes, new_figure
 from fl_audit.statistics.interval_estimates import IntervalEstimate
@@ -24,12 +40,7 @@ _LETTERS = {
     "accuracy": ("a", "e"), BLACK_BOX: ("b", "f"), WHITE_BOX: ("c", "g"), "phi": ("d", "h"),
     "roc": ("i", "j"), "trade-off": ("k", "k"),
 }  # fmt: skip
-_SHOWN_FORM = {
-    MembershipDatasetName.TEXAS: 300,
-    MembershipDatasetName.PURCHASES: 50,
-    MembershipDatasetName.LFW: 50,
-    MembershipDatasetName.SKEWED: 10,
-}
+_SHOWN_FORM = {TEXAS: 300, PURCHASES: 50, LFW: 50, SKEWED: 10}
 """The number of classes whose ROC curves and trade-off the paper shows."""
 _CLASS_LOOKS = (
     CurveLook("", "#12426e", "#b9d0e6", "-", "o", ""),
@@ -50,51 +61,57 @@ _CALLED_LOOKS = (("called a member", "#12426e", "-", "////"), ("called none", "#
 _NO_WHITE_BOX = "these runs were not attacked with a view inside"
 
 
-def figure_of(study: MembershipDatasetName, played: Sequence[DataSetRuns]) -> ItemResult:
+def figure_of(finished: FinishedRuns) -> ItemResult:
     """Return the table and figure of one data set, with panels of central DP on the left and local DP on the right."""
-    rows = 8 if study is MembershipDatasetName.SKEWED else 7
+    return figure_of_models(models_by_dataset(finished))
+
+
+def figure_of_models(datasets: Sequence[DatasetModels]) -> ItemResult:
+    """Return the table and figure of all versions of one data set."""
+    study = datasets[0].data.study
+    rows = 8 if study == SKEWED else 7
     figure = new_figure(2.86 * rows)
     panels = figure.subplots(rows, 2)
-    shown = next((one for one in played if one.data.column == _SHOWN_FORM.get(study)), played[0])
+    shown = next((one for one in datasets if one.data["classes"] == _SHOWN_FORM.get(study)), datasets[0])
     for column, method in enumerate(SIDES):
-        _accuracies(panels[0, column], played, method)
+        _accuracies(panels[0, column], datasets, method)
         for row, attack in ((1, BLACK_BOX), (2, WHITE_BOX)):
-            _areas(panels[row, column], played, method, attack)
+            _areas(panels[row, column], datasets, method, attack)
             _rocs(panels[row + 3, column], shown.side(method), method, attack)
-        _phis(panels[3, column], played, method)
+        _phis(panels[3, column], datasets, method)
     for column, attack in enumerate((BLACK_BOX, WHITE_BOX)):
         _tradeoff(panels[6, column], shown, attack)
-        if study is MembershipDatasetName.SKEWED:
+        if study == SKEWED:
             _confidences(panels[7, column], shown.local, column)
-    legend_below(figure, [panels[0][0], panels[1][0]], columns=2 if len(played) < 3 else 3)
+    legend_below(figure, [panels[0][0], panels[1][0]], columns=2 if len(datasets) < 3 else 3)
     return ItemResult(
-        table(row for one in played for row in _rows_of(one)),
+        table(row for one in datasets for row in _rows_of(one)),
         figure,
         "Left central, right local DP, over the epsilon of a record: by the accountant, and counted over values. "
         "Accuracy of the models (means over trials with 95 % intervals), AUC of the black-box attack (shadow models) "
         "and of the white-box attack, phi of the white-box attack, where it is there. Grey: guessing; phi of 1. "
         "Diamonds: training accuracy in Table 3, and an AUC of .5 where section 6 says so. ROC curves over all trials "
         f"and the trade-off are those of {shown.data.title}.",
-        tuple(_remarks(study, played)),
+        tuple(_remarks(study, datasets)),
         shown_rows=90,
-        data=tuple(one.data.title for one in played),
+        data=tuple(one.data.title for one in datasets),
     )
 
 
-def _rows_of(played: DataSetRuns) -> Iterator[ItemRow]:
+def _rows_of(models: DatasetModels) -> Iterator[ItemRow]:
     """Yield the table rows of one data set: accuracies, AUC of each attack, and phi of each run."""
-    for run in played.runs:
+    for run in models.settings:
         train, chosen = mean_interval(run.train_accuracy), run.chosen_epoch.mean()
         # No interval in its columns: n, epochs and model are not the paper's, so nothing is tested here.
         yield ItemRow(
-            run.setting.label, "training accuracy", _printed_accuracy(run.setting), measured=train.value,
+            run.label, "training accuracy", _printed_accuracy(run), measured=train.value,
             repetitions=run.trials,
             note=f"on members' true records, {train.low:.3f} to {train.high:.3f}; published: Table 3",
         )  # fmt: skip
         note = f"epsilon {run.epsilon:.4g}; training ended after {chosen:.1f} epochs on average"
         yield _row(run, "test accuracy", mean_interval(run.test_accuracy), note)
         for attack in run.areas_of_trials:
-            five = run.areas_of_trials[attack][: settings.REPETITIONS]
+            five = run.areas_of_trials[attack][:REPETITIONS]
             note = f"five trials, as the paper repeats: {five.mean():.3f}, {five.min():.3f} to {five.max():.3f}"
             yield _row(run, ATTACK_NAMES[attack], area_of(run, attack), note)
         if run.areas_against_test is not None:
@@ -102,26 +119,24 @@ def _rows_of(played: DataSetRuns) -> Iterator[ItemRow]:
                 run, "AUC of the loss, members against test records", mean_interval(run.areas_against_test),
                 note="as the paper asks; test records are of another distribution, which this AUC tells apart as well",
             )  # fmt: skip
-        if run is not played.original:
+        if run is not models.original:
             yield from (
-                _row(run, f"phi, {ATTACK_NAMES[attack].removesuffix(' AUC')}", phi(played.original, run, attack))
+                _row(run, f"phi, {ATTACK_NAMES[attack].removesuffix(' AUC')}", phi(models.original, run, attack))
                 for attack in (BLACK_BOX, WHITE_BOX)
                 if attack in run.areas_of_trials
             )
 
 
-def _printed_accuracy(setting: settings.MembershipSetting) -> float:
-    column = TABLE_3.get((setting.data.study, setting.data.classes))
-    if column is None:
-        return np.nan
-    return (column.local if setting.method is PrivacyMethod.LOCAL else column.central)[setting.position]
+def _printed_accuracy(models: AttackedModels) -> float:
+    data, level = models.run.data, models.label.removeprefix(f"{models.run.data.title}, ")
+    return PRINTED(data.study, f"{data['classes']} classes, {level}", "training accuracy")
 
 
-def _row(run: MembershipSettingResults, quantity: str, found: IntervalEstimate, note: str = "") -> ItemRow:
-    return measured_row(run.setting.label, quantity, found, run.trials, note)
+def _row(run: AttackedModels, quantity: str, found: IntervalEstimate, note: str = "") -> ItemRow:
+    return measured_row(run.label, quantity, found, run.trials, note)
 
 
-def _places(runs: Sequence[MembershipSettingResults], number: int = 0) -> list[float]:
+def _places(runs: Sequence[AttackedModels], number: int = 0) -> list[float]:
     """Return the horizontal position of each run: its epsilon or, without DP, 6 times the largest epsilon.
 
     `number` is the number of the version of the data set, from 0. Positions are multiplied by 1.05 to the power of
@@ -133,65 +148,65 @@ def _places(runs: Sequence[MembershipSettingResults], number: int = 0) -> list[f
 
 
 def _forms(
-    played: Sequence[DataSetRuns], method: PrivacyMethod
-) -> Iterator[tuple[tuple[MembershipSettingResults, ...], list[float], CurveLook, str]]:
+    datasets: Sequence[DatasetModels], method: PrivacyMethod
+) -> Iterator[tuple[tuple[AttackedModels, ...], list[float], CurveLook, str]]:
     """Yield what a figure draws for each version of a data set, such as each number of classes.
 
     For each version these are its runs (first the run without DP), their horizontal positions, the style and the label.
     """
-    for number, (one, look) in enumerate(zip(played, _CLASS_LOOKS, strict=False)):
+    for number, (one, look) in enumerate(zip(datasets, _CLASS_LOOKS, strict=False)):
         runs, data = one.side(method), one.data
-        yield runs, _places(runs, number), look, f"{data.classes} classes" if "30" not in data.name else data.title
+        yield runs, _places(runs, number), look, f"{data['classes']} classes" if "30" not in data.name else data.title
 
 
-def _accuracies(axes: Axes, played: Sequence[DataSetRuns], method: PrivacyMethod) -> None:
-    for runs, places, look, name in _forms(played, method):
+def _accuracies(axes: Axes, datasets: Sequence[DatasetModels], method: PrivacyMethod) -> None:
+    for runs, places, look, name in _forms(datasets, method):
         draw_measured(axes, places, [mean_interval(run.test_accuracy) for run in runs], look, name)
         axes.plot(
             places, [run.train_accuracy.mean() for run in runs], look.marker, color=look.colour, markersize=4,
             markerfacecolor="white", linestyle=(0, (1, 3)), linewidth=0.9,
         )  # fmt: skip
-        printed = [_printed_accuracy(run.setting) for run in runs]
+        printed = [_printed_accuracy(run) for run in runs]
         if np.isfinite(printed).all():
             draw_published(axes, [1.12 * place for place in places], printed, look.colour)
     axes.set_ylim(-0.03, 1.03)
-    _finish(axes, "accuracy", method, "Accuracy: test, training (open)", played)
+    _finish(axes, "accuracy", method, "Accuracy: test, training (open)", datasets)
 
 
-def _areas(axes: Axes, played: Sequence[DataSetRuns], method: PrivacyMethod, attack: str) -> None:
-    if not any(attack in run.areas_of_trials for one in played for run in one.side(method)):
+def _areas(axes: Axes, datasets: Sequence[DatasetModels], method: PrivacyMethod, attack: str) -> None:
+    if not any(attack in run.areas_of_trials for one in datasets for run in one.side(method)):
         empty_panel(axes, f"({_LETTERS[attack][SIDES.index(method)]}) {attack}, {method}", _NO_WHITE_BOX)
         return
     axes.axhline(0.5, color=MUTED, linewidth=4, alpha=0.35)
-    for runs, places, look, name in _forms(played, method):
+    for runs, places, look, name in _forms(datasets, method):
         draw_measured(axes, places, [area_of(run, attack) for run in runs], look, name)
-        said = [place for place, run in zip(places, runs, strict=True) if run.setting.is_at_chance]
+        said = [place for place, run in zip(places, runs, strict=True) if is_at_chance(run.run)]
         draw_published(axes, said, [0.5] * len(said), look.colour)
     low, high = axes.get_ylim()
     axes.set_ylim(min(low, 0.46), max(high, 0.6))
-    _finish(axes, attack, method, f"{ATTACK_NAMES[attack].capitalize().replace('auc', 'AUC')}", played)
+    _finish(axes, attack, method, f"{ATTACK_NAMES[attack].capitalize().replace('auc', 'AUC')}", datasets)
 
 
-def _phis(axes: Axes, played: Sequence[DataSetRuns], method: PrivacyMethod) -> None:
+def _phis(axes: Axes, datasets: Sequence[DatasetModels], method: PrivacyMethod) -> None:
     axes.axhline(1.0, color=MUTED, linewidth=4, alpha=0.35)
-    for (original, *private), places, look, name in _forms(played, method):
+    for (original, *private), places, look, name in _forms(datasets, method):
         attack = WHITE_BOX if WHITE_BOX in original.areas_of_trials else BLACK_BOX
         if private:
             draw_measured(axes, places[1:], [phi(original, run, attack) for run in private], look, name)
-    printed = PHI_AT_CHANCE.get(played[0].data.study, (None, None))[method is PrivacyMethod.CENTRAL]
-    if printed is not None:
+    printed = PRINTED(datasets[0].data.study, method, PHI_AT_CHANCE)
+    if np.isfinite(printed):
         axes.axhline(printed, color=MUTED, linestyle="--", linewidth=1.2)
         axes.annotate(
             f"dashed: {printed:g}, in print where the AUC is .5", (0.02, 0.1), xycoords="axes fraction", va="bottom",
             fontsize=SMALL_TEXT_SIZE - 2, color=MUTED,
         )  # fmt: skip
     axes.set_ylim(-0.05, 2.1)
-    _finish(axes, "phi", method, "phi", played)
+    _finish(axes, "phi", method, "phi", datasets)
 
 
-def _finish(axes: Axes, panel: str, method: PrivacyMethod, y_name: str, played: Sequence[DataSetRuns]) -> None:
+def _finish(axes: Axes, panel: str, method: PrivacyMethod, y_name: str, datasets: Sequence[DatasetModels]) -> None:
     """Set the title and the axis labels of a panel with epsilon on the horizontal axis, whose range covers all runs."""
-    places = [place for one in played for place in _places(one.side(method))]
+    places = [place for one in datasets for place in _places(one.side(method))]
     axes.set_xscale("log")
     axes.set_xlim(min(places) / 1.6, 1.6 * max(places))
     letter = _LETTERS[panel][SIDES.index(method)]
@@ -199,29 +214,29 @@ def _finish(axes: Axes, panel: str, method: PrivacyMethod, y_name: str, played: 
     finish_axes(axes, f"({letter}) {y_name.partition(':')[0]}, {method}", f"epsilon of a record{end}", y_name)
 
 
-def _rocs(axes: Axes, runs: Sequence[MembershipSettingResults], method: PrivacyMethod, attack: str) -> None:
+def _rocs(axes: Axes, runs: Sequence[AttackedModels], method: PrivacyMethod, attack: str) -> None:
     letter = _LETTERS["roc"][SIDES.index(method)]
     if not any(attack in run.areas_of_trials for run in runs):
         empty_panel(axes, f"({letter}) {attack}, {method}", _NO_WHITE_BOX)
         return
     axes.plot([0, 1], [0, 1], color=MUTED, linewidth=4, alpha=0.35)
     for run in runs:
-        curve, (colour, line) = run.rocs[attack], _LEVEL_LOOKS[run.setting.position]
-        name = "no DP" if run.setting.method is PrivacyMethod.ORIGINAL else f"epsilon {run.epsilon:,.4g}"
+        curve, (colour, line) = run.rocs[attack], _LEVEL_LOOKS[position_of(run.run)]
+        name = "no DP" if run.method is PrivacyMethod.ORIGINAL else f"epsilon {run.epsilon:,.4g}"
         axes.plot(curve.fpr, curve.tpr, line, color=colour, linewidth=1.4, label=name)
     axes.legend(fontsize=SMALL_TEXT_SIZE - 2, loc="lower right", handlelength=3.0)
     kind = ATTACK_NAMES[attack].removesuffix(" AUC")
     finish_axes(axes, f"({letter}) ROC, {kind}, {method}", "False-positive rate", "True-positive rate")
 
 
-def _tradeoff(axes: Axes, played: DataSetRuns, attack: str) -> None:
+def _tradeoff(axes: Axes, models: DatasetModels, attack: str) -> None:
     kind = ATTACK_NAMES[attack].removesuffix(" AUC")
-    if not any(attack in run.areas_of_trials for run in played.runs):
+    if not any(attack in run.areas_of_trials for run in models.settings):
         empty_panel(axes, f"(k) {kind}", _NO_WHITE_BOX)
         return
     axes.axvline(0.5, color=MUTED, linewidth=4, alpha=0.35)
     for method in SIDES:
-        own, look = played.side(method), _METHOD_LOOKS[method]
+        own, look = models.side(method), _METHOD_LOOKS[method]
         pairs = [(area_of(run, attack), mean_interval(run.test_accuracy)) for run in own]
         x, y = (np.transpose([astuple(one) for one in found]) for found in zip(*pairs, strict=True))
         axes.errorbar(
@@ -230,17 +245,17 @@ def _tradeoff(axes: Axes, played: DataSetRuns, attack: str) -> None:
         )  # fmt: skip
     axes.legend(fontsize=SMALL_TEXT_SIZE - 2, loc="best")
     axes.locator_params(axis="x", nbins=5)
-    finish_axes(axes, f"(k) {played.data.classes} classes, {kind}", f"{ATTACK_NAMES[attack]}", "Test accuracy")
+    finish_axes(axes, f"(k) {models.data['classes']} classes, {kind}", f"{ATTACK_NAMES[attack]}", "Test accuracy")
 
 
-def _confidences(axes: Axes, local: Sequence[MembershipSettingResults], panel: int) -> None:
+def _confidences(axes: Axes, local: Sequence[AttackedModels], panel: int) -> None:
     """Draw two histograms of the models' confidence: in targets that the black-box attack calls members, and in others.
 
     Panel 0 shows epsilon_i = 1, and panel 1 epsilon_i = 0.1; a panel without such a run stays empty.
     """
     level, letter = ((1.0, "l"), (0.1, "m"))[panel]
     title = f"({letter}) Confidence, epsilon_i {level:g}"
-    run = next((one for one in local if one.setting.level == level), None)
+    run = next((one for one in local if one.level == level), None)
     if run is None or run.called is None:
         empty_panel(axes, title, "this level was not played")
         return
@@ -256,9 +271,9 @@ def _confidences(axes: Axes, local: Sequence[MembershipSettingResults], panel: i
     finish_axes(axes, title, "Largest confidence", "Targets, %")
 
 
-def _remarks(study: MembershipDatasetName, played: Sequence[DataSetRuns]) -> Iterator[str]:
-    for one in played:
-        size, trials = one.original.config, [run.trials for run in one.runs]
+def _remarks(study: str, datasets: Sequence[DatasetModels]) -> Iterator[str]:
+    for one in datasets:
+        size, trials = one.original.config, [run.trials for run in one.settings]
         alike = min(trials) == max(trials)
         played_trials = f"{min(trials)} trials" if alike else f"{min(trials)} to {max(trials)} trials a setting"
         yield (
@@ -273,16 +288,13 @@ _STAND_IN = (
     "Its numbers are no check of the paper's for this data set, only of what it says in general."
 )
 _REMARKS = {
-    MembershipDatasetName.TEXAS: (
+    TEXAS: (
         _STAND_IN,
         "The layers are those for Texas. The learning rate is .001 instead of .01: Texas has fourteen times as many "
         "features.",
     ),
-    MembershipDatasetName.PURCHASES: (
-        _STAND_IN,
-        "Layers, learning rates, batch and clipping norm are those for Purchases.",
-    ),
-    MembershipDatasetName.COLLAB: (
+    PURCHASES: (_STAND_IN, "Layers, learning rates, batch and clipping norm are those for Purchases."),
+    COLLAB: (
         "Graphs keep their 64 nodes of highest degree, and training is much shorter than 300 epochs, at learning rate "
         ".003 instead of .0001. Local DP counts a node's 64 possible edges, the paper 2,000.",
         "The code of the network's authors turns its share of .9 into k, the nodes that sort pooling keeps, such that "
@@ -291,7 +303,7 @@ _REMARKS = {
         "Members are so few that their classes tell something: whoever knew of each class how many of its targets are "
         "members, and nothing else, would get an AUC of .53. Models learn that even from graphs of coins.",
     ),
-    MembershipDatasetName.LFW: (
+    LFW: (
         "The paper trains the last layer on VGG-16 with weights learned from faces, which cannot be had. Here a small "
         "convolutional network is trained from random weights, at learning rate .003, on images of 64 x 64 instead of "
         "250 x 250. The archive has the people with 20 images or more, 62 of them: 100 people cannot be played.",
@@ -299,7 +311,7 @@ _REMARKS = {
         "the noise that is left when images of 250 x 250 with m = 250 are averaged to 64 x 64. Epsilon counts 4,096 "
         "pixels, as the paper counts 62,500.",
     ),
-    MembershipDatasetName.SKEWED: (
+    SKEWED: (
         "Data, layers, learning rate, batch and clipping norm are the paper's. It does not state n. With a few hundred "
         "members 100 classes, whose own bits are 6 of 600, are hardly learned, so that there is little to trade.",
         "The paper's non-members are test records, whose noise bits have another distribution than those of the "

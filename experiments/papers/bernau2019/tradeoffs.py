@@ -12,8 +12,8 @@ from scipy.special import stdtrit
 
 from fl_audit.array_types import Floats
 from fl_audit.audits.membership.attack_results import relative_tradeoff
-from fl_audit.experiments.papers.bernau2019.runs import MembershipSettingResults
-from fl_audit.experiments.papers.bernau2019.settings import INSIDER
+from fl_audit.experiments.papers.bernau2019.attacked_models import AttackedModels
+from fl_audit.experiments.papers.bernau2019.membership_runs import INSIDER
 from fl_audit.experiments.papers.item_results import CONFIDENCE
 from fl_audit.experiments.papers.statistics import reproducible_generator, t_interval
 from fl_audit.statistics.interval_estimates import IntervalEstimate
@@ -49,7 +49,7 @@ class AucAndAccuracyResamples:
 
 
 def auc_and_accuracy_resamples(
-    runs: Sequence[MembershipSettingResults], attack: str, random: np.random.Generator
+    runs: Sequence[AttackedModels], attack: str, random: np.random.Generator
 ) -> AucAndAccuracyResamples:
     """Return the AUC of an attack and the test accuracy of each run, and their values in bootstrap resamples.
 
@@ -69,15 +69,15 @@ def auc_and_accuracy_resamples(
 
 
 def phi(
-    original: MembershipSettingResults, private: MembershipSettingResults, attack: str, confidence: float = CONFIDENCE
+    original: AttackedModels, private: AttackedModels, attack: str, confidence: float = CONFIDENCE
 ) -> IntervalEstimate:
     """Return phi of a run with DP compared with the run without DP, and a bootstrap interval with a fixed seed.
 
     Phi is the relative loss of the attack's AUC divided by the relative loss of accuracy. Phi and its interval are NaN
     if without DP the attack or the model is no better than guessing.
     """
-    random = reproducible_generator(f"phi {private.setting.name} {attack}")
-    found, classes = auc_and_accuracy_resamples((original, private), attack, random), original.setting.data.classes
+    random = reproducible_generator(f"phi {private.name} {attack}")
+    found, classes = auc_and_accuracy_resamples((original, private), attack, random), original.run.data["classes"]
     return found.interval(lambda auc, accuracy: phis(auc, accuracy, classes)[0], confidence)
 
 
@@ -123,14 +123,14 @@ def mean_interval(
     return IntervalEstimate(found.value, low, high)
 
 
-def area_of(run: MembershipSettingResults, attack: str, confidence: float = CONFIDENCE) -> IntervalEstimate:
+def area_of(run: AttackedModels, attack: str, confidence: float = CONFIDENCE) -> IntervalEstimate:
     """Return an attack's AUC in a run, averaged over trials, with its interval, which is cut to [0, 1]."""
     found = mean_interval(run.areas_of_trials[attack], confidence, shadows_of_each_other=attack != INSIDER)
     return IntervalEstimate(found.value, max(found.low, 0.0), min(found.high, 1.0))
 
 
 def gain(
-    runs: Sequence[MembershipSettingResults], stronger: str, weaker: str, confidence: float = CONFIDENCE
+    runs: Sequence[AttackedModels], stronger: str, weaker: str, confidence: float = CONFIDENCE
 ) -> IntervalEstimate:
     """Return the difference of two attacks' AUCs, averaged over runs.
 

@@ -3,13 +3,15 @@
 rho_beta bounds the adversary's belief in the true data set, and rho_alpha its advantage.
 """
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.experiments.papers.bernau2021.discrepancies import explained
-from fl_audit.experiments.papers.bernau2021.published import TABLE_3, PrintedIdentifiabilityScores
-from fl_audit.experiments.papers.bernau2021.settings import CANDIDATES, ROUNDS, InsiderDatasetName
+from fl_audit.experiments.papers.bernau2021.insider_runs import CANDIDATES, PRINTED, ROUNDS
 from fl_audit.experiments.papers.item_results import ItemResult, ItemRow, table
+from fl_audit.experiments.papers.papers import FinishedRuns
 from fl_audit.experiments.papers.plot_style import draw_published, legend_below
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.calibration import noise_multiplier_for
@@ -23,9 +25,23 @@ from fl_audit.report.figure_style import INK, finish_axes, new_figure
 _LOOKS_OF_TABLE_3 = {0.01: ("-", "#12426e"), 0.001: ("--", "#b35806")}  # by delta
 
 
-def table_3() -> ItemResult:
+Column = Mapping[str, str]
+"""A column of Table 3: delta, epsilon and rho_alpha as printed."""
+
+
+def printed_columns() -> dict[tuple[str, float], Column]:
+    """Return the columns of Table 3 by data set and rho_beta."""
+    columns: dict[tuple[str, float], dict[str, str]] = {}
+    for number in PRINTED.at("Table 3"):
+        belief = float(number.setting.removeprefix("rho_beta "))
+        columns.setdefault((number.data, belief), {})[number.quantity] = number.printed
+    return dict(columns)
+
+
+def table_3(_: FinishedRuns | None = None) -> ItemResult:
     """Return Table 3: printed values, closed forms, and the guarantee of the noise, by rho_beta and delta."""
-    rows = [row for study, columns in TABLE_3.items() for column in columns for row in _rows_of_column(study, column)]
+    columns = printed_columns()
+    rows = [row for key, column in columns.items() for row in _rows_of_column(*key, column)]
     figure = new_figure(4.1)
     left, right = figure.subplots(1, 2)
     beliefs = np.linspace(0.515, 0.995, 200)
@@ -36,10 +52,10 @@ def table_3() -> ItemResult:
         coarse = beliefs[beliefs > 0.53][::8]
         exact = [calibrated(float(x), delta).advantage_bound_exact for x in coarse]
         right.plot(coarse, exact, ":", color=colour, linewidth=2.2, label=f"exact, rdp-classic, {delta:g}")
-    for columns in TABLE_3.values():
-        places = [float(column.belief) for column in columns]
-        draw_published(left, places, [float(column.epsilon) for column in columns])
-        draw_published(right, places, [float(column.advantage) for column in columns])
+    for study in CANDIDATES:
+        own = {belief: column for (data, belief), column in columns.items() if data == study}
+        draw_published(left, list(own), [float(column["epsilon"]) for column in own.values()])
+        draw_published(right, list(own), [float(column["rho_alpha"]) for column in own.values()])
     finish_axes(left, "(a) epsilon", "rho_beta (probability)", "epsilon (nats)")
     finish_axes(right, "(b) Advantage bound", "rho_beta (probability)", "Advantage")
     legend_below(figure, (left, right), columns=3)
@@ -67,19 +83,18 @@ def calibrated(belief: float, delta: float) -> Guarantee:
     return derive_guarantee(claim.with_noise(noise_multiplier_for(BeliefTarget(belief), claim)))
 
 
-def _rows_of_column(study: InsiderDatasetName, column: PrintedIdentifiabilityScores) -> list[ItemRow]:
-    belief, delta = float(column.belief), float(column.delta)
-    epsilon, guarantee = epsilon_from_belief(belief), calibrated(float(column.belief), float(column.delta))
-    setting = f"{study}, rho_beta {column.belief}"
-    bound = rho_alpha(epsilon, delta)
+def _rows_of_column(study: str, belief: float, column: Column) -> list[ItemRow]:
+    delta, epsilon = float(column["delta"]), epsilon_from_belief(belief)
+    guarantee, bound = calibrated(belief, delta), rho_alpha(epsilon, delta)
+    setting = f"{study}, rho_beta {belief:g}"
     used = "measured: what the accountant reports of the calibrated noise"
     return [
-        ItemRow(setting, "delta", published=delta, theory=CANDIDATES[study][0][0].delta,
+        ItemRow(setting, "delta", published=delta, theory=CANDIDATES[study][0][0]["privacy.delta"],
             note="as printed; given, not derived"),
-        ItemRow(setting, "epsilon", published=float(column.epsilon), theory=epsilon, measured=guarantee.epsilon,
-            note=f"{_agreement(epsilon, column.epsilon)}; Eq. (5); {used}"),
-        ItemRow(setting, "rho_alpha", published=float(column.advantage), theory=bound,
-            measured=guarantee.rho_alpha or 0.0, note=f"{_agreement(bound, column.advantage)}; Theorem 3; {used}"),
+        ItemRow(setting, "epsilon", published=float(column["epsilon"]), theory=epsilon, measured=guarantee.epsilon,
+            note=f"{_agreement(epsilon, column['epsilon'])}; Eq. (5); {used}"),
+        ItemRow(setting, "rho_alpha", published=float(column["rho_alpha"]), theory=bound,
+            measured=guarantee.rho_alpha or 0.0, note=f"{_agreement(bound, column['rho_alpha'])}; Theorem 3; {used}"),
         ItemRow(setting, "exact advantage", theory=guarantee.advantage_bound_exact,
             note="2 Phi(mu / 2) - 1 of the calibrated noise; not in the paper"),
         ItemRow(setting, "noise multiplier", theory=guarantee.noise_multiplier or np.nan,

@@ -5,6 +5,7 @@ Epsilon*, a privacy metric of models, is the largest of these log ratios.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -14,10 +15,11 @@ from fl_audit.array_types import Floats
 from fl_audit.experiments.papers.claims import PaperClaim
 from fl_audit.experiments.papers.claims import exact as known
 from fl_audit.experiments.papers.item_results import ItemResult, ItemRow, measured_row, table
-from fl_audit.experiments.papers.papers import ComputeExtent, ReproductionOptions
+from fl_audit.experiments.papers.negoescu2023.epsilon_star_runs import CLAIMS
+from fl_audit.experiments.papers.papers import ComputeExtent, FinishedRuns
 from fl_audit.experiments.papers.plot_style import legend_below
 from fl_audit.experiments.papers.statistics import reproducible_generator, t_interval
-from fl_audit.released_model.empirical_star import largest_ratio, threshold_counts
+from fl_audit.released_model.empirical_star import definition_ratios, largest_ratio, threshold_counts
 from fl_audit.report.figure_style import finish_axes, new_figure
 from fl_audit.report.formatting import number_text
 
@@ -70,16 +72,34 @@ def _sampled_curves(losses: int, samples: int, random: np.random.Generator) -> t
     return counts.thresholds, found
 
 
-def figure_3(context: ReproductionOptions) -> ItemResult:
+@cache
+def _curves_and_errors(extent: ComputeExtent) -> tuple[ErrorRateLogRatios, ErrorRateLogRatios, Floats, Floats]:
+    """Return log ratios, exact and from samples, and the largest error of each sample, (samples,).
+
+    The first errors are those where an error rate is below `MIDDLE`, the second those elsewhere.
+    """
+    exact = _exact_curves(np.linspace(POPULATION_MEAN + ndtri(CUT), -ndtri(CUT), 2001), cut=0.0)
+    random = reproducible_generator("negoescu2023-fig3")
+    thresholds, sampled = _sampled_curves(LOSSES[extent], SAMPLES[extent], random)
+    distances = np.abs(sampled.values - _exact_curves(thresholds, cut=0.0).values)
+    errors = np.max(np.where(np.isfinite(sampled.values), distances, 0.0), axis=0)
+    middle = np.minimum(sampled.fpr, sampled.fnr) >= MIDDLE
+    at_ends, in_middle = (np.max(np.where(inside, errors, 0.0), axis=-1) for inside in (~middle, middle))
+    return exact, sampled, at_ends, in_middle
+
+
+def _rates_at_the_largest(exact: ErrorRateLogRatios) -> list[float]:
+    """Return the smaller of FPR and FNR at which each log ratio is largest."""
+    return [float(min(exact.fpr[top], exact.fnr[top])) for top in np.nanargmax(exact.values, axis=-1)]
+
+
+def figure_3(finished: FinishedRuns) -> ItemResult:
     """Return Figure 3: two log ratios over the FPR, exact and from samples.
 
     They are log (1 - delta - FPR) / FNR and log (1 - delta - FNR) / FPR. Epsilon* is the largest of four such ratios.
     """
-    losses, samples = LOSSES[context.extent], SAMPLES[context.extent]
-    exact = _exact_curves(np.linspace(POPULATION_MEAN + ndtri(CUT), -ndtri(CUT), 2001), cut=0.0)
-    thresholds, sampled = _sampled_curves(losses, samples, reproducible_generator("negoescu2023-fig3"))
-    distances = np.abs(sampled.values - _exact_curves(thresholds, cut=0.0).values)
-    errors = np.max(np.where(np.isfinite(sampled.values), distances, 0.0), axis=0)
+    losses, samples = LOSSES[finished.extent], SAMPLES[finished.extent]
+    exact, sampled, at_ends, in_middle = _curves_and_errors(finished.extent)
     figure = new_figure(4.1)
     panels = figure.subplots(1, 2, sharey=True)
     _draw(panels[0], exact)
@@ -87,27 +107,25 @@ def figure_3(context: ReproductionOptions) -> ItemResult:
     finish_axes(panels[0], "(a) Exact distributions", "FPR (probability)", "Log ratio (nats)")
     finish_axes(panels[1], f"(b) Samples of {losses:,}", "FPR (probability)", "")
     legend_below(figure, list(panels))
-    middle = np.minimum(sampled.fpr, sampled.fnr) >= MIDDLE
-    at_ends, in_middle = (np.max(np.where(inside, errors, 0.0), axis=-1) for inside in (~middle, middle))
-    rates = [float(min(exact.fpr[top], exact.fnr[top])) for top in np.nanargmax(exact.values, axis=-1)]
     rows = [*_rows_of_largest(exact, sampled, losses), *_rows_of_errors(in_middle, at_ends, losses)]
     return ItemResult(
         table(rows),
         figure,
         f"Training losses N(0, 1), non-training losses N({POPULATION_MEAN:g}, 1), delta {DELTA:g}. First quantity: "
         f"{NAMES[0]}; second: {NAMES[1]}. Rates below {CUT:g} are left out. Panel b: one sample of each distribution.",
-        _remarks(rows, rates),
+        _remarks(rows, _rates_at_the_largest(exact)),
         played=f"{samples} samples of {losses:,} losses from each of two normals, the first one drawn; no training.",
         finding="The largest ratio of a sample lies above that of the distributions, which is what the figure shows",
-        claims=(
-            PaperClaim("8", "most noise lies at the ends of the curves", _setting(losses),
-                       f"largest error where a rate is below {MIDDLE:g} less that elsewhere (nats)",
-                       t_interval(at_ends - in_middle), 0.0, trials=samples),
-            PaperClaim("8", "most signal lies at the ends of the curves", "N(0, 1) and N(3, 1), exact",
-                       "smaller rate at which both quantities are largest", known(max(rates)),
-                       highest=MIDDLE),
-        ),
-    )  # fmt: skip
+    )
+
+
+def claims_of_figure_3(finished: FinishedRuns) -> Iterator[PaperClaim]:
+    """Yield the claims of section 8 on where noise and signal lie."""
+    exact, _, at_ends, in_middle = _curves_and_errors(finished.extent)
+    excess, setting = t_interval(at_ends - in_middle), _setting(LOSSES[finished.extent])
+    yield CLAIMS["noise-at-the-ends"].on(setting, excess, SAMPLES[finished.extent])
+    rate = max(_rates_at_the_largest(exact))
+    yield CLAIMS["signal-at-the-ends"].on("N(0, 1) and N(3, 1), exact", known(rate))
 
 
 def _draw(axes: Axes, curves: ErrorRateLogRatios) -> None:
@@ -158,3 +176,23 @@ def _remarks(rows: list[ItemRow], rates: Sequence[float]) -> tuple[str, ...]:
         "A supremum picks the noise up: the largest values of samples differ from those of the distributions on "
         f"average by {excess[0]:+.2g} and {excess[1]:+.2g} nats.",
     )
+
+
+def theorem_2() -> PaperClaim:
+    """Return the claim of Theorem 2, tested on an example: mean Epsilon* of models against Epsilon* of their mechanism.
+
+    The theorem says that the mean is at least as large as Epsilon* of the mechanism. The losses of the mechanism are
+    the mixture of the losses of its models. In the example, half of the models leak nothing. The other half have losses
+    N(0, 1) on members and N(1, 1) on nonmembers.
+    """
+    fpr = np.logspace(-12, 0, 4001)[:-1]
+    fpr = np.concatenate([fpr, 1 - fpr[::-1]])
+    silent, leaking = 1 - fpr, ndtr(-ndtri(fpr) - 1)
+
+    def star(fnr: np.ndarray[tuple[int], np.dtype[np.float64]]) -> float:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return max(0.0, float(np.nanmax(np.log(definition_ratios(fpr, 1 - fpr, fnr, 1 - fnr, 1e-5)))))
+
+    mean, mixture = (star(silent) + star(leaking)) / 2, star((silent + leaking) / 2)
+    where = f"two kinds of models: {mean:.2f} and {mixture:.2f} nats"
+    return CLAIMS["theorem-2"].on(where, known(mean - mixture))

@@ -4,9 +4,8 @@ From such fits Epsilon*, a privacy metric of models, is computed.
 """
 
 from collections.abc import Iterator, Sequence
-from functools import partial
+from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,21 +16,15 @@ from safetensors.torch import load_file
 from fl_audit.array_types import Floats
 from fl_audit.experiments.papers.claims import PaperClaim
 from fl_audit.experiments.papers.item_results import ItemResult, ItemRow, table
-from fl_audit.experiments.papers.negoescu2023.privacy_utility import available_study
-from fl_audit.experiments.papers.negoescu2023.studies import EpsilonStarTask, EpsilonStarTaskSettings
-from fl_audit.experiments.papers.papers import ComputeExtent, ReproductionOptions
+from fl_audit.experiments.papers.negoescu2023.epsilon_star_runs import CLAIMS, extreme_runs, point_of
+from fl_audit.experiments.papers.papers import ComputeExtent, FinishedRun, FinishedRuns, PaperRun
 from fl_audit.experiments.papers.plot_style import legend_below
-from fl_audit.experiments.papers.run_scheduling import spent_on
 from fl_audit.experiments.papers.statistics import mean_of_shares, t_interval
 from fl_audit.federation.loaded_federation import load_federation
-from fl_audit.plurals import plural
 from fl_audit.released_model.normal_mixture import ks_check
 from fl_audit.released_model.parametric_star import scores_of_pair
 from fl_audit.report.figure_style import INK, finish_axes, new_figure
-from fl_audit.runs.ray_engine import RayOptions
 from fl_audit.runs.run_directory import read_public
-from fl_audit.runs.sweeps.grid import Point
-from fl_audit.runs.sweeps.sweep import RUNS, run_sweep
 
 LEVEL = 0.05  # the paper asks whether p-values exceed this level
 COMPONENTS = {ComputeExtent.FULL: (1, 2, 3, 5, 10, 20), ComputeExtent.QUICK: (1, 3, 10)}
@@ -41,71 +34,59 @@ _FITTED = 10_000
 _LOOKS = {100: ("-", "o", "#12426e"), 300: ("--", "s", "#5c5c5c"), 1000: (":", "v", "#b35806")}
 
 
-def _chosen_points(study: EpsilonStarTaskSettings, data_dir: Path | None) -> tuple[Point, ...]:
-    """Return the four examined settings: fewest and most epochs without DP, least and largest epsilon with DP."""
-    baselines = study.baselines(data_dir)
-    wanted = {"privacy.clipping-norm": study.clipping_norms[0], "training.expected-batch": study.batches[-1]}
-    alike = [one for one in study.private(data_dir) if wanted.items() <= dict(one.settings).items()]
-    return baselines[0], baselines[-1], alike[0], alike[-1]
+def figure_6(finished: FinishedRuns) -> ItemResult:
+    """Return Figure 6: p-values of two-sample Kolmogorov-Smirnov tests, by number of mixture components.
 
-
-def figure_6(context: ReproductionOptions) -> ItemResult:
-    """Return Figure 6: p-values of two-sample Kolmogorov-Smirnov tests, by number of mixture components."""
-    study = available_study(EpsilonStarTask.ADULT, context)
-    points = _chosen_points(study, context.data_dir)
-    directory = context.runs / study.key
-    # The models are points of figure 2, so figures 2 and 6 use the same runs, whichever is made first.
-    known = tuple(one for one in study.points(context.data_dir) if (directory / RUNS / one.name).is_dir())
-    wanted = {one.name: one for one in (*known, *points)}
-    run_sweep(tuple(wanted.values()), directory, RayOptions(context.ray_address), progress=context.progress)
-    checks = pd.concat([_checks(one, directory / RUNS / one.name, context.extent) for one in points])
+    The models are some of those of Figure 2.
+    """
+    (data,) = finished.data
+    runs, checks = extreme_runs(data), _all_checks(finished)
     figure = new_figure(6.0)
     panels = figure.subplots(2, 2, sharex=True, sharey=True).ravel()
-    for letter, axes, one in zip("abcd", panels, points, strict=True):
-        _draw(axes, checks[checks["point"] == one.name])
-        finish_axes(axes, f"({letter}) {label_of(one)}", "Components (count)", "p-value (probability)")
+    for letter, axes, run in zip("abcd", panels, runs, strict=True):
+        _draw(axes, checks[checks["point"] == point_of(run).name])
+        finish_axes(axes, f"({letter}) {run.label}", "Components (count)", "p-value (probability)")
         axes.label_outer()
     legend_below(figure, list(panels), columns=2)
     return ItemResult(
-        table(_rows(checks, points)),
+        table(_rows(checks, runs)),
         figure,
-        f"Median p-value over {study.repetitions} models, and their range. Above the line at {LEVEL:g} the test finds "
-        "no difference between the fit and the losses.",
+        f"Median p-value over {data['audit.trials']} models, and their range. Above the line at {LEVEL:g} the test "
+        "finds no difference between the fit and the losses.",
         (
             f"Mixtures are fitted to at most {_FITTED:,} scores drawn at random; a component is no narrower than a "
             "thousandth of their spread.",
             *_findings(checks),
         ),
-        data=(study.title,),
-        claims=tuple(_claims(checks)),
-        spent=spent_on({directory / RUNS / one.name: study.repetitions for one in points}),
-        played=f"Models of figure 2: {'; '.join(label_of(one) for one in points)}.",
+        data=(data.title,),
+        played=f"Models of figure 2: {'; '.join(run.label for run in runs)}.",
     )
 
 
-def label_of(one: Point) -> str:
-    """Return a short name of a setting: its epsilon or, for a training without privacy, its number of epochs."""
-    given = dict(one.settings)
-    return (
-        f"epsilon = {given['privacy.epsilon']:g}"
-        if one.config.privacy.private
-        else f"no privacy, {plural(int(given['training.epochs']), 'epoch')}"
-    )
+def claims_of_figure_6(finished: FinishedRuns) -> tuple[PaperClaim, ...]:
+    """Return the claims of section 8.2."""
+    return tuple(_claims(_all_checks(finished)))
 
 
-def _checks(one: Point, run: Path, extent: ComputeExtent) -> pd.DataFrame:
+def _all_checks(finished: FinishedRuns) -> pd.DataFrame:
+    (data,) = finished.data
+    return pd.concat([_checks(finished[run], finished.extent) for run in extreme_runs(data)])
+
+
+@cache
+def _checks(finished: FinishedRun, extent: ComputeExtent) -> pd.DataFrame:
     """Fit mixtures to the scores of one setting, and return the p-values of their Kolmogorov-Smirnov tests.
 
     There is one row for each model, number of scores and number of components.
     """
-    rows = []
-    for trial, scores in enumerate(_training_scores(run)):
-        random = np.random.default_rng([trial, *one.name.encode()])
+    rows, point = [], point_of(finished.run)
+    for trial, scores in enumerate(_training_scores(finished.path)):
+        random = np.random.default_rng([trial, *point.name.encode()])
         for size in SIZES[extent]:
             used = random.permutation(scores)[: _FITTED + size]
             for components in COMPONENTS[extent]:
                 p_value = ks_check(used, components, size, random)
-                rows.append((one.name, one.config.privacy.private, trial, components, size, p_value))
+                rows.append((point.name, point.config.privacy.private, trial, components, size, p_value))
     return pd.DataFrame(rows, columns=["point", "private", "trial", "components", "size", "p_value"])
 
 
@@ -138,41 +119,27 @@ def _draw(axes: Axes, checks: pd.DataFrame) -> None:
     axes.minorticks_off()
 
 
-def _rows(checks: pd.DataFrame, points: Sequence[Point]) -> list[ItemRow]:
+def _rows(checks: pd.DataFrame, runs: Sequence[PaperRun]) -> list[ItemRow]:
     return [
-        ItemRow(label_of(one), f"p-value, {components} components, {size} scores", measured=values.median(),
+        ItemRow(run.label, f"p-value, {components} components, {size} scores", measured=values.median(),
                 low=values.min(), high=values.max(), repetitions=len(values), note="median, smallest, largest")
-        for one in points
-        for (size, components), values in checks[checks["point"] == one.name].groupby(["size", "components"])["p_value"]
+        for run in runs
+        for (size, components), values in checks[checks["point"] == point_of(run).name].groupby(
+            ["size", "components"])["p_value"]
     ]  # fmt: skip
 
 
 def _claims(checks: pd.DataFrame) -> Iterator[PaperClaim]:
     """Yield the claims of section 8.2. Their intervals are over trials; only that of the last claim is over models."""
-    claim = partial(PaperClaim, section="8.2", where="Adult")
-    over = partial(claim, trials=checks["trial"].nunique())
+    trials, private = checks["trial"].nunique(), checks["private"]
     one, most = checks["components"] == 1, checks["components"] == checks["components"].max()
-    private = checks["private"]
-    yield over(statement=f"most p-values are above {LEVEL:g}", quantity="share above it",
-                found=mean_of_shares(_by_trial(checks)), lowest=0.5)  # fmt: skip
-    yield over(statement="more so with more components", quantity="share with the most components less that with one",
-                found=t_interval(_by_trial(checks[most]) - _by_trial(checks[one])), lowest=0.0)  # fmt: skip
-    yield over(statement="more so with privacy", quantity="share of private models less that of others",
-                found=t_interval(_by_trial(checks[private]) - _by_trial(checks[~private])), lowest=0.0)  # fmt: skip
-    yield claim(statement="one component suffices for private models at most sizes",
-                **of_one_component(_by_model(checks[private & one])))  # fmt: skip
-
-
-ONE_SUFFICES = "share of private models with one component"
-
-
-def of_one_component(shares: Floats) -> dict[str, Any]:
-    """Return fields of a `PaperClaim`, by name, for the claim that one mixture component suffices for models with DP.
-
-    `shares`, shape (models,), has one value for each model with DP: the share of its tests that do not reject a fit
-    with one component. The claim holds if the mean share is at least 0.5.
-    """
-    return {"quantity": ONE_SUFFICES, "found": mean_of_shares(shares), "lowest": 0.5, "trials": shares.size}
+    yield CLAIMS["p-values-above"].on("Adult", mean_of_shares(_by_trial(checks)), trials)
+    gain = t_interval(_by_trial(checks[most]) - _by_trial(checks[one]))
+    yield CLAIMS["components-raise-p-values"].on("Adult", gain, trials)
+    gain = t_interval(_by_trial(checks[private]) - _by_trial(checks[~private]))
+    yield CLAIMS["privacy-raises-p-values"].on("Adult", gain, trials)
+    shares = _by_model(checks[private & one])
+    yield CLAIMS["one-component-suffices"].on("Adult", mean_of_shares(shares), shares.size)
 
 
 def _by_model(checks: pd.DataFrame) -> Floats:

@@ -3,6 +3,7 @@
 Checks of sampling and of noise have their own modules. This module contains the checks of accounting and of outputs.
 """
 
+import math
 from collections.abc import Callable
 
 from fl_audit.app_audits.local_training.noise_checks import NOISE_CHECKS
@@ -37,6 +38,13 @@ def unasked(evidence: RecordedTrainings) -> dict[Pitfall, str]:
         (evidence.claimed is None, "no epsilon was named", (Pitfall.CLAIMED_EPSILON, Pitfall.EARLY_EPSILON)),
         (not any(one.is_accountant_seen for one in evidence.private_trainings), "no accountant of Opacus counted",
          (Pitfall.UNCOUNTED_STEPS, Pitfall.UNTAKEN_STEPS, Pitfall.WRONG_RATE, Pitfall.WRONG_NOISE_COUNTED)),
+        (evidence.measured is not None, "the steps are taken without Opacus, and state no noise multiplier and no norm",
+         (Pitfall.SMALL_NOISE, Pitfall.LAYER_CLIPPING)),
+        (evidence.measured is not None and any(one.coupling is None for one in evidence.measured.effects),
+         "no second record was found whose values move the same step", (Pitfall.COUPLED,)),
+        (evidence.measured is not None, "no engine of Opacus made a model private", _OF_ENGINES),
+        (evidence.measured is not None, "replays leave records out of mini-batches alone",
+         (Pitfall.PRIVATE_SIZE,)),
         (not any(one.left.evaluation for one in evidence.private_trainings), "no evaluation replied",
          (Pitfall.CLEAR_EVALUATION,)),
         (not _has_numbers(evidence), "no numbers left", (Pitfall.EXACT_COUNT,)),
@@ -46,6 +54,14 @@ def unasked(evidence: RecordedTrainings) -> dict[Pitfall, str]:
     named = {one.pitfall for one in found_pitfalls(evidence)}
     found = {name: why for holds, why, names in reasons if holds for name in names if name not in named}
     return dict(sorted(found.items(), key=lambda item: list(Pitfall).index(item[0])))
+
+
+_OF_ENGINES = (
+    Pitfall.NO_POISSON, Pitfall.OTHER_LOADER, Pitfall.BATCH_NORM, Pitfall.TRAINED_BEFORE, Pitfall.UNWRAPPED,
+    Pitfall.OUTSIDE_OPTIMIZER, Pitfall.MOVED_OUTSIDE, Pitfall.FROZEN_MOVED, Pitfall.BUFFERS, Pitfall.UNKNOWN_TENSORS,
+    Pitfall.CHOSEN_EPOCH,
+)  # fmt: skip
+"""Pitfalls that are looked for in models that an engine of Opacus made private."""
 
 
 def _has_numbers(evidence: RecordedTrainings) -> bool:
@@ -68,8 +84,10 @@ def _claimed_epsilon(evidence: RecordedTrainings) -> str:
     if found is None or evidence.unseen_sampling:
         return ""
     over = "1 round" if found.rounds == 1 else f"{found.rounds} rounds"
+    epsilon = f"{found.epsilon:.3g}" if math.isfinite(found.epsilon) else "no finite one"
+    least = "at least " if evidence.measured is not None and math.isfinite(found.epsilon) else ""
     return (
-        f"epsilon {evidence.claimed:.3g} is claimed, and the steps of {over} give {found.epsilon:.3g} "
+        f"epsilon {evidence.claimed:.3g} is claimed, and the steps of {over} give {least}{epsilon} "
         f"at delta {found.delta:g}"
     )
 

@@ -8,6 +8,7 @@ from typing import Any, assert_never
 from fl_audit.adjacency import Adjacency
 from fl_audit.app_audits.local_training.accounting_and_output_checks import CALLED_ONCE, CHECKS, found_pitfalls, unasked
 from fl_audit.app_audits.local_training.composition import ComposedPrivacy
+from fl_audit.app_audits.local_training.measured_steps import MeasuredSteps
 from fl_audit.app_audits.local_training.pitfalls import FoundPitfall, Severity
 from fl_audit.app_audits.local_training.recorded_trainings import RecordedTrainings
 from fl_audit.app_audits.local_training.training_facts import RecordedTraining, ReportedEpsilon
@@ -79,7 +80,10 @@ def headline(assessment: Assessment) -> str:
         case Verdict.CONSISTENT:
             return f"Consistent: the private training that ran is the one that is claimed.{more}"
         case Verdict.NOT_AUDITED | Verdict.NO_GUARANTEE:
-            return "Not audited: no engine or optimizer of Opacus was seen at work."
+            why = "; ".join(assessment.unseen[:1])
+            return (
+                f"Not audited: no engine or optimizer of Opacus was seen at work.{f' {_sentence(why)}' if why else ''}"
+            )
         case _:
             assert_never(assessment.verdict)
 
@@ -87,7 +91,7 @@ def headline(assessment: Assessment) -> str:
 def report_lines(assessment: Assessment) -> tuple[tuple[str, str], ...]:
     """Return the lines of the report about an assessment, as pairs of subject and text."""
     evidence, lines = assessment.evidence, list[tuple[str, str]]()
-    if evidence.is_private:
+    if evidence.by_client:
         lines += [("Claimed", _claimed_words(evidence)), ("Done", _done_words(evidence))]
         lines += [("Composed", _composed_words(assessment))]
         warning = _claim_warning(evidence)
@@ -170,13 +174,28 @@ def _done_words(evidence: RecordedTrainings) -> str:
         said += f", on batches of {min(sizes)} to {max(sizes)} records by {samplers}"
     noise = [step for one in trainings for step in one.noised if step.noise is not None and step.noise_multiplier > 0]
     count = sum(step.noise.count for step in noise if step.noise is not None)
-    if count:
+    if count and evidence.measured is not None:
+        said += f"; {_measured_noise_words(evidence.measured)}"
+    elif count:
         squares = sum(
             step.noise.squares / (step.gradient_multiplier * step.norm) ** 2 for step in noise if step.noise is not None
         )
         ratio = math.sqrt(squares / count)
         said += f"; noise of {ratio:.3f} times the scale that the steps state, over {count:,} recorded values"
     return f"{said}."
+
+
+def _measured_noise_words(measured: MeasuredSteps) -> str:
+    """Return the noise of measured steps in units of the effect of a record, with the largest that chance allows."""
+    least = min(measured.steps, key=lambda step: step.multiplier)
+    most = max(measured.steps, key=lambda step: step.multiplier)
+    numbers = f"{least.multiplier:.3g}"
+    if most.multiplier > least.multiplier:
+        numbers += f" to {most.multiplier:.3g}"
+    return (
+        f"measured noise of {numbers} times the effect of a record (for the smallest, chance leaves up to "
+        f"{least.largest_multiplier:.3g} possible)"
+    )
 
 
 def _composed_words(assessment: Assessment) -> str:
@@ -199,11 +218,25 @@ def _line(found: ComposedPrivacy) -> str:
 
 
 def _replayed_words(evidence: RecordedTrainings) -> str:
+    if evidence.measured is not None:
+        return _measured_effect_words(evidence.measured)
     most = max(evidence.replays, key=lambda one: one.moved / one.claimed)
     compared = sum(one.steps for one in evidence.replays)
     verb = "replaced" if most.is_replaced else "left out"
     said = f"{plural(compared, 'step')} again with a record {verb}: a sum moved by up to {most.moved:.4g} times "
     return f"{said}the clipping norm, and {most.claimed:g} is claimed."
+
+
+def _measured_effect_words(measured: MeasuredSteps) -> str:
+    effect = max(measured.effects, key=lambda one: max(one.over_noise))
+    against = (
+        "the same record without an effect" if effect.has_absence else "other values of it (half of the difference)"
+    )
+    return (
+        f"{plural(effect.compared, 'step')} again with other values of record {effect.index}, which moved "
+        f"{effect.taking} of them by up to {effect.length:.4g}, {max(effect.over_noise):.3g} times the noise, against "
+        f"{against}; values 100 times as large moved them {effect.growth:.3g} times as far."
+    )
 
 
 def assessment_json(assessment: Assessment) -> dict[str, Any]:
@@ -223,9 +256,28 @@ def assessment_json(assessment: Assessment) -> dict[str, Any]:
         "composed": _composed_json(assessment.composed),
         "users": _composed_json(assessment.of_users),
         "replays": [asdict(one) for one in evidence.replays],
+        "measured": _measured_json(evidence.measured),
         "trainings": [_training_json(one) for one in evidence.private_trainings],
         "not_looked_at": list(assessment.unseen),
         "not_looked_for": {str(name): why for name, why in unasked(evidence).items()} if evidence.is_private else {},
+    }
+
+
+def _measured_json(measured: MeasuredSteps | None) -> dict[str, Any] | None:
+    """Return what was measured of steps without Opacus; None where Opacus takes the steps."""
+    if measured is None:
+        return None
+    return {
+        "steps": [
+            {
+                "step": step.number + 1,
+                "noise_multiplier": finite(step.multiplier),
+                "largest_noise_multiplier": finite(step.largest_multiplier),
+                "tensors_without_noise": [tensor + 1 for tensor in step.bare_tensors],
+            }
+            for step in measured.steps
+        ],
+        "effects": [asdict(one) | {"over_noise": list(map(finite, one.over_noise))} for one in measured.effects],
     }
 
 

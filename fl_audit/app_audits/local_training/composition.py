@@ -138,6 +138,8 @@ def _spent(steps: Mapping[float, int]) -> float:
 
 def real_noise(step: PrivateStep) -> float:
     """Return the noise multiplier of a step: the claimed one, or the observed one if it is significantly smaller."""
+    if step.largest_multiplier is not None:
+        return step.noise_multiplier
     if step.noise is None or step.norm <= 0:
         return 0.0
     seen = step.noise.scale / step.norm

@@ -3,7 +3,7 @@
 A data set is a torch or Hugging Face data set, a tuple of arrays, or a list of records.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -41,15 +41,20 @@ def without_record(dataset: Any, index: int) -> Any:
 
 def with_record(dataset: Any, index: int, item: Any) -> Any:
     """Return a data set in which one record is replaced by another."""
+    return with_records(dataset, {index: item})
+
+
+def with_records(dataset: Any, items: Mapping[int, Any]) -> Any:
+    """Return a data set in which the records at some positions are replaced by others."""
     match dataset:
         case TensorDataset():
-            return TensorDataset(*_put(dataset.tensors, index, item))
+            return TensorDataset(*_put(dataset.tensors, items))
         case tuple() | list() if _is_of_arrays(dataset):
-            return type(dataset)(_put(dataset, index, item))
+            return type(dataset)(_put(dataset, items))
         case tuple() | list():
-            return type(dataset)([*dataset[:index], item, *dataset[index + 1 :]])
+            return type(dataset)(items.get(place, item) for place, item in enumerate(dataset))
         case _:
-            return _EditedDataset(dataset, {index: item})
+            return _EditedDataset(dataset, items)
 
 
 def with_other_labels(dataset: Any, is_one: bool = False) -> Any:
@@ -62,10 +67,13 @@ def with_other_labels(dataset: Any, is_one: bool = False) -> Any:
         case tuple() | list() if _is_of_arrays(dataset):
             return type(dataset)([*dataset[:-1], dataset[-1][order]])
         case tuple() | list():
-            return type(dataset)(_labelled(one, dataset[place]) for one, place in zip(dataset, order, strict=True))
+            return type(dataset)(
+                with_label(one, label_of(dataset[place])) for one, place in zip(dataset, order, strict=True)
+            )
         case _:
             return _EditedDataset(
-                dataset, {place: _labelled(dataset[place], dataset[order[place]]) for place in range(len(order))}
+                dataset,
+                {place: with_label(dataset[place], label_of(dataset[order[place]])) for place in range(len(order))},
             )
 
 
@@ -90,19 +98,58 @@ def record_at(dataset: Any, index: int) -> Any:
     return tuple(one[index] for one in dataset) if _is_of_arrays(dataset) else dataset[index]
 
 
-def crafted_record(item: Any) -> Any:
-    """Return a record whose features are 100 times as large, so that its gradient is likely to be clipped.
+def crafted_record(item: Any, factor: float = _CRAFTED) -> Any:
+    """Return a record whose features are `factor` times as large, so that its gradient is likely to be clipped.
 
-    `item` is a tensor, a mapping, or a tuple or list whose first entry holds the features. Other objects are returned
-    unchanged.
+    `item` is a tensor, an array, a mapping, or a tuple or list whose first entry holds the features. Other objects are
+    returned unchanged.
     """
+    return _with_features(item, lambda features: features * factor)
+
+
+def jittered_record(item: Any) -> Any:
+    """Return a record whose features differ by one part in a hundred, up and down in turn."""
+
+    def jittered(features: Any) -> Any:
+        signs = 1 - 2 * (np.arange(features.size if isinstance(features, np.ndarray) else features.numel()) % 2)
+        factors = (1 + 0.01 * signs).reshape(tuple(features.shape))
+        return features * (factors if isinstance(features, np.ndarray) else torch.from_numpy(factors).to(features))
+
+    return _with_features(item, jittered)
+
+
+def _with_features(item: Any, change: Callable[[Any], Any]) -> Any:
     match item:
         case Tensor() if item.is_floating_point():
-            return item * _CRAFTED
+            return change(item)
+        case np.ndarray() if item.dtype.kind == "f":
+            return change(item).astype(item.dtype)
         case Mapping():
-            return {key: crafted_record(value) for key, value in item.items()}
+            return {key: value if key in _LABELS else _with_features(value, change) for key, value in item.items()}
         case tuple() | list() if len(item) > 1:
-            return type(item)([crafted_record(item[0]), *item[1:]])
+            return type(item)([_with_features(item[0], change), *item[1:]])
+        case _:
+            return item
+
+
+def label_of(item: Any) -> Any:
+    """Return the label of a record, as a tensor, an array or a number; None if it has none."""
+    match item:
+        case Mapping():
+            return next((value for key, value in item.items() if key in _LABELS), None)
+        case tuple() | list() if len(item) > 1:
+            return item[-1]
+        case _:
+            return None
+
+
+def with_label(item: Any, label: Any) -> Any:
+    """Return a record with another label; a record without a label is returned unchanged."""
+    match item:
+        case Mapping():
+            return {key: label if key in _LABELS else value for key, value in item.items()}
+        case tuple() | list() if len(item) > 1:
+            return type(item)([*item[:-1], label])
         case _:
             return item
 
@@ -150,23 +197,12 @@ def _is_of_arrays(dataset: object) -> bool:
     return all(isinstance(one, (Tensor, np.ndarray)) for one in dataset)
 
 
-def _put(parts: Sequence[Any], index: int, item: Any) -> list[Any]:
-    found = []
-    for part, value in zip(parts, item, strict=True):
-        changed = part.clone() if isinstance(part, Tensor) else part.copy()
-        changed[index] = value
-        found.append(changed)
-    return found
-
-
-def _labelled(item: Any, other: Any) -> Any:
-    match item:
-        case Mapping():
-            return {key: other[key] if key in _LABELS else value for key, value in item.items()}
-        case tuple() | list() if len(item) > 1:
-            return type(item)([*item[:-1], other[-1]])
-        case _:
-            return item
+def _put(parts: Sequence[Any], items: Mapping[int, Any]) -> list[Any]:
+    changed = [part.clone() if isinstance(part, Tensor) else part.copy() for part in parts]
+    for index, item in items.items():
+        for part, value in zip(changed, item, strict=True):
+            part[index] = value
+    return changed
 
 
 def _flat(item: Any) -> Floats:

@@ -8,11 +8,13 @@ import numpy as np
 from scipy.stats import chi2, kstest
 
 from fl_audit.app_audits.local_training.leave_one_out_replay import NOISE_TOLERANCE
+from fl_audit.app_audits.local_training.measured_steps import MeasuredSteps
 from fl_audit.app_audits.local_training.noise_family import OF_COPIES, OF_SIZE, has_equal_values, rejected
 from fl_audit.app_audits.local_training.pitfalls import Pitfall
 from fl_audit.app_audits.local_training.recorded_trainings import RecordedTrainings
 from fl_audit.app_audits.local_training.sampling_checks import LEVEL
 from fl_audit.app_audits.local_training.training_facts import PrivateStep, RecordedTraining
+from fl_audit.plurals import plural
 
 _FEWEST = 3  # values of noise that have to be equal before they say anything
 
@@ -27,6 +29,8 @@ def _is_bare(step: PrivateStep) -> bool:
 
 
 def _no_noise(evidence: RecordedTrainings) -> str:
+    if evidence.measured is not None:
+        return _bare_tensors(evidence.measured)
     for training in evidence.private_trainings:
         bare = sum(map(_is_bare, training.noised))
         if bare:
@@ -34,8 +38,21 @@ def _no_noise(evidence: RecordedTrainings) -> str:
     return ""
 
 
+def _bare_tensors(measured: MeasuredSteps) -> str:
+    """Describe steps with tensors that follow the records and do not change when the generators are drawn anew."""
+    if not measured.bare:
+        return ""
+    tensors = sorted({tensor + 1 for step in measured.bare for tensor in step.bare_tensors})
+    named = ", ".join(map(str, tensors[:5]))
+    return (
+        f"{len(measured.bare)} of {len(measured.steps)} steps added no noise that the generators draw to "
+        f"{plural(len(tensors), 'tensor')} (number {named} of {len(measured.bare[0].shapes)})"
+    )
+
+
 def _small_noise(evidence: RecordedTrainings) -> str:
-    if _no_noise(evidence):
+    # Of measured steps no noise multiplier is stated: the epsilon that they give is held against the claim.
+    if _no_noise(evidence) or evidence.measured is not None:
         return ""
     for training in evidence.private_trainings:
         least, asked = training.multipliers

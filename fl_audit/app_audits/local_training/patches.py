@@ -129,7 +129,14 @@ class _ReportingWrappers:
         return found
 
     def draw(self, owner: Any, method: MethodType, /) -> Any:
-        return self._recorder.record_draws(owner, method())
+        self._recorder.before_draw()
+        try:
+            drawn = self._recorder.record_draws(owner, method())
+        except StopIteration:
+            self._recorder.after_last_draw()
+            raise
+        self._recorder.after_draw()
+        return drawn
 
     def hand_out(self, owner: Any, method: MethodType, /) -> Any:
         found = method()
@@ -137,6 +144,7 @@ class _ReportingWrappers:
         return found
 
     def new_pass(self, owner: Any, method: MethodType, /) -> Any:
+        self._recorder.before_draw()
         if not self._recorder.is_of_replay or not owner.num_workers:
             return method()
         with patch.multiple(owner, num_workers=0, timeout=0):

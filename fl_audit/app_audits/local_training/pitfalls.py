@@ -105,7 +105,9 @@ ABOUT: dict[Pitfall, SeverityAndFix] = {
     Pitfall.COUPLED: SeverityAndFix(
         _B, "Let no layer, loss or preprocessing mix the records of a batch or of the data set."
     ),
-    Pitfall.OVER_NORM: SeverityAndFix(_B, "Clip the gradient of every record to the norm that the noise is for."),
+    Pitfall.OVER_NORM: SeverityAndFix(
+        _B, "Clip the gradient of every record to the norm that the noise is for, and apply nothing beside their sum."
+    ),
     Pitfall.LAYER_CLIPPING: SeverityAndFix(
         _B, "Clip all tensors together, or make the noise for the root of the sum of squares of their norms."
     ),

@@ -8,6 +8,7 @@ from functools import cached_property
 
 from fl_audit.app_audits.local_training.composition import ComposedPrivacy, composed
 from fl_audit.app_audits.local_training.leave_one_out_replay import LeaveOneOutEffect
+from fl_audit.app_audits.local_training.measured_steps import MeasuredSteps
 from fl_audit.app_audits.local_training.output_tracing import OutputTrace
 from fl_audit.app_audits.local_training.training_facts import BatchSamplingKind, RecordedTraining, ReportedEpsilon
 
@@ -23,13 +24,14 @@ class RecordedTrainings:
     repeated: tuple[RecordedTraining, ...] = ()  # repetitions of a round from the same start; empty if there are none
     replays: tuple[LeaveOneOutEffect, ...] = ()
     trace: OutputTrace | None = None  # what leaves the training, traced to its private steps; None if not traced
+    measured: MeasuredSteps | None = None  # steps of a training without Opacus; None where Opacus takes the steps
     delta: float | None = None  # claimed delta; None to use the reported one
     epsilon: float | None = None  # epsilon claimed over all rounds; None to use the reported one
     records_per_user: int = 1
 
     @cached_property
     def by_client(self) -> Mapping[int, tuple[RecordedTraining, ...]]:
-        """The trainings of each client that used Opacus, in the order of rounds, keyed by the client's number."""
+        """The trainings of each client with private steps, in the order of rounds, keyed by the client's number."""
         found: defaultdict[int, list[RecordedTraining]] = defaultdict(list)
         for training in sorted(self.trainings, key=lambda one: one.round):
             if training.noised or training.engines:
@@ -38,13 +40,13 @@ class RecordedTrainings:
 
     @cached_property
     def private_trainings(self) -> tuple[RecordedTraining, ...]:
-        """Trainings of all clients that used Opacus, client by client, each in the order of rounds."""
+        """Trainings of all clients that took private steps, client by client, each in the order of rounds."""
         return tuple(one for each in self.by_client.values() for one in each)
 
     @property
     def is_private(self) -> bool:
-        """Whether an engine or an optimizer of Opacus was used in any training."""
-        return bool(self.by_client)
+        """Whether Opacus was used in any training, or steps without it are audited."""
+        return bool(self.by_client) or self.measured is not None
 
     @cached_property
     def unseen_sampling(self) -> tuple[str, ...]:
@@ -67,7 +69,8 @@ class RecordedTrainings:
     @cached_property
     def unseen(self) -> tuple[str, ...]:
         """Descriptions of facts, such as the sampling, that determine privacy and were not observed; () if none."""
-        uncounted = any(one.noised and not one.is_accountant_seen for one in self.private_trainings)
+        is_counted = self.epsilon is not None and self.measured is not None  # by the user, who names epsilon
+        uncounted = any(one.noised and not one.is_accountant_seen for one in self.private_trainings) and not is_counted
         looks = 0 if self.trace else max((len(one.measures) for one in self.private_trainings), default=0)
         found = [*self.unseen_sampling, *(["what counts the steps: no accountant of Opacus does"] if uncounted else ())]
         if looks:
@@ -147,7 +150,7 @@ class RecordedTrainings:
     @cached_property
     def excess(self) -> ComposedPrivacy | None:
         """Privacy loss of the rounds that the claim covers, if it exceeds the claimed epsilon; None otherwise."""
-        found = self.composed_of(self.claimed_rounds)
+        found = self.composed_of(self.claimed_rounds, is_least=True)
         if found is None or self.claimed is None or found.epsilon <= self.claimed * (1 + _CLOSE) + 1e-3:
             return None
         return found
@@ -164,7 +167,8 @@ class RecordedTrainings:
     def has_bound(self) -> bool:
         """Whether the effect of a record on the sums of clipped gradients has a known bound."""
         is_coupled = any(one.is_coupled for one in self.replays) or any(one.coupled for one in self.private_trainings)
-        return not is_coupled and all(one.is_kept for one in self.replays)
+        is_measured = self.measured is None or self.measured.has_bound
+        return is_measured and not is_coupled and all(one.is_kept for one in self.replays)
 
     @cached_property
     def has_bare_output(self) -> bool:
@@ -175,19 +179,36 @@ class RecordedTrainings:
         is_choice = any(one.left.earlier for one in self.private_trainings)
         return self.trace is not None and bool(self.trace.arrays) and not is_choice
 
-    def composed_of(self, rounds: int | None = None, of_user: bool = False) -> ComposedPrivacy | None:
+    def composed_of(
+        self, rounds: int | None = None, of_user: bool = False, is_least: bool = False, factor: float = 1.0
+    ) -> ComposedPrivacy | None:
         """Return the privacy loss of the client with the largest composed epsilon; None if no client took noised
         steps.
+
+        `is_least`: True for the least loss that chance leaves possible where noise was measured.
+
+        `factor`: A record is taken to have `factor` times the effect that it has.
         """
         unit = self.records_per_user if of_user else 1
         is_amplified = not any(one.acts_undrawn for one in self.replays)
-        found = [
-            composed(each, self.used_delta, rounds or self.rounds, self.factor, unit, is_amplified)
-            for each in self.by_client.values()
-            if any(one.noised for one in each)
-        ]
+        found = []
+        for trainings in self.by_client.values():
+            if not any(training.noised for training in trainings):
+                continue
+            counted = [_with_largest_noise(training) for training in trainings] if is_least else trainings
+            effect = factor * self.factor
+            found.append(composed(counted, self.used_delta, rounds or self.rounds, effect, unit, is_amplified))
         most = max(found, key=lambda one: one.epsilon, default=None)
         if most is None:
             return None
         epsilon = math.inf if self.has_bare_output else most.epsilon
         return replace(most, epsilon=epsilon, is_least=not self.has_bound)
+
+
+def _with_largest_noise(training: RecordedTraining) -> RecordedTraining:
+    """Return a training whose measured steps have the largest noise multiplier that chance leaves possible."""
+    steps = (
+        step if step.largest_multiplier is None else replace(step, noise_multiplier=step.largest_multiplier)
+        for step in training.steps
+    )
+    return replace(training, steps=tuple(steps))

@@ -63,6 +63,8 @@ class Recorder:
         Function that modifies the data set given to an engine; None for no change.
     has_given_releases
         Whether public random numbers take the place of the gradients that private steps release.
+    without
+        Position of a record that is left out of every mini-batch; None to leave none out.
     """
 
     def __init__(
@@ -72,7 +74,12 @@ class Recorder:
         is_short: bool = False,
         edit: Callable[[Any], Any] | None = None,
         has_given_releases: bool = False,
+        without: int | None = None,
     ) -> None:
+        self._without = without
+        self.before_draw = _nothing  # called before a loader begins a pass, and before it draws
+        self.after_draw = _nothing  # called after a loader has drawn
+        self.after_last_draw = _nothing  # called where a loader has nothing more to draw
         self._has_given_releases = has_given_releases
         self.edit, self.track, self._kept, self._followed = edit, ReplayInputs(), kept_steps, followed
         self.dataset: Any = None  # the data set of the first engine
@@ -80,7 +87,7 @@ class Recorder:
         self.engines, self.batches, self.steps = list[MakePrivateCall](), list[Batch](), list[PrivateStep]()
         self.answers, self.outside = list[ReportedEpsilon](), list[NonPrivateStep]()
         self.moved = list[UnaccountedTensorChange]()
-        self._asked = self._noised = 0
+        self._asked = self._noised = self._applied = 0  # the last: number of steps without Opacus
         self._measures = list[float]()
         self._start_seed = torch.initial_seed()
         self.target: tuple[float, float] | None = None  # epsilon and delta that an engine is asked for
@@ -88,6 +95,7 @@ class Recorder:
         self._answering: Any = None  # the last that reported epsilon
         self._counts = dict[int, int]()  # steps that each accountant counted, by its identity
         self._loaders, self._fresh = dict[int, int](), list[int]()
+        self._batches_of_step: tuple[int, ...] = ()  # mini-batches of the last step without Opacus
         self._pending = set[int]()  # optimizers that have noised gradients to apply
         self.models = PrivateModels()
         self._ahead = dict[int, deque[Batch]]()  # batches that workers of a loader prepare, by its pass
@@ -140,6 +148,8 @@ class Recorder:
             return drawn
         number = len(self.batches)
         chosen = None if self._followed is None else self._followed.batch(number)
+        if self._without in positions:
+            chosen = [place for place in positions if place != self._without]
         self._follow(number)
         self._note_batch(self._batch(iterator, positions if chosen is None else chosen), positions, iterator._dataset)
         return drawn if chosen is None else chosen
@@ -247,6 +257,20 @@ class Recorder:
             return
         self._stepped.append((found, [one.detach() for one in moved]))
 
+    def batches_of_applied_step(self) -> tuple[tuple[int, ...], bool]:
+        """Return the mini-batches of a step without Opacus, and whether there are any new ones.
+
+        Without new ones, the step has that of the step before; () if that had several, as where all are drawn at once.
+        """
+        self._applied += 1
+        is_fresh = bool(self._fresh)
+        if is_fresh:
+            self._batches_of_step = self._fed(None)
+        elif len(self._batches_of_step) > 1:
+            self._batches_of_step = ()
+        self._fresh = []
+        return self._batches_of_step, is_fresh
+
     def record_counted_step(self, accountant: Any) -> None:
         """Record that an accountant counted a step."""
         self._counts[id(accountant)] = self._counts.get(id(accountant), 0) + 1
@@ -280,8 +304,8 @@ class Recorder:
             frame = frame.f_back
         with suppress(TypeError, ValueError):
             numbers = float(epsilon), float(delta)  # type: ignore[arg-type]
-            mechanism = str(accountant.mechanism())
-            self.answers.append(ReportedEpsilon(*numbers, history_of(accountant), self._noised, mechanism))
+            mechanism, after = str(accountant.mechanism()), self._noised or self._applied
+            self.answers.append(ReportedEpsilon(*numbers, history_of(accountant), after, mechanism))
             self._answering = accountant
 
     # The resulting facts.
@@ -338,3 +362,7 @@ class Recorder:
             same = sum(any(one.shape == mine.shape and torch.equal(one, mine) for mine in own) for one in moved)
             self.outside.append(replace(found, tensors=same))
         self._stepped = []
+
+
+def _nothing() -> None:
+    """Do nothing."""

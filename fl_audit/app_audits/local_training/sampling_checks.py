@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from scipy.stats import chi2
 
+from fl_audit.app_audits.local_training.measured_steps import MeasuredSteps
 from fl_audit.app_audits.local_training.pitfalls import Pitfall
 from fl_audit.app_audits.local_training.recorded_trainings import RecordedTrainings
 from fl_audit.app_audits.local_training.training_facts import (
@@ -278,11 +279,26 @@ def _coupled(evidence: RecordedTrainings) -> str:
     for replay in evidence.replays:
         if replay.is_coupled:
             change = replay.others if replay.others is not None else replay.moved_absent
+            if evidence.measured is not None:
+                return f"{replay.record} changed the effect of another one by {change:.2g} of that"
             return f"{replay.record} changed the gradients of others by {change:.2g} of the largest"
     return ""
 
 
+def _unclipped(measured: MeasuredSteps) -> str:
+    """Describe an effect of a record that grows with its values, and that no noise covers; "" if there is none."""
+    for effect in measured.effects:
+        if effect.is_unbounded:
+            return (
+                f"a record with values 100 times as large moved a step {effect.growth:.3g} times as far: "
+                "no clipping bounds it"
+            )
+    return ""
+
+
 def _over_norm(evidence: RecordedTrainings) -> str:
+    if evidence.measured is not None:
+        return _unclipped(evidence.measured)
     if _coupled(evidence) or _batch_clipping(evidence) or _layer_clipping(evidence):
         return ""
     for replay in evidence.replays:

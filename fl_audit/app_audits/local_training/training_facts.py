@@ -96,6 +96,9 @@ class PrivateStep:
     # Noise multiplier of the count of unclipped gradients, which adaptive clipping releases; None without adaptive
     # clipping.
     count_multiplier: float | None = None
+    # Largest noise multiplier that chance leaves possible, of a step without Opacus, whose noise and effect of a record
+    # were measured; None where the multiplier is stated.
+    largest_multiplier: float | None = None
 
     @property
     def gradient_multiplier(self) -> float:

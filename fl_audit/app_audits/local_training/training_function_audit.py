@@ -2,7 +2,8 @@
 
 import copy
 import io
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stdout, suppress
 from dataclasses import dataclass, replace
 from inspect import Parameter, signature
@@ -12,6 +13,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from fl_audit.app_audits.generator_states import GeneratorStates
+from fl_audit.app_audits.local_training.applied_gradients import GradientObserver, ObservationPlan, observed_gradients
 from fl_audit.app_audits.local_training.assessment import Assessment, assess
 from fl_audit.app_audits.local_training.edited_datasets import (
     is_sized,
@@ -19,7 +21,9 @@ from fl_audit.app_audits.local_training.edited_datasets import (
     with_other_labels,
     with_other_records,
 )
-from fl_audit.app_audits.local_training.leave_one_out_replay import Edit, LeaveOneOutEffect, replays
+from fl_audit.app_audits.local_training.hand_written_training import learned_without_opacus, with_measured_steps
+from fl_audit.app_audits.local_training.leave_one_out_replay import KEPT_STEPS, Edit, LeaveOneOutEffect, replays
+from fl_audit.app_audits.local_training.measured_steps import MeasuredSteps
 from fl_audit.app_audits.local_training.output_tracing import (
     OutputTrace,
     TracedRun,
@@ -32,6 +36,7 @@ from fl_audit.app_audits.local_training.patches import recorded
 from fl_audit.app_audits.local_training.recorded_trainings import RecordedTrainings
 from fl_audit.app_audits.local_training.recorder import Recorder
 from fl_audit.app_audits.local_training.replay_state import NOT_REPEATABLE, NotRepeatableError, StopReplay
+from fl_audit.app_audits.local_training.step_measurement import ObservedRun, measured_steps
 from fl_audit.app_audits.local_training.training_facts import RecordedTraining
 from fl_audit.errors import InputError, in_a_line, require
 from fl_audit.value_checks import require_number
@@ -71,13 +76,17 @@ def audit_training(
     calls = max(1, min(options.calls, max(options.rounds, 2)))
     # A function that is called once is called again all the same: only so is seen whether it repeats its noise.
     recorders = [Recorder() for _ in range(calls)]
-    called = [runner.run(recorder, _unchanged, number).training for number, recorder in enumerate(recorders, 1)]
+    observed = [
+        runner.observed(recorder, _unchanged, ObservationPlan(KEPT_STEPS), number)
+        for number, recorder in enumerate(recorders, 1)
+    ]
+    called = [run.traced.training for run in observed]
     found = RecordedTrainings(
         tuple(called[: options.rounds]), options.rounds, tuple(called), delta=options.delta, epsilon=options.epsilon,
         records_per_user=options.records_per_user,
     )  # fmt: skip
     if not found.is_private:
-        return assess(name, found)
+        return _audit_without_opacus(runner, found, observed, start)
     if "dataset" not in places or not is_sized(dataset):
         why = "it takes no data set" if "dataset" not in places else "records of its data set cannot be taken out"
         return assess(name, found, [f"replays without a record, and with other records, since {why}"])
@@ -87,6 +96,38 @@ def audit_training(
         return assess(name, found, [NOT_REPEATABLE])
     trace = runner.trace(start)
     return assess(name, replace(found, replays=again, trace=trace), unseen)
+
+
+def _audit_without_opacus(
+    runner: "_Runner", evidence: RecordedTrainings, called: Sequence[ObservedRun], start: GeneratorStates
+) -> Assessment:
+    """Measure the steps that optimizers of torch take without Opacus, and assess them against the claim.
+
+    `called`: The runs of the function as it is.
+
+    `start`: The random states with which every measured run begins.
+    """
+    applied, name = called[0].applied, runner.name
+    claims = [evidence.epsilon, *(answer.epsilon for run in called for answer in run.traced.training.answers)]
+    if all(claim is None for claim in claims):
+        counts = Counter(step.optimizer for step in applied)
+        return assess(name, evidence, [learned_without_opacus(counts)] if applied else [])
+    if "dataset" not in runner.places or not is_sized(runner.dataset):
+        why = "it takes no data set" if "dataset" not in runner.places else "its data set has no records by position"
+        unseen = f"its steps, which are taken without Opacus: records cannot be replaced, since {why}"
+        return assess(name, replace(evidence, measured=MeasuredSteps()), [unseen])
+
+    seed = int(start.digests()["torch"][:15], 16)
+
+    def run(edit: Edit, plan: ObservationPlan) -> ObservedRun:
+        start.restore()
+        return runner.observed(Recorder(without=plan.without), edit, replace(plan, seed=seed))
+
+    try:
+        measurement = measured_steps(run, runner.dataset, applied, len(called))
+    except NotRepeatableError:
+        return assess(name, replace(evidence, measured=MeasuredSteps()), [NOT_REPEATABLE])
+    return assess(name, *with_measured_steps(evidence, called, measurement))
 
 
 def _replayed(runner: "_Runner", inner: Any) -> tuple[tuple[LeaveOneOutEffect, ...], list[str]]:
@@ -138,6 +179,15 @@ class _Runner:
         """Call the function with its own data; `edit` changes only the data set that Opacus's engine receives."""
         recorder.edit = edit
         return self.run(recorder, _unchanged).training
+
+    def observed(self, recorder: Recorder, edit: Edit, plan: ObservationPlan, number: int = 1) -> ObservedRun:
+        """Call the function on the data set that `edit` returns, and observe the gradients that it applies."""
+        observer = GradientObserver(recorder, plan)
+        with observed_gradients(observer):
+            run = self.run(recorder, edit, number)
+        return ObservedRun(
+            run, tuple(observer.applied), observer.reads_numpy, tuple(observer.own_optimizers), observer.passes
+        )
 
     def run(self, recorder: Recorder, edit: Edit, number: int = 1) -> TracedRun:
         """Call the function on the data set that `edit` returns, and return its steps and its outputs."""

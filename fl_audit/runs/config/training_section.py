@@ -64,11 +64,11 @@ class TrainingSection(ConfigSection):
     """Number of releases of the server; left out, 30, or the number that `epochs` gives."""
     epochs: Annotated[float, Field(gt=0, le=10**9)] | None = None
     """Instead of rounds: mean number of rounds in which a record takes part, with `dp-fedsgd`."""
-    sampling_rate: Annotated[float, Field(gt=0, le=1)] | None = None
+    sampling_rate: Annotated[float, Field(ge=1e-20, le=1)] | None = None
     """Probability with which a record takes part in a round, with `dp-fedsgd`; left out, 1, or by `expected-batch`."""
     expected_batch: Count | None = None
     """Instead of `sampling-rate`: mean number of records in a round."""
-    client_sampling_rate: Annotated[float, Field(gt=0, le=1)] | None = None
+    client_sampling_rate: Annotated[float, Field(ge=1e-20, le=1)] | None = None
     """Probability with which a client takes part in a round, with `dp-fedavg`; left out, 1."""
     sampling: Annotated[str, AfterValidator(_sampling), _SamplingNameSchema] | None = None
     """Rule that decides who takes part in a round; left out, by the other settings: everybody where there are none."""

@@ -132,11 +132,18 @@ def _secret(directory: Path) -> int:
 def _found(
     points: Sequence[Point], directory: Path, utility: UtilityColumn | None, title: str, by_guarantee: bool
 ) -> SweepResults:
-    models = models_table(points, directory / RUNS)
+    results = results_of(points, directory / RUNS, utility, title, by_guarantee)
+    with atomic_file(directory / "points.csv") as file:
+        results.points.to_csv(file, index=False)
+    write_bytes(directory / "landscape.png", to_png(results.figure))
+    return results
+
+
+def results_of(
+    points: Sequence[Point], runs: Path, utility: UtilityColumn | None, title: str, by_guarantee: bool
+) -> SweepResults:
+    """Return the results of points whose finished runs lie in the directory `runs`."""
+    models = models_table(points, runs)
     chosen = choose_utility(models, utility)
     table = points_table(models, points, chosen, by_guarantee)
-    figure = landscape_figure(table, models, chosen, title, by_guarantee)
-    with atomic_file(directory / "points.csv") as file:
-        table.to_csv(file, index=False)
-    write_bytes(directory / "landscape.png", to_png(figure))
-    return SweepResults(models, table, chosen, figure)
+    return SweepResults(models, table, chosen, landscape_figure(table, models, chosen, title, by_guarantee))

@@ -12,10 +12,10 @@ import pandas as pd
 
 from fl_audit.audits.membership.findings_attacks import INSIDER
 from fl_audit.errors import require
+from fl_audit.parquet_files import read_frame
 from fl_audit.privacy.guarantee_line import GUARANTEE_NAMES
 from fl_audit.run_files import read_json
 from fl_audit.runs.sweeps.grid import Point, describe
-from fl_audit.runs.trial_batch_store import read_frame
 from fl_audit.runs.utility_columns import UtilityColumn as UtilityColumn
 from fl_audit.statistics.pareto_front import convex_frontier
 

@@ -25,11 +25,19 @@ from fl_audit.array_types import Floats
 from fl_audit.audits.membership import shokri_attack
 from fl_audit.audits.membership.attack_results import relative_tradeoff
 from fl_audit.errors import InputError
-from fl_audit.experiments.papers import dataset_availability, reproduce, run_scheduling
-from fl_audit.experiments.papers.bernau2019 import configurations, runs
-from fl_audit.experiments.papers.bernau2019.adversary_comparison_figure import adversaries_item
+from fl_audit.experiments.papers import reproduce, run_scheduling, runner
+from fl_audit.experiments.papers.bernau2019 import membership_runs
+from fl_audit.experiments.papers.bernau2019.adversary_comparison_figure import adversaries_figure
+from fl_audit.experiments.papers.bernau2019.attacked_models import (
+    AttackedModels,
+    DatasetModels,
+    areas,
+    dataset_models,
+    joined,
+    most_epochs,
+    reduced,
+)
 from fl_audit.experiments.papers.bernau2019.claims import TESTS, _confidence_difference, claims_of
-from fl_audit.experiments.papers.bernau2019.configurations import _seed_of, values_of
 from fl_audit.experiments.papers.bernau2019.epsilon_tables import (
     EpsilonVerdict,
     _central_epsilon,
@@ -38,28 +46,31 @@ from fl_audit.experiments.papers.bernau2019.epsilon_tables import (
     table_2,
     table_3,
 )
-from fl_audit.experiments.papers.bernau2019.figures import figure_of
-from fl_audit.experiments.papers.bernau2019.published import RECIPES, TABLE_2, TABLE_3, MembershipDatasetName
-from fl_audit.experiments.papers.bernau2019.runs import (
-    DataSetRuns,
-    MembershipSettingResults,
-    _areas,
-    _reduced,
-    joined,
-    played_of,
+from fl_audit.experiments.papers.bernau2019.figures import figure_of_models
+from fl_audit.experiments.papers.bernau2019.hyperparameters import (
+    CLASSES,
+    COLLAB,
+    HYPERPARAMETERS,
+    LFW,
+    NOISE_MULTIPLIERS,
+    PURCHASES,
+    STUDIES,
+    TEXAS,
+    record_epsilons,
 )
-from fl_audit.experiments.papers.bernau2019.settings import (
+from fl_audit.experiments.papers.bernau2019.hyperparameters import SKEWED as SKEWED_PURCHASES
+from fl_audit.experiments.papers.bernau2019.membership_data import CANDIDATES
+from fl_audit.experiments.papers.bernau2019.membership_runs import (
     BLACK_BOX,
-    CANDIDATES,
     INSIDER,
+    PRINTED,
     WHITE_BOX,
-    DataSetRunExtent,
-    MembershipDatasetRecipe,
-    MembershipSetting,
     PrivacyMethod,
-    SettingRun,
-    settings_of,
+    key_of,
+    membership_run,
+    runs_of,
 )
+from fl_audit.experiments.papers.bernau2019.paper import PAPER
 from fl_audit.experiments.papers.bernau2019.small_faces_network import small_faces
 from fl_audit.experiments.papers.bernau2019.tradeoffs import (
     auc_and_accuracy_resamples,
@@ -68,18 +79,17 @@ from fl_audit.experiments.papers.bernau2019.tradeoffs import (
     phi,
 )
 from fl_audit.experiments.papers.claims import ClaimVerdict, PaperClaim
-from fl_audit.experiments.papers.dataset_availability import find_data
-from fl_audit.experiments.papers.papers import ComputeExtent, ReproductionOptions
+from fl_audit.experiments.papers.papers import ComputeExtent, PaperDataset, PaperRun, ReproductionOptions
+from fl_audit.experiments.papers.runner import find_data
 from fl_audit.federation.target_membership import TargetMembership
 from fl_audit.privacy.accounting import Accountant, PrivacyProfile, account
 from fl_audit.privacy.events import SampledGaussianRelease
-from fl_audit.runs.config import parse_config
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.mechanism_of_config import sampling_rate
 from fl_audit.statistics.interval_estimates import IntervalEstimate
 from fl_audit.user_modules import import_function
 
-SKEWED = CANDIDATES[MembershipDatasetName.SKEWED][0][0]
+SKEWED = CANDIDATES[SKEWED_PURCHASES][0][0]
 ALL = [one for groups in CANDIDATES.values() for forms in groups for one in forms]
 
 
@@ -87,9 +97,15 @@ ALL = [one for groups in CANDIDATES.values() for forms in groups for one in form
 
 
 def test_every_column_has_hyper_parameters_and_ten_numbers_more() -> None:
-    assert list(TABLE_3) == list(RECIPES) == [(study, c) for study, row in TABLE_2.items() for c in row.classes]
-    for column in TABLE_3.values():
-        assert (len(column.local), len(column.central), len(column.epsilon)) == (6, 6, 5)
+    columns = [(study, classes) for study in STUDIES for classes in CLASSES[study]]
+    assert list(HYPERPARAMETERS) == columns
+    assert len(PRINTED.at("Table 3")) == 17 * len(columns)
+    for study, classes in columns:
+        local, central = record_epsilons(study), NOISE_MULTIPLIERS
+        names = ("original", *(f"LDP, epsilon_i {level:g}" for level in local), *(f"CDP, z {z:g}" for z in central))
+        accuracies = [PRINTED(study, f"{classes} classes, {name}", "training accuracy") for name in names]
+        epsilons = [PRINTED(study, f"{classes} classes, {name}", "epsilon of central DP") for name in names[-5:]]
+        assert np.isfinite([*accuracies, *epsilons]).all()
 
 
 @pytest.mark.parametrize(
@@ -115,26 +131,16 @@ def test_steps_are_those_that_give_epsilon() -> None:
 
 def test_what_the_page_says_of_the_printed_epsilons() -> None:
     found = list(guarantees())
-    of = {study: [one for one in found if one.study is study] for study in MembershipDatasetName}
+    of = {study: [one for one in found if one.study == study] for study in STUDIES}
     verdicts = {study: [one.verdict for one in ones] for study, ones in of.items()}
-    assert verdicts[MembershipDatasetName.LFW].count(EpsilonVerdict.AS_PRINTED) == 13
-    assert EpsilonVerdict.LARGER not in verdicts[MembershipDatasetName.SKEWED]
-    assert verdicts[MembershipDatasetName.COLLAB] == [EpsilonVerdict.LARGER] * 5
+    assert verdicts[LFW].count(EpsilonVerdict.AS_PRINTED) == 13
+    assert EpsilonVerdict.LARGER not in verdicts[SKEWED_PURCHASES]
+    assert verdicts[COLLAB] == [EpsilonVerdict.LARGER] * 5
     # 300 epochs fit COLLAB from z = 2 on, and not at z = .5.
-    assert [one.fewest <= 300 <= one.most for one in of[MembershipDatasetName.COLLAB]] == [
-        False,
-        True,
-        False,
-        True,
-        True,
-    ]
+    assert [one.fewest <= 300 <= one.most for one in of[COLLAB]] == [False, True, False, True, True]
     # Texas at larger z: 600 of 1000 epochs at most.
-    assert max(one.most for one in of[MembershipDatasetName.TEXAS] if one.noise_multiplier > 1) < 600
-    assert all(
-        abs(one.printed / one.ours - 1) < 0.005
-        for one in of[MembershipDatasetName.PURCHASES]
-        if one.noise_multiplier < 1
-    )
+    assert max(one.most for one in of[TEXAS] if one.noise_multiplier > 1) < 600
+    assert all(abs(one.printed / one.ours - 1) < 0.005 for one in of[PURCHASES] if one.noise_multiplier < 1)
     assert _central_epsilon(100_000, 100, 200_000, 0.5) == pytest.approx(22.1, abs=0.05)
 
 
@@ -149,41 +155,37 @@ def test_tables_without_runs() -> None:
 
 
 @pytest.mark.few_cases(5)
-@pytest.mark.parametrize("data", ALL, ids=lambda data: data.key)
-def test_every_run_can_be_configured(data: MembershipDatasetRecipe) -> None:
+@pytest.mark.parametrize("data", ALL, ids=key_of)
+def test_every_run_can_be_configured(data: PaperDataset) -> None:
     for extent in ComputeExtent:
-        size = data.size(extent)
-        if size is None:
-            assert settings_of(data, extent) == ()
+        form = data.in_form(extent)
+        if form is None:
             continue
-        chosen = settings_of(data, extent)
-        parts = [SettingRun(one, number) for one in chosen for number in (0, 1)]
-        assert len({one.name for one in parts} | {_seed_of(one, size) for one in parts}) == 2 * len(parts)
-        assert len(chosen) == 1 + 2 * len(size.levels)
-        for setting in chosen:
-            config = parse_config(values_of(SettingRun(setting), extent, None))
+        runs = runs_of(form)
+        assert len({run.name for run in runs} | {run["run.seed"] for run in runs}) == 2 * len(runs)
+        assert len(runs) == form["parts"] * (1 + 2 * len(form["levels"]))
+        for run in runs[:: form["parts"]]:
+            config, method = run.config(), run["method"]
             assert config.audit.targets == config.data.records
-            assert config.privacy.private == (setting.method is PrivacyMethod.CENTRAL)
-            assert (config.privacy.local_randomizer is not None) == (setting.method is PrivacyMethod.LOCAL)
-            assert config.privacy.delta == pytest.approx(2 / size.records)
+            assert config.privacy.private == (method is PrivacyMethod.CENTRAL)
+            assert (config.privacy.local_randomizer is not None) == (method is PrivacyMethod.LOCAL)
+            assert config.privacy.delta == pytest.approx(2 / form["data.records"])
 
 
 def test_a_member_is_sampled_as_in_the_paper() -> None:
     # LFW keeps the n of the paper, so that q and epsilon of its noise follow.
-    faces = CANDIDATES[MembershipDatasetName.LFW][0][0]
-    config = parse_config(
-        values_of(SettingRun(MembershipSetting(faces, PrivacyMethod.CENTRAL, 4.0)), ComputeExtent.FULL, None)
-    )
+    faces = CANDIDATES[LFW][0][0]
+    config = membership_run(faces, PrivacyMethod.CENTRAL, 4.0).config()
     assert float(sampling_rate(config)) == pytest.approx(16 / 368)
-    config = parse_config(
-        values_of(SettingRun(MembershipSetting(faces, PrivacyMethod.LOCAL, 0.1)), ComputeExtent.FULL, None)
-    )
+    config = membership_run(faces, PrivacyMethod.LOCAL, 0.1).config()
     assert config.training.local_batch == 32
-    assert runs.most_epochs(config) == faces.full.epochs
+    assert most_epochs(config) == faces["epochs"]
     assert (config.privacy.pixelation_block, config.privacy.pixelation_pixels) == (1, 64)
 
 
-@pytest.mark.parametrize("name", sorted({name for data in ALL for name in (data.name, data.model) if ":" in name}))
+@pytest.mark.parametrize(
+    "name", sorted({name for data in ALL for name in (data.name, data["model.name"]) if ":" in name})
+)
 def test_loaders_and_models_of_the_paper_are_where_their_names_say(name: str) -> None:
     assert callable(import_function(name, "name"))
 
@@ -191,7 +193,7 @@ def test_loaders_and_models_of_the_paper_are_where_their_names_say(name: str) ->
 def test_the_documentation_names_loaders_as_they_are_called() -> None:
     page = (Path(__file__).parents[3] / "docs" / "reference" / "data-sets.md").read_text(encoding="utf-8")
     table = page.partition("after `fl_audit.experiments.papers.bernau2019.`")[2].partition("\n\n")[0]
-    package = configurations.__name__.rpartition(".")[0]
+    package = membership_runs.__name__.rpartition(".")[0]
     named = {f"{package}.{name}" for name in re.findall(r"`(\w+:\w+)`", table)}
     assert named >= {data.name for data in ALL if ":" in data.name}
     assert all(callable(import_function(name, "name")) for name in named)
@@ -204,21 +206,18 @@ def test_the_small_network_for_faces() -> None:
 
 def test_missing_data_are_named_and_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("FL_AUDIT_DATA", raising=False)
-    wanted = (MembershipDatasetName.TEXAS, MembershipDatasetName.COLLAB, MembershipDatasetName.SKEWED)
-    found, remarks = find_data(CANDIDATES, tmp_path, wanted)
-    assert [one.study for one in found] == [MembershipDatasetName.SKEWED] * 4
+    wanted = (TEXAS, COLLAB, SKEWED_PURCHASES)
+    found, remarks = find_data(PAPER, wanted, tmp_path)
+    assert [one.study for one in found] == [SKEWED_PURCHASES] * 4
     assert [line.partition(" is left out")[0] for line in remarks] == ["Texas", "COLLAB"]
 
 
 # ---------------------------------------------------------------- trade-offs and claims
 
 
-def made_up(
-    setting: MembershipSetting, auc: float, accuracy: float, trials: int = 40, spread: float = 0.01
-) -> MembershipSettingResults:
+def made_up(run: PaperRun, auc: float, accuracy: float, trials: int = 40, spread: float = 0.01) -> AttackedModels:
     """Return findings whose attacks reach about an AUC: scores of members are moved by as much."""
-    part = SettingRun(setting)
-    random = np.random.default_rng(zlib.crc32(part.name.encode()))
+    random = np.random.default_rng(zlib.crc32(run.name.encode()))
     is_in = random.random((trials, 60)) < 0.5
     shift = np.sqrt(2) * ndtri(auc)
     scores = {
@@ -226,24 +225,23 @@ def made_up(
         WHITE_BOX: random.normal(size=is_in.shape) + (shift + 0.1) * is_in,
     }
     right = np.clip(accuracy + spread * random.normal(size=trials), 0, 1)
-    epsilon = {"guarantee": {"epsilon": 10 / max(setting.level, 0.1)}}
+    epsilon = 10 / max(run["level"], 0.1)
     sure = np.clip(right[:, np.newaxis] + 0.02 * scores[BLACK_BOX], 0, 1)
     by_trial = {"train_accuracy": right, "test_accuracy": right, "chosen_epoch": np.full(trials, 3.0)}
-    config = parse_config(values_of(part, ComputeExtent.FULL, None))
-    return _reduced(part, config, epsilon, TargetMembership(is_in), scores, sure, by_trial)
+    return reduced(run, run.config(), epsilon, TargetMembership(is_in), scores, sure, by_trial)
 
 
 def test_areas_are_those_of_scikit_learn() -> None:
     random = np.random.default_rng(1)
     scores, is_in = random.integers(5, size=(6, 30)).astype(float), random.random((6, 30)) < 0.5
     expected = [roc_auc_score(*pair) for pair in zip(is_in, scores, strict=True)]
-    assert _areas(scores, is_in) == pytest.approx(expected)
+    assert areas(scores, is_in) == pytest.approx(expected)
 
 
 def test_phi_is_that_of_the_means_and_its_interval_covers_it() -> None:
     original, private = (
-        made_up(MembershipSetting(SKEWED), 0.8, 0.9),
-        made_up(MembershipSetting(SKEWED, PrivacyMethod.LOCAL, 1.0), 0.6, 0.5),
+        made_up(membership_run(SKEWED, PrivacyMethod.ORIGINAL), 0.8, 0.9),
+        made_up(membership_run(SKEWED, PrivacyMethod.LOCAL, 1.0), 0.6, 0.5),
     )
     found = phi(original, private, BLACK_BOX)
     areas = [run.areas_of_trials[BLACK_BOX].mean() for run in (original, private)]
@@ -257,23 +255,23 @@ def test_phi_is_that_of_the_means_and_its_interval_covers_it() -> None:
 
 
 def test_resamples_of_auc_are_stretched() -> None:
-    run = made_up(MembershipSetting(SKEWED), 0.7, 0.9)
+    run = made_up(membership_run(SKEWED, PrivacyMethod.ORIGINAL), 0.7, 0.9)
     found = auc_and_accuracy_resamples((run,), BLACK_BOX, np.random.default_rng(0))
     error = run.areas_of_trials[BLACK_BOX].std() / np.sqrt(run.trials)
     assert found.auc[1:].std() == pytest.approx(np.sqrt(2) * error, rel=0.15)
     assert found.accuracy[1:].std() == pytest.approx(run.test_accuracy.std() / np.sqrt(run.trials), rel=0.15)
 
 
-def _ladder(method: PrivacyMethod, shift: float) -> list[MembershipSettingResults]:
+def _ladder(method: PrivacyMethod, shift: float) -> list[AttackedModels]:
     return [
-        made_up(MembershipSetting(SKEWED, method, level), 0.8 - 0.06 * step + shift, 0.9 - 0.1 * step)
+        made_up(membership_run(SKEWED, method, level), 0.8 - 0.06 * step + shift, 0.9 - 0.1 * step)
         for step, level in enumerate((0.1, 0.5, 1.0) if method is PrivacyMethod.LOCAL else (0.5, 2.0, 4.0), start=1)
     ]
 
 
 @pytest.mark.parametrize("shift", [0.0, 0.05])
 def test_difference_at_like_accuracy(shift: float) -> None:
-    original = made_up(MembershipSetting(SKEWED), 0.8, 0.9)
+    original = made_up(membership_run(SKEWED, PrivacyMethod.ORIGINAL), 0.8, 0.9)
     runs = (original, *_ladder(PrivacyMethod.CENTRAL, 0.0), *_ladder(PrivacyMethod.LOCAL, shift))
     drawn = auc_and_accuracy_resamples(runs, BLACK_BOX, np.random.default_rng(0))
     found = drawn.interval(partial(difference_at_like_accuracy, split=4, near=0.03))
@@ -323,10 +321,10 @@ def test_a_claim_holds_where_its_whole_interval_lies_in_the_range(
 
 @pytest.mark.long
 def test_claims_find_what_was_put_in() -> None:
-    played = played_of(
+    played = dataset_models(
         SKEWED,
         [
-            made_up(MembershipSetting(SKEWED), 0.8, 0.9),
+            made_up(membership_run(SKEWED, PrivacyMethod.ORIGINAL), 0.8, 0.9),
             *_ladder(PrivacyMethod.LOCAL, 0.0),
             *_ladder(PrivacyMethod.CENTRAL, 0.15),
         ],
@@ -340,23 +338,23 @@ def test_claims_find_what_was_put_in() -> None:
 
 @pytest.mark.long
 def test_the_figure_shows_every_run() -> None:
-    played = played_of(
+    played = dataset_models(
         SKEWED,
         [
-            made_up(MembershipSetting(SKEWED), 0.8, 0.9),
+            made_up(membership_run(SKEWED, PrivacyMethod.ORIGINAL), 0.8, 0.9),
             *_ladder(PrivacyMethod.LOCAL, 0.0),
             *_ladder(PrivacyMethod.CENTRAL, 0.0),
         ],
     )
-    made = figure_of(MembershipDatasetName.SKEWED, [played])
+    made = figure_of_models([played])
     panels = made.figure.get_axes()
     assert len(panels) == 16
     assert all(panel.get_xlabel() and panel.get_ylabel() for panel in panels)
     # ROC curves: the original model and three levels on each side, beside the diagonal.
     assert [len(panel.get_lines()) for panel in panels[8:12]] == [5] * 4
     by = made.frame.set_index(["setting", "quantity"])
-    published = by.loc[(MembershipSetting(SKEWED, PrivacyMethod.LOCAL, 0.1).label, "training accuracy"), "published"]
-    assert published == TABLE_3[MembershipDatasetName.SKEWED, 10].local[-1] == 0.52
+    published = by.loc[(membership_run(SKEWED, PrivacyMethod.LOCAL, 0.1).label, "training accuracy"), "published"]
+    assert published == 0.52
     assert set(by.index.get_level_values("quantity")) >= {"phi, black-box", "phi, white-box", "test accuracy"}
 
 
@@ -442,15 +440,18 @@ def test_runs_side_by_side_end_with_whoever_began_them(tmp_path: Path) -> None:
 
 # ---------------------------------------------------------------- a slice of the runs
 
-_TINY = DataSetRunExtent(64, 2, 2, test_records=40, population_records=20, levels=(2,))
+_TINY = {
+    "data.records": 64, "data.test-records": 40, "data.population-records": 20, "data.generated-records": 400,
+    "model.name": "logistic", "epochs": 2, "central-epochs": 2, "levels": (2,), "parts": 1,
+}  # fmt: skip
 
 
 @pytest.fixture
 def _slice(monkeypatch: pytest.MonkeyPatch) -> None:
-    small = replace(SKEWED, quick=_TINY, options={**SKEWED.options, "generated-records": 400}, model="logistic")
-    monkeypatch.setattr(dataset_availability, "find_data", lambda *_: ((small,), ("Texas is gone",)))
+    small = replace(SKEWED, quick=_TINY)
+    monkeypatch.setattr(runner, "find_data", lambda *_: ((small,), ("Texas is gone",)))
     # The white-box attack takes seconds a run: its panels are drawn from made-up runs above.
-    monkeypatch.setattr(configurations, "ATTACKS", ("loss", "shadow"))
+    monkeypatch.setattr(membership_runs, "BASE", {**membership_runs.BASE, "audit.attacks": ["loss", "shadow"]})
     monkeypatch.setattr(shokri_attack, "_EPOCHS", 2)
     monkeypatch.setattr(run_scheduling, "parallel_runs", lambda: 1)
 
@@ -468,10 +469,7 @@ def test_a_slice_from_runs_to_page(tmp_path: Path) -> None:
     by = frame.set_index(["setting", "quantity"])["measured"]
     label = f"{SKEWED.title}, LDP, epsilon_i 1"
     trials = pd.read_parquet(
-        tmp_path
-        / "runs-quick"
-        / SettingRun(MembershipSetting(SKEWED, PrivacyMethod.LOCAL, 1.0)).name
-        / "trials.parquet"
+        tmp_path / "runs-quick" / membership_run(SKEWED, PrivacyMethod.LOCAL, 1.0).name / "trials.parquet"
     )
     assert by[label, "test accuracy"] == pytest.approx(trials["test_accuracy"].mean())
     assert {"black-box AUC", "AUC of the loss", "training accuracy"} <= set(frame["quantity"])
@@ -485,10 +483,10 @@ def test_a_slice_from_runs_to_page(tmp_path: Path) -> None:
 
 
 def test_parts_are_counted_together() -> None:
-    setting = MembershipSetting(SKEWED, PrivacyMethod.LOCAL, 1.0)
+    setting = membership_run(SKEWED, PrivacyMethod.LOCAL, 1.0)
     one, other = made_up(setting, 0.8, 0.9), made_up(setting, 0.6, 0.5, trials=20)
     both = joined([one, other])
-    assert (both.trials, both.parts) == (60, 2)
+    assert both.trials == 60
     for attack, found in both.areas_of_trials.items():
         assert list(found) == [*one.areas_of_trials[attack], *other.areas_of_trials[attack]]
     assert one.called is not None
@@ -518,21 +516,21 @@ def test_claims_say_how_many_trials_would_decide_them() -> None:
     assert narrow.verdict is ClaimVerdict.HOLDS
 
 
-def _around(setting: MembershipSetting, auc: float, accuracy: float) -> MembershipSettingResults:
+def _around(run: PaperRun, auc: float, accuracy: float) -> AttackedModels:
     """Return findings of 40 trials with these means, to the last digit, and a spread of about .01."""
-    found, even = made_up(setting, 0.7, accuracy, spread=0.0), np.linspace(-0.02, 0.02, 40)
+    found, even = made_up(run, 0.7, accuracy, spread=0.0), np.linspace(-0.02, 0.02, 40)
     areas = {attack: auc + np.roll(even, place) for place, attack in enumerate(found.areas_of_trials)}
     return replace(found, areas_of_trials=areas, test_accuracy=accuracy + even / 10)
 
 
-def _runs(original: tuple[float, float], *levels: tuple[float, float]) -> DataSetRuns:
+def _runs(original: tuple[float, float], *levels: tuple[float, float]) -> DatasetModels:
     """Return runs on Skewed Purchases with these AUCs and test accuracies, alike under both kinds of privacy."""
     named = [(PrivacyMethod.LOCAL, (3.0, 1.0, 0.1)), (PrivacyMethod.CENTRAL, (0.5, 4.0, 16.0))]
-    made = [_around(MembershipSetting(SKEWED), *original)] + [
-        _around(MembershipSetting(SKEWED, method, level), *numbers)
+    made = [_around(membership_run(SKEWED, PrivacyMethod.ORIGINAL), *original)] + [
+        _around(membership_run(SKEWED, method, level), *numbers)
         for method, own in named for level, numbers in zip(own, levels, strict=False)
     ]  # fmt: skip
-    return played_of(SKEWED, made)
+    return dataset_models(SKEWED, made)
 
 
 _TRADED = {"local DP trades strictly better with 10 and 20 classes", "phi is above 1 for some epsilon",
@@ -588,7 +586,7 @@ def test_levels_at_which_nothing_is_left_say_nothing_of_phi(level: tuple[float, 
 
 def test_a_gain_over_runs_of_unequal_numbers_of_trials_has_its_level() -> None:
     random, covered = np.random.default_rng(3), 0
-    runs = [_around(MembershipSetting(SKEWED, PrivacyMethod.LOCAL, level), 0.6, 0.5) for level in (3.0, 1.0, 0.1)]
+    runs = [_around(membership_run(SKEWED, PrivacyMethod.LOCAL, level), 0.6, 0.5) for level in (3.0, 1.0, 0.1)]
 
     def differences(trials: int, spread: float) -> Floats:
         # The trials are each other's shadows: a mean is as uncertain as twice their variance says.
@@ -605,11 +603,11 @@ def test_a_gain_over_runs_of_unequal_numbers_of_trials_has_its_level() -> None:
 
 
 def test_the_insider_learns_most_of_made_up_runs() -> None:
-    run = made_up(MembershipSetting(SKEWED, PrivacyMethod.CENTRAL, 2.0), 0.6, 0.5)
+    run = made_up(membership_run(SKEWED, PrivacyMethod.CENTRAL, 2.0), 0.6, 0.5)
     watched = replace(run, areas_of_trials={**run.areas_of_trials, INSIDER: np.full(40, 0.95) - 0.01 * run.confidence})
-    original = made_up(MembershipSetting(SKEWED), 0.8, 0.9)
-    own = played_of(SKEWED, [original, watched])
-    made = adversaries_item([own])
+    original = made_up(membership_run(SKEWED, PrivacyMethod.ORIGINAL), 0.8, 0.9)
+    own = dataset_models(SKEWED, [original, watched])
+    made = adversaries_figure([own])
     assert len(made.frame) == 3 + 2  # without the attack on losses, which is not made up
     # The insider is another paper's, so no claim of this one is about it.
     assert [claim.statement for claim in claims_of([own]) if "insider" in claim.statement] == []

@@ -7,13 +7,18 @@ import pytest
 from scipy import integrate, stats
 from scipy.special import expit, logit
 
-from fl_audit.experiments.papers.bernau2021.advantage_and_belief import _predicted_exceedance, _z_against, _z_between
+from fl_audit.experiments.papers.bernau2021.advantage_and_belief import (
+    ADVANTAGE,
+    EXCEEDED,
+    _predicted_exceedance,
+    _z_against,
+    _z_between,
+)
 from fl_audit.experiments.papers.bernau2021.closed_form_claims import _largest_exceedance
-from fl_audit.experiments.papers.bernau2021.closed_forms import table_3
+from fl_audit.experiments.papers.bernau2021.closed_forms import printed_columns, table_3
 from fl_audit.experiments.papers.bernau2021.epsilon_audit_figures import _median_of_largest
+from fl_audit.experiments.papers.bernau2021.insider_runs import ADULT, MNIST, PRINTED, PURCHASE, main_runs
 from fl_audit.experiments.papers.bernau2021.noisy_query import NoisyQuery, _simulate, figure_1, figure_2, figure_3
-from fl_audit.experiments.papers.bernau2021.published import TABLE_2, TABLE_3
-from fl_audit.experiments.papers.bernau2021.settings import RELATIONS, SCALINGS, InsiderDatasetName
 from fl_audit.experiments.papers.item_results import COLUMNS, ItemResult, ItemRow, table
 from fl_audit.experiments.papers.statistics import bootstrap, mean_belief, predicted_advantage, reproducible_generator
 from fl_audit.privacy.identifiability_bounds import gaussian_advantage
@@ -24,29 +29,25 @@ def test_table_3_agrees_with_every_printed_digit() -> None:
     result = table_3()
     frame = result.frame.set_index(["setting", "quantity"])
     checked = 0
-    for study, columns in TABLE_3.items():
-        for column in columns:
-            setting = f"{study}, rho_beta {column.belief}"
-            epsilon = math.log(float(column.belief) / (1 - float(column.belief)))
-            advantage = math.erf(epsilon / (2 * math.sqrt(2) * math.sqrt(2 * math.log(1.25 / float(column.delta)))))
-            for quantity, value, printed in (
-                ("epsilon", epsilon, column.epsilon),
-                ("rho_alpha", advantage, column.advantage),
-            ):
-                row = frame.loc[setting, quantity]
-                assert f"{value:.{len(printed.split('.')[1])}f}" == printed
-                assert row["theory"] == pytest.approx(value, abs=1e-12)
-                assert row["measured"] == pytest.approx(value, rel=1e-6)
-                assert row["note"].startswith("as printed")
-                checked += 1
+    for (study, belief), column in printed_columns().items():
+        epsilon, delta = math.log(belief / (1 - belief)), float(column["delta"])
+        advantage = math.erf(epsilon / (2 * math.sqrt(2) * math.sqrt(2 * math.log(1.25 / delta))))
+        for quantity, value in (("epsilon", epsilon), ("rho_alpha", advantage)):
+            row, printed = frame.loc[f"{study}, rho_beta {belief:g}", quantity], column[quantity]
+            assert f"{value:.{len(printed.split('.')[1])}f}" == printed
+            assert row["theory"] == pytest.approx(value, abs=1e-12)
+            assert row["measured"] == pytest.approx(value, rel=1e-6)
+            assert row["note"].startswith("as printed")
+            checked += 1
     assert checked == 24
     assert result.remarks[0].startswith("36 of 36 ")
 
 
 def test_table_2_has_every_entry() -> None:
-    assert set(TABLE_2) == {
-        (study, scaling, relation) for study in InsiderDatasetName for scaling in SCALINGS for relation in RELATIONS
-    }
+    runs = [run for data in (MNIST, PURCHASE, ADULT) for run in main_runs(data)]
+    assert len(PRINTED.at("Table 2")) == 2 * len(runs) == 24
+    printed = [PRINTED.of(run, quantity) for run in runs for quantity in (ADVANTAGE, EXCEEDED)]
+    assert np.isfinite(printed).all()
 
 
 def test_figures_1_and_2_follow_their_closed_forms() -> None:

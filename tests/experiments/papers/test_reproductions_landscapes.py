@@ -2,7 +2,6 @@
 
 import math
 import re
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,28 +14,23 @@ from safetensors.torch import load_file
 from scipy import stats
 from small_audits import small_settings
 
-from fl_audit.errors import InputError
+from fl_audit.experiments.papers import run_scheduling, runner
 from fl_audit.experiments.papers.claims import ClaimVerdict
-from fl_audit.experiments.papers.negoescu2023 import mixture_fits, privacy_utility
-from fl_audit.experiments.papers.negoescu2023.mixture_fits import _chosen_points, _training_scores, label_of
-from fl_audit.experiments.papers.negoescu2023.privacy_utility import (
-    PrivacyUtilityResults,
-    _claims,
-    _contrast,
-    _floor,
-    _remarks,
-    available_study,
-)
-from fl_audit.experiments.papers.negoescu2023.studies import (
+from fl_audit.experiments.papers.negoescu2023 import mixture_fits
+from fl_audit.experiments.papers.negoescu2023.epsilon_star_runs import (
     ADULT,
     LOCATION,
     PURCHASE,
-    EpsilonStarTask,
-    EpsilonStarTaskSettings,
+    all_runs,
+    baseline_runs,
+    extreme_runs,
+    private_runs,
 )
-from fl_audit.experiments.papers.papers import ComputeExtent, NoDataError, ReproductionOptions
+from fl_audit.experiments.papers.negoescu2023.mixture_fits import _training_scores
+from fl_audit.experiments.papers.negoescu2023.paper import PAPER
+from fl_audit.experiments.papers.negoescu2023.privacy_utility import Models, _claims, _contrast, _floor, _remarks
+from fl_audit.experiments.papers.papers import ComputeExtent, FinishedRun, PaperDataset, ReproductionOptions
 from fl_audit.federation.loaded_federation import load_federation
-from fl_audit.federation.run_plan import RunPlan
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.released_model.parametric_star import epsilon_star_gaussian, fit_normal, loss_scores
 from fl_audit.released_model.star_methods import PARAMETRIC_CUT
@@ -50,70 +44,76 @@ from fl_audit.runs.sweeps.grid import grid, without_privacy
 
 
 def test_the_settings_are_those_of_the_paper() -> None:
-    assert (ADULT.records, ADULT.population_records, ADULT.test_records) == (32_561, 16_280, 16_280)
-    for study, epochs in ((ADULT, (1, 5, 10, 20)), (LOCATION, (10, 50, 100)), (PURCHASE, (10, 50, 100))):
-        baselines, private = study.baselines(None), study.private(None)
-        assert tuple(one.config.training.epochs for one in baselines) == epochs
-        varied = {(one.config.privacy.epsilon, one.config.privacy.clipping_norm, one.config.training.expected_batch)
-                  for one in private}  # fmt: skip
-        batches = (64, 512) if study is ADULT else (256, 1024)
+    sizes = (ADULT["data.records"], ADULT["data.population-records"], ADULT["data.test-records"])
+    assert sizes == (32_561, 16_280, 16_280)
+    for data, epochs in ((ADULT, (1, 5, 10, 20)), (LOCATION, (10, 50, 100)), (PURCHASE, (10, 50, 100))):
+        plain, private = ([run.config() for run in runs_of(data)] for runs_of in (baseline_runs, private_runs))
+        assert tuple(config.training.epochs for config in plain) == epochs
+        varied = {(config.privacy.epsilon, config.privacy.clipping_norm, config.training.expected_batch)
+                  for config in private}  # fmt: skip
+        batches = (64, 512) if data is ADULT else (256, 1024)
         assert varied == {(e, c, b) for e in (1, 3, 10, 100) for c in (1, 10, 30) for b in batches}
-        for one in (*baselines, *private):
-            training = one.config.training
+        for config in (*plain, *private):
+            training = config.training
             assert (training.optimizer, training.momentum, training.learning_rate) == ("momentum", 0.9, 0.01)
-            assert one.config.audit.trials == 5
-            assert one.config.privacy.delta < 1 / study.records
-        assert {one.config.privacy.accountant for one in private} == {Accountant.RDP}
-    assert len(ADULT.points(None)) == 28
-    assert rounds_of(ADULT.baselines(None)[0].config) == math.ceil(32_561 / 64)
+            assert config.audit.trials == 5
+            assert config.privacy.delta < 1 / data["data.records"]
+        assert {config.privacy.accountant for config in private} == {Accountant.RDP}
+        assert {config.privacy.private for config in plain} == {False}
+    assert len(all_runs(ADULT)) == 28
+    assert rounds_of(baseline_runs(ADULT)[0].config()) == math.ceil(32_561 / 64)
 
 
 def test_the_quick_form_has_the_same_kinds_of_points() -> None:
-    for study in (ADULT, LOCATION):
-        quick = study.in_form(ComputeExtent.QUICK)
-        assert len(quick.private(None)) == 2
-        assert set(quick.baseline_epochs) <= set(study.baseline_epochs)
+    for data in (ADULT, LOCATION):
+        quick = data.in_form(ComputeExtent.QUICK)
+        assert quick is not None
+        assert len(private_runs(quick)) == 2
+        assert set(quick["baseline-epochs"]) <= set(data["baseline-epochs"])
 
 
 def test_looked_at_are_the_extremes() -> None:
-    labels = [label_of(one) for one in _chosen_points(ADULT, None)]
+    labels = [run.label for run in extreme_runs(ADULT)]
     assert labels == ["no privacy, 1 epoch", "no privacy, 20 epochs", "epsilon = 1", "epsilon = 100"]
 
 
 def test_missing_data_are_named(tmp_path: Path) -> None:
-    with pytest.raises(NoDataError, match="purchase100 and location30 not found"):
-        available_study(EpsilonStarTask.PURCHASE, ReproductionOptions(tmp_path, data_dir=tmp_path))
+    found, (remark,) = runner.find_data(PAPER, (PURCHASE.study,), tmp_path)
+    assert found == ()
+    assert re.match(r"Purchase-100 is left out \(purchase100: .*; location30: .*\)", remark)
 
 
-def landscape(
-    study: EpsilonStarTaskSettings, baselines: dict[int, list[float]], private: dict[float, list[float]]
-) -> PrivacyUtilityResults:
-    """Return a landscape with one private point for each epsilon; a place in a list is a repetition."""
+def _with(data: PaperDataset, **settings: Any) -> PaperDataset:
+    return replace(data, settings={**data.settings, **settings})
+
+
+def landscape(data: PaperDataset, baselines: dict[int, list[float]], private: dict[float, list[float]]) -> Models:
+    """Return a data set with a table of models: one private point for each epsilon, a place in a list a repetition."""
     rows = [
         {"point": f"{kind}={level}", "private": kind == "epsilon", "privacy.epsilon": level, "epsilon": level,
-         "trial": trial, "epsilon_star": star, "membership_advantage": 0.25, "test_accuracy": 0.5 - star / 10,
+         "trial": trial,
+         "training.epochs": level if kind == "epochs" else np.nan, "epsilon_star": star, "membership_advantage": 0.25,
+         "test_accuracy": 0.5 - star / 10,
          "test_auroc": 0.9 if kind == "epochs" else 0.8}
         for kind, points in (("epsilon", private), ("epochs", baselines))
         for level, values in points.items()
         for trial, star in enumerate(values)
     ]  # fmt: skip
-    models = pd.DataFrame(rows)
-    found = {epochs: np.array(values) for epochs, values in baselines.items()}
-    return PrivacyUtilityResults(study, found, models[models["private"]], models)
+    return data, pd.DataFrame(rows)
 
 
 _LOWER = "share of private settings with a lower utility"
 """Name of a claim's quantity."""
 
 ADULT_MODELS = landscape(
-    replace(ADULT, repetitions=3),
+    _with(ADULT, **{"audit.trials": 3}),
     {1: [0.1, 0.2, 0.15], 20: [0.5, 0.9, 0.7]},
     {1.0: [0.1, 0.2, 1.1], 3.0: [0.6, 0.8, 0.8]},
 )
 
 
 def test_claims_are_numbers_with_intervals() -> None:
-    claims = {claim.quantity: claim for claim in _claims(ADULT_MODELS)}
+    claims = {claim.quantity: claim for claim in _claims(*ADULT_MODELS)}
     grown = claims["Epsilon* at 20 epochs less that at 1"].found
     expected = stats.ttest_rel([0.5, 0.9, 0.7], [0.1, 0.2, 0.15]).confidence_interval(0.95)
     assert (grown.value, grown.low, grown.high) == pytest.approx((0.55, expected.low, expected.high))
@@ -135,19 +135,21 @@ def test_claims_are_numbers_with_intervals() -> None:
 
 
 def test_repetitions_that_agree_are_few() -> None:
-    found = {claim.quantity: claim for claim in _claims(ADULT_MODELS)}[_LOWER]
+    found = {claim.quantity: claim for claim in _claims(*ADULT_MODELS)}[_LOWER]
     assert (found.found.low, found.found.high) == pytest.approx((stats.beta.ppf(0.025, 3, 1), 1))
     assert found.verdict is ClaimVerdict.OPEN
 
 
 def test_remarks_count_the_claims_and_name_who_exceeds_its_epsilon() -> None:
-    said = " ".join(_remarks(ADULT_MODELS.study, ADULT_MODELS, list(_claims(ADULT_MODELS))))
+    said = " ".join(_remarks(*ADULT_MODELS, list(_claims(*ADULT_MODELS))))
     assert re.search(r"\b1 of 6 private models .*Epsilon\* at or above .*\b0\.250 on", said)
     assert "cannot exceed 13.8" in said
 
 
 def test_the_tasks_are_set_apart() -> None:
-    many = landscape(replace(LOCATION, repetitions=3), {10: [1.0, 2.0, 1.5], 100: [9.0, 10.0, 8.0]}, {1.0: [0.1, 0.2]})
+    many = landscape(
+        _with(LOCATION, **{"audit.trials": 3}), {10: [1.0, 2.0, 1.5], 100: [9.0, 10.0, 8.0]}, {1.0: [0.1, 0.2]}
+    )
     claim = _contrast(many, ADULT_MODELS)
     assert claim.found.value == pytest.approx(9.0 - 0.7)
     assert claim.verdict is ClaimVerdict.HOLDS
@@ -155,71 +157,58 @@ def test_the_tasks_are_set_apart() -> None:
 
 def test_chance_is_that_of_drawn_samples() -> None:
     """Moments drawn by their distributions give the Epsilon* of fitted samples; false alarm 1e-4."""
-    study = replace(LOCATION, records=60, population_records=40, delta=0.01)
+    data = _with(LOCATION, **{"data.records": 60, "data.population-records": 40, "privacy.delta": 0.01})
     random = np.random.default_rng(0)
     members, population = random.standard_normal((2000, 60)), random.standard_normal((2000, 40))
     drawn = epsilon_star_gaussian(*fit_normal(members), *fit_normal(population), 0.01, PARAMETRIC_CUT)
-    row = _floor(study)
+    row = _floor(data)
     error = drawn.std(ddof=1) * math.sqrt(1 / 2000 + 1 / row.repetitions)
     assert abs(row.measured - drawn.mean()) < stats.norm.isf(5e-5) * error
     assert row.low < np.median(drawn) < row.high
 
 
-TINY = {"epsilons": (1.0, 10.0), "clipping_norms": (1.0,), "repetitions": 2}
-TINY_ADULT = replace(
-    ADULT, data="breast-cancer", model="logistic", records=300, test_records=100, population_records=100,
-    batches=(50,), baseline_epochs=(1, 10), private_epochs=1, delta=1e-3, **TINY,
-)  # fmt: skip
+TINY = {
+    "model.name": "logistic", "data.records": 300, "data.test-records": 100, "data.population-records": 100,
+    "training.epochs": 1, "privacy.delta": 1e-3, "audit.trials": 2, "epsilons": (1.0, 10.0), "clipping-norms": (1.0,),
+}  # fmt: skip
+TINY_ADULT = _with(ADULT, **TINY, **{"data.name": "breast-cancer", "batches": (50,), "baseline-epochs": (1, 10)})
 TINY_MANY = replace(
-    LOCATION, title="Digits in place of Purchase-100", data="digits", model="logistic", records=300, test_records=100,
-    population_records=300, batches=(100,), baseline_epochs=(10, 50), private_epochs=1, delta=1e-3, **TINY,
-)  # fmt: skip
-
-
-def play_here(
-    plans: Mapping[str, RunPlan], directory: Path, options: object, progress: object, told: Any, secret: object
-) -> None:
-    """Play points in this process, one after the other."""
-    for name, plan in plans.items():
-        if not (directory / name).exists():
-            run_audit(plan, directory / name, Engine.LOCAL, with_report=False)
-            told(name)
+    _with(LOCATION, **TINY, **{"data.name": "digits", "batches": (100,), "baseline-epochs": (10, 50)}),
+    title="Digits in place of Purchase-100",
+)
 
 
 @pytest.mark.long
 def test_figures_of_trained_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fl_audit.runs.sweeps.sweep.play_points", play_here)
-    monkeypatch.setattr(
-        privacy_utility, "CANDIDATES", {EpsilonStarTask.ADULT: (TINY_ADULT,), EpsilonStarTask.PURCHASE: (TINY_MANY,)}
-    )
     monkeypatch.setattr(mixture_fits, "SIZES", {ComputeExtent.FULL: (100,)})
     monkeypatch.setattr(mixture_fits, "COMPONENTS", {ComputeExtent.FULL: (1, 2)})
+    monkeypatch.setattr(run_scheduling, "parallel_runs", lambda: 1)
+    candidates = {PURCHASE.study: ((PURCHASE,), (TINY_MANY,)), ADULT.study: ((TINY_ADULT,),)}
     told: list[str] = []
-    context = ReproductionOptions(tmp_path, announce=told.append)
-    first = privacy_utility.figure_1(context)
-    (line,), (data,) = told, first.data
-    assert line.startswith("Purchase-100 ")
-    assert line.endswith(f": {data}")
-    assert re.fullmatch(r"Digits .* Purchase-100", data)
+    options = ReproductionOptions(tmp_path, data_dir=tmp_path, announce=told.append)
+    items = [item for item in PAPER.items if item.key in ("fig1", "fig2", "fig6")]
+    results = runner.make(replace(PAPER, candidates=candidates), items, options).results
+    first, second, third = (result for _, result in results)
+    assert re.fullmatch(r"Purchase-100 is not there .*: digits stands in for it", told[0])
+    assert re.fullmatch(r"Digits .* Purchase-100", first.data[0])
     assert not first.comparable_rows("published")
     assert "7.06 in print, on Purchase-100" in " ".join(first.frame["note"])
-    second = privacy_utility.figure_2(context)
-    models = pd.read_parquet(tmp_path / "runs" / "landscape-breast-cancer" / "models.parquet")
-    assert len(models) == 8
     rows = second.frame.set_index(["setting", "quantity"])["measured"]
-    longest = models[models["training.epochs"] == 10]
-    assert rows["Adult, 10 epochs", "Epsilon*"] == pytest.approx(longest["epsilon_star"].mean())
-    assert rows["Adult, 10 epochs", "test AUROC (probability)"] == pytest.approx(longest["test_auroc"].mean())
-    many = pd.read_parquet(tmp_path / "runs" / "landscape-digits" / "models.parquet")
-    apart = many.loc[many["training.epochs"] == 50, "epsilon_star"].mean() - longest["epsilon_star"].mean()
+
+    def trials_of(data: PaperDataset) -> pd.DataFrame:
+        longest = baseline_runs(data)[-1]
+        return FinishedRun(longest, longest.config(), options.runs / longest.name).trials
+
+    adult, many = trials_of(TINY_ADULT), trials_of(TINY_MANY)
+    assert rows["Adult, 10 epochs", "Epsilon*"] == pytest.approx(adult["epsilon_star"].mean())
+    assert rows["Adult, 10 epochs", "test AUROC (probability)"] == pytest.approx(adult["test_auroc"].mean())
+    apart = many["epsilon_star"].mean() - adult["epsilon_star"].mean()
     assert second.claims[-1].found.value == pytest.approx(apart)
-    third = mixture_fits.figure_6(context)
+    assert second.spent.trials == 2 * len(all_runs(TINY_ADULT))
     assert len(third.frame) == 4 * 2
     assert len(third.claims) == 4
     assert third.frame["measured"].between(0, 1).all()
     assert to_png(third.figure)
-    with pytest.raises(InputError, match="over Ray"):
-        privacy_utility.figure_2(replace(context, engine=Engine.LOCAL))
 
 
 def test_training_scores_are_those_of_epsilon_star(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 import math
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +10,6 @@ from scipy import stats
 
 from fl_audit.errors import InputError
 from fl_audit.experiments.papers.item_results import COLUMNS, ItemResult
-from fl_audit.experiments.papers.negoescu2023 import paper
 from fl_audit.experiments.papers.negoescu2023.error_rate_log_ratios import CUT, DELTA, _exact_curves
 from fl_audit.experiments.papers.negoescu2023.paper import PAPER
 from fl_audit.experiments.papers.negoescu2023.simulation import (
@@ -22,9 +20,10 @@ from fl_audit.experiments.papers.negoescu2023.simulation import (
     simulate,
     summary,
 )
-from fl_audit.experiments.papers.papers import ComputeExtent, NoDataError, PaperResults, ReproductionOptions
+from fl_audit.experiments.papers.papers import ComputeExtent, PaperResults, ReproductionOptions
 from fl_audit.experiments.papers.reproduce import chosen_items, reproduce
 from fl_audit.experiments.papers.reproduction_names import item_names
+from fl_audit.experiments.papers.runner import make
 from fl_audit.experiments.papers.statistics import t_interval
 from tests.released_model.rates import epsilon_star_of_rates
 
@@ -150,16 +149,11 @@ def test_t_interval_is_that_of_scipy() -> None:
 
 
 def test_an_item_without_its_data_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def build(context: ReproductionOptions) -> ItemResult:
-        raise NoDataError(f"no {context.runs.name}")
-
-    lacking = paper._Figure("fig1", "Figure 1", build)
-    monkeypatch.setattr(paper, "_FIGURES", (lacking,))
-    made = PAPER.make((lacking,), ReproductionOptions(tmp_path, extent=ComputeExtent.QUICK))
-    assert made.results == ()
-    assert made.left_out == ("Figure 1: left out, no runs-quick",)
-    later = replace(PAPER, items=(lacking,))
-    monkeypatch.setattr("fl_audit.experiments.papers.reproduce.PAPERS", (later,))
-    with pytest.raises(InputError, match=r"negoescu2023 cannot .*\bno runs"):
-        reproduce("negoescu2023", ReproductionOptions(tmp_path / "out"))
+    monkeypatch.delenv("FL_AUDIT_DATA", raising=False)
+    options = ReproductionOptions(tmp_path / "out", tmp_path, ComputeExtent.QUICK)
+    results = make(PAPER, PAPER.items[:1], options)
+    assert results.results == ()
+    assert results.left_out == (f"{PAPER.items[0].title}: left out, none of its data sets is there",)
+    with pytest.raises(InputError, match=r"negoescu2023-fig1 cannot .*\blocation30"):
+        reproduce("negoescu2023-fig1", options)
     assert not (tmp_path / "out").exists()

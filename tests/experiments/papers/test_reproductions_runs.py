@@ -12,36 +12,46 @@ import pytest
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError
-from fl_audit.experiments.papers import dataset_availability, reproduce, run_scheduling
-from fl_audit.experiments.papers.bernau2021 import attack_cost_scaling, paper, settings
+from fl_audit.experiments.papers import reproduce, run_scheduling, runner, shared_neighbours
+from fl_audit.experiments.papers.bernau2021 import attack_cost_scaling, paper
 from fl_audit.experiments.papers.bernau2021.advantage_and_belief import ADVANTAGE
-from fl_audit.experiments.papers.bernau2021.runs import _neighbour_of, labels_of, play
-from fl_audit.experiments.papers.bernau2021.settings import ADULT, InsiderSetting, values_of
+from fl_audit.experiments.papers.bernau2021.insider_results import claimed_mu, labels_of, mu_of_trials
+from fl_audit.experiments.papers.bernau2021.insider_runs import ADULT, insider_run
 from fl_audit.experiments.papers.item_results import COLUMNS
-from fl_audit.experiments.papers.papers import ComputeExtent, ReproductionOptions
+from fl_audit.experiments.papers.papers import ComputeExtent, PaperDataset, ReproductionOptions
 from fl_audit.experiments.papers.reproduce import PAPERS, chosen_items
 from fl_audit.experiments.papers.reproduction_names import ITEMS, item_names
+from fl_audit.experiments.papers.run_scheduling import play
 from fl_audit.experiments.papers.statistics import predicted_advantage
 from fl_audit.privacy.accounting_enums import SensitivityKind
 from fl_audit.privacy.identifiability_bounds import gaussian_advantage
-from fl_audit.runs.config import parse_config
-from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.planning import plan_run
 from fl_audit.runs.run import run_audit
 from fl_audit.runs.run_directory import RunDirectory
 
-SMALL = replace(
-    ADULT, name="breast-cancer", title="Small for Adult", records=40, model="logistic", test_records=20,
-    quick=(6, 4, 3), quick_dissimilarity="euclidean", trials_per_batch=3,
+
+def _in_quick_form(data: PaperDataset) -> PaperDataset:
+    quick = data.in_form(ComputeExtent.QUICK)
+    assert quick is not None
+    return quick
+
+
+_FULL = replace(
+    ADULT, title="Small for Adult", stands_in=True, quick={"audit.dissimilarity": "euclidean", "trials": (6, 4, 3)},
+    settings={
+        **ADULT.settings, "data.name": "breast-cancer", "data.records": 40, "data.test-records": 20,
+        "model.name": "logistic", "training.rounds": 3, "audit.evaluate-every": 3, "run.trials-per-batch": 3,
+    },
 )  # fmt: skip
-LS_B = InsiderSetting(SMALL, SensitivityKind.LOCAL, Adjacency.REPLACE_RECORD)
+SMALL = _in_quick_form(_FULL)
+LS_B = insider_run(SMALL, SensitivityKind.LOCAL, Adjacency.REPLACE_RECORD)
+OTHER = insider_run(SMALL, SensitivityKind.LOCAL, Adjacency.REPLACE_RECORD, 0.75)
 
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_scheduling, "parallel_runs", lambda: 1)  # processes of their own take seconds to begin
-    monkeypatch.setattr(settings, "ROUNDS", 3)
-    monkeypatch.setattr(dataset_availability, "find_data", lambda *_: ((SMALL,), ("Adult is small",)))
+    monkeypatch.setattr(runner, "find_data", lambda *_: ((_FULL,), ("Adult is small",)))
 
 
 class Balanced(HTMLParser):
@@ -117,11 +127,11 @@ def test_rows_are_what_the_runs_say(tmp_path: Path) -> None:
     assert row["measured"] == pytest.approx(2 * trials["won"].mean() - 1)
     assert (row["repetitions"], row["published"]) == (6, 0.17)
     found = play([LS_B], ReproductionOptions(tmp_path, extent=ComputeExtent.QUICK))[LS_B]
-    assert row["theory"] == gaussian_advantage(found.claimed_mu)
+    assert row["theory"] == gaussian_advantage(claimed_mu(found))
     # Under local noise every trial has the claimed evidence: the general prediction and the exact distribution are one.
-    assert predicted_advantage(found.mu_of_trials) == pytest.approx(row["theory"], rel=1e-6)
+    assert predicted_advantage(mu_of_trials(found)) == pytest.approx(row["theory"], rel=1e-6)
     shown = np.sqrt(found.summary["guarantee"]["rounds"]) / found.summary["guarantee"]["noise_multiplier"]
-    assert found.claimed_mu == pytest.approx(shown)
+    assert claimed_mu(found) == pytest.approx(shown)
 
 
 @pytest.mark.long
@@ -158,15 +168,14 @@ def test_the_display_counts_every_round_once(tmp_path: Path) -> None:
         def __exit__(self, *ended: object) -> None:
             """Nothing to close."""
 
-    other = replace(LS_B, belief=0.75)
-    play([LS_B, other], ReproductionOptions(tmp_path, extent=ComputeExtent.QUICK, progress=Display))
+    play([LS_B, OTHER], ReproductionOptions(tmp_path, extent=ComputeExtent.QUICK, progress=Display))
     assert counted[0] == -3 * (6 + 4)
     assert sum(counted) == 0
     # An interrupted run with one of its two batches finished: that one counts at once.
     (tmp_path / "runs-quick" / LS_B.name / "summary.json").unlink()
     shutil.rmtree(tmp_path / "runs-quick" / LS_B.name / "challenger" / "batches" / "batch-00001")
     counted.clear()
-    play([LS_B, other], ReproductionOptions(tmp_path, extent=ComputeExtent.QUICK, progress=Display))
+    play([LS_B, OTHER], ReproductionOptions(tmp_path, extent=ComputeExtent.QUICK, progress=Display))
     assert counted[:2] == [-3 * 6, 3 * 3]
     assert sum(counted) == 0
 
@@ -175,24 +184,24 @@ def test_another_configuration_in_the_way_is_refused(tmp_path: Path) -> None:
     play([LS_B], ReproductionOptions(tmp_path, extent=ComputeExtent.QUICK))
     (tmp_path / "runs-quick").rename(tmp_path / "runs")
     with pytest.raises(InputError, match="another configuration"):
-        play([LS_B], ReproductionOptions(tmp_path, engine=Engine.LOCAL))
+        play([insider_run(_FULL, SensitivityKind.LOCAL, Adjacency.REPLACE_RECORD)], ReproductionOptions(tmp_path))
 
 
 @pytest.mark.long
 def test_the_neighbour_is_searched_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    config = parse_config(values_of(LS_B, ComputeExtent.QUICK, None))
-    pair = _neighbour_of(config)
+    config = LS_B.config()
+    pair = shared_neighbours.shared_pair(config)
     assert plan_run(config).federation.pair == pair
     found = play([LS_B], ReproductionOptions(tmp_path, extent=ComputeExtent.QUICK))[LS_B]
-    monkeypatch.setattr("fl_audit.experiments.papers.bernau2021.runs._ranked", None)
-    other = parse_config(values_of(replace(LS_B, belief=0.75), ComputeExtent.QUICK, None))
-    assert _neighbour_of(other, [(config, RunDirectory(tmp_path / "runs-quick" / LS_B.name))]) == pair
+    monkeypatch.setattr(shared_neighbours, "_ranked", None)
+    known = [(config, RunDirectory(tmp_path / "runs-quick" / LS_B.name))]
+    assert shared_neighbours.shared_pair(OTHER.config(), known) == pair
     assert len(labels_of(found)) == 2
 
 
 @pytest.mark.long
 def test_nothing_to_play_on_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dataset_availability, "find_data", lambda *_: ((), ("no Adult (gone)",)))
+    monkeypatch.setattr(runner, "find_data", lambda *_: ((), ("no Adult (gone)",)))
     monkeypatch.setattr(attack_cost_scaling, "_seconds", lambda work, size: 1e-9 * size**2)  # nothing is timed here
     with pytest.raises(InputError, match=r"bernau2021-fig9 .*no Adult \(gone\)"):
         reproduce.reproduce("bernau2021-fig9", ReproductionOptions(tmp_path / "out"))
@@ -211,7 +220,7 @@ def test_every_paper_has_items_of_its_own() -> None:
         assert chosen_items(one.key) == (one, one.items)
         assert [chosen_items(one.name_of(item))[1] for item in one.items] == [(item,) for item in one.items]
     assert len(set(item_names())) == len(item_names())
-    assert paper.PAPER.items[8].settings([ADULT])
+    assert paper.PAPER.items[8].runs(ADULT)
 
 
 def test_papers_do_not_mix_in_one_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

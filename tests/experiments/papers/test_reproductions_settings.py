@@ -6,34 +6,32 @@ import re
 import pytest
 
 from fl_audit.adjacency import Adjacency
+from fl_audit.data.data_setting_enums import NeighbourChoice
 from fl_audit.errors import InputError
-from fl_audit.experiments.papers import dataset_availability
-from fl_audit.experiments.papers.bernau2021.paper import PAPER
-from fl_audit.experiments.papers.bernau2021.settings import (
+from fl_audit.experiments.papers import runner
+from fl_audit.experiments.papers.bernau2021.insider_runs import (
     ADULT,
     CANDIDATES,
     LOCATION,
     MNIST,
     PURCHASE,
-    InsiderDatasetName,
-    InsiderSetting,
-    _trials_of,
-    audit_settings,
-    main_settings,
-    neighbour_settings,
-    values_of,
+    all_runs,
+    audit_runs,
+    insider_run,
+    main_runs,
+    neighbour_runs,
 )
-from fl_audit.experiments.papers.dataset_availability import find_data
+from fl_audit.experiments.papers.bernau2021.paper import PAPER
 from fl_audit.experiments.papers.papers import ComputeExtent
 from fl_audit.experiments.papers.reproduce import chosen_items
 from fl_audit.experiments.papers.reproduction_names import item_names
+from fl_audit.experiments.papers.runner import find_data
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.accounting_enums import SensitivityKind
 from fl_audit.privacy.calibration import noise_multiplier_for
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.privacy.targets import BeliefTarget
-from fl_audit.runs.config import parse_config
 
 B, U = Adjacency.REPLACE_RECORD, Adjacency.ADD_REMOVE_RECORD
 LS, GS = SensitivityKind.LOCAL, SensitivityKind.GLOBAL
@@ -67,7 +65,7 @@ def test_an_unknown_name_gets_the_nearest_and_the_list() -> None:
     ],
 )
 def test_configurations_are_those_of_the_paper(data, records, delta, model, measure) -> None:  # type: ignore[no-untyped-def]
-    config = parse_config(values_of(InsiderSetting(data, LS, B), ComputeExtent.FULL, None)).as_dict()
+    config = insider_run(data, LS, B).config().as_dict()
     assert (config["data"]["records"], config["privacy"]["delta"]) == (records, delta)
     assert (config["model"]["name"], config["audit"]["dissimilarity"]) == (model, measure)
     assert config["training"] | {"momentum": 0} == {
@@ -82,43 +80,50 @@ def test_configurations_are_those_of_the_paper(data, records, delta, model, meas
 
 def test_noise_at_the_smallest_beliefs_shows_the_cap_of_the_orders() -> None:
     for data, noise in ((MNIST, 404.84), (ADULT, 329.03)):
-        target = BeliefTarget(data.smallest_belief)
-        claim = Claim(B, gaussian_rounds(1.0, 30), data.delta, 0.5, Accountant.RDP_CLASSIC)
+        target = BeliefTarget(data["beliefs"][0])
+        claim = Claim(B, gaussian_rounds(1.0, 30), data["privacy.delta"], 0.5, Accountant.RDP_CLASSIC)
         assert noise_multiplier_for(target, claim) == pytest.approx(noise, abs=0.005)
 
 
 def test_which_runs_an_item_needs() -> None:
-    main, audit, neighbours = (set(of(ALL)) for of in (main_settings, audit_settings, neighbour_settings))
+    main, audit, neighbours = (
+        {run for data in ALL for run in of(data)} for of in (main_runs, audit_runs, neighbour_runs)
+    )
     assert (len(main), len(audit), len(neighbours)) == (12, 24, 16)
     assert len(main & audit) == 6
     assert len(main & neighbours) == 6
-    assert {_trials_of(one, ComputeExtent.FULL) for one in audit - main} == {250}
-    assert {_trials_of(one, ComputeExtent.FULL) for one in neighbours - main} == {100}
-    assert {_trials_of(one, ComputeExtent.FULL) for one in main} == {1000}
-    assert sorted({one.belief for one in audit if one.data is MNIST}) == [0.52, 0.75, 0.9, 0.99]
-    assert sorted({one.belief for one in audit if one.data is ADULT}) == [0.53, 0.75, 0.9, 0.99]
-    assert {one.relation for one in audit} == {B}
+    assert {run["audit.trials"] for run in audit - main} == {250}
+    assert {run["audit.trials"] for run in neighbours - main} == {100}
+    assert {run["audit.trials"] for run in main} == {1000}
+    assert sorted({run["privacy.belief"] for run in audit if run.data is MNIST}) == [0.52, 0.75, 0.9, 0.99]
+    assert sorted({run["privacy.belief"] for run in audit if run.data is ADULT}) == [0.53, 0.75, 0.9, 0.99]
+    assert {run["privacy.adjacency"] for run in audit} == {B}
 
 
 def test_every_run_has_its_own_name_and_seed() -> None:
-    every = {*main_settings(ALL), *audit_settings(ALL), *neighbour_settings(ALL)}
-    assert len({one.name for one in every}) == len({one.seed for one in every}) == len(every)
+    every = {run for data in ALL for run in all_runs(data)}
+    assert len({run.name for run in every}) == len({run["run.seed"] for run in every}) == len(every)
     assert len({one.label for one in every}) == len(every)
 
 
 def test_neighbours_of_figure_4() -> None:
     """Three of either kind where a record of MNIST is replaced, which is what the paper drew; else the extremes."""
-    third = InsiderSetting(MNIST, LS, B, 0.9, "least-dissimilar", 3)
-    assert third in neighbour_settings(ALL)
-    audit = parse_config(values_of(third, ComputeExtent.FULL, None)).audit
+    third = insider_run(MNIST, LS, B, 0.9, NeighbourChoice.LEAST_DISSIMILAR, 3)
+    every = {run for data in ALL for run in neighbour_runs(data)}
+    assert third in every
+    audit = third.config().audit
     assert (audit.neighbour, audit.neighbour_rank) == ("least-dissimilar", 3)
-    further = {(one.data, one.relation) for one in neighbour_settings(ALL) if one.rank > 1}
+    further = {(run.data, run["privacy.adjacency"]) for run in every if (run["audit.neighbour-rank"] or 1) > 1}
     assert further == {(MNIST, B)}
 
 
 def test_the_quick_form_changes_little() -> None:
-    for setting in (*main_settings(ALL), *audit_settings(ALL)):
-        full, quick = (parse_config(values_of(setting, extent, None)).as_dict() for extent in ComputeExtent)
+    full_runs, quick_runs = (
+        [run for data in ALL if (form := data.in_form(extent)) for run in (*main_runs(form), *audit_runs(form))]
+        for extent in ComputeExtent
+    )
+    for full_run, quick_run in zip(full_runs, quick_runs, strict=True):
+        full, quick = full_run.config().as_dict(), quick_run.config().as_dict()
         assert quick["audit"]["trials"] < full["audit"]["trials"] / 8 + 30
         for section, key in (("audit", "trials"), ("audit", "dissimilarity"), ("data", "test-records")):
             del full[section][key], quick[section][key]
@@ -126,7 +131,7 @@ def test_the_quick_form_changes_little() -> None:
 
 
 def test_what_stands_in_and_what_is_left_out(tmp_path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
-    found, remarks = find_data(CANDIDATES, tmp_path)
+    found, remarks = find_data(PAPER, CANDIDATES, tmp_path)
     assert found == ()
     assert [line.partition(" ")[0] for line in remarks] == ["MNIST", "Purchase-100", "Adult"]
     assert all("is left out" in line for line in remarks)
@@ -135,12 +140,12 @@ def test_what_stands_in_and_what_is_left_out(tmp_path, monkeypatch) -> None:  # 
         if spec.name not in ("location30", "adult"):
             raise InputError(f"{spec.name} is not found")
 
-    monkeypatch.setattr(dataset_availability, "load_source", load)
-    found, remarks = find_data(CANDIDATES, tmp_path)
+    monkeypatch.setattr(runner, "load_source", load)
+    found, remarks = find_data(PAPER, CANDIDATES, tmp_path)
     assert found == (LOCATION, ADULT)
     assert re.fullmatch(r"Purchase-100 .*\(purchase100: purchase100 is not found\): location30 .*", remarks[1])
-    assert LOCATION.is_substitute
-    assert not ADULT.is_substitute
-    assert "Location-30 for Purchase-100" in InsiderSetting(LOCATION, GS, U).label
-    assert LOCATION.study is InsiderDatasetName.PURCHASE
-    assert math.isclose(LOCATION.delta, PURCHASE.delta)
+    assert LOCATION.stands_in
+    assert not ADULT.stands_in
+    assert "Location-30 for Purchase-100" in insider_run(LOCATION, GS, U).label
+    assert LOCATION.study == PURCHASE.study
+    assert math.isclose(LOCATION["privacy.delta"], PURCHASE["privacy.delta"])

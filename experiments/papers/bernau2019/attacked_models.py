@@ -1,4 +1,4 @@
-"""Execution and results of the runs behind the figures: each run is carried out once, then read from its directory.
+"""Results of the runs of Bernau et al. 2019: what attacks find in the models of a setting, and how good models are.
 
 The paper measures the trade-off of privacy and accuracy by phi: the relative loss of the attack's AUC, divided by the
 relative loss of accuracy.
@@ -6,11 +6,11 @@ relative loss of accuracy.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from math import inf, nan
 from typing import Any, assert_never
 
 import numpy as np
-import pandas as pd
 import torch
 from safetensors.torch import load_file
 from scipy.stats import rankdata
@@ -18,20 +18,22 @@ from scipy.stats import rankdata
 from fl_audit.array_types import Flags, Floats, Integers
 from fl_audit.audits.membership.findings_attacks import SCORE
 from fl_audit.audits.membership.roc_metrics import RocCurve, _areas_between_trials, roc_curve
-from fl_audit.experiments.papers.bernau2019 import settings
-from fl_audit.experiments.papers.bernau2019.configurations import values_of
-from fl_audit.experiments.papers.bernau2019.published import MembershipDatasetName
-from fl_audit.experiments.papers.bernau2019.settings import BLACK_BOX, INSIDER, WHITE_BOX, PrivacyMethod
-from fl_audit.experiments.papers.papers import ReproductionOptions
-from fl_audit.experiments.papers.run_scheduling import carry_out_all, planned_runs
-from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
+from fl_audit.experiments.papers.bernau2019.hyperparameters import SKEWED
+from fl_audit.experiments.papers.bernau2019.membership_runs import (
+    BLACK_BOX,
+    INSIDER,
+    WHITE_BOX,
+    PrivacyMethod,
+    position_of,
+)
+from fl_audit.experiments.papers.papers import FinishedRun, FinishedRuns, PaperDataset, PaperRun
+from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.federation.target_membership import TargetMembership
-from fl_audit.run_files import read_json
+from fl_audit.parquet_files import read_frame
 from fl_audit.runs.attacks import by_target
 from fl_audit.runs.config import RunConfig
 from fl_audit.runs.mechanism_of_config import rounds_of, sampling_rate
 from fl_audit.runs.run_directory import RunDirectory, read_plan
-from fl_audit.runs.trial_batch_store import read_frame
 from fl_audit.server.trial_batch_results import LOGITS
 
 BINS = np.linspace(0.0, 1.0, 26)  # of the largest confidence, in a histogram
@@ -50,12 +52,14 @@ class ConfidenceByAttackGuess:
 
 
 @dataclass(frozen=True, eq=False)
-class MembershipSettingResults:
-    """The results of one setting (data set, kind of privacy, noise level), joined over its runs and reduced in size."""
+class AttackedModels:
+    """The models of one setting (data set, kind of privacy, noise level), joined over its runs and reduced in size."""
 
-    setting: settings.MembershipSetting  # the setting of the run
-    config: RunConfig  # the configuration of its first part
-    summary: Mapping[str, Any]  # contents of `summary.json` of its first part
+    run: PaperRun  # the first of its runs
+    config: RunConfig  # the configuration of the first run
+    # Epsilon of a whole record; infinite without DP. Under central DP the accountant computes it. Under local DP it is
+    # the epsilon of one value times the number of values.
+    epsilon: float
     areas_of_trials: Mapping[str, Floats]  # AUC of each attack in each trial, (trials,), by its name
     rocs: Mapping[str, RocCurve]  # ROC of each attack, its TPR as the mean over parts at each FPR of `_RATES`
     train_accuracy: Floats  # share of each trial's members whose true record its model classifies right, (trials,)
@@ -66,7 +70,6 @@ class MembershipSettingResults:
     # AUC of the loss in each trial of members against *test* records, as the paper asks, (trials,). None where test
     # records have the distribution of the targets, so that it makes no difference.
     areas_against_test: Floats | None = None
-    parts: int = 1  # number of runs with these trials
 
     @property
     def trials(self) -> int:
@@ -74,41 +77,45 @@ class MembershipSettingResults:
         return len(self.train_accuracy)
 
     @property
-    def epsilon(self) -> float:
-        """Epsilon of a whole record; infinite without DP.
+    def name(self) -> str:
+        """Name of the setting: that of its runs without the number of a part."""
+        return self.run.name.rpartition("-part")[0]
 
-        Under central DP the accountant computes it. Under local DP it is the epsilon of one value times the number of
-        values.
-        """
-        match self.setting.method:
-            case PrivacyMethod.ORIGINAL:
-                return inf
-            case PrivacyMethod.LOCAL:
-                return self.setting.data.values * self.setting.level
-            case PrivacyMethod.CENTRAL:
-                return float(self.summary["guarantee"]["epsilon"])
-            case _:
-                assert_never(self.setting.method)
+    @property
+    def label(self) -> str:
+        """Name of the setting in tables."""
+        return self.run.label
+
+    @property
+    def method(self) -> PrivacyMethod:
+        """The kind of privacy."""
+        method: PrivacyMethod = self.run["method"]
+        return method
+
+    @property
+    def level(self) -> float:
+        """The noise level: epsilon_i of local DP, z of central DP."""
+        return float(self.run["level"])
 
 
 @dataclass(frozen=True)
-class DataSetRuns:
-    """The results on one data set: without DP (`original`), and under local and central DP, largest epsilon first."""
+class DatasetModels:
+    """The models on one data set: without DP (`original`), and under local and central DP, largest epsilon first."""
 
-    data: settings.MembershipDatasetRecipe
-    original: MembershipSettingResults
-    local: tuple[MembershipSettingResults, ...]
-    central: tuple[MembershipSettingResults, ...]
-
-    @property
-    def runs(self) -> tuple[MembershipSettingResults, ...]:
-        """The results of all settings: without DP, then under local DP and under central DP."""
-        return (self.original, *self.private)
+    data: PaperDataset
+    original: AttackedModels
+    local: tuple[AttackedModels, ...]
+    central: tuple[AttackedModels, ...]
 
     @property
-    def private(self) -> tuple[MembershipSettingResults, ...]:
-        """The results of all settings with DP: local DP, then central DP."""
+    def private(self) -> tuple[AttackedModels, ...]:
+        """The models of all settings with DP: local DP, then central DP."""
         return (*self.local, *self.central)
+
+    @property
+    def settings(self) -> tuple[AttackedModels, ...]:
+        """The models of all settings: without DP, then under local DP and under central DP."""
+        return (self.original, *self.private)
 
     @property
     def attacks(self) -> tuple[str, ...]:
@@ -116,30 +123,44 @@ class DataSetRuns:
         return tuple(attack for attack in (BLACK_BOX, WHITE_BOX) if attack in self.original.areas_of_trials)
 
     @property
-    def of_phi(self) -> str:
+    def attack_of_phi(self) -> str:
         """The attack from which phi is computed: white-box if it was run, else black-box."""
         return self.attacks[-1]
 
-    def of(self, method: PrivacyMethod) -> tuple[MembershipSettingResults, ...]:
-        """Return the results under local DP if `method` is local, else those under central DP."""
+    def of(self, method: PrivacyMethod) -> tuple[AttackedModels, ...]:
+        """Return the models under local DP if `method` is local, else those under central DP."""
         return self.local if method is PrivacyMethod.LOCAL else self.central
 
-    def side(self, method: PrivacyMethod) -> tuple[MembershipSettingResults, ...]:
-        """Return the results without DP, followed by the results under the given kind of DP."""
+    def side(self, method: PrivacyMethod) -> tuple[AttackedModels, ...]:
+        """Return the models without DP, followed by the models under the given kind of DP."""
         return (self.original, *self.of(method))
 
 
-def played_of(data: settings.MembershipDatasetRecipe, runs: Iterable[MembershipSettingResults]) -> DataSetRuns:
-    """Return the results on one data set, grouped by kind of privacy and sorted by falling epsilon."""
-    own = sorted((run for run in runs if run.setting.data == data), key=lambda run: run.setting.position)
+def models_by_dataset(finished: FinishedRuns) -> list[DatasetModels]:
+    """Return the models on each data set, joined over the runs of each setting."""
+    parts: dict[str, list[AttackedModels]] = {}
+    for run, one in finished.runs.items():
+        if run.data in finished.data:
+            parts.setdefault(run.label, []).append(_read(one))
+    settings = [joined(of_setting) for of_setting in parts.values()]
+    return [dataset_models(data, settings) for data in finished.data]
+
+
+def dataset_models(data: PaperDataset, settings: Iterable[AttackedModels]) -> DatasetModels:
+    """Return the models on one data set, grouped by kind of privacy and sorted by falling epsilon."""
+    own = sorted((models for models in settings if models.run.data == data), key=lambda one: position_of(one.run))
     local, central = (
-        tuple(run for run in own if run.setting.method is one) for one in (PrivacyMethod.LOCAL, PrivacyMethod.CENTRAL)
+        tuple(models for models in own if models.method is method)
+        for method in (PrivacyMethod.LOCAL, PrivacyMethod.CENTRAL)
     )
-    return DataSetRuns(data, own[0], local, central)
+    return DatasetModels(data, own[0], local, central)
 
 
-def joined(parts: Sequence[MembershipSettingResults]) -> MembershipSettingResults:
-    """Return the results of one setting, joined from its runs: trials are concatenated and ROC curves are averaged.
+_BY_TRIAL = ("train_accuracy", "test_accuracy", "chosen_epoch", "confidence", "areas_against_test")
+
+
+def joined(parts: Sequence[AttackedModels]) -> AttackedModels:
+    """Return the models of one setting, joined from its runs: trials are concatenated and ROC curves are averaged.
 
     There is at least one run, and all have the same number of trials.
     """
@@ -155,12 +176,8 @@ def joined(parts: Sequence[MembershipSettingResults]) -> MembershipSettingResult
         areas_of_trials={one: np.concatenate([part.areas_of_trials[one] for part in parts]) for one in attacks},
         rocs={one: RocCurve(_RATES, np.mean([part.rocs[one].tpr for part in parts], axis=0)) for one in attacks},
         called=_called_together([part.called for part in parts if part.called is not None]),
-        parts=sum(part.parts for part in parts),
         **{name: of_all(name) for name in _BY_TRIAL},
     )
-
-
-_BY_TRIAL = ("train_accuracy", "test_accuracy", "chosen_epoch", "confidence", "areas_against_test")
 
 
 def _called_together(parts: Sequence[ConfidenceByAttackGuess]) -> ConfidenceByAttackGuess | None:
@@ -172,16 +189,16 @@ def _called_together(parts: Sequence[ConfidenceByAttackGuess]) -> ConfidenceByAt
         return ConfidenceByAttackGuess(counts, sums / counts.sum(axis=1))
 
 
-def _reduced(
-    part: settings.SettingRun,
+def reduced(
+    run: PaperRun,
     config: RunConfig,
-    summary: Mapping[str, Any],
+    epsilon: float,
     membership: TargetMembership,
     scores: Mapping[str, Floats],
     confidence: Floats,
     by_trial: Mapping[str, Floats | None],
-) -> MembershipSettingResults:
-    """Return the results of one run. Scores, high for likely members, and confidences have shape (trials, targets).
+) -> AttackedModels:
+    """Return the models of one run. Scores, high for likely members, and confidences have shape (trials, targets).
 
     `by_trial` holds further fields of the result, each of shape (trials,).
     """
@@ -194,13 +211,13 @@ def _reduced(
             np.stack([np.histogram(values, BINS)[0] for values in kinds]),
             np.array([values.mean() if values.size else nan for values in kinds]),
         )
-    return MembershipSettingResults(
-        part.setting,
+    return AttackedModels(
+        run,
         config,
-        summary,
+        epsilon,
         {
             # An insider that knows all other coins of a trial is compared with insiders of other trials.
-            attack: _areas_between_trials(values, membership) if attack == INSIDER else _areas(values, membership.is_in)
+            attack: _areas_between_trials(values, membership) if attack == INSIDER else areas(values, membership.is_in)
             for attack, values in scores.items()
         },
         {attack: RocCurve(_RATES, np.interp(_RATES, one.fpr, one.tpr)) for attack, one in curves.items()},
@@ -210,71 +227,65 @@ def _reduced(
     )
 
 
-def _areas(scores: Floats, is_in: Flags) -> Floats:
+def areas(scores: Floats, is_in: Flags) -> Floats:
     """Return the AUC of an attack in each trial, (trials,), by the Mann-Whitney rank sum; ties count half."""
     members, others = is_in.sum(axis=1), (~is_in).sum(axis=1)
     ranks = np.where(is_in, rankdata(scores, axis=1), 0.0).sum(axis=1)
     return np.asarray((ranks - members * (members + 1) / 2) / (members * others), dtype=np.float64)
 
 
-def run_and_join_parts(
-    parts: Iterable[settings.SettingRun], context: ReproductionOptions
-) -> list[MembershipSettingResults]:
-    """Carry out the runs that are not finished, and return the results of each setting, joined over its runs.
-
-    `context`: Without Ray, each core carries out one run at a time.
-    """
-    planned = planned_runs(parts, values_of, context)
-    carry_out_all([run for run in planned.values() if not run.is_finished], context)
-    of: dict[settings.MembershipSetting, list[MembershipSettingResults]] = {}
-    for part, run in planned.items():
-        of.setdefault(part.setting, []).append(_read_part(part, run.config, run.directory))
-    return [joined(found) for found in of.values()]
-
-
-def _read_part(part: settings.SettingRun, config: RunConfig, run: RunDirectory) -> MembershipSettingResults:
-    targets, trials = (read_frame(run.path / f"{label}.parquet") for label in ("targets", "trials"))
-    federation, membership = (
-        load_federation(read_plan(run.path).federation),
-        TargetMembership(by_target(targets, "is_in").astype(np.bool_)),
-    )
-    logits = torch.cat([one[LOGITS] for one in run.store(config).outputs(config.audit.trials)])
+@cache
+def _read(finished: FinishedRun) -> AttackedModels:
+    """Return the models of one run, read from its directory."""
+    run, config, path = finished.run, finished.config, finished.path
+    targets = read_frame(path / "targets.parquet")
+    federation = load_federation(read_plan(path).federation)
+    membership = TargetMembership(by_target(targets, "is_in").astype(np.bool_))
+    logits = torch.cat([one[LOGITS] for one in RunDirectory(path).store(config).outputs(config.audit.trials)])
     right, is_in = (logits.argmax(dim=2) == federation.differing.labels.cpu()).numpy(), membership.is_in
     columns = {name.removeprefix(SCORE): name for name in map(str, targets.columns) if name.startswith(SCORE)}
     if config.audit.insider:
         columns[INSIDER] = "log_odds"
-    return _reduced(
-        part,
+    against_test = None
+    if run.data.study == SKEWED:
+        models = torch.cat([load_file(file)["models"] for file in sorted((path / "public").glob("models-*"))])
+        losses = federation.losses(models, federation.test)
+        against_test = _areas_against_test(is_in, -by_target(targets, "log_probability"), losses)
+    return reduced(
+        run,
         config,
-        read_json(run.summary),
+        _epsilon(finished),
         membership,
         {attack: by_target(targets, name) for attack, name in columns.items()},
         torch.softmax(logits.double(), dim=2).amax(dim=2).numpy(),
         {
             "train_accuracy": np.asarray((right & is_in).sum(axis=1) / is_in.sum(axis=1), dtype=np.float64),
-            "test_accuracy": trials["test_accuracy"].to_numpy(dtype=np.float64),
-            "chosen_epoch": trials["chosen_release"].to_numpy(dtype=np.float64) * _epochs_a_round(config),
-            "areas_against_test": _areas_against_test(part, run, federation, targets, membership),
+            "test_accuracy": finished.trials["test_accuracy"].to_numpy(dtype=np.float64),
+            "chosen_epoch": finished.trials["chosen_release"].to_numpy(dtype=np.float64) * _epochs_a_round(config),
+            "areas_against_test": against_test,
         },
     )
 
 
-def _areas_against_test(
-    part: settings.SettingRun,
-    run: RunDirectory,
-    federation: LoadedFederation,
-    targets: pd.DataFrame,
-    membership: TargetMembership,
-) -> Floats | None:
-    if part.setting.data.study is not MembershipDatasetName.SKEWED:
-        return None
-    models = torch.cat([load_file(path)["models"] for path in sorted((run.path / "public").glob("models-*"))])
-    found, member_losses = [], -by_target(targets, "log_probability")
-    for is_in, members, others in zip(
-        membership.is_in, member_losses, federation.losses(models, federation.test), strict=True
-    ):
-        asked = np.concatenate([members[is_in], others])
-        found.append(_areas(-asked[np.newaxis], (np.arange(len(asked)) < is_in.sum())[np.newaxis])[0])
+def _epsilon(finished: FinishedRun) -> float:
+    method: PrivacyMethod = finished.run["method"]
+    match method:
+        case PrivacyMethod.ORIGINAL:
+            return inf
+        case PrivacyMethod.LOCAL:
+            return float(finished.run["values"] * finished.run["level"])
+        case PrivacyMethod.CENTRAL:
+            return float(finished.summary["guarantee"]["epsilon"])
+        case _:
+            assert_never(method)
+
+
+def _areas_against_test(is_in: Flags, member_losses: Floats, test_losses: Floats) -> Floats:
+    """Return the AUC of the loss in each trial, (trials,), of its members against test records."""
+    found = []
+    for chosen, members, others in zip(is_in, member_losses, test_losses, strict=True):
+        asked = np.concatenate([members[chosen], others])
+        found.append(areas(-asked[np.newaxis], (np.arange(len(asked)) < chosen.sum())[np.newaxis])[0])
     return np.array(found)
 
 

@@ -1,0 +1,165 @@
+"""The runs of Bernau et al. 2021, section 6: their data sets, base configuration and axes.
+
+rho_beta is the claimed upper bound on the insider's belief in the true data set. The paper calls replacing a record
+bounded DP (B), and adding or removing one unbounded DP (U). Noise is scaled to the local sensitivity (LS) or to the
+global one (GS).
+"""
+
+import zlib
+from dataclasses import replace
+from itertools import product
+
+from fl_audit.adjacency import Adjacency
+from fl_audit.data.data_setting_enums import NeighbourChoice
+from fl_audit.experiments.papers.papers import PaperDataset, PaperRun, Settings
+from fl_audit.experiments.papers.printed import PrintedNumbers
+from fl_audit.privacy.accounting_enums import SensitivityKind
+
+PRINTED = PrintedNumbers(__file__)
+ROUNDS = 30
+CLIPPING_NORM = 3.0
+BELIEFS = (0.75, 0.9, 0.99)  # the values of rho_beta, without the smallest one, which differs between the data sets
+MAIN_BELIEF = 0.9
+MAIN_REPETITIONS, OTHER_REPETITIONS = 1000, 250
+"""About as many repetitions as are behind numbers that the paper prints: at rho_beta = 0.9, and elsewhere (242 to
+493)."""
+NEIGHBOUR_REPETITIONS = 100  # of each neighbour that Figure 4 alone needs; the paper states no number
+SENSITIVITIES = (SensitivityKind.LOCAL, SensitivityKind.GLOBAL)
+ADJACENCIES = (Adjacency.REPLACE_RECORD, Adjacency.ADD_REMOVE_RECORD)
+LETTERS = {
+    SensitivityKind.LOCAL: "LS", SensitivityKind.GLOBAL: "GS",
+    Adjacency.REPLACE_RECORD: "B", Adjacency.ADD_REMOVE_RECORD: "U",
+}  # fmt: skip
+
+BASE: Settings = {
+    "data.clients": 10,
+    "training.rounds": ROUNDS,
+    "training.learning-rate": 0.005,
+    "training.optimizer": "adam",
+    "privacy.accountant": "rdp-classic",
+    "privacy.clipping-norm": CLIPPING_NORM,
+    "audit.epsilon-star": False,
+    "audit.evaluate-every": ROUNDS,
+    "run.keep-releases": 0,
+    "run.keep-final-models": False,
+}
+"""Settings of every run."""
+
+
+def _dataset(
+    study: str,
+    name: str,
+    settings: Settings,
+    smallest_belief: float,
+    quick_trials: tuple[int, int, int],
+    quick: Settings | None = None,
+) -> PaperDataset:
+    """Return a data set; trials are those at rho_beta = 0.9, at other rho_beta, and for neighbours of Figure 4."""
+    return PaperDataset(
+        study,
+        study,
+        {
+            "data.name": name,
+            **settings,
+            "beliefs": (smallest_belief, *BELIEFS),
+            "trials": (MAIN_REPETITIONS, OTHER_REPETITIONS, NEIGHBOUR_REPETITIONS),
+        },
+        {"data.test-records": 100, "trials": quick_trials, **(quick or {})},
+    )
+
+
+# The number of test records is not stated, and the number of trials in a batch bounds the memory.
+MNIST = _dataset(
+    "MNIST", "mnist",
+    {"data.records": 100, "data.test-records": 200, "model.name": "mnist-cnn", "privacy.delta": 0.01,
+     "audit.dissimilarity": "ssim", "run.trials-per-batch": 250},
+    0.52, (6, 2, 2), {"audit.dissimilarity": "euclidean"},  # a search by SSIM takes minutes
+)  # fmt: skip
+PURCHASE = _dataset(
+    "Purchase-100", "purchase100",
+    {"data.records": 1000, "data.test-records": 1000, "model.name": "dense-128", "privacy.delta": 0.001,
+     "audit.dissimilarity": "hamming", "run.trials-per-batch": 125},
+    0.53, (12, 4, 2),
+)  # fmt: skip
+LOCATION = replace(
+    PURCHASE, title="Location-30 for Purchase-100", settings={**PURCHASE.settings, "data.name": "location30"},
+    stands_in=True,
+)  # fmt: skip
+ADULT = _dataset(
+    "Adult", "adult",
+    {"data.records": 1000, "data.test-records": 1000, "model.name": "adult-mlp", "privacy.delta": 0.001,
+     "audit.dissimilarity": "manhattan", "run.trials-per-batch": 250},
+    0.53, (60, 30, 10),
+)  # fmt: skip
+CANDIDATES = {MNIST.study: ((MNIST,),), PURCHASE.study: ((PURCHASE,), (LOCATION,)), ADULT.study: ((ADULT,),)}
+
+
+def insider_run(
+    data: PaperDataset,
+    sensitivity: SensitivityKind,
+    adjacency: Adjacency,
+    belief: float = MAIN_BELIEF,
+    neighbour: NeighbourChoice = NeighbourChoice.MOST_DISSIMILAR,
+    rank: int = 1,
+) -> PaperRun:
+    """Return the run at one value of each axis; `rank` is that of the neighbour among those of its kind."""
+    main, other, of_a_neighbour = data["trials"]
+    is_usual = is_usual_neighbour(neighbour, rank)
+    letters, which = f"{LETTERS[sensitivity]} {LETTERS[adjacency]}", f"{neighbour}-{rank}"
+    name = f"{data.name}-{sensitivity}-{adjacency}-{belief:g}{'' if is_usual else f'-{which}'}"
+    seed = zlib.crc32(name.encode())
+    label = f"{data.title}, {letters}, rho_beta {belief:g}{'' if is_usual else f', {neighbour} {rank}'}"
+    trials = (main if belief == MAIN_BELIEF else other) if is_usual else of_a_neighbour
+    axes = {
+        "privacy.sensitivity": sensitivity,
+        "privacy.adjacency": adjacency,
+        "privacy.belief": belief,
+        "audit.neighbour": neighbour,
+        **({} if is_usual else {"audit.neighbour-rank": rank}),
+        "audit.trials": trials,
+        "model.seed": seed,
+        "run.seed": seed,
+    }
+    return PaperRun(data, name, label, {**BASE, **data.settings, **axes})
+
+
+def is_usual_neighbour(neighbour: NeighbourChoice, rank: int) -> bool:
+    """Return whether D' is the most dissimilar neighbour of D, as in all tables and figures except Figure 4."""
+    return neighbour is NeighbourChoice.MOST_DISSIMILAR and rank == 1
+
+
+def main_runs(data: PaperDataset) -> tuple[PaperRun, ...]:
+    """Return the runs of Table 2 and Figures 5 and 6: rho_beta = 0.9, both noise scalings and both adjacencies."""
+    return tuple(insider_run(data, *axes) for axes in product(SENSITIVITIES, ADJACENCIES))
+
+
+def audit_runs(data: PaperDataset) -> tuple[PaperRun, ...]:
+    """Return the runs of Figures 7 to 9: bounded DP (replaced record), both noise scalings and all rho_beta."""
+    return tuple(
+        insider_run(data, sensitivity, Adjacency.REPLACE_RECORD, belief)
+        for sensitivity, belief in product(SENSITIVITIES, data["beliefs"])
+    )
+
+
+def neighbour_runs(data: PaperDataset) -> tuple[PaperRun, ...]:
+    """Return the runs of Figure 4: the most and the least dissimilar neighbours of D."""
+    return tuple(run for adjacency in ADJACENCIES for run in runs_by_neighbour(data, adjacency))
+
+
+def all_runs(data: PaperDataset) -> tuple[PaperRun, ...]:
+    """Return the runs of all tables and figures; one that several of them share occurs several times."""
+    return (*main_runs(data), *audit_runs(data), *neighbour_runs(data))
+
+
+def runs_by_neighbour(data: PaperDataset, adjacency: Adjacency) -> tuple[PaperRun, ...]:
+    """Return the runs of one panel of Figure 4, from the most to the least dissimilar neighbour.
+
+    On MNIST with replaced records there are three of each kind, otherwise one. In the paper's figure, the local
+    sensitivities on MNIST exceed the clipping norm C. This is only possible if the paper replaces records. We add
+    panels for removed records.
+    """
+    three = data.study == MNIST.study and adjacency is Adjacency.REPLACE_RECORD
+    ranks = (1, 2, 3) if three else (1,)
+    most = ((NeighbourChoice.MOST_DISSIMILAR, rank) for rank in ranks)
+    least = ((NeighbourChoice.LEAST_DISSIMILAR, rank) for rank in reversed(ranks))
+    return tuple(insider_run(data, SensitivityKind.LOCAL, adjacency, MAIN_BELIEF, *which) for which in (*most, *least))

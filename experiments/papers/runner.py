@@ -1,0 +1,113 @@
+"""The runner of all papers: looks for data sets, plays the runs that items need, and makes the items from them."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from html import escape
+from pathlib import Path
+
+from fl_audit.audits.page.html_building_blocks import page_table
+from fl_audit.data.catalogue import load_source
+from fl_audit.errors import InputError
+from fl_audit.experiments.papers.item_results import ItemResult
+from fl_audit.experiments.papers.papers import (
+    ComputeExtent,
+    FinishedRuns,
+    PageNotes,
+    Paper,
+    PaperDataset,
+    PaperItem,
+    PaperResults,
+    ReproductionOptions,
+)
+from fl_audit.experiments.papers.run_scheduling import play, spent_on
+from fl_audit.plurals import plural
+from fl_audit.runs.federation_of_config import data_spec
+
+NO_RUNS = "<p>No run: everything here follows from closed forms and simulations.</p>"
+QUICK_WARNING = (
+    "Quick form: few trials, small samples, short training. It shows that everything works, and proves little."
+)
+
+
+def make(paper: Paper, items: Sequence[PaperItem], options: ReproductionOptions) -> PaperResults:
+    """Carry out each run that some tables and figures (items) need, and make the items; those without data are left
+    out."""
+    studies = dict.fromkeys(study for item in items for study in item.studies)
+    there, remarks = find_data(paper, studies, options.data_dir)
+    data = tuple(form for one in there if (form := one.in_form(options.extent)) is not None)
+    remarks = (*remarks, *dict.fromkeys(one.remark for one in data if one.remark))
+    for remark in remarks:
+        options.announce(remark)
+    runs = play([run for item in items for one in item.shown(data) for run in item.runs(one)], options)
+    finished = FinishedRuns(data, runs, options.extent)
+    makeable = [item for item in items if item.can_be_made(data)]
+    results = tuple((item, _made(item, finished)) for item in makeable)
+    notes = paper.notes(finished, results)
+    return PaperResults(
+        results,
+        tuple(f"{item.title}: left out, {_why(item, there, options)}" for item in items if item not in makeable),
+        remarks,
+        (", ".join(one.title for one in data) or "no data needed", plural(len(runs), "run")),
+        (*((QUICK_WARNING,) if options.extent is ComputeExtent.QUICK else ()), *notes.warnings),
+        _played_html(notes, results),
+        notes.opening,
+    )
+
+
+def _made(item: PaperItem, finished: FinishedRuns) -> ItemResult:
+    own = replace(finished, data=item.shown(finished.data))
+    runs = dict.fromkeys(run for data in own.data for run in item.runs(data))
+    result = item.build(own)
+    claims = result.claims or tuple(item.claims(own))
+    return replace(result, claims=claims, spent=spent_on([finished[run] for run in runs]))
+
+
+def _why(item: PaperItem, there: Iterable[PaperDataset], options: ReproductionOptions) -> str:
+    return f"not played in the {options.extent} form" if item.shown(there) else "none of its data sets is there"
+
+
+def _played_html(notes: PageNotes, results: Iterable[tuple[PaperItem, ItemResult]]) -> str:
+    """Return HTML that says what was trained or simulated: a paragraph and a table of all runs, and a line an item."""
+    lines = [
+        f"<li><strong>{escape(item.title)}.</strong> {escape(result.played)}</li>"
+        for item, result in results if result.played
+    ]  # fmt: skip
+    table = f"<p>{escape(notes.training)}</p>\n{page_table(notes.columns, notes.rows, notes.numbers)}"
+    parts = [*([table] if notes.rows else []), *(["<ul>", *lines, "</ul>"] if lines else [])]
+    return "\n".join(parts) or NO_RUNS
+
+
+def find_data(
+    paper: Paper, studies: Iterable[str], data_dir: Path | None
+) -> tuple[tuple[PaperDataset, ...], tuple[str, ...]]:
+    """Return the available data sets of a paper, and a sentence on each one that is substituted or missing.
+
+    `studies`: Of each of these, the first candidate is used that is available. A candidate may have several versions,
+    such as numbers of classes: all available versions are used.
+    """
+    found: list[PaperDataset] = []
+    remarks: list[str] = []
+    for study in studies:
+        reasons: list[str] = []
+        for versions in paper.candidates[study]:
+            missing = {one: reason for one in versions if (reason := _missing(paper, one, data_dir)) is not None}
+            there = [one for one in versions if one not in missing]
+            if there:
+                found.extend(there)
+                if reasons:
+                    remarks.append(f"{study} is not there ({'; '.join(reasons)}): {there[0].name} stands in for it")
+                break
+            reasons.extend(f"{one.name.rpartition(':')[2]}: {reason}" for one, reason in missing.items())
+        else:
+            remarks.append(f"{study} is left out ({'; '.join(reasons)})")
+    return tuple(found), tuple(remarks)
+
+
+def _missing(paper: Paper, data: PaperDataset, data_dir: Path | None) -> str | None:
+    """Return the reason why a data set cannot be loaded; None if it can."""
+    run = next(iter(paper.runs(data)))
+    try:
+        load_source(data_spec(run.config(data_dir).data))
+    except InputError as error:
+        return str(error)
+    return None

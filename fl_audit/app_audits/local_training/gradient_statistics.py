@@ -1,0 +1,110 @@
+"""Noise scales of gradients, and the effect of a record, from the same steps with other noise or another record.
+
+Everything here is of gradients as an optimizer applied them: sums or means, in whatever unit.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.stats import chi2
+
+from fl_audit.app_audits.local_training.sampling_checks import LEVEL
+from fl_audit.array_types import Flags, Floats, Floats32
+
+ROUNDING = 1e-6
+"""Difference of two gradients, over the largest number in them, that the rounding of float32 explains."""
+
+
+def noise_samples(redraws: Sequence[Sequence[Floats32]]) -> list[list[Floats]]:
+    """Return independent samples of the noise of each step: Helmert contrasts of gradients whose noise alone differs.
+
+    If gradients are a fixed vector plus noise of N(0, sigma^2) at each coordinate, so are the samples without it.
+
+    Parameters
+    ----------
+    redraws
+        Gradients of each step of each training, (parameters,). Later trainings may have fewer steps.
+
+    Returns
+    -------
+    list
+        Noise of each step, for each training but the first one.
+    """
+    means = [values.astype(np.float64) for values in redraws[0]]
+    samples = list[list[Floats]]()
+    for number, gradients in enumerate(redraws[1:], 1):
+        differences = [values - mean for values, mean in zip(gradients, means, strict=False)]
+        samples.append([difference * math.sqrt(number / (number + 1)) for difference in differences])
+        for step, difference in enumerate(differences):
+            means[step] += difference / (number + 1)
+    return samples
+
+
+@dataclass(frozen=True)
+class NoiseScales:
+    """Standard deviations of the noise of each tensor in each step."""
+
+    scales: Floats  # (steps, tensors); 0 without noise
+    degrees: int  # fewest degrees of freedom of an estimate
+
+    @property
+    def largest_factor(self) -> float:
+        """By which factor the true standard deviation may exceed an estimate, at the level of one test."""
+        return math.sqrt(self.degrees / float(chi2.ppf(LEVEL, self.degrees))) if self.degrees else 1.0
+
+
+def noise_scales(
+    samples: Sequence[Sequence[Floats]], sizes: Sequence[int], gradients: Sequence[Floats32]
+) -> NoiseScales:
+    """Return the noise scale of each tensor in each step, pooled over what chance does not tell apart.
+
+    Parameters
+    ----------
+    samples
+        Samples of the noise of each step, (parameters,), as `noise_samples` returns them.
+    sizes
+        Number of coordinates of each tensor.
+    gradients
+        Gradients of each step, (parameters,): what their rounding explains is no noise.
+    """
+    ends = np.cumsum(sizes)[:-1]
+    squares, counts = np.zeros((2, len(gradients), len(sizes)))
+    for sample in samples:
+        for step, noise in enumerate(sample):
+            squares[step] += [float(np.sum(part**2)) for part in np.split(noise, ends)]
+            counts[step] += sizes
+    largest = np.array([[np.abs(part).max(initial=0.0) for part in np.split(each, ends)] for each in gradients])
+    is_bare = squares <= counts * (ROUNDING * largest) ** 2
+    for axes in ((0, 1), (0,), ()):
+        pooled_squares, pooled_counts = (
+            np.where(is_bare, 0.0, one).sum(axes, keepdims=True) for one in (squares, counts)
+        )
+        variances = np.where(is_bare, 0.0, pooled_squares / np.maximum(pooled_counts, 1.0))
+        if not _is_told_apart(squares, counts, variances, is_bare):
+            break
+    known = np.broadcast_to(pooled_counts, is_bare.shape)[~is_bare]
+    return NoiseScales(np.sqrt(variances), int(known.min(initial=np.inf)) if known.size else 0)
+
+
+def _is_told_apart(squares: Floats, counts: Floats, variances: Floats, is_bare: Flags) -> bool:
+    """Return True if the noise of some tensor in some step has another scale than that of those it is pooled with."""
+    noisy = ~is_bare
+    if not noisy.any():
+        return False
+    ratios = squares[noisy] / variances[noisy]
+    lower, upper = chi2.cdf(ratios, counts[noisy]), chi2.sf(ratios, counts[noisy])
+    return bool(np.minimum(lower, upper).min() < LEVEL / 2)
+
+
+def lengths(difference: Floats | Floats32, sizes: Sequence[int]) -> Floats:
+    """Return the length of each tensor of a difference of gradients, (tensors,)."""
+    parts = np.split(difference.astype(np.float64), np.cumsum(sizes)[:-1])
+    return np.array([float(np.linalg.norm(part)) for part in parts])
+
+
+def is_moved(one: Floats32, other: Floats32) -> bool:
+    """Return True if two gradients differ by more than rounding explains."""
+    largest = max(float(np.abs(one).max(initial=0.0)), float(np.abs(other).max(initial=0.0)))
+    return float(np.abs(one.astype(np.float64) - other).max(initial=0.0)) > ROUNDING * largest

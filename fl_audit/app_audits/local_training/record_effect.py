@@ -1,0 +1,324 @@
+"""Effect of a record on the gradients of a training: how far its values can move them, and whether others matter."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+
+from fl_audit.app_audits.local_training.edited_datasets import (
+    crafted_record,
+    label_of,
+    length_of,
+    record_at,
+    with_label,
+)
+from fl_audit.app_audits.local_training.gradient_statistics import ROUNDING, is_moved
+from fl_audit.app_audits.local_training.leave_one_out_replay import KEPT_STEPS
+from fl_audit.app_audits.local_training.measured_steps import RecordEffect
+from fl_audit.app_audits.local_training.record_versions import (
+    ABSENT,
+    FACTORS,
+    RecordVersion,
+    located,
+    record_versions,
+    version_without_effect,
+)
+from fl_audit.app_audits.local_training.smallest_ball import smallest_ball_radius
+from fl_audit.array_types import Floats, Floats32
+
+Points = dict[RecordVersion, Floats32]
+"""Gradients of one step, (parameters,), by the version of a record."""
+
+
+_MOST_RECORDS = 3  # records that are tried for values without an effect
+_MOST_BETWEEN = 3  # records of a mini-batch that are compared beside its first and last one
+_MOST_VERSIONS = 3  # versions of each of these
+
+
+class GradientsOfSteps(Protocol):
+    """A function that trains on a data set with other records, and returns the gradients of steps, (parameters,)."""
+
+    def __call__(
+        self, steps: Sequence[int], items: Mapping[int, Any], without: int | None = None, redraw: int | None = None
+    ) -> dict[int, Floats32]:
+        """Return the gradients of steps by their numbers; those that are not finite are left out.
+
+        `items`: Other records, by their positions.
+
+        `without`: Position of a record that is left out of every mini-batch; None to leave none out.
+
+        `redraw`: Number of a redraw of the noise; None for the noise of the first training.
+        """
+
+
+@dataclass(frozen=True)
+class _StepEffect:
+    """Effect of a record on one step."""
+
+    step: int
+    over_noise: float  # in units of the noise: mu; infinite without noise
+    length: float
+    has_absence: bool  # whether it was compared with a version that has no effect
+    version: RecordVersion
+    reference: RecordVersion
+    difference: Floats  # a difference of gradients that has this effect, (parameters,)
+
+    @property
+    def order(self) -> tuple[float, float]:
+        return self.over_noise, self.length
+
+
+@dataclass(frozen=True)
+class RecordEffectSearch:
+    """Search for the largest effect of a record on the steps of a training that have the same tensors."""
+
+    gradients_of: GradientsOfSteps
+    dataset: Any
+    own: Mapping[int, Floats32]  # gradients with the own records, (parameters,), by the number of the step
+    scales: Mapping[int, Floats]  # noise scale of each coordinate, (parameters,), by the number of the step
+    drawn: Mapping[int, Sequence[int]]  # positions of the records of each step; () where they are not known
+    can_leave_out: bool  # whether a record can be left out of mini-batches without a change beside
+
+    @cached_property
+    def steps(self) -> list[int]:
+        """Numbers of the steps, in order."""
+        return sorted(self.own)
+
+    def effect(self) -> RecordEffect | None:
+        """Return the effect of a record; None if no record is found whose values move a step.
+
+        It is that of the first record with values that have no effect, or of the one with the largest effect.
+        """
+        found = list[RecordEffect]()
+        for place, step in enumerate(self.steps[:KEPT_STEPS]):
+            indices = self._by_effect(step)
+            effect = self._effect_of(indices, self.steps[place : place + KEPT_STEPS]) if indices else None
+            found += [] if effect is None else [effect]
+            if len(found) == _MOST_RECORDS or any(one.has_absence for one in found):
+                break
+        return max(found, key=lambda one: (one.has_absence, max(one.over_noise)), default=None)
+
+    def _gradients(
+        self, steps: Sequence[int], items: Mapping[int, Any], without: int | None = None, redraw: int | None = None
+    ) -> dict[int, Floats32]:
+        found = self.gradients_of(steps, items, without, redraw)
+        return {step: values for step, values in found.items() if values.shape == self.own[step].shape}
+
+    def _by_effect(self, step: int) -> list[int]:
+        """Return positions of some records of a step, those with the largest effect first.
+
+        The first and the last record of the mini-batch are among them: a loop over records may leave the last gradient.
+        """
+        places = [place for place in self.drawn.get(step, ()) if place < length_of(self.dataset)]
+        between = np.random.default_rng().permutation(places[1:-1])[:_MOST_BETWEEN].tolist()
+        effects = self._effects_of_records(step, dict.fromkeys([*places[:1], *places[-1:], *between]))
+        if not effects:  # positions of the loader are not those of the data set, or no loader drew
+            everything = range(length_of(self.dataset))
+            ends = (self._located(step, everything), self._located(step, everything[::-1]))
+            effects = self._effects_of_records(step, dict.fromkeys(index for index in ends if index is not None))
+        return sorted(effects, key=lambda index: effects[index].order, reverse=True)
+
+    def _effects_of_records(self, step: int, indices: Iterable[int]) -> dict[int, _StepEffect]:
+        """Return the effects of records on a step, by their positions, with some of their versions."""
+        found = dict[int, _StepEffect]()
+        for index in indices:
+            versions = [one for one in record_versions(self.dataset, index) if one.factor == FACTORS[1]]
+            chosen = [one for one in versions if not one.is_jittered][:_MOST_VERSIONS]
+            points = self._points(index, [step], [*chosen, *([ABSENT] if self.can_leave_out else [])])
+            effect = self._step_effect(step, points[step])
+            if effect is not None:
+                found[index] = effect
+        return found
+
+    def _located(self, step: int, places: Sequence[int]) -> int | None:
+        """Return a position, one of the first, whose record's values move a step; None if there is none."""
+        count = length_of(self.dataset)
+
+        def has_effect(chosen: Sequence[int]) -> bool:
+            items = {}
+            for place in chosen:
+                other = label_of(record_at(self.dataset, (place + 1) % count))
+                items[place] = with_label(crafted_record(record_at(self.dataset, place)), other)
+            changed = self._gradients([step], items)
+            return step in changed and is_moved(self.own[step], changed[step])
+
+        return located(has_effect, places)
+
+    def _effect_of(self, indices: Sequence[int], window: Sequence[int]) -> RecordEffect | None:
+        """Return the effect of the first of some records; the others are looked at for its effect on theirs."""
+        index = indices[0]
+        versions = record_versions(self.dataset, index)
+        points = self._points(index, window, [*versions, *([ABSENT] if self.can_leave_out else [])])
+        found = [one for step in window if (one := self._step_effect(step, points[step])) is not None]
+        if not found:
+            return None
+        best = max(found, key=lambda one: one.order)
+        everywhere = self._everywhere(index, best, versions)
+        over_noise, least = self._over_noise(best, everywhere)
+        return RecordEffect(
+            index, over_noise, least, best.length, self._growth(points), self._coupling(indices, best),
+            best.has_absence, self._noise_moved(index, best), len(self.steps), len(everywhere),
+        )  # fmt: skip
+
+    def _points(self, index: int, steps: Sequence[int], versions: Sequence[RecordVersion]) -> dict[int, Points]:
+        """Return the gradients of steps with versions of a record, as far as they are finite."""
+        found: dict[int, Points] = {step: {} for step in steps}
+        for version in versions:
+            is_absent = version is ABSENT
+            items = {} if is_absent else {index: version.item}
+            for step, values in self._gradients(steps, items, index if is_absent else None).items():
+                found[step][version] = values
+        return found
+
+    def _step_effect(self, step: int, points: Points) -> _StepEffect | None:
+        """Return the largest effect of versions of a record on a step; None if it does not differ between them."""
+        reference = version_without_effect(points)
+        others = [version for version in points if not version.is_jittered and version is not reference]
+        pairs = [
+            (version, other)
+            for version in others
+            for other in (others if reference is None else [reference])
+            if is_moved(points[version], points[other])
+        ]
+        if not pairs:
+            return None
+        effects = {pair: self._over_noise_of(step, points[pair[0]], points[pair[1]]) for pair in pairs}
+        version, other = max(pairs, key=lambda pair: effects[pair])
+        difference = points[version].astype(np.float64) - points[other]
+        if reference is not None:
+            return _StepEffect(step, *effects[version, other], True, version, other, difference)
+        # All versions are in a ball around the gradient without the record: its radius is the effect of the record.
+        values = np.array([points[one] for one in others], dtype=np.float64)
+        scales = self.scales[step]
+        noisy = scales > 0
+        mu, length = effects[version, other][0] / 2, smallest_ball_radius(values)
+        if math.isfinite(mu):
+            mu = max(mu, smallest_ball_radius(values[:, noisy] / scales[noisy]))
+        return _StepEffect(step, mu, length, False, version, other, difference / 2)
+
+    def _over_noise_of(self, step: int, one: Floats32, other: Floats32) -> tuple[float, float]:
+        """Return the length of a difference of gradients in units of the noise, and the length itself."""
+        difference = one.astype(np.float64) - other
+        rounding = ROUNDING * float(np.abs(one).max(initial=0.0))
+        return _over_noise(difference, self.scales[step], rounding), float(np.linalg.norm(difference))
+
+    def _growth(self, points: Mapping[int, Points]) -> float:
+        """Return by which factor the longest effect grows where values are 100 times as large."""
+        longest = list[float]()
+        for factor in FACTORS[-2:]:
+            lengths = [0.0]
+            for step, versions in points.items():
+                limited = {version: values for version, values in versions.items() if version.factor <= factor}
+                effect = self._step_effect(step, limited)
+                lengths += [] if effect is None else [effect.length]
+            longest.append(max(lengths))
+        return longest[1] / longest[0] if longest[0] > 0 else 1.0
+
+    def _everywhere(self, index: int, best: _StepEffect, versions: Sequence[RecordVersion]) -> dict[int, _StepEffect]:
+        """Return the effect on each step that the record moves, by the versions that told most of the best step."""
+        if best.reference is ABSENT:
+            chosen = [best.version, ABSENT]
+        elif best.has_absence:
+            steady, another = best.reference, next(one for one in versions if one.label != best.reference.label)
+            labels = (steady.label, another.label)
+            chosen = [best.version, *(one for one in versions if one.factor == steady.factor and one.label in labels)]
+            chosen = list(dict.fromkeys(chosen))
+        else:
+            chosen = [one for one in versions if one.factor == best.version.factor and not one.is_jittered]
+            chosen += [] if best.reference in chosen else [best.reference]
+        points = self._points(index, self.steps, chosen)
+        found = {step: self._step_effect(step, points[step]) for step in self.steps}
+        return {step: effect for step, effect in found.items() if effect is not None}
+
+    def _over_noise(
+        self, best: _StepEffect, everywhere: Mapping[int, _StepEffect]
+    ) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """Return the effect on each step in units of its noise, and the least that it may be.
+
+        Of a step that the record was not in, the effect is taken to be that of other steps: in units of the noise, or
+        at least of the same length where that is less.
+        """
+        compared = [one.over_noise for one in everywhere.values() if one.has_absence is best.has_absence]
+        usual = float(np.median(compared)) if compared else best.over_noise
+        effects, least = list[float](), list[float]()
+        for step in self.steps:
+            own = everywhere.get(step)
+            known = 0.0 if own is None else own.over_noise
+            is_known = own is not None and own.has_absence
+            same = _over_noise(best.difference, self.scales[step], 0.0)
+            effects.append(_rounded(known if is_known else max(known, usual)))
+            least.append(_rounded(known if is_known else max(known, min(usual, same))))
+        return tuple(effects), tuple(least)
+
+    def _noise_moved(self, index: int, best: _StepEffect) -> float | None:
+        """Return by how much the noise of a step changes where the record is left out, over its scale.
+
+        None if it cannot be left out, or nothing has noise.
+        """
+        step, scales = best.step, self.scales[best.step]
+        noisy = scales > 0
+        if not self.can_leave_out or not noisy.any():
+            return None
+        noises = list[Floats]()
+        for without in (None, index):
+            values = [self._gradients([step], {}, without, redraw).get(step) for redraw in (None, 0)]
+            known = [one.astype(np.float64) for one in values if one is not None]
+            if len(known) < 2:
+                return None
+            noises.append(known[1] - known[0])
+        rounding = ROUNDING * float(np.abs(self.own[step]).max(initial=0.0))
+        moved = np.maximum(np.abs(noises[1] - noises[0])[noisy] - rounding, 0.0)
+        return float((moved / scales[noisy]).max())
+
+    def _coupling(self, indices: Sequence[int], best: _StepEffect) -> float | None:
+        """Return the part of its effect by which the record changes that of another one; None if none is found."""
+        step, (index, *others) = best.step, indices
+        pairs = ((other, version) for other in others for version in record_versions(self.dataset, other))
+        for other, version in pairs:
+            if version.factor == FACTORS[1] and not version.is_jittered:
+                corners = [
+                    self._points_with(index, step, one, beside)
+                    for beside in ({}, {other: version.item})
+                    for one in (best.reference, best.version)
+                ]
+                found = _interaction([corner for corner in corners if corner is not None])
+                if found is not None:
+                    return found
+        return None
+
+    def _points_with(self, index: int, step: int, version: RecordVersion, beside: Mapping[int, Any]) -> Floats32 | None:
+        is_absent = version is ABSENT
+        items = dict(beside) if is_absent else {index: version.item, **beside}
+        return self._gradients([step], items, index if is_absent else None).get(step)
+
+
+def _over_noise(difference: Floats, scales: Floats, rounding: float) -> float:
+    """Return the length of a difference of gradients in units of the noise; infinite if one without noise differs."""
+    bare = scales <= 0
+    if float(np.abs(difference[bare]).max(initial=0.0)) > rounding:
+        return math.inf
+    return float(np.linalg.norm(difference[~bare] / scales[~bare]))
+
+
+def _rounded(mu: float) -> float:
+    """Return an effect to three digits: steps with equal ones are composed together."""
+    return float(f"{mu:.3g}")
+
+
+def _interaction(corners: Sequence[Floats32]) -> float | None:
+    """Return how far the joint effect of two records is from the sum of their effects, over the smaller effect.
+
+    `corners`: Gradients with neither, the first, the second and both of the records changed.
+    """
+    if len(corners) < 4:
+        return None
+    neither, first, second, both = (corner.astype(np.float64) for corner in corners)
+    effects = [float(np.linalg.norm(one - neither)) for one in (first, second)]
+    rounding = 4 * ROUNDING * max(float(np.abs(corner).max(initial=0.0)) for corner in corners) * len(neither) ** 0.5
+    if min(effects) <= rounding:
+        return None
+    gap = float(np.linalg.norm(both - first - second + neither))
+    return 0.0 if gap <= rounding else gap / min(effects)

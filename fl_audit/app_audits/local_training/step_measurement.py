@@ -1,0 +1,290 @@
+"""Measure what the steps of a training without Opacus release: their noise, and the effect of a record on them.
+
+The training runs again with public numbers in the place of every gradient that is applied, and with the same random
+numbers. Then the gradients of two runs differ by what is changed between them: the random numbers that are drawn after
+the gradients of records are known (the noise), or the values of a record.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fl_audit.app_audits.local_training.applied_gradients import AppliedGradient, ObservationPlan
+from fl_audit.app_audits.local_training.edited_datasets import (
+    length_of,
+    with_other_labels,
+    with_other_records,
+    with_records,
+)
+from fl_audit.app_audits.local_training.gradient_statistics import (
+    ROUNDING,
+    NoiseScales,
+    is_moved,
+    lengths,
+    noise_samples,
+    noise_scales,
+)
+from fl_audit.app_audits.local_training.leave_one_out_replay import KEPT_STEPS, Edit
+from fl_audit.app_audits.local_training.measured_steps import MeasuredStep, MeasuredSteps, RecordEffect
+from fl_audit.app_audits.local_training.output_tracing import TracedRun
+from fl_audit.app_audits.local_training.record_effect import RecordEffectSearch
+from fl_audit.app_audits.local_training.replay_state import NotRepeatableError
+from fl_audit.app_audits.local_training.training_facts import BatchSamplingKind
+from fl_audit.array_types import Floats, Floats32
+from fl_audit.errors import InputError
+
+_MOST_NUMBERS = 30_000_000  # numbers of gradients that are kept
+_NOISE_NUMBERS = 20_000  # numbers of noise from which scales are estimated
+_MOST_REDRAWS = 20
+_FAILURES = (InputError, IndexError, TypeError, KeyError, ValueError)
+
+
+@dataclass(frozen=True)
+class ObservedRun:
+    """A run of a training, what left it, and the gradients that it applied without Opacus."""
+
+    traced: TracedRun
+    applied: tuple[AppliedGradient, ...]
+    reads_numpy: bool  # whether arrays of numpy came in between a backward pass and its step
+    own_optimizers: tuple[str, ...]  # classes of optimizers that change parameters by code of their own
+    passes: int  # number of backward passes
+
+    def gradients(self, steps: Sequence[int]) -> list[Floats32]:
+        """Return the gradients of some steps, as far as the run took them."""
+        taken = [self.applied[step].values for step in steps if step < len(self.applied)]
+        return [values for values in taken if values is not None]
+
+
+RunObserved = Callable[[Edit, ObservationPlan], ObservedRun]
+"""A function that trains once on an edited data set, and observes its gradients."""
+
+
+@dataclass(frozen=True)
+class StepMeasurement:
+    """Runs of a training with public numbers in the place of its gradients, and what they show."""
+
+    own: ObservedRun  # with its own records
+    again: ObservedRun  # the same once more
+    others: tuple[ObservedRun, ...]  # with other records
+    redrawn: ObservedRun  # with its own records, and other noise
+    steps: MeasuredSteps
+    unseen: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Trainings:
+    """Caller of a training, with public numbers in the place of its gradients."""
+
+    run: RunObserved
+    kept_steps: int
+    scales: tuple[float, ...]
+    is_reset_at_draws: bool
+
+    def whole(self, edit: Edit | None = None, redraw: int | None = None) -> ObservedRun:
+        return self.first_steps(None, edit, redraw)
+
+    def first_steps(
+        self, count: int | None, edit: Edit | None = None, redraw: int | None = None, without: int | None = None
+    ) -> ObservedRun:
+        plan = ObservationPlan(self.kept_steps, self.scales, self.is_reset_at_draws, redraw, without, count)
+        return self.run(edit or _unchanged, plan)
+
+    def gradients_of(
+        self, steps: Sequence[int], items: Mapping[int, Any], without: int | None = None, redraw: int | None = None
+    ) -> dict[int, Floats32]:
+        """Return the gradients of steps in a training with other records, by their numbers, if they are finite."""
+        try:
+            run = self.first_steps(max(steps) + 1, lambda data: with_records(data, items), redraw, without)
+        except _FAILURES:  # records that the training does not accept
+            return {}
+        found = {step: values for step in steps for values in run.gradients([step])}
+        return {step: values for step, values in found.items() if np.isfinite(values).all()}
+
+
+def _unchanged(data: Any) -> Any:
+    return data
+
+
+def measured_steps(
+    run: RunObserved, dataset: Any, first: Sequence[AppliedGradient], samples: int = 2
+) -> StepMeasurement:
+    """Measure the noise of a training's steps and the effect of a record on them.
+
+    `first`: The gradients that the training applied when it ran without a change.
+
+    `samples`: Number of samples of the noise of all steps, at least 1.
+
+    Raises `NotRepeatableError` if the training, repeated from the same start, applies other gradients.
+    """
+    size = max((sum(map(math.prod, step.shapes)) for step in first), default=1)
+    kept = min(len(first), max(KEPT_STEPS, _MOST_NUMBERS // size))
+    scales = tuple(step.scale if math.isfinite(step.scale) else 1.0 for step in first)
+    # Mini-batches may be drawn at once before the first step: then what follows is not drawn for a step.
+    is_drawn_for_steps = sum(step.is_fresh for step in first) > 1 or all(step.is_fresh for step in first)
+    trainings = _Trainings(run, kept, scales, is_drawn_for_steps)
+    own, again = trainings.whole(), trainings.whole()
+    if not _is_same(own, again):
+        raise NotRepeatableError
+    others = _with_others(trainings, dataset)
+    redraws = [trainings.whole(redraw=number) for number in range(samples)]
+    steps = [number for number in range(min(len(own.applied), kept)) if _follows(number, own, others)]
+    found, unseen = list[MeasuredStep](), list[str]()
+    effects = list[RecordEffect]()
+    for group in _groups(own, steps):
+        measured, effect, why = _measured_group(trainings, dataset, group, [own, *redraws], others)
+        found += measured
+        effects += [effect] if effect is not None else []
+        unseen += why
+    if kept < len(own.applied):
+        unseen.append(f"{len(own.applied) - kept} of {len(own.applied)} steps, whose gradients are too many to be kept")
+    found.sort(key=lambda step: step.number)
+    return StepMeasurement(own, again, others, redraws[0], MeasuredSteps(tuple(found), tuple(effects)), tuple(unseen))
+
+
+def _is_same(one: ObservedRun, other: ObservedRun) -> bool:
+    if [step.shapes for step in one.applied] != [step.shapes for step in other.applied]:
+        return False
+    everything = range(len(one.applied))
+    pairs = zip(one.gradients(everything), other.gradients(everything), strict=True)
+    return not any(is_moved(left, right) for left, right in pairs)
+
+
+def _with_others(trainings: _Trainings, dataset: Any) -> tuple[ObservedRun, ...]:
+    """Return runs with other records, and with one label for all records unless the training does not accept that."""
+    place = length_of(dataset) // 2
+    found = [trainings.whole(lambda data: with_other_records(data, place))]
+    with suppress(*_FAILURES):
+        found.append(trainings.whole(lambda data: with_other_labels(data, is_one=True)))
+    return tuple(found)
+
+
+def _follows(step: int, own: ObservedRun, others: Sequence[ObservedRun]) -> bool:
+    """Return True if a step applies another gradient with other records."""
+    return any(
+        step >= len(other.applied)
+        or own.applied[step].shapes != other.applied[step].shapes
+        or any(is_moved(*pair) for pair in zip(own.gradients([step]), other.gradients([step]), strict=True))
+        for other in others
+    )
+
+
+def _groups(own: ObservedRun, steps: Sequence[int]) -> list[list[int]]:
+    """Return steps by their optimizer and the shapes of their tensors: each model of a training has its own group."""
+    found: dict[tuple[int, tuple[tuple[int, ...], ...]], list[int]] = {}
+    for step in steps:
+        found.setdefault((own.applied[step].number, own.applied[step].shapes), []).append(step)
+    return list(found.values())
+
+
+def _measured_group(
+    trainings: _Trainings,
+    dataset: Any,
+    steps: Sequence[int],
+    redraws: Sequence[ObservedRun],
+    others: Sequence[ObservedRun],
+) -> tuple[list[MeasuredStep], RecordEffect | None, list[str]]:
+    """Return the measured steps of one group, the effect of a record on them, and what could not be seen."""
+    own = redraws[0]
+    drawn = [step for step in steps if own.applied[step].passes]
+    unseen = list[str]()
+    if len(drawn) < len(steps):
+        unseen.append(f"the noise of {len(steps) - len(drawn)} steps, whose gradients torch.autograd did not compute")
+    if not drawn:
+        return [], None, unseen
+    sizes = [math.prod(shape) for shape in own.applied[drawn[0]].shapes]
+    samples = noise_samples(
+        [run.gradients(drawn) for run in [*redraws, *_short_redraws(trainings, drawn, sum(sizes), len(redraws) - 1)]]
+    )
+    scales = noise_scales(samples, sizes, own.gradients(drawn))
+    bare = _bare_tensors(scales, sizes, drawn, own, others)
+    if any(bare) and redraws[1].reads_numpy:
+        unseen.append(
+            "whether arrays of numpy that the steps use are noise, since drawing the generator numpy.random anew does "
+            "not change them; draw noise by the generators of torch, numpy and Python that every module shares"
+        )
+        return [], None, unseen
+    effect = RecordEffectSearch(
+        trainings.gradients_of, dataset, dict(zip(drawn, own.gradients(drawn), strict=True)),
+        {step: np.repeat(row, sizes) for step, row in zip(drawn, scales.scales, strict=True)}, _places(own, drawn),
+        trainings.is_reset_at_draws and _can_leave_out(own, drawn),
+    ).effect()  # fmt: skip
+    if effect is None:
+        unseen.append("the effect of a record: none was found whose values move a step")
+    return _steps(drawn, own, samples, scales, bare, effect), effect, unseen
+
+
+def _places(own: ObservedRun, steps: Sequence[int]) -> dict[int, list[int]]:
+    """Return the positions of the records of each step, as a loader drew them."""
+    training = own.traced.training
+    return {
+        step: [place for number in own.applied[step].batches for place in training.batches[number].indices]
+        for step in steps
+    }
+
+
+def _can_leave_out(own: ObservedRun, steps: Sequence[int]) -> bool:
+    """Return True if a record can be left out of the mini-batches of steps, and all else stays the same.
+
+    Poisson samples differ by a record where the data set does. Batches of a fixed size do not, and what draws between
+    the mini-batch and its gradients (dropout) draws otherwise for a smaller one.
+    """
+    batches = [own.traced.training.batches[number] for step in steps for number in own.applied[step].batches]
+    is_poisson = all(batch.sampling is BatchSamplingKind.POISSON for batch in batches)
+    return bool(batches) and is_poisson and not any(own.applied[step].is_random for step in steps)
+
+
+def _short_redraws(trainings: _Trainings, steps: Sequence[int], size: int, made: int) -> list[ObservedRun]:
+    """Return more runs of the first steps with other noise, as many as its scale needs to be known well."""
+    count = min(_MOST_REDRAWS, -(-_NOISE_NUMBERS // (size * min(len(steps), KEPT_STEPS)))) - made
+    last = steps[:KEPT_STEPS][-1] + 1
+    return [trainings.first_steps(last, redraw=made + number) for number in range(max(0, count))]
+
+
+def _bare_tensors(
+    scales: NoiseScales, sizes: Sequence[int], steps: Sequence[int], own: ObservedRun, others: Sequence[ObservedRun]
+) -> list[tuple[int, ...]]:
+    """Return, for each step, the numbers of the tensors that follow the records and have no noise."""
+    found = list[tuple[int, ...]]()
+    for row, step in enumerate(steps):
+        values = own.gradients([step])[0]
+        moved = np.zeros(len(sizes))
+        for other in others:
+            for changed in other.gradients([step]):
+                moved = np.maximum(moved, lengths(values - changed, sizes) if values.shape == changed.shape else 0.0)
+        rounding = ROUNDING * float(np.abs(values).max(initial=0.0)) * np.sqrt(sizes)
+        found.append(tuple(np.flatnonzero((scales.scales[row] <= 0) & (moved > rounding)).tolist()))
+    return found
+
+
+def _steps(
+    steps: Sequence[int],
+    own: ObservedRun,
+    samples: Sequence[Sequence[Floats]],
+    scales: NoiseScales,
+    bare: Sequence[tuple[int, ...]],
+    effect: RecordEffect | None,
+) -> list[MeasuredStep]:
+    found = list[MeasuredStep]()
+    for row, step in enumerate(steps):
+        mu = math.inf if bare[row] else (0.0 if effect is None else effect.over_noise[row])
+        least = mu if effect is None or bare[row] else effect.least_over_noise[row]
+        multiplier, largest = (1 / value if value > 0 else math.inf for value in (mu, least))
+        length = 1.0 if effect is None else effect.length
+        # Samples are given the width that the multiplier and the length name, in every tensor.
+        shapes = own.applied[step].shapes
+        widths = np.repeat(scales.scales[row], [math.prod(shape) for shape in shapes])
+        unit = [
+            np.divide(sample[row], widths, out=np.zeros_like(widths), where=widths > 0)
+            for sample in samples
+            if row < len(sample)
+        ]
+        found.append(
+            MeasuredStep(
+                step, multiplier, largest * scales.largest_factor, length, bare[row], shapes, tuple(unit),
+            )
+        )  # fmt: skip
+    return found
