@@ -36,22 +36,31 @@ _UNSEEN_OF_FEDERATION = ("what rounds without canaries release", "losses of reco
 
 
 def strategy_result(
-    name: str, audit: ClaimAudit, findings: Sequence[DistinguisherFinding], notes: Sequence[str] = ()
+    name: str,
+    audit: ClaimAudit,
+    findings: Sequence[DistinguisherFinding],
+    clients: int | None = None,
+    claim_source: str | None = None,
 ) -> AuditResult:
-    """Return the result of the audit of a strategy; `notes` are further lines of its first screen."""
+    """Return the result of the audit of a strategy.
+
+    `clients` is the number of clients of a trial, `claim_source` where the strategy itself states its claim; None if it
+    does not.
+    """
     lines = [line for finding in findings for line in _finding_lines(finding)]
     lines += [("Refused", text) for text in refusal_words(audit.refusals)]
+    lines += [("Claim", f"the strategy's own: {claim_source}")] if claim_source else []
     return AuditResult(
         kind=AuditedKind.STRATEGY,
         name=name,
         verdict=audit.verdict,
         headline=opening_sentences(audit),
-        lines=(*lines, *(("Note", note) for note in notes)),
+        lines=tuple(lines),
         guarantee=_guarantee_of_claim(audit.claim),
         scope=_scope_of_trials(audit, audit.claim.rounds, audit.claim.rounds, _UNSEEN_OF_STRATEGY),
         warning=claim_warning(audit.claim),
         versions=package_versions(),
-        numbers=result_json(audit, tuple(findings)),
+        numbers=result_json(audit, tuple(findings)) | {"clients": clients, "claim_source": claim_source},
     )
 
 

@@ -135,6 +135,8 @@ def _next(result: ClaimAudit, found: Sequence[DistinguisherFinding]) -> str:
     broken = [finding for finding in found if finding.attempt.is_broken]
     if broken:
         return f"Do not deploy it as it is. Usual fix: {broken[0].fix} Then try again."
+    if result.bare_rounds:
+        return f"Have trials play the rounds without noise: --rounds {result.bare_rounds[0]}."
     if result.verdict is Verdict.CONSISTENT:
         return "Play more rounds and more trials before you lean on this; then audit a whole run."
     return "Play more trials, or claim less: these could not have told."

@@ -96,8 +96,13 @@ def strategy(
     adjacency: AdjacencyOption,
     *,
     claim: ClaimOptions,
-    rounds: Annotated[int, option("K", "Rounds that the claim is for.")] = 1,
-    clients: Annotated[int, option("N", "Clients in a trial, at least 2.")] = 4,
+    rounds: Annotated[
+        int | None,
+        option("K", "Rounds that the claim is for.  [default: 1, with a look for later rounds without noise]"),
+    ] = None,
+    clients: Annotated[
+        int | None, option("N", "Clients in a trial, at least 2.  [default: as many as the strategy names, or 4]")
+    ] = None,
     mod: Annotated[
         list[str] | None, option("PACKAGE.MODULE:NAME", "A mod of the client app, outermost first; may be repeated.")
     ] = None,

@@ -112,7 +112,7 @@ def _run_command() -> None:
         from fl_audit.cli.interrupts import end_as_interrupted
 
         end_as_interrupted()
-    sys.exit(status)
+    sys.exit(status or 0)
 
 
 def usage_error_text(error: click.ClickException) -> str:

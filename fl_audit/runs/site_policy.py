@@ -12,8 +12,8 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, Strict, ValidationError
 
 from fl_audit.adjacency import Unit
-from fl_audit.atomic_files import require_ordinary
 from fl_audit.errors import InputError, require
+from fl_audit.ordinary_files import read_text_file
 from fl_audit.privacy.ledger import composed_epsilon, read_ledger
 from fl_audit.runs.config_errors import first_problem
 from fl_audit.runs.signed_statement import STATEMENTS, VerifiedStatement, verify
@@ -125,10 +125,9 @@ class RuleAnswer:
 
 def read_policy(path: Path) -> SitePolicy:
     """Return the policy in a TOML file; raise `InputError`, in one line, if it is none."""
-    require_ordinary(f"policy {path}", path)
-    require(path.is_file(), f"policy {path} is missing: accepted is a TOML file")
+    require(path.exists(), f"policy {path} is missing: accepted is a TOML file")
     try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
+        values = tomllib.loads(read_text_file(path))
     except (OSError, ValueError) as error:
         raise InputError(f"policy {path} cannot be read: {error}") from error
     try:

@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from fl_audit.app_audits.audit_results import strategy_result
-from fl_audit.app_audits.black_box.audited_system import system_of
+from fl_audit.app_audits.black_box.later_rounds import LATER_ROUNDS
 from fl_audit.app_audits.black_box.scenarios import FIXES, PROVISOS, WORDS
 from fl_audit.app_audits.black_box.system_audit import audit_system
 from fl_audit.app_audits.claim_audit.claim_audit_results import QUICK, ClaimAudit
 from fl_audit.app_audits.claim_audit.findings import findings
 from fl_audit.app_audits.launchers.isolated_process import answer
 from fl_audit.app_audits.launchers.strategy_audit_launcher import StrategyOptions
+from fl_audit.app_audits.launchers.strategy_claim import system_and_claim
 from fl_audit.app_audits.page import strategy_text, write_result
 from fl_audit.user_modules import search_last
 from fl_audit.verdict.audit_result import AuditResult
@@ -21,16 +22,15 @@ from fl_audit.verdict.audit_result import AuditResult
 def run_audit(asked: dict[str, Any], tell: Callable[[dict[str, Any]], None] = lambda _: None) -> dict[str, Any]:
     """Audit a strategy in this process, and return the result as JSON values, with the path of the page as `report`."""
     wishes = StrategyOptions(**asked["wishes"])
-    system = system_of(
-        wishes.factory, wishes.mods, wishes.clients, wishes.norm, wishes.is_clipped, wishes.observer
-    )  # fmt: skip
+    system, claim, source = system_and_claim(wishes)
 
     def result_of(audit: ClaimAudit) -> AuditResult:
-        return strategy_result(wishes.factory, audit, findings(audit, WORDS, FIXES, PROVISOS))
+        found = findings(audit, WORDS, FIXES, PROVISOS)
+        return strategy_result(wishes.factory, audit, found, system.clients, source)
 
     audit = audit_system(
         system,
-        wishes.claim(),
+        claim,
         budget=QUICK if wishes.is_quick else None,
         confidence=wishes.confidence,
         seed=wishes.seed,
@@ -39,6 +39,7 @@ def run_audit(asked: dict[str, Any], tell: Callable[[dict[str, Any]], None] = la
         include=wishes.include,
         seconds=math.inf if wishes.seconds is None else wishes.seconds,
         keep=lambda so_far: tell(result_of(so_far).to_json()),
+        later_rounds=LATER_ROUNDS if wishes.rounds is None else 0,
     )
     result = result_of(audit)
     if not asked["out"]:
