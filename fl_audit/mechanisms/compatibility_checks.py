@@ -59,7 +59,8 @@ def _require_private_training(
     )
     adds_noise = noise.origin is not NoiseOrigin.NOBODY
     require(adds_noise, f"{bare}: accepted without a guarantee are 'dp-fedsgd' and 'dp-fedavg'")
-    private, fits = "with strategy 'dp-sgd-clients'", quoted_names(NoiseOrigin.TRAINING)
+    private = "with strategy 'dp-sgd-clients'"
+    fits = quoted_names(NoiseOrigin.TRAINING)
     inside = f"whose clients have added theirs in every step of their training: accepted with it is {fits}"
     require(is_inside, f"noise is '{noise.name}' {private}, {inside}")
     fixed = "whose clients clip the gradients of records in every step, all at one norm: accepted with it is 'fixed'"

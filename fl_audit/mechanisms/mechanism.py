@@ -240,7 +240,8 @@ class Mechanism:
         threat_model
             The adversary against which the guarantee is computed.
         """
-        z, seen = self.claimed_multiplier(threat_model), threat_model.sees_participation
+        z = self.claimed_multiplier(threat_model)
+        seen = threat_model.sees_participation
         accounted = AccountedRounds(rounds, z, self.participation, seen)
         if isinstance(self.contribution, PrivateTraining):
             accounted = replace(accounted, schedule=self.contribution.schedule, shards=self.contribution.shards)

@@ -156,7 +156,8 @@ def _for_belief(belief: float, claim: Claim) -> float:
             raise InputError(f"accountant is rdp: its conversion bounds no belief; {accepted}")
         case Accountant.GDP | Accountant.PLD:
             _require_accountable(claim.profile, claim.accountant)
-            delta, kind = claim.delta, claim.sensitivities
+            delta = claim.delta
+            kind = claim.sensitivities
             mu = identifiability_bounds.mu_from_belief(belief, delta, kind, claim.prior)
             return _for_mu(mu, claim, lambda curves: curves._log_odds_at(delta, kind) / log_odds - 1)
         case _:
@@ -238,7 +239,8 @@ def _by_curves(gap: Callable[[pld.PrivacyCurvePair], float], claim: Claim, start
 
 def _raised_until(kept: Callable[[float], bool], noise_multiplier: float) -> float:
     """Return a noise multiplier at which `kept` is True: the given one, raised as little as rounding errors require."""
-    raised, step = noise_multiplier, 1e-16
+    raised = noise_multiplier
+    step = 1e-16
     while not kept(raised):
         step *= 2
         raised = noise_multiplier * (1 + step)

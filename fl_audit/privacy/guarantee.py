@@ -289,7 +289,9 @@ def membership_bounds(guarantee: Guarantee) -> MembershipBounds:
     """
     match guarantee.adjacency.relation:
         case Relation.REPLACE:
-            epsilon, delta, exact = guarantee.epsilon, guarantee.delta, guarantee.advantage_bound_exact
+            epsilon = guarantee.epsilon
+            delta = guarantee.delta
+            exact = guarantee.advantage_bound_exact
         case Relation.ADD_REMOVE:
             epsilon = 2 * guarantee.epsilon
             delta = guarantee.delta * (2 + yeom_bound(guarantee.epsilon))

@@ -41,7 +41,8 @@ def guarantee_values(epsilon: float, claims: Sequence[Claim]) -> dict[str, Any]:
 
 def guarantee_line(values: Mapping[str, Any]) -> str:
     """Return a guarantee as one line without a full stop."""
-    epsilon, adjacency = values["epsilon"], Adjacency(values["adjacency"])
+    epsilon = values["epsilon"]
+    adjacency = Adjacency(values["adjacency"])
     said = "without bound" if epsilon is None else f"{epsilon:.4g}"
     line = f"epsilon {said} at delta {values['delta']:g} by {values['accountant']}, neighbours by {adjacency}"
     line += f" (the unit is a {adjacency.unit})"

@@ -82,7 +82,8 @@ def _gaussian_epsilon(mu: float, delta: float) -> float:
     """Return the root of Phi(mu/2 - e/mu) - exp(e) Phi(-mu/2 - e/mu) = delta in e, or 0 if it would be negative."""
 
     def excess(epsilon: float) -> float:
-        first, second = log_ndtr(mu / 2 - epsilon / mu), epsilon + log_ndtr(-mu / 2 - epsilon / mu)
+        first = log_ndtr(mu / 2 - epsilon / mu)
+        second = epsilon + log_ndtr(-mu / 2 - epsilon / mu)
         return float(first + np.log(-np.expm1(min(second - first, -1e-300)))) - math.log(delta)
 
     if excess(0.0) <= 0:
@@ -93,9 +94,12 @@ def _gaussian_epsilon(mu: float, delta: float) -> float:
 
 def _cells(release: PlayedReleases, way: int) -> tuple[Floats, Floats, float]:
     """Return losses log(P/Q), their probabilities under P, and the largest; `way` -1 exchanges P and Q."""
-    shift, q = 1 / release.multiplier, release.rate
+    shift = 1 / release.multiplier
+    q = release.rate
     if release.is_seen:
-        up, down, q = shift, 0.0, 1.0
+        up = shift
+        down = 0.0
+        q = 1.0
     else:
         up, down = (shift / 2, -shift / 2) if release.is_replaced else (shift, 0.0)
     edges = np.linspace(min(down, 0.0) - _REACH, max(up, 0.0) + _REACH, _OUTCOMES + 1)
@@ -113,7 +117,8 @@ def _cells(release: PlayedReleases, way: int) -> tuple[Floats, Floats, float]:
     losses = way * (log_density(up, middle) - log_density(down, middle))
     masses = mass(up if way == 1 else down)
     if release.is_seen:
-        masses, losses = np.append(release.rate * masses, 1 - release.rate), np.append(losses, 0.0)
+        masses = np.append(release.rate * masses, 1 - release.rate)
+        losses = np.append(losses, 0.0)
     return losses, masses, float(np.abs(losses[masses > 1e-30]).max())
 
 
@@ -140,7 +145,8 @@ def _composed(releases: Sequence[PlayedReleases], delta: float, cells: int, way:
 def _placed(losses: Floats, masses: Floats, width: float, cells: int) -> Floats:
     """Return the masses on a circular grid; each is split between two cells so that its mean stays as it is."""
     below = np.floor(losses / width)
-    share, found = losses / width - below, np.zeros(cells)
+    share = losses / width - below
+    found = np.zeros(cells)
     first = below.astype(np.int64)
     np.add.at(found, first % cells, masses * (1 - share))
     np.add.at(found, (first + 1) % cells, masses * share)

@@ -102,7 +102,8 @@ def read_ledger(path: Path) -> tuple[LedgerTraining, ...]:
         where = f"{path} line {number}"
         try:
             stored = json.loads(text)
-            terms, sizes = terms_of_json(stored, where), (stored.get("sensitivity"), stored.get("clipping_norm"))
+            terms = terms_of_json(stored, where)
+            sizes = (stored.get("sensitivity"), stored.get("clipping_norm"))
             line = LedgerTraining(str(stored["name"]), terms, *sizes, digest=str(stored["digest"]))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise InputError(f"{where} is no training: {error}") from None

@@ -28,7 +28,8 @@ from fl_audit.privacy.accounting import PrivacyProfile
 from fl_audit.privacy.events import ReleaseEvent
 
 # Target length of a fine grid, and the largest factor by which a fine grid has more points than the usual one.
-_GRID, _FINER = 500_000, 32
+_GRID = 500_000
+_FINER = 32
 
 
 class TrueHypothesis(StrEnum):
@@ -139,10 +140,14 @@ def log_odds_distribution(
         return NormalLogOdds(profile.gaussian_mu, under)
     curves = fine_curves(profile) if fine else pld.loss_curves(profile.events, adjacency)
     if under is TrueHypothesis.PRESENT:
-        values, masses, beyond = curves.curves[0].losses, curves.curves[0].probabilities, 0.0
+        values = curves.curves[0].losses
+        masses = curves.curves[0].probabilities
+        beyond = 0.0
     else:
         curve = curves.curves[-1]
-        values, masses, beyond = -curve.losses[::-1], curve.probabilities[::-1], curve.infinity
+        values = -curve.losses[::-1]
+        masses = curve.probabilities[::-1]
+        beyond = curve.infinity
     cumulative = np.minimum(beyond + np.cumsum(masses), 1.0)  # `beyond` is the mass under the grid
     return GriddedLogOdds(values, cumulative, curves.error, float(values @ masses / masses.sum()))
 

@@ -75,12 +75,14 @@ class DiscreteLossDistribution:
 
         Index 0 is the smallest possible sum.
         """
-        size, slack = self.probabilities.size, math.log(2 / _TRUNCATED)
+        size = self.probabilities.size
+        slack = math.log(2 / _TRUNCATED)
         low, high = 0, (size - 1) * count
         growth = np.exp(np.arange(size) / size)
         rising = falling = self.probabilities
         for exponent in _EXPONENTS:
-            rising, falling = rising * growth, falling / growth
+            rising = rising * growth
+            falling = falling / growth
             above, below = float(rising.sum()), float(falling.sum())
             if above > 0 and below > 0:
                 high = min(high, math.ceil((count * math.log(above) + slack) * size / exponent))
@@ -134,7 +136,8 @@ def _places(span: tuple[float, float], interval: float) -> tuple[int, int]:
 def _differences(edges: Floats, mean: float) -> Floats:
     """Return the mass of N(mean, 1) between successive edges, computed in the nearer tail for accuracy."""
     shifted = edges - mean
-    rising, falling = np.diff(ndtr(shifted)), -np.diff(ndtr(-shifted))
+    rising = np.diff(ndtr(shifted))
+    falling = -np.diff(ndtr(-shifted))
     return np.maximum(0.0, np.where(shifted[1:] > 0, falling, rising))
 
 
@@ -168,7 +171,8 @@ class _GaussianLoss:
 
         The result is -infinity where the given loss is smaller than the loss of every outcome.
         """
-        q, mu = self.sampling_rate, self.mu
+        q = self.sampling_rate
+        mu = self.mu
         if q == 1:
             return loss / mu + (0.0 if self.replaced else mu / 2)
         if not self.replaced:
@@ -214,7 +218,8 @@ class _GaussianLoss:
         edges = self._outcome(np.arange(first, last + 1, dtype=np.float64) * interval)
         bounded = math.isinf(float(edges[0]))
         edges[0] = -np.inf
-        q, (up, down) = self.sampling_rate, self._means
+        q = self.sampling_rate
+        up, down = self._means
         unsampled = _differences(edges, 0.0)
         upper = (1 - q) * unsampled + q * _differences(edges, up)
         lower = (1 - q) * unsampled + q * _differences(edges, down) if self.replaced else unsampled
@@ -222,7 +227,8 @@ class _GaussianLoss:
         if not reverse:
             points = _split_cells(first, interval, upper, lower)
             if not bounded:  # the lowest cell includes the whole lower tail, so its mass moves to its upper end
-                points[0], points[1] = 0.0, points[1] + points[0]
+                points[0] = 0.0
+                points[1] = points[1] + points[0]
             return DiscreteLossDistribution(first, points, beyond_upper)
         upper, lower = lower[::-1].copy(), upper[::-1].copy()
         points = _split_cells(-last, interval, upper, lower)
@@ -242,11 +248,13 @@ class _KnownSamplingGaussianLoss(_GaussianLoss):
 
     @property
     def deviation(self) -> float:
-        q, mu = self.share, self.mu
+        q = self.share
+        mu = self.mu
         return mu * math.sqrt(q * (1 + (1 - q) * mu * mu / 4))
 
     def masses(self, interval: float, reverse: bool) -> DiscreteLossDistribution:
-        taken, q = super().masses(interval, reverse), self.share
+        taken = super().masses(interval, reverse)
+        q = self.share
         points = q * taken.probabilities
         points[-taken.first] += 1 - q
         return DiscreteLossDistribution(taken.first, points, q * taken.infinity)
@@ -278,7 +286,8 @@ class _LaplaceLoss(_PureDPLoss):
         return math.sqrt(float(weight @ (loss - weight @ loss) ** 2))
 
     def masses(self, interval: float, reverse: bool) -> DiscreteLossDistribution:
-        e, (first, last) = self.epsilon, _places(self.span, interval)
+        e = self.epsilon
+        first, last = _places(self.span, interval)
         edges = np.clip((first + np.arange(last - first + 1)) * interval, -e, e)
         upper = np.exp(-(e - edges[1:]) / 2) * -np.expm1(-np.diff(edges) / 2) / 2
         lower = np.exp(-(e + edges[:-1]) / 2) * -np.expm1(-np.diff(edges) / 2) / 2
@@ -321,7 +330,8 @@ def loss_distributions(events: Sequence[ReleaseEvent], adjacency: Adjacency) -> 
 
     All Gaussian releases without sampling are composed into one.
     """
-    exact, distributions = [], Counter[LossDistribution]()
+    exact = []
+    distributions = Counter[LossDistribution]()
     for event in events:
         mu = exact_gaussian_mu(event)
         if mu is None:

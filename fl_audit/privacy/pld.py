@@ -39,7 +39,9 @@ from fl_audit.privacy.renyi import rdp_epsilon, renyi_divergences
 MISPLACED_MASS = 1e-12
 """theta, the largest mass that is misplaced by truncation, FFT rounding and the tail of Hoeffding's inequality."""
 _MASS_PER_RELEASE = 2e-15
-FINE, COARSE, FINEST = 200, 40, 800
+FINE = 200
+COARSE = 40
+FINEST = 800
 """Grid points per standard deviation of one release's loss: FINE for results, COARSE for the first steps of a search,
 and FINEST for quantiles of distributions with few grid points."""
 _SLACK_SHARE = 1e-3  # share of a probability that is reserved for sums of losses beyond `PrivacyCurvePair.slack`
@@ -82,7 +84,8 @@ class PrivacyCurve:
         index = int(np.searchsorted(-self.deltas, -delta, side="left")) - 1
         if index < 0:
             return float(self.losses[0])
-        left, lower = float(self.losses[index]), float(self.lower_masses[index])
+        left = float(self.losses[index])
+        lower = float(self.lower_masses[index])
         if lower <= 0:
             return max(0.0, left + self.interval)
         return max(0.0, left + min(math.log1p((float(self.deltas[index]) - delta) / lower), self.interval))
@@ -188,7 +191,8 @@ class PrivacyCurvePair:
         best = 0.0
         for curve in self.curves:
             kept = (curve.losses >= 0) & (curve.losses < 700)
-            epsilons, grown = np.append(0.0, curve.losses[kept]), np.append(1.0, np.exp(curve.losses[kept]))
+            epsilons = np.append(0.0, curve.losses[kept])
+            grown = np.append(1.0, np.exp(curve.losses[kept]))
             deltas = np.array([self.delta(float(epsilons[0])), *curve.deltas[kept]])
             if len(self.curves) > 1:
                 each = (np.interp(epsilons, one.losses, one.deltas, right=one.infinity) for one in self.curves)
@@ -234,7 +238,8 @@ def _curve(distribution: DiscreteLossDistribution, interval: float, misplaced: f
     Delta at grid point j is the mass at infinity plus the mass above j, minus S_j. Here S_j = e^-h (S_{j+1} + p_{j+1}),
     where h is the width of the grid, `interval`, and p_j the mass at grid point j.
     """
-    probabilities, infinity = distribution.probabilities, distribution.infinity + misplaced
+    probabilities = distribution.probabilities
+    infinity = distribution.infinity + misplaced
     occupied = np.flatnonzero(probabilities > 1e-25)
     start, stop = (int(occupied[0]), int(occupied[-1]) + 1) if occupied.size else (0, probabilities.size)
     probabilities = probabilities[start:stop]
@@ -248,7 +253,8 @@ def _curve(distribution: DiscreteLossDistribution, interval: float, misplaced: f
 
 def _decaying_sums(values: Floats, decay: float) -> Floats:
     """Return y with y_i = decay (values_i + y_{i-1}) and y_{-1} = 0, by recursive doubling."""
-    sums, reach = decay * values, 1
+    sums = decay * values
+    reach = 1
     while reach < sums.size and (weight := decay**reach) > 0:
         sums[reach:] = sums[reach:] + weight * sums[:-reach]
         reach *= 2
@@ -275,10 +281,8 @@ def loss_curves(events: tuple[ReleaseEvent, ...], adjacency: Adjacency, points: 
     dp-accounting.
     """
     distributions = loss_distributions(events, adjacency)
-    longest, count = (
-        max(high - low for low, high in (distribution.span for distribution, _ in distributions)),
-        sum(times for _, times in distributions),
-    )
+    longest = max(high - low for low, high in (distribution.span for distribution, _ in distributions))
+    count = sum(times for _, times in distributions)
     most = f"accepted by pld are up to {_MOST_RELEASES:,}"
     require(count <= _MOST_RELEASES, f"{count:,} releases are composed: {most}")
     accepted = f"accepted by pld are losses up to {_LARGEST_LOSS:g}"

@@ -134,7 +134,8 @@ def sensitivity(strategy: Floats, separation: int, participations: int) -> float
     `participations`: If `separation` allows only fewer rounds, the largest allowed number is used.
     """
     most = _require_pattern(strategy, separation, participations)
-    gram, rounds = np.abs(strategy.T @ strategy), strategy.shape[0]
+    gram = np.abs(strategy.T @ strategy)
+    rounds = strategy.shape[0]
     if separation == 1 and most == rounds:
         return math.sqrt(float(gram.sum()))
     if most == 1 or not np.any(np.tril(gram, -separation)):
@@ -191,7 +192,8 @@ def _largest_enumerated(gram: Floats, separation: int, taken: int) -> float:
     All sets of `taken` rounds that are at least `separation` apart are tried.
     """
     free = gram.shape[0] - (taken - 1) * (separation - 1)
-    sets, largest = combinations(range(free), taken), 0.0
+    sets = combinations(range(free), taken)
+    largest = 0.0
     while chunk := list(islice(sets, _CHUNK)):
         rounds = np.array(chunk) + (separation - 1) * np.arange(taken)
         sums = gram[rounds[:, :, None], rounds[:, None, :]].sum(axis=(1, 2))

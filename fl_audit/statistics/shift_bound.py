@@ -121,10 +121,10 @@ def _estimate(shift: float, root: float, degrees: int, probability: float) -> Sh
 
 
 def root_sum_of_squared_deviations(shares: Floats) -> float:
-    """Return the square root of the sum over trials of (part - mean part)^2.
+    """Return the square root of the sum over trials of (share - mean share)^2.
 
-    `shares`, shape (n,), says which part of a member each trial includes. If scores truly rise by one standard deviation
-    per member, the result is the noncentrality of the t statistic in `gaussian_slope`.
+    `shares`, shape (n,), says which share of a member each trial includes. If scores truly rise by one standard
+    deviation per member, the result is the noncentrality of the t statistic in `gaussian_slope`.
     """
     return float(np.linalg.norm(shares - shares.mean()))
 

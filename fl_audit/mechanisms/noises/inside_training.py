@@ -35,7 +35,8 @@ class LocalDPSGD(MechanismNoise):
 
     def events_of_each(self, rounds: AccountedRounds) -> tuple[tuple[ReleaseEvent, ...], ...]:
         """Return the release events of a client's DP-SGD steps in all rounds, one tuple per distinct size of shard."""
-        schedule, z = rounds.schedule, rounds.multiplier
+        schedule = rounds.schedule
+        z = rounds.multiplier
         assert schedule is not None, "noise inside training goes with private training alone"
         each = (
             local_events(records, schedule.batch, rounds.count, z, epochs=schedule.epochs, steps=schedule.steps)

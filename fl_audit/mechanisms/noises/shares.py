@@ -50,7 +50,8 @@ def root_of_unknown_shares(clients: int, threat_model: ThreatModel) -> float:
     """
     if threat_model.adversary is Adversary.SERVER:
         return 1.0
-    known, found = threat_model.known_shares, f"colluders is {threat_model.colluders} and there are {clients} clients"
+    known = threat_model.known_shares
+    found = f"colluders is {threat_model.colluders} and there are {clients} clients"
     accepted = f"accepted are 0 to {clients - 2}, for somebody else's noise must be left"
     require(known < clients, f"{found}: {accepted}")
     return math.sqrt(clients - known)
