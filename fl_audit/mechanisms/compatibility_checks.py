@@ -69,8 +69,8 @@ def _require_private_training(
     comes = f"adjacency is '{adjacency}' {private}, {opacus}: accepted with it is 'add-remove-record'"
     require(adjacency.relation is Relation.ADD_REMOVE, comes)
     composed = "whose guarantee is composed over the steps of a client that trains in all rounds"
-    some = f"not everybody takes part in every round {private}, {composed}"
-    require(participation.takes_all, f"{some}: accepted with it is that everybody takes part")
+    partial_participation = f"not everybody takes part in every round {private}, {composed}"
+    require(participation.takes_all, f"{partial_participation}: accepted with it is that everybody takes part")
 
 
 def _require_adaptive(contribution: Contribution, noise: MechanismNoise) -> None:

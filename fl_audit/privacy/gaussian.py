@@ -45,21 +45,21 @@ def require_noise_multiplier(noise_multiplier: float) -> None:
     require_number("noise multiplier is", noise_multiplier, "numbers from 1e-100 to 1e100")
 
 
-def require_positive(**given: float) -> None:
+def require_positive(**numbers: float) -> None:
     """Check that every keyword argument is positive and finite.
 
     Raises `InputError` with the argument's name otherwise.
     """
-    for name, value in given.items():
+    for name, value in numbers.items():
         require_number(f"{name.replace('_', ' ')} is", value, "positive finite numbers")
 
 
-def require_whole(**given: float) -> None:
+def require_whole(**numbers: float) -> None:
     """Check that every keyword argument is an integer from 1 to 1e15.
 
     Raises `InputError` with the argument's name otherwise.
     """
-    for name, value in given.items():
+    for name, value in numbers.items():
         require_number(f"{name} is", value, "whole numbers from 1 to 1e15")
 
 

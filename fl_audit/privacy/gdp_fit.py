@@ -57,7 +57,7 @@ def gdp_fit(profile: PrivacyProfile) -> GdpFit:
     smallest = 0.0 if largest <= _LARGEST_EPSILON else profile.epsilon(1 - SMALLEST_DELTA)
     epsilons = np.linspace(smallest, largest, _EPSILONS)
     try:
-        deltas = np.array([profile.delta(float(one)) for one in epsilons])
+        deltas = np.array([profile.delta(float(x)) for x in epsilons])
     except OverflowError:  # next to no noise: epsilons that no profile is computed at
         return GdpFit(math.inf, 1.0)
     inside = (deltas > 0) & (deltas < 1)

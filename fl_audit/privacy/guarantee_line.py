@@ -43,8 +43,8 @@ def guarantee_line(values: Mapping[str, Any]) -> str:
     """Return a guarantee as one line without a full stop."""
     epsilon = values["epsilon"]
     adjacency = Adjacency(values["adjacency"])
-    said = "without bound" if epsilon is None else f"{epsilon:.4g}"
-    line = f"epsilon {said} at delta {values['delta']:g} by {values['accountant']}, neighbours by {adjacency}"
+    epsilon_text = "without bound" if epsilon is None else f"{epsilon:.4g}"
+    line = f"epsilon {epsilon_text} at delta {values['delta']:g} by {values['accountant']}, neighbours by {adjacency}"
     line += f" (the unit is a {adjacency.unit})"
     mu = values.get("gdp_mu")
     if mu is None:

@@ -47,19 +47,21 @@ class DiscreteLossDistribution:
     probabilities: Floats  # mass at each grid point from `first` on
     infinity: float  # mass at infinity
 
-    def plus(self, other: "DiscreteLossDistribution") -> "DiscreteLossDistribution":
+    def plus(self, added_loss: "DiscreteLossDistribution") -> "DiscreteLossDistribution":
         """Return the distribution of the sum of two independent losses; tails of negligible mass are truncated."""
-        length = self.probabilities.size + other.probabilities.size - 1
+        length = self.probabilities.size + added_loss.probabilities.size - 1
         size = next_fast_len(length, real=True)
-        product = rfft(self.probabilities, size) * rfft(other.probabilities, size)
+        product = rfft(self.probabilities, size) * rfft(added_loss.probabilities, size)
         masses = np.asarray(irfft(product, size), dtype=np.float64)[:length]
         # Mass truncated below moves to the lowest point that is kept, mass truncated above to infinity.
         start = _negligible(masses)
         stop = max(start + 1, length - _negligible(masses[::-1]))
-        kept = masses[start:stop].copy()
-        kept[0] += float(masses[:start].sum())
-        infinity = self.infinity + other.infinity - self.infinity * other.infinity + float(masses[stop:].sum())
-        return DiscreteLossDistribution(self.first + other.first + start, kept, infinity)
+        truncated = masses[start:stop].copy()
+        truncated[0] += float(masses[:start].sum())
+        infinity = (
+            self.infinity + added_loss.infinity - self.infinity * added_loss.infinity + float(masses[stop:].sum())
+        )
+        return DiscreteLossDistribution(self.first + added_loss.first + start, truncated, infinity)
 
     def times(self, count: int) -> "DiscreteLossDistribution":
         """Return the distribution of the sum of `count` independent losses of this distribution, `count` from 1."""
@@ -92,8 +94,8 @@ class DiscreteLossDistribution:
 
 def _negligible(masses: Floats) -> int:
     """Return the number of leading masses that may be cut off: their sum is at most 5e-16, half of `_TRUNCATED`."""
-    counted = np.cumsum(masses) > _TRUNCATED / 2
-    return int(counted.argmax()) if counted.any() else masses.size - 1
+    is_counted = np.cumsum(masses) > _TRUNCATED / 2
+    return int(is_counted.argmax()) if is_counted.any() else masses.size - 1
 
 
 def _split_cells(first: int, interval: float, upper: Floats, lower: Floats) -> Floats:
@@ -204,9 +206,9 @@ class _GaussianLoss:
             return self.mu
         u: Floats = np.linspace(-_REACH, _REACH, 761, dtype=np.float64)
         weight = np.exp(-u * u / 2) / np.sum(np.exp(-u * u / 2))
-        parts = ((1 - self.sampling_rate, u), (self.sampling_rate, u + self._means[0]))
-        mean = sum(share * float(weight @ self.loss(x)) for share, x in parts)
-        return math.sqrt(sum(share * float(weight @ (self.loss(x) - mean) ** 2) for share, x in parts))
+        components = ((1 - self.sampling_rate, u), (self.sampling_rate, u + self._means[0]))
+        mean = sum(share * float(weight @ self.loss(x)) for share, x in components)
+        return math.sqrt(sum(share * float(weight @ (self.loss(x) - mean) ** 2) for share, x in components))
 
     def masses(self, interval: float, reverse: bool) -> DiscreteLossDistribution:
         """Return the distribution of the loss on a grid of width `interval`.
@@ -253,11 +255,11 @@ class _KnownSamplingGaussianLoss(_GaussianLoss):
         return mu * math.sqrt(q * (1 + (1 - q) * mu * mu / 4))
 
     def masses(self, interval: float, reverse: bool) -> DiscreteLossDistribution:
-        taken = super().masses(interval, reverse)
+        participating = super().masses(interval, reverse)
         q = self.share
-        points = q * taken.probabilities
-        points[-taken.first] += 1 - q
-        return DiscreteLossDistribution(taken.first, points, q * taken.infinity)
+        points = q * participating.probabilities
+        points[-participating.first] += 1 - q
+        return DiscreteLossDistribution(participating.first, points, q * participating.infinity)
 
 
 @dataclass(frozen=True)

@@ -84,11 +84,11 @@ class PrivacyCurve:
         index = int(np.searchsorted(-self.deltas, -delta, side="left")) - 1
         if index < 0:
             return float(self.losses[0])
-        left = float(self.losses[index])
+        left_loss = float(self.losses[index])
         lower = float(self.lower_masses[index])
         if lower <= 0:
-            return max(0.0, left + self.interval)
-        return max(0.0, left + min(math.log1p((float(self.deltas[index]) - delta) / lower), self.interval))
+            return max(0.0, left_loss + self.interval)
+        return max(0.0, left_loss + min(math.log1p((float(self.deltas[index]) - delta) / lower), self.interval))
 
     def composed_quantile(self, probability: float) -> float:
         """Return a loss that is exceeded with at most the given probability, derived from the curve delta(eps) alone.
@@ -98,8 +98,8 @@ class PrivacyCurve:
         delta(eps) / (1 - e^(eps - x)). The result is the smallest x for which some eps of the grid makes this bound at
         most `probability`. `probability` must exceed `infinity`, the P-mass beyond the grid.
         """
-        kept = self.deltas < probability
-        return float(np.min(self.losses[kept] - np.log1p(-self.deltas[kept] / probability)))
+        is_below = self.deltas < probability
+        return float(np.min(self.losses[is_below] - np.log1p(-self.deltas[is_below] / probability)))
 
     def quantile(self, probability: float) -> float:
         """Return the smallest grid point that the loss exceeds with at most the given probability.
@@ -190,13 +190,16 @@ class PrivacyCurvePair:
         """
         best = 0.0
         for curve in self.curves:
-            kept = (curve.losses >= 0) & (curve.losses < 700)
-            epsilons = np.append(0.0, curve.losses[kept])
-            grown = np.append(1.0, np.exp(curve.losses[kept]))
-            deltas = np.array([self.delta(float(epsilons[0])), *curve.deltas[kept]])
+            is_used = (curve.losses >= 0) & (curve.losses < 700)
+            epsilons = np.append(0.0, curve.losses[is_used])
+            grown = np.append(1.0, np.exp(curve.losses[is_used]))
+            deltas = np.array([self.delta(float(epsilons[0])), *curve.deltas[is_used]])
             if len(self.curves) > 1:
-                each = (np.interp(epsilons, one.losses, one.deltas, right=one.infinity) for one in self.curves)
-                deltas = np.maximum.reduce([deltas, *each])
+                curve_deltas = (
+                    np.interp(epsilons, other_curve.losses, other_curve.deltas, right=other_curve.infinity)
+                    for other_curve in self.curves
+                )
+                deltas = np.maximum.reduce([deltas, *curve_deltas])
             best = max(best, float(np.max(1 - deltas - grown * alpha)), float(np.max((1 - deltas - alpha) / grown)))
         return best
 
@@ -208,10 +211,10 @@ def _interval(distributions: Sequence[tuple[LossDistribution, int]], points: int
     `longest` would then be too large. `count` is the number of releases.
     """
     deviation = math.sqrt(sum(times * distribution.deviation**2 for distribution, times in distributions))
-    wanted = deviation / (points * math.sqrt(count))
+    width = deviation / (points * math.sqrt(count))
     if points >= FINE:
-        wanted = min(wanted, _WIDEST_INTERVAL)
-    interval = max(wanted, 20 * deviation / _LARGEST_GRID, longest / _LARGEST_STEP_GRID)
+        width = min(width, _WIDEST_INTERVAL)
+    interval = max(width, 20 * deviation / _LARGEST_GRID, longest / _LARGEST_STEP_GRID)
     pure = [distribution.span[1] for distribution, _ in distributions if distribution.is_pure]
     if len(pure) == len(distributions) and len(set(pure)) == 1:
         return pure[0] / max(1, math.ceil(pure[0] / interval)) * (1 + 1e-13)
@@ -228,8 +231,8 @@ def _self_compose(distribution: DiscreteLossDistribution, count: int) -> Discret
         return distribution if count == 1 else distribution.times(count)
     stage = math.isqrt(count)
     composed = distribution.times(stage).times(count // stage)
-    rest = count % stage
-    return composed.plus(_self_compose(distribution, rest)) if rest else composed
+    remaining = count % stage
+    return composed.plus(_self_compose(distribution, remaining)) if remaining else composed
 
 
 def _curve(distribution: DiscreteLossDistribution, interval: float, misplaced: float) -> PrivacyCurve:
@@ -283,8 +286,8 @@ def loss_curves(events: tuple[ReleaseEvent, ...], adjacency: Adjacency, points: 
     distributions = loss_distributions(events, adjacency)
     longest = max(high - low for low, high in (distribution.span for distribution, _ in distributions))
     count = sum(times for _, times in distributions)
-    most = f"accepted by pld are up to {_MOST_RELEASES:,}"
-    require(count <= _MOST_RELEASES, f"{count:,} releases are composed: {most}")
+    limit_text = f"accepted by pld are up to {_MOST_RELEASES:,}"
+    require(count <= _MOST_RELEASES, f"{count:,} releases are composed: {limit_text}")
     accepted = f"accepted by pld are losses up to {_LARGEST_LOSS:g}"
     require(longest < _LARGEST_LOSS, f"the noise is so weak that losses reach {longest:.3g}: {accepted}")
     interval = _interval(distributions, points, count, longest)
@@ -293,10 +296,10 @@ def loss_curves(events: tuple[ReleaseEvent, ...], adjacency: Adjacency, points: 
     curves = []
     for reverse in directions:
         with np.errstate(over="ignore"):  # Chernoff bounds that overflow are never the smallest
-            each = [
+            composed = [
                 _self_compose(distribution.masses(interval, reverse), times) for distribution, times in distributions
             ]
-        curves.append(_curve(reduce(DiscreteLossDistribution.plus, each), interval, misplaced))
+        curves.append(_curve(reduce(DiscreteLossDistribution.plus, composed), interval, misplaced))
     error = min(count * interval, count * interval**2 / 8 + _rounding_bound(count, interval, MISPLACED_MASS))
     return PrivacyCurvePair(tuple(curves), interval, error, count, events, adjacency)
 

@@ -157,8 +157,8 @@ class CorrelatedGaussian(MechanismNoise):
 
     def require_rounds(self, rounds: int) -> None:
         """Raise `InputError` if the number of rounds differs from the size of the strategy matrix C."""
-        found = f"the noise is correlated over {self.rounds} rounds and rounds is {rounds}"
-        require(self.rounds == rounds, f"{found}: accepted is the same")
+        problem = f"the noise is correlated over {self.rounds} rounds and rounds is {rounds}"
+        require(self.rounds == rounds, f"{problem}: accepted is the same")
 
     def source_words(self) -> str:
         """Return a phrase for reports which says that the server adds the noise, and which matrix correlates it."""
@@ -203,9 +203,9 @@ class _CorrelatedDraws:
         row = self._matrix[server_round - 1]
         draws = normals(0)
         first = server_round - 1 - len(self._drawn)
-        for place, earlier in enumerate(self._drawn, start=first):
-            if row[place] != 0:
-                draws.sub_(earlier, alpha=float(row[place]))
+        for position, earlier in enumerate(self._drawn, start=first):
+            if row[position] != 0:
+                draws.sub_(earlier, alpha=float(row[position]))
         draws.div_(float(row[server_round - 1]))
         self._drawn.append(draws.clone())
         return draws

@@ -38,11 +38,11 @@ class LocalDPSGD(MechanismNoise):
         schedule = rounds.schedule
         z = rounds.multiplier
         assert schedule is not None, "noise inside training goes with private training alone"
-        each = (
+        events = (
             local_events(records, schedule.batch, rounds.count, z, epochs=schedule.epochs, steps=schedule.steps)
             for records in rounds.shards
         )
-        return tuple(dict.fromkeys(each))
+        return tuple(dict.fromkeys(events))
 
     def require_participation(self, participation: "Participation") -> None:
         """Do nothing: another check requires that all clients participate (module `compatibility_checks`)."""
