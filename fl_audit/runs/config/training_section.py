@@ -9,7 +9,7 @@ from pydantic_core import CoreSchema, PydanticCustomError
 from fl_audit.learning.optimizer_enums import LocalOptimizer, ServerOptimizerKind
 from fl_audit.mechanisms.participations.registry import PARTICIPATIONS, REFUSED, accepted_instead, foreign_settings
 from fl_audit.runs.config.config_section import ConfigSection
-from fl_audit.runs.config.setting_types import Choice, Count, Positive
+from fl_audit.runs.config.setting_types import Choice, Count, Positive, Size
 
 MOST_ROUNDS = 10**6
 """Largest number of rounds: more are a typing error, and would never end."""
@@ -88,7 +88,7 @@ class TrainingSection(ConfigSection):
     """Rule of local training, with `dp-fedavg`; it starts anew in every round. Left out, `sgd`."""
     early_stopping: Count | None = None
     """Evaluated releases without a smaller loss on the population sample that end training; left out, none do."""
-    learning_rate: Positive = 0.005
+    learning_rate: Size = 0.005
     """Step size of the server; left out, 0.005, and where clients train 1 (0.01 with `adam`)."""
     optimizer: Choice[ServerOptimizerKind] = ServerOptimizerKind.SGD
     """Rule by which the server moves the model."""
