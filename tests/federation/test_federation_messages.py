@@ -220,5 +220,7 @@ def test_numbers_that_overflow_stop_the_run_with_the_settings_that_move_them(
 @pytest.mark.parametrize("key", ["training.learning-rate", "privacy.clipping-norm"])
 def test_sizes_that_32_bit_numbers_do_not_hold_are_refused(key: str, size: float) -> None:
     section, _, name = key.partition(".")
-    with pytest.raises(InputError, match=rf"{key} is {re.escape(str(size))}: accepted are finite numbers from 1e-20 to 1e\+20"):
+    with pytest.raises(
+        InputError, match=rf"{key} is {re.escape(str(size))}: accepted are finite numbers from 1e-20 to 1e\+20"
+    ):
         parse_config(small_settings(**{section: {name: size}}))

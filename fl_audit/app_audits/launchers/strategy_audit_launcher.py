@@ -46,7 +46,7 @@ class StrategyOptions:
     def claim(self) -> StatedClaim:
         """Return the claim that the options state; raise `InputError` if they state no valid claim."""
         between = choice(Adjacency, "--adjacency", self.adjacency)
-        over = choice(MultiplierReference, "--noise-over", self.noise_over)
+        over = choice(MultiplierReference, "noise-over", self.noise_over)
         return StatedClaim(between, self.epsilon, self.delta, self.noise_multiplier, self.rounds, over)
 
 
