@@ -6,29 +6,15 @@ from math import isfinite
 import numpy as np
 from matplotlib.axes import Axes
 
-from fl_audit.experiments.papers.claims import (
-    ClaimVerdict,
-    FailureExplanation,
-    PaperClaim,
-    counted,
-    said_of,
-    verdicts_said,
-    with_explanations,
-)
+from fl_audit.experiments.papers.claims import ClaimVerdict, PaperClaim, counted, said_of, verdicts_said
 from fl_audit.experiments.papers.item_results import ItemResult, measured_row, table
 from fl_audit.name_lists import phrase_list
 from fl_audit.report.figure_style import MUTED, SMALL_TEXT_SIZE, finish_axes, new_figure
 from fl_audit.report.formatting import capital
 
 
-def claims_table(
-    claims: Sequence[PaperClaim],
-    looks: Sequence[FailureExplanation],
-    remarks: Sequence[str] = (),
-    data: Sequence[str] = (),
-) -> ItemResult:
+def claims_table(claims: Sequence[PaperClaim], remarks: Sequence[str] = (), data: Sequence[str] = ()) -> ItemResult:
     """Return a table and a figure of claims: measured number, interval and verdict of each claim."""
-    claims = with_explanations(claims, looks)
     shown = [claim for claim in claims if isfinite(claim.found.value) and not claim.untestable]
     figure = new_figure(2.6 + 0.27 * len(shown))
     # Numbers of like size have a panel of their own, for their axes differ.
@@ -49,7 +35,7 @@ def claims_table(
         (verdicts_said(claims), *_by_statement(claims), *remarks),
         shown_rows=len(claims),
         data=tuple(data),
-        claims=claims,
+        claims=tuple(claims),
     )
 
 

@@ -64,7 +64,7 @@ def _opening(made: Sequence[ItemResult]) -> str:
     theory, missed = _compared_counts([one for one in made if not one.finding], "theory")
     computed = [one.computed for one in made]
     printed, differing = sum(count for count, _ in computed), sum(len(lines) for _, lines in computed)
-    parts = [one.finding.rstrip(".") for one in made if one.finding]
+    parts = list(dict.fromkeys(result.finding.rstrip(".") for result in made if result.finding))
     if compared:
         parts.append(
             f"{compared - outside:,} of {plural(compared, 'printed number')} lie inside our intervals of about 95 %. "

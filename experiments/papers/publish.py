@@ -19,9 +19,15 @@ import pandas as pd
 from fl_audit.atomic_files import write_bytes
 from fl_audit.errors import InputError, require
 from fl_audit.experiments.papers.papers import ComputeExtent, Paper
-from fl_audit.experiments.papers.published_page_sections import CSV_DIGITS, LEFT_OUT, Record, compact_svg, section_of
+from fl_audit.experiments.papers.published_page import (
+    CSV_DIGITS,
+    LEFT_OUT,
+    Record,
+    compact_svg,
+    section_of,
+    with_shared_notes,
+)
 from fl_audit.experiments.papers.reproduce import PAPERS, SCHEMA
-from fl_audit.experiments.papers.shared_notes import with_shared_notes
 
 DOCS = Path("docs") / "papers"
 MADE = "published.json"

@@ -124,8 +124,22 @@ def strategy(
     adjacency: AdjacencyOption,
     *,
     claim: ClaimOptions,
-    rounds: Annotated[int, option("K", "Rounds that the claim is for.", rich_help_panel="Claim")] = 1,
-    clients: Annotated[int, option("N", "Clients in a trial, at least 2.", rich_help_panel="Trials")] = 4,
+    rounds: Annotated[
+        int | None,
+        option(
+            "K",
+            "Rounds that the claim is for.  [default: 1, with a look for later rounds without noise]",
+            rich_help_panel="Claim",
+        ),
+    ] = None,
+    clients: Annotated[
+        int | None,
+        option(
+            "N",
+            "Clients in a trial, at least 2.  [default: as many as the strategy names, or 4]",
+            rich_help_panel="Trials",
+        ),
+    ] = None,
     mod: Annotated[
         list[str] | None,
         option(

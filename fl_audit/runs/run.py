@@ -2,7 +2,7 @@
 
 import errno
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -21,6 +21,9 @@ from fl_audit.clients.app import announce_calls
 from fl_audit.clients.app import app as default_client_app
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.federation.run_plan import RunPlan
+from fl_audit.learning.metric_names import metric_title
+from fl_audit.report.formatting import metric_text
+from fl_audit.runs import verbosity
 from fl_audit.runs.cluster.ray_connection import RayOptions, cluster_at
 from fl_audit.runs.disk_space_estimate import require_room
 from fl_audit.runs.engine_names import Engine
@@ -34,6 +37,7 @@ from fl_audit.runs.run_directory_checks import RESUME
 from fl_audit.runs.run_report import TIMING, finish
 from fl_audit.server.app import build_server_app, run_federation
 from fl_audit.server.federation_timestamps import FederationTimestamps
+from fl_audit.server.release_evaluation import OnRelease
 from fl_audit.server.reply_timeout_grid import ReplyTimeoutGrid
 from fl_audit.server.trial_batch_results import ResultSink
 from fl_audit.strategies.errors import FederationError
@@ -169,7 +173,8 @@ def _federate(
     on_round: _OnRound,
 ) -> None:
     clients, settings, app = plan.federation.nodes, plan.config.run, parties.client_app
-    server_app = build_server_app(plan, batches, sink, clock, _getting_ready(on_round), parties.strategy)
+    ready, lines = _getting_ready(on_round), line_of_release(plan)
+    server_app = build_server_app(plan, batches, sink, clock, ready, parties.strategy, lines)
     match engine:
         case Engine.LOCAL:
             # With one trial in a batch, clients train together (stacked). With more, the trials of one client do.
@@ -184,7 +189,26 @@ def _federate(
 def play_on(grid: Grid, plan: RunPlan, run: RunDirectory) -> None:
     """Carry out the unfinished batches of trials of a run on the grid of a Flower run."""
     watched = ReplyTimeoutGrid(grid, plan.config.run.client_time_limit)
-    _play(plan, run, "flwr run", lambda batches, *rest: run_federation(plan, batches, watched, *rest))
+    lines = line_of_release(plan)
+
+    def federate(
+        batches: Sequence[TrialBatch], sink: ResultSink, clock: FederationTimestamps, on_round: _OnRound
+    ) -> None:
+        run_federation(plan, batches, watched, sink, clock, on_round, on_release=lines)
+
+    _play(plan, run, "flwr run", federate)
+
+
+def line_of_release(plan: RunPlan) -> OnRelease | None:
+    """Return a function that prints a line on each evaluated release of a run of one trial; None if nobody reads it."""
+    if verbosity.is_quiet():
+        return None
+
+    def print_line(number: int, metrics: Mapping[str, float]) -> None:
+        values = ", ".join(f"{metric_title(name)} {metric_text(name, value)}" for name, value in metrics.items())
+        verbosity.say(f"round {number} of {plan.federation.rounds}: {values}")
+
+    return print_line
 
 
 def _pending_batches(plan: RunPlan, run: RunDirectory) -> tuple[TrialBatch, ...]:

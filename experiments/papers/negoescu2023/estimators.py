@@ -5,7 +5,7 @@ Epsilon* is a privacy metric of one model, estimated from its losses on members 
 
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache
 from itertools import pairwise
 
 import numpy as np
@@ -15,6 +15,7 @@ from matplotlib.axes import Axes
 from fl_audit.array_types import Floats
 from fl_audit.experiments.papers.claims import PaperClaim
 from fl_audit.experiments.papers.item_results import ItemResult, ItemRow, measured_row, table
+from fl_audit.experiments.papers.negoescu2023.epsilon_star_runs import CLAIMS
 from fl_audit.experiments.papers.negoescu2023.estimator_remarks import (
     errors_of_size,
     loss_pair_name,
@@ -138,16 +139,15 @@ def claims_of_figure_4(finished: FinishedRuns) -> Iterator[PaperClaim]:
     found = _simulated(finished.extent, 1)
     of = {key[1:]: cell for key, cell in _columns(found.more).items() if key[0] == 0.0}
     sizes = sorted({size for size, _ in of})
-    claim = partial(PaperClaim, "8.1", trials=found.many.repetitions)
+    trials = found.many.repetitions
     for size in sizes:
         nearer = t_interval(abs(of[size, EMPIRICAL]) - abs(of[size, PARAMETRIC]))
-        yield claim("where nothing leaks the parametric form is nearer to 0", f"{size:,} losses",
-                    "Epsilon*, empirical less parametric form", nearer, 0.0)  # fmt: skip
+        yield CLAIMS["parametric-nearer-to-zero"].on(f"{size:,} losses", nearer, trials)
     for name in _LOOKS:
         for fewer, more in pairwise(sizes):
-            yield claim("more losses bring both forms nearer to 0", f"{name} form",
-                        f"Epsilon* of {fewer:,} losses less that of {more:,}",
-                        welch_interval(of[fewer, name], of[more, name]), 0.0)  # fmt: skip
+            fall = welch_interval(of[fewer, name], of[more, name])
+            quantity = f"Epsilon* of {fewer:,} losses less that of {more:,}"
+            yield CLAIMS["more-losses-nearer-to-zero"].on(f"{name} form", fall, trials, quantity=quantity)
 
 
 def claims_of_figure_5(finished: FinishedRuns) -> Iterator[PaperClaim]:
@@ -156,25 +156,23 @@ def claims_of_figure_5(finished: FinishedRuns) -> Iterator[PaperClaim]:
     The errors of each repetition are averaged over all separations, the distances between the two distributions.
     """
     found = _simulated(finished.extent)
-    of, claim = _columns(found.more), partial(PaperClaim, "8.1", trials=found.many.repetitions)
+    of, trials = _columns(found.more), found.many.repetitions
     apart = [one for one in found.many.separations if one > 0]
     below: dict[tuple[int, str], Floats] = {}
     for size in found.many.sizes:
         errors = {name: np.stack([of[one, size, name] for one in apart]) for name in _LOOKS}
         below |= {(size, name): -values.mean(axis=0) for name, values in errors.items()}
         where = f"{size:,} losses, all separations"
-        yield claim("where distributions are apart the empirical form is too small", where, "truth less empirical form",
-                    t_interval(below[size, EMPIRICAL]), 0.0)  # fmt: skip
-        yield claim("it undershoots more than the parametric form", where, "parametric less empirical form",
-                    t_interval(below[size, EMPIRICAL] - below[size, PARAMETRIC]), 0.0)  # fmt: skip
+        yield CLAIMS["empirical-too-small"].on(where, t_interval(below[size, EMPIRICAL]), trials)
+        further = t_interval(below[size, EMPIRICAL] - below[size, PARAMETRIC])
+        yield CLAIMS["empirical-undershoots-more"].on(where, further, trials)
         squares = {name: (values**2).mean(axis=0) for name, values in errors.items()}
-        yield claim("the parametric form is the more accurate one", where,
-                    "mean squared error, empirical less parametric form",
-                    t_interval(squares[EMPIRICAL] - squares[PARAMETRIC]), 0.0)  # fmt: skip
+        excess = t_interval(squares[EMPIRICAL] - squares[PARAMETRIC])
+        yield CLAIMS["parametric-more-accurate"].on(where, excess, trials)
     for fewer, more in pairwise(found.many.sizes):
-        yield claim("more losses fix it", "all separations",
-                    f"truth less empirical form, of {fewer:,} losses less that of {more:,}",
-                    welch_interval(below[fewer, EMPIRICAL], below[more, EMPIRICAL]), 0.0)  # fmt: skip
+        fall = welch_interval(below[fewer, EMPIRICAL], below[more, EMPIRICAL])
+        quantity = f"truth less empirical form, of {fewer:,} losses less that of {more:,}"
+        yield CLAIMS["more-losses-fix-it"].on("all separations", fall, trials, quantity=quantity)
 
 
 def _columns(estimates: pd.DataFrame) -> dict[Cell, Floats]:
