@@ -7,12 +7,15 @@ import numpy as np
 
 from fl_audit.experiments.papers.bernau2019 import tradeoffs
 from fl_audit.experiments.papers.bernau2019.attacked_models import AttackedModels, DatasetModels
-from fl_audit.experiments.papers.bernau2019.claim_ranges import CLAIMS, MARGIN
+from fl_audit.experiments.papers.bernau2019.hyperparameters import WHITE_BOX_GAIN
 from fl_audit.experiments.papers.bernau2019.membership_runs import ATTACK_NAMES, key_of
-from fl_audit.experiments.papers.claims import PaperClaim
+from fl_audit.experiments.papers.claims import PaperClaim, read_claims
 from fl_audit.experiments.papers.statistics import reproducible_generator
 from fl_audit.statistics.interval_estimates import IntervalEstimate
 
+CLAIMS = read_claims(__file__)
+MARGIN = WHITE_BOX_GAIN[0]
+"""Largest difference of an AUC or accuracy that counts as none: the smallest one that the paper mentions."""
 CONFIDENCE = 0.95
 """Confidence of the intervals of all claims."""
 

@@ -3,13 +3,16 @@
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import product
+from math import log2
 
 import numpy as np
 
 from fl_audit.experiments.papers.bernau2019 import tradeoffs
 from fl_audit.experiments.papers.bernau2019.attacked_models import AttackedModels, DatasetModels, models_by_dataset
 from fl_audit.experiments.papers.bernau2019.claim_premises import (
+    CLAIMS,
     CONFIDENCE,
+    MARGIN,
     attack_premise,
     claim_resampling,
     confidence_of_each,
@@ -17,16 +20,46 @@ from fl_audit.experiments.papers.bernau2019.claim_premises import (
     model_premise,
     on_runs,
 )
-from fl_audit.experiments.papers.bernau2019.claim_ranges import ABOVE_HALF, CLAIMS, MARGIN, closed_forms, trade_claim
-from fl_audit.experiments.papers.bernau2019.hyperparameters import COLLAB, PURCHASES, SKEWED
-from fl_audit.experiments.papers.bernau2019.membership_runs import ATTACK_NAMES, BLACK_BOX, WHITE_BOX, is_at_chance
+from fl_audit.experiments.papers.bernau2019.hyperparameters import (
+    CLASSES,
+    COLLAB,
+    LFW,
+    NOISE_MULTIPLIERS,
+    PURCHASES,
+    SKEWED,
+    TEXAS,
+)
+from fl_audit.experiments.papers.bernau2019.membership_runs import (
+    ATTACK_NAMES,
+    BLACK_BOX,
+    PRINTED,
+    WHITE_BOX,
+    is_at_chance,
+)
 from fl_audit.experiments.papers.bernau2019.phi_claims import order_of_phi, phi_above_one, phi_at_chance
-from fl_audit.experiments.papers.claims import PaperClaim, untested
+from fl_audit.experiments.papers.bernau2019.skewed import SKEWED_CLASSES
+from fl_audit.experiments.papers.claims import PaperClaim, exact, untested
 from fl_audit.experiments.papers.claims_table import claims_table
 from fl_audit.experiments.papers.item_results import ItemResult
-from fl_audit.experiments.papers.papers import FinishedRuns
+from fl_audit.experiments.papers.papers import FinishedRuns, PaperDataset
 from fl_audit.experiments.papers.statistics import end_by_end, welch_interval
 from fl_audit.statistics.interval_estimates import IntervalEstimate
+
+ABOVE_HALF = {WHITE_BOX: ("white-box-above-half", 6.0), BLACK_BOX: ("black-box-above-half", 16.0)}
+"""The claim of section 5.2 on each attack, and the noise on Purchases up to which it has the AUC above one half."""
+_FEW_CLASSES = (10, 20)
+
+
+def trade_claim(data: PaperDataset) -> str | None:
+    """Return the key of the paper's claim that compares local with central DP at equal accuracy; None without one.
+
+    The claim is a range for the attack's AUC under local DP minus that under central DP. Section 6 says that local DP
+    has the better trade-off on Purchases and Skewed Purchases with 10 and 20 classes, and that both have the same
+    trade-off on LFW, on Texas, and on Purchases with more classes. It says nothing about other data sets.
+    """
+    if data["classes"] in _FEW_CLASSES and data.study in (PURCHASES, SKEWED):
+        return "local-trades-better"
+    return "trade-alike" if data.study in (TEXAS, LFW, PURCHASES) else None
 
 
 def at_chance(models: DatasetModels) -> Iterator[PaperClaim]:
@@ -150,6 +183,34 @@ def majority_on_collab(models: DatasetModels) -> Iterator[PaperClaim]:
     for run in (one[-1] for one in (models.local, models.central) if one):
         found = tradeoffs.mean_interval(run.test_accuracy, CONFIDENCE)
         yield on_runs("majority", models, [run], found, where=run.label)
+
+
+def entropy_gap(classes: int) -> float:
+    """Return how much more entropy a test record of Skewed Purchases has than a training record, in bits per feature.
+
+    One in `classes` features is an indicator bit, alike in both kinds of records. All other features are noise bits: 1
+    with probability 0.5 in test and 0.2 in training records.
+    """
+
+    def entropy(p: float) -> float:
+        return -p * log2(p) - (1 - p) * log2(1 - p)
+
+    return (1 - 1 / classes) * (entropy(0.5) - entropy(0.2))
+
+
+def closed_forms() -> tuple[PaperClaim, ...]:
+    """Return the claims of the paper that are tested without runs, from formulas and from its printed numbers."""
+    gaps = [entropy_gap(classes) for classes in SKEWED_CLASSES]
+    beside = []
+    for z in NOISE_MULTIPLIERS:
+        column, quantity = f"CDP, z {z:g}", "epsilon of central DP"
+        said = PRINTED(TEXAS, column, quantity)  # of an author's blog
+        printed = [PRINTED(TEXAS, f"{classes} classes, {column}", quantity) for classes in CLASSES[TEXAS]]
+        beside.append(max(min(printed) - said, said - max(printed), 0.0))
+    return (
+        CLAIMS["entropy"].on("Skewed Purchases, all numbers of classes", exact(min(gaps))),
+        CLAIMS["blog-epsilons"].on("Table 3, Texas", exact(max(beside))),
+    )
 
 
 TESTS: tuple[Callable[[DatasetModels], Iterator[PaperClaim]], ...] = (

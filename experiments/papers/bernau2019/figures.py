@@ -16,11 +16,11 @@ from fl_audit.experiments.papers.bernau2019.attacked_models import (
     models_by_dataset,
     most_epochs,
 )
-from fl_audit.experiments.papers.bernau2019.claim_ranges import PHI_AT_CHANCE
 from fl_audit.experiments.papers.bernau2019.hyperparameters import COLLAB, LFW, PURCHASES, SKEWED, TEXAS
 from fl_audit.experiments.papers.bernau2019.membership_runs import (
     ATTACK_NAMES,
     BLACK_BOX,
+    PHI_AT_CHANCE,
     PRINTED,
     REPETITIONS,
     WHITE_BOX,

@@ -6,7 +6,7 @@ Phi is the relative loss of the attack's AUC divided by the relative loss of acc
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from math import isfinite
+from math import isfinite, isnan
 
 import numpy as np
 
@@ -14,7 +14,9 @@ from fl_audit.array_types import Floats
 from fl_audit.experiments.papers.bernau2019 import tradeoffs
 from fl_audit.experiments.papers.bernau2019.attacked_models import AttackedModels, DatasetModels
 from fl_audit.experiments.papers.bernau2019.claim_premises import (
+    CLAIMS,
     CONFIDENCE,
+    MARGIN,
     attack_premise,
     claim_resampling,
     confidence_of_each,
@@ -22,11 +24,35 @@ from fl_audit.experiments.papers.bernau2019.claim_premises import (
     model_premise,
     on_runs,
 )
-from fl_audit.experiments.papers.bernau2019.claim_ranges import MARGIN, printed_phi
 from fl_audit.experiments.papers.bernau2019.hyperparameters import COLLAB, LFW, PURCHASES, SKEWED, TEXAS
-from fl_audit.experiments.papers.bernau2019.membership_runs import ATTACK_NAMES, PrivacyMethod, is_at_chance
+from fl_audit.experiments.papers.bernau2019.membership_runs import (
+    ATTACK_NAMES,
+    PHI_AT_CHANCE,
+    PRINTED,
+    PrivacyMethod,
+    is_at_chance,
+)
 from fl_audit.experiments.papers.claims import NOTHING, PaperClaim
+from fl_audit.experiments.papers.papers import PaperRun
 from fl_audit.experiments.papers.statistics import end_by_end
+from fl_audit.statistics.interval_estimates import IntervalEstimate
+
+_ABOUT = {1.1: "phi-about-1-1", 1.5: "phi-about-1-5"}
+
+
+def printed_phi(run: PaperRun, found: IntervalEstimate, trials: int) -> PaperClaim | None:
+    """Return the claim that phi is near the value that the paper prints, or None if the paper prints no value.
+
+    phi is the relative loss of the attack's AUC divided by the relative loss of accuracy. The paper prints it at the
+    noise at which the AUC falls to 1/2.
+
+    `run`: Section 6 of the paper says that attacks are no better than chance at this level.
+    """
+    printed = PRINTED(run.data.study, run["method"], PHI_AT_CHANCE)
+    if isnan(printed):
+        return None
+    section = "5.1" if run.data.study == TEXAS else "5.4"
+    return CLAIMS[_ABOUT[printed]].on(run.label, found, trials, section=section)
 
 
 def phi_at_chance(models: DatasetModels) -> Iterator[PaperClaim]:

@@ -59,9 +59,9 @@ from fl_audit.experiments.papers.bernau2019.hyperparameters import (
     record_epsilons,
 )
 from fl_audit.experiments.papers.bernau2019.hyperparameters import SKEWED as SKEWED_PURCHASES
+from fl_audit.experiments.papers.bernau2019.membership_data import CANDIDATES
 from fl_audit.experiments.papers.bernau2019.membership_runs import (
     BLACK_BOX,
-    CANDIDATES,
     INSIDER,
     PRINTED,
     WHITE_BOX,

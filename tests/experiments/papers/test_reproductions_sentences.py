@@ -8,17 +8,12 @@ from test_reproductions_bernau2019 import SKEWED, _around
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.experiments.papers.bernau2019.attacked_models import dataset_models
-from fl_audit.experiments.papers.bernau2019.claim_ranges import CLAIMS, entropy_gap, trade_claim
-from fl_audit.experiments.papers.bernau2019.claims import white_over_black
+from fl_audit.experiments.papers.bernau2019.claim_premises import CLAIMS
+from fl_audit.experiments.papers.bernau2019.claims import entropy_gap, trade_claim, white_over_black
 from fl_audit.experiments.papers.bernau2019.hyperparameters import COLLAB, LFW, PURCHASES, TEXAS
 from fl_audit.experiments.papers.bernau2019.hyperparameters import SKEWED as SKEWED_PURCHASES
-from fl_audit.experiments.papers.bernau2019.membership_runs import (
-    BLACK_BOX,
-    CANDIDATES,
-    WHITE_BOX,
-    PrivacyMethod,
-    membership_run,
-)
+from fl_audit.experiments.papers.bernau2019.membership_data import CANDIDATES
+from fl_audit.experiments.papers.bernau2019.membership_runs import BLACK_BOX, WHITE_BOX, PrivacyMethod, membership_run
 from fl_audit.experiments.papers.bernau2019.skewed import skewed_purchases
 from fl_audit.experiments.papers.bernau2021.attack_cost_scaling import exponent
 from fl_audit.experiments.papers.bernau2021.claims import counted_advantage, exceedance
