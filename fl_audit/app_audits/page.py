@@ -30,7 +30,7 @@ from fl_audit.verdict.verdict import Verdict
 _BINS = 40
 _LOAD = (
     "Make what could not be loaded available, such as packages that are missing here; where a claim could not be read, "
-    "name it (--claim-noise-multiplier and --clipping-norm). Then review the app again."
+    "name it (--claim-noise-multiplier and --set clipping-norm=C). Then review the app again."
 )
 _NOTICE = (
     "The bounds assume nothing of the mechanism but that trials are independent. They are corrected for the number of "
@@ -38,8 +38,17 @@ _NOTICE = (
 )
 
 
-def write_result(result: ClaimAudit, found: Sequence[DistinguisherFinding], name: str, directory: Path) -> Path:
-    """Write the page `report.html` and `summary.json` on one audit of a claim, and return the path of the page."""
+def write_result(
+    result: ClaimAudit,
+    found: Sequence[DistinguisherFinding],
+    name: str,
+    directory: Path,
+    played: Mapping[str, Any] | None = None,
+) -> Path:
+    """Write the page `report.html` and `summary.json` on one audit of a claim, and return the path of the page.
+
+    `played`: Further values for `summary.json`, keyed by name.
+    """
     page = html_page(
         title=f"{name}: {result.verdict}",
         heading=name,
@@ -50,7 +59,7 @@ def write_result(result: ClaimAudit, found: Sequence[DistinguisherFinding], name
         step=_next(result, found),
         warning=claim_warning(result.claim),
     )
-    return _written(page, result_json(result, tuple(found)), directory)
+    return _written(page, result_json(result, tuple(found)) | dict(played or {}), directory)
 
 
 def write_page(
@@ -130,6 +139,8 @@ def _next(result: ClaimAudit, found: Sequence[DistinguisherFinding]) -> str:
     broken = [finding for finding in found if finding.attempt.is_broken]
     if broken:
         return f"Do not deploy it as it is. Usual fix: {broken[0].fix} Then try again."
+    if result.bare_rounds:
+        return f"Have trials play the rounds without noise: --rounds {result.bare_rounds[0]}."
     if result.verdict is Verdict.CONSISTENT:
         return "Play more rounds and more trials before you lean on this; then audit a whole run."
     return "Play more trials, or claim less: these could not have told."

@@ -14,8 +14,8 @@ from fl_audit.value_checks import require_number
 
 
 def require_sampling_rate(sampling_rate: float) -> None:
-    """Check that the sampling rate is above 0 and at most 1; raise `InputError` otherwise."""
-    require_number("sampling rate is", sampling_rate, "numbers above 0 and up to 1")
+    """Check that the sampling rate is from 1e-20 to 1; raise `InputError` otherwise."""
+    require_number("sampling rate is", sampling_rate, "numbers from 1e-20 and up to 1")
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ def gaussian_rounds(
     rounds
         Number of rounds k, at least 1.
     sampling_rate
-        Probability with which a unit participates in a round, above 0 and at most 1; 1 means no sampling.
+        Probability with which a unit participates in a round, from 1e-20 to 1; 1 means no sampling.
     seen
         Whether the adversary sees in which rounds the differing unit participates.
 

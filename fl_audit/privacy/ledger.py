@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from fl_audit.atomic_files import write_text
 from fl_audit.errors import InputError, require
+from fl_audit.ordinary_files import read_text_file
 from fl_audit.privacy.stated_releases import StatedReleases, terms_of_json
 from fl_audit.value_checks import require_number
 
@@ -95,7 +96,9 @@ def read_ledger(path: Path) -> tuple[LedgerTraining, ...]:
         return ()
     lines: list[LedgerTraining] = []
     try:
-        texts = path.read_text(encoding="utf-8").splitlines()
+        texts = read_text_file(path).splitlines()
+    except InputError:
+        raise
     except (OSError, ValueError) as error:
         raise InputError(f"{path} cannot be read: {error}") from None
     for number, text in enumerate(texts, 1):
@@ -156,7 +159,7 @@ def add_to_ledger(path: Path, line: LedgerTraining, budget: float | None = None,
         if budget is not None and delta is not None and composed_epsilon((*lines, line), delta).epsilon > budget:
             return False
         body = line.to_json() | {"digest": _digest(line, lines[-1].digest if lines else _START)}
-        before = path.read_text(encoding="utf-8") if lines else ""
+        before = read_text_file(path) if lines else ""
         write_text(path, f"{before}{json.dumps(body)}\n")
     return True
 

@@ -29,13 +29,13 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_public_key,
 )
 
-from fl_audit.atomic_files import require_ordinary, write_bytes
+from fl_audit.atomic_files import write_bytes
 from fl_audit.errors import InputError, require
+from fl_audit.ordinary_files import LARGEST_TEXT, read_file, require_ordinary, sha256_of
 from fl_audit.run_files import read_json
 from fl_audit.runs.provenance import package_versions, read_provenance
 from fl_audit.runs.run_directory import RunDirectory
 from fl_audit.runs.run_directory_checks import CONFIGURATION
-from fl_audit.runs.trial_batch_store import file_digest
 
 STATEMENTS = "statements.intoto.jsonl"
 """Name of the file with the signed statements in a run directory: one envelope in each line, the earliest first."""
@@ -148,7 +148,7 @@ def _envelopes(directory: Path) -> list[bytes]:
     place = directory / STATEMENTS
     require_ordinary("signed statements", place)
     require(place.is_file(), f"{place} is missing: fl-audit sign writes it")
-    envelopes = place.read_bytes().splitlines(keepends=True)
+    envelopes = read_file(place, LARGEST_TEXT).splitlines(keepends=True)
     require(bool(envelopes), f"{place} is empty: accepted is a file that fl-audit sign wrote")
     return envelopes
 
@@ -240,7 +240,7 @@ def _digests(directory: Path) -> dict[str, str]:
         if name == STATEMENTS:
             continue
         require(path.is_file() and not path.is_symlink(), f"{path} is no ordinary file: move it away")
-        found[name] = file_digest(path)
+        found[name] = sha256_of(path)
     return found
 
 
@@ -264,10 +264,11 @@ def _pem(key: "Ed25519PublicKey") -> str:
 
 
 def _key_file(path: Path, accepted: str) -> bytes:
-    require_ordinary(f"key {path}", path)
-    require(path.is_file(), f"key {path} is missing: {accepted}")
+    require(path.exists(), f"key {path} is missing: {accepted}")
     try:
-        return path.read_bytes()
+        return read_file(path, LARGEST_TEXT)
+    except InputError as error:
+        raise InputError(f"key {error}") from None
     except OSError as error:
         raise InputError(f"key {path} cannot be read: {error.strerror}") from None
 

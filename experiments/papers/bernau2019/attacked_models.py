@@ -29,11 +29,11 @@ from fl_audit.experiments.papers.bernau2019.membership_runs import (
 from fl_audit.experiments.papers.papers import FinishedRun, FinishedRuns, PaperDataset, PaperRun
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.federation.target_membership import TargetMembership
+from fl_audit.parquet_files import read_frame
 from fl_audit.runs.attacks import by_target
 from fl_audit.runs.config import RunConfig
 from fl_audit.runs.mechanism_of_config import rounds_of, sampling_rate
 from fl_audit.runs.run_directory import RunDirectory, read_plan
-from fl_audit.runs.trial_batch_store import read_frame
 from fl_audit.server.trial_batch_results import LOGITS
 
 BINS = np.linspace(0.0, 1.0, 26)  # of the largest confidence, in a histogram

@@ -151,6 +151,7 @@ def result_json(result: ClaimAudit, found: tuple[DistinguisherFinding, ...]) -> 
         "warning": claim_warning(claim),
         "floating_point": floating_words(result) or None,
         **{name: list(getattr(result, name)) for name in ("unplayed", "untried", "passed_over", "silent")},
+        "rounds_without_noise": list(result.bare_rounds),
         "not_tried": {why: list(kinds) for why, kinds in not_tried(result).items()},
         "lower_bound_knowing_others": None if result.knowing is None else finite(result.knowing.bound),
         "knowing_others_refutes_nothing": None if result.knowing is None else str(result.not_covered),

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from fl_audit.app_audits.black_box.audited_system import system_of
+from fl_audit.app_audits.black_box.later_rounds import LATER_ROUNDS
 from fl_audit.app_audits.black_box.scenarios import FIXES, PROVISOS, WORDS
 from fl_audit.app_audits.black_box.system_audit import audit_system
 from fl_audit.app_audits.claim_audit.claim_audit_messages import claim_warning, opening_sentences, refusal_words
@@ -13,6 +13,7 @@ from fl_audit.app_audits.claim_audit.claim_audit_results import QUICK, ClaimAudi
 from fl_audit.app_audits.claim_audit.findings import DistinguisherFinding, findings, result_json
 from fl_audit.app_audits.launchers.isolated_process import answer
 from fl_audit.app_audits.launchers.strategy_audit_launcher import StrategyOptions
+from fl_audit.app_audits.launchers.strategy_claim import system_and_claim
 from fl_audit.app_audits.page import write_result
 from fl_audit.user_modules import search_last
 
@@ -24,19 +25,20 @@ def run_audit(asked: dict[str, Any], tell: Callable[[dict[str, Any]], None] = la
     page, or None.
     """
     wishes = StrategyOptions(**asked["wishes"])
-    system = system_of(
-        wishes.factory, wishes.mods, wishes.clients, wishes.norm, wishes.is_clipped, wishes.observer
-    )  # fmt: skip
+    system, claim, source = system_and_claim(wishes)
+
+    played = {"clients": system.clients, "claim_source": source}
 
     def values(result: ClaimAudit, out: str | None = None) -> dict[str, Any]:
         found, path = findings(result, WORDS, FIXES, PROVISOS), None
         if out is not None:
-            path = str(write_result(result, found, wishes.factory, Path(out)))
-        return {"result": result_json(result, found), "lines": _lines(result, found), "report": path}
+            path = str(write_result(result, found, wishes.factory, Path(out), played))
+        lines = [*_lines(result, found), *([f"* The claim is the strategy's own: {source}."] if source else [])]
+        return {"result": result_json(result, found) | played, "lines": lines, "report": path}
 
     result = audit_system(
         system,
-        wishes.claim(),
+        claim,
         budget=QUICK if wishes.is_quick else None,
         confidence=wishes.confidence,
         seed=wishes.seed,
@@ -45,6 +47,7 @@ def run_audit(asked: dict[str, Any], tell: Callable[[dict[str, Any]], None] = la
         include=wishes.include,
         seconds=math.inf if wishes.seconds is None else wishes.seconds,
         keep=lambda so_far: tell(values(so_far)),
+        later_rounds=LATER_ROUNDS if wishes.rounds is None else 0,
     )
     return values(result, asked["out"])
 

@@ -42,7 +42,7 @@ class CyclicPoisson(Participation):
     counted_rounds: ClassVar = "the rounds of one group"
 
     def __post_init__(self) -> None:
-        require_number("sampling rate is", self.rate, "numbers above 0 and below 1")
+        require_number("sampling rate is", self.rate, "numbers from 1e-20 and below 1")
         many = f"cycle is {self.cycle} of {self.units} units"
         require(2 <= self.cycle <= self.units, f"{many}: accepted are 2 to {self.units}, the number of groups")
 
