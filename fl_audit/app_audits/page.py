@@ -30,7 +30,7 @@ from fl_audit.verdict.verdict import Verdict
 _BINS = 40
 _LOAD = (
     "Make what could not be loaded available, such as packages that are missing here; where a claim could not be read, "
-    "name it (--claim-noise-multiplier and --clipping-norm). Then review the app again."
+    "name it (--claim-noise-multiplier and --set clipping-norm=C). Then review the app again."
 )
 _NOTICE = (
     "The bounds assume nothing of the mechanism but that trials are independent. They are corrected for the number of "

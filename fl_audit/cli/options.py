@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import typer
 
@@ -84,9 +84,9 @@ def noise_over_of(noise_over: str, noise_multiplier: float | None, flag: str) ->
     flag
         Name of the option that gives the noise multiplier, for the message.
     """
-    over = choice(MultiplierReference, "--noise-over", noise_over)
+    over = choice(MultiplierReference, "noise-over", noise_over)
     fits = noise_multiplier is not None or over is MultiplierReference.SENSITIVITY
-    require(fits, f"--noise-over {over} without {flag}: accepted is it beside {flag}")
+    require(fits, f"noise-over {over} without {flag}: accepted is it beside {flag}")
     return over
 
 
@@ -124,6 +124,8 @@ JsonOption = Annotated[bool, switch("--json", "Print one JSON object and nothing
 @dataclass(frozen=True)
 class ResultOptions:
     """Command-line options of the output: a directory for files, and JSON instead of text."""
+
+    HELP_GROUP: ClassVar[str] = "Result"
 
     out: Annotated[Path | None, option("DIR", "Write report.html and summary.json there.")] = None
     as_json: JsonOption = False

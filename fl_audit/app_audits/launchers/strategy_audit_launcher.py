@@ -49,7 +49,7 @@ class StrategyOptions:
         Raises `InputError` if the options state no valid claim.
         """
         between = choice(Adjacency, "--adjacency", self.adjacency)
-        over = choice(MultiplierReference, "--noise-over", self.noise_over)
+        over = choice(MultiplierReference, "noise-over", self.noise_over)
         require_number("rounds are", self.claimed_rounds, "whole numbers from 1")
         if self.clients is not None:
             require_number("clients are", self.clients, "whole numbers from 2")

@@ -96,7 +96,7 @@ def test_trials_end_with_the_command(tmp_path: Path, number: int, status: int) -
 @pytest.mark.long
 def test_trials_go_on_without_a_process_that_was_killed(tmp_path: Path) -> None:
     """Temporary files lie in the working directory, which trials copy: a copy holds no other."""
-    begun = Begun(tmp_path, "strategy", "mine:slow", *CLAIM, "--seconds", "10")
+    begun = Begun(tmp_path, "strategy", "mine:slow", *CLAIM, "--set", "seconds=10")
     begun.wait_until(lambda: len(begun.players()) == 2 and len(list(begun.temporary.rglob("mine.py"))) >= 2)
     begun.players()[0].kill()
     assert list(begun.temporary.rglob("temporary/*")) == []

@@ -348,8 +348,8 @@ def test_the_numbers_of_any_value_are_found() -> None:
 def test_an_update_beyond_the_norm_is_told_with_its_proviso() -> None:
     result = _result(attempts=(_attempt("huge", "along"), _attempt("removed", "along")))
     causes = {one.attempt.distinguisher.kind: one.cause for one in findings(result, WORDS, FIXES, PROVISOS)}
-    assert "--trust-client-clipping" in causes["huge"]
-    assert "--trust-client-clipping" not in causes["removed"]
+    assert "--set trust-client-clipping=true" in causes["huge"]
+    assert "--set trust-client-clipping=true" not in causes["removed"]
 
 
 @pytest.mark.long
@@ -360,5 +360,5 @@ def test_clients_that_clip_by_themselves_are_told_how_to_say_so(is_clipped: bool
     wishes = ReviewOptions(processes=1, seconds=1000, rounds=1, nodes=4, is_quick=True, is_clipped=is_clipped)
     found = review(directory, wishes)
     assert found.verdict is (Verdict.VIOLATED if is_clipped else Verdict.CONSISTENT)
-    assert ("--trust-client-clipping" in headline(found)) is is_clipped
+    assert ("--set trust-client-clipping=true" in headline(found)) is is_clipped
     assert "Floating-point leak" not in headline(found)
