@@ -173,10 +173,18 @@ def _from_secret_numpy(dataset: Any, seed: int | None) -> nn.Module:
         (lambda data: trained(data, batches=_drawn_by_hand), "drew their records"),
         (lambda data: _by_hand(data, gaussian_noise), "no optimizer of torch took one"),
         (lambda data: _with_mean(data, 1.0), "the noise of mean"),
+        (lambda data: {"mean": data.tensors[0].mean(0) + torch.randn(5)}, "the noise of mean"),
         (lambda data: _from_secret_numpy(data, None), "takes other steps when it is called again"),
         (lambda data: _from_secret_numpy(data, 0), "arrays of numpy"),
     ],
-    ids=["samples drawn by hand", "no optimizer", "noised mean", "secret numpy", "numpy of its own"],
+    ids=[
+        "samples drawn by hand",
+        "no optimizer",
+        "noised mean",
+        "nothing but a mean",
+        "secret numpy",
+        "numpy of its own",
+    ],
 )
 def test_what_cannot_be_measured_is_named_and_not_accused(train: Callable[[Any], Any], reason: str) -> None:
     found = _audited(train)
