@@ -123,6 +123,19 @@ class ExactChecks:
         if origin in _KINDS_OF_ORIGIN:
             self._note(batch, _KINDS_OF_ORIGIN[origin], batch.first, number, WHOLE, float(changed))
 
+    def check_second_seed(self, batch: TrialBatch, repeated: Callable[[], Mapping[int, float]]) -> None:
+        """Note which shares of draws are the same with another secret seed.
+
+        `repeated`: It returns the shares, keyed by the number of a kind of draws. A server of somebody else may refuse
+        to begin anew; then nothing is noted.
+        """
+        try:
+            found = repeated()
+        except Exception:  # a server of somebody else may need anything to begin
+            return
+        for kind, share in found.items():
+            self._note(batch, ExactRowKind.SECOND, batch.first, 0, int(kind), share)
+
     def check_sums(self, batch: TrialBatch, sums: SumsBeforeNoise) -> None:
         """Check the sums of a round in the drawn trials of a batch."""
         torch.set_num_threads(self.federation.public.threads)
@@ -287,8 +300,7 @@ class ExactChecks:
         assert sums.release is not None, "asked only where the server adds the noise"
         other = sums.total.clone()
         other[row] = total.float()
-        found = sums.release(other)
-        return (found.release if found.noised is None else found.noised)[row].double().clone()
+        return sums.release(other).before_changes[row].double().clone()
 
     def _check_updates(self, batch: TrialBatch, sums: SumsBeforeNoise, row: int) -> None:
         """Repeat the private training of every client, and compare its update with what it sent.

@@ -56,6 +56,11 @@ class NoisedSums:
     origin: ReleaseOrigin
     changed: int = 0  # number of trials whose release is not the noised sum
 
+    @property
+    def before_changes(self) -> Tensor:
+        """The noised sums, or the release if it does not follow from them."""
+        return self.release if self.noised is None else self.noised
+
 
 @dataclass
 class _RecordedDraws:

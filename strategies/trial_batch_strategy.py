@@ -189,8 +189,20 @@ class TrialBatchStrategy(Strategy):
         kinds = type(self).__mro__
         return not any("noise" in vars(kind) for kind in kinds[: kinds.index(TrialBatchStrategy)])
 
-    def _noised(self, batch: TrialBatch, server_round: int, total: Tensor, sigma: Floats) -> NoisedSums:
-        """Return the release of a round, and the noised sums if it follows from them; `total` may be overwritten."""
+    def noised_release(self, batch: TrialBatch, server_round: int, total: Tensor, sigma: Floats) -> NoisedSums:
+        """Return the release of a round by `noise`, and the noised sums if it follows from them.
+
+        Parameters
+        ----------
+        batch
+            The batch of trials.
+        server_round
+            Number of the round, from 1.
+        total
+            Sums of the contributions, float32 (trials, parameters); they may be overwritten.
+        sigma
+            Standard deviation of the noise for each trial, (trials,).
+        """
         if self._has_our_step:
             release = self.noise(batch, server_round, total, sigma)
             return NoisedSums(release, release, ReleaseOrigin.NOISED_SUM)
@@ -203,9 +215,9 @@ class TrialBatchStrategy(Strategy):
         return noised_sums(self, batch, server_round, total, sigma, self._replays[batch.name])
 
     def _noised_once(self, batch: TrialBatch, server_round: int, sigma: Floats, total: Tensor) -> NoisedSums:
-        """Return what `_noised` would return for other sums, without any effect on later rounds."""
+        """Return what `noised_release` would return for other sums, without any effect on later rounds."""
         if self._has_our_step:
-            return self._noised(batch, server_round, total, sigma)
+            return self.noised_release(batch, server_round, total, sigma)
         twin = copy_of(self, batch, self.public.mechanism.noise.server_draws())
         return noised_sums(twin, batch, server_round, total, sigma, StepReplay.of(self, batch, None))
 
@@ -259,7 +271,7 @@ class TrialBatchStrategy(Strategy):
         side, shown = self._side_information(batch, server_round, read), None
         if mechanism.adds_noise and not mechanism.clients_add_noise:
             sigma = mechanism.server_scale(read.local_sensitivity, side.norms_array)
-            noised = self._noised(batch, server_round, total, sigma)
+            noised = self.noised_release(batch, server_round, total, sigma)
             total, shown = noised.release, self._shown(noised)
             if self.opening is not None:
                 self.opening.log_origin(batch, server_round, noised.origin, noised.changed)

@@ -98,7 +98,7 @@ def with_rows(markdown: str, directory: Path) -> str:
     directory
         Directory at which relative links of the page begin.
     """
-    from fl_audit.experiments.papers.published_page_sections import rows_of
+    from fl_audit.experiments.papers.published_page import rows_of
 
     return ROWS.sub(lambda link: f"{link[0]}\n\n{rows_of(directory / link[1])}", markdown)
 

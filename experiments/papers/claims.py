@@ -1,9 +1,11 @@
 """Claims of papers: each claim is a range for a number, whose confidence interval decides whether the claim holds."""
 
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass, replace
 from enum import StrEnum
 from math import ceil, hypot, inf, isfinite, nan
+from pathlib import Path
 from typing import Any
 
 from fl_audit.array_types import finite
@@ -27,20 +29,10 @@ class FailureCause(StrEnum):
     REAL = "a real difference"
 
 
-@dataclass(frozen=True)
-class FailureExplanation:
-    """An explanation of why a claim does not hold on our data, found by further experiments."""
-
-    statement: str  # statement of the claim
-    where: str  # beginning of the `where` of the claim; empty: any
-    cause: FailureCause  # why it does not hold
-    said: str  # a sentence on the cause, with numbers that show it
-
-
 _MOST_TRIALS = 10_000_000
 _USUAL_NARROWS = 0.5
 NOTHING = IntervalEstimate(nan, nan, nan)
-"""The number of a claim that cannot be tested."""
+"""The number of a claim that is not tested."""
 
 
 @dataclass(frozen=True)
@@ -49,27 +41,40 @@ class PaperClaim:
 
     section: str  # section of the paper
     statement: str  # the statement, in our words
-    where: str  # data set or setting on which it was tested
-    quantity: str  # name of the measured number
-    found: IntervalEstimate  # the measured number with its interval, which has width 0 for a closed form
+    where: str = ""  # data set or setting on which it was tested
+    quantity: str = ""  # name of the measured number
+    # The measured number with its interval, which has width 0 for a closed form.
+    interval: IntervalEstimate = NOTHING
     lowest: float = -inf  # smallest number that agrees with the claim
     highest: float = inf  # largest number that agrees with the claim
     trials: int = 0  # trials, models or samples of each run behind the number; 0 for a closed form
     why: str = ""  # why it cannot be tested; empty if it can
     # The width of the interval falls as (number of trials)^-narrows; it is 1 for a measured share of 0 or 1.
     narrows: float = _USUAL_NARROWS
-    second_look: str = ""  # explanation of why it does not hold; empty if there is none
+    # Why it does not hold on our data, as further experiments showed: a sentence by the beginning of `where`.
+    explanations: tuple[tuple[str, str], ...] = ()
     # Claims on which this one rests. If a premise fails, this claim cannot be tested; an undecided
     # premise changes nothing.
     premises: "tuple[PaperClaim, ...]" = ()
+
+    def on(self, where: str, interval: IntervalEstimate, trials: int = 0, **more: Any) -> "PaperClaim":
+        """Return the claim with the number that was measured on a data set or setting, and with further fields."""
+        return replace(self, where=where, interval=interval, trials=trials, **more)
+
+    @property
+    def second_look(self) -> str:
+        """The explanation of why it does not hold; empty if it holds, or if there is none."""
+        if self.verdict is not ClaimVerdict.FAILS:
+            return ""
+        return next((said for where, said in self.explanations if self.where.startswith(where)), "")
 
     @property
     def untestable(self) -> str:
         """The reason why the claim cannot be tested; empty if it can."""
         failed = [one for one in self.premises if one.verdict is ClaimVerdict.FAILS]
         return self.why or "; ".join(
-            f"not so: {one.statement} ({one.quantity} {one.found.value:.3f}, {one.found.low:.3f} to "
-            f"{one.found.high:.3f}, where {one.range_text} would count)" for one in failed
+            f"not so: {one.statement} ({one.quantity} {one.interval.value:.3f}, {one.interval.low:.3f} to "
+            f"{one.interval.high:.3f}, where {one.range_text} would count)" for one in failed
         )  # fmt: skip
 
     @property
@@ -79,7 +84,7 @@ class PaperClaim:
         HOLDS: it does. FAILS: it lies wholly outside. OPEN: it overlaps the range only in part, or is infinite.
         UNTESTED: the claim cannot be tested.
         """
-        low, high = self.found.low, self.found.high
+        low, high = self.interval.low, self.interval.high
         if self.untestable:
             return ClaimVerdict.UNTESTED
         if not (isfinite(low) and isfinite(high)):
@@ -95,7 +100,7 @@ class PaperClaim:
         It is None if the claim is decided or untested, if the interval is unknown, or if at most ten million trials
         would not decide the claim.
         """
-        value, low, high = self.found.value, self.found.low, self.found.high
+        value, low, high = self.interval.value, self.interval.low, self.interval.high
         if self.verdict is not ClaimVerdict.OPEN or not self.trials or not (isfinite(low) and isfinite(high)):
             return None
         if value < self.lowest:
@@ -139,31 +144,31 @@ class PaperClaim:
         `narrows` is left out if it has its usual value.
         """
         texts = {name: value for name, value in asdict(self).items() if isinstance(value, str)}
-        ends = zip(("measured", "low", "high"), astuple(self.found), strict=True)
+        texts["second_look"] = self.second_look
+        ends = zip(("measured", "low", "high"), astuple(self.interval), strict=True)
         numbers = {name: finite(float(value)) for name, value in ends}
         more = {"claimed": self.range_text, "verdict": str(self.verdict), "trials_to_decide": self.trials_to_decide}
         unusual = {} if self.narrows == _USUAL_NARROWS else {"narrows": self.narrows}
         return texts | {"why": self.untestable} | numbers | more | {"trials": self.trials} | unusual
 
 
-def untested(section: str, statement: str, why: str, where: str = "") -> PaperClaim:
-    """Return a claim that cannot be tested, with the reason."""
-    return PaperClaim(section, statement, where, "", NOTHING, why=why)
+def read_claims(module: str) -> dict[str, PaperClaim]:
+    """Return the claims of a paper's text, without numbers, from the table `claims.toml` beside a module.
 
-
-def with_explanations(
-    claims: Sequence[PaperClaim], explanations: Sequence[FailureExplanation]
-) -> tuple[PaperClaim, ...]:
-    """Add explanations to claims that do not hold, and return all claims.
-
-    `explanations`: A failed claim gets the first explanation for its statement and data set, if there is one.
+    `module`: The `__file__` of the module.
     """
+    tables = tomllib.loads(Path(module).with_name("claims.toml").read_text(encoding="utf-8"))
+    return {key: _claim_of(**table) for key, table in tables.items()}
 
-    def look_at(claim: PaperClaim) -> str:
-        own = [one for one in explanations if one.statement == claim.statement and claim.where.startswith(one.where)]
-        return f"{own[0].cause}: {own[0].said}" if own and claim.verdict is ClaimVerdict.FAILS else ""
 
-    return tuple(replace(claim, second_look=look_at(claim)) for claim in claims)
+def _claim_of(fails: Sequence[Mapping[str, str]] = (), untested: str = "", **fields: Any) -> PaperClaim:
+    explanations = tuple((look.get("where", ""), f"{FailureCause(look['cause'])}: {look['why']}") for look in fails)
+    return PaperClaim(**fields, why=untested, explanations=explanations)
+
+
+def untested(claims: Mapping[str, PaperClaim]) -> list[PaperClaim]:
+    """Return the claims that cannot be tested, whatever data are there."""
+    return [claim for claim in claims.values() if claim.why]
 
 
 def exact(value: float) -> IntervalEstimate:

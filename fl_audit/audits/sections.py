@@ -34,6 +34,7 @@ from fl_audit.report.formatting import ClaimStatus
 from fl_audit.report.report_elements import ReportContents, ReportNumber, Section, SectionError
 from fl_audit.run_files import SCHEMA
 from fl_audit.user_modules import import_object
+from fl_audit.verdict.audit_result import AuditedKind
 from fl_audit.verdict.findings_verdict import VerdictFinding
 from fl_audit.verdict.judging import without_tests
 from fl_audit.verdict.sections_noise import NOISE
@@ -93,7 +94,7 @@ def report_contents(run: FinishedRun, sections: tuple[Section[Any], ...] | None 
         of_kind = audit_of(run.plan.federation).sections_at
         sections = (*SECTIONS, *map(_section_at, of_kind), *map(own_section, named))
     found: dict[type, Any] = {}
-    summary: dict[str, Any] = {"schema": SCHEMA}
+    summary: dict[str, Any] = {"schema": SCHEMA, "kind": str(AuditedKind.RUN)}
     errors: list[SectionError] = []
     for section in sections:
         summary |= dict.fromkeys(section.keys)

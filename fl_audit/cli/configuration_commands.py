@@ -7,26 +7,27 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.atomic_files import write_text
-from fl_audit.cli.options import ADJACENCY_HELP, DataDirOption, JsonOption, print_json
-from fl_audit.data.data_setting_enums import PictureOrSequence, UsersAcrossClients
+from fl_audit.cli.options import ADJACENCY_HELP, JsonOption, complete_setting, print_json
 from fl_audit.errors import InputError, require
 from fl_audit.name_lists import name_list
+from fl_audit.privacy.targets import TARGETS as PRIVACY_TARGETS
 from fl_audit.runs.config.settings_reference import settings as described
 from fl_audit.runs.option_declarations import argument, option, switch
 from fl_audit.runs.progress import at_work
 from fl_audit.runs.run_directory_checks import require_writable
-from fl_audit.value_checks import expanded_path, require_number
+from fl_audit.value_checks import expanded_path
 
 if TYPE_CHECKING:
     from fl_audit.runs.config.settings_reference import Setting
 
 TARGETS = ("belief", "epsilon", "advantage", "noise-multiplier")
+"""Targets that a user on a terminal is asked for."""
 _ROUNDS = 30
 _HOW_TO_READ = ("separator", "encoding", "skip-lines", "sheet")
 """Settings without which the names of columns cannot be read."""
@@ -34,92 +35,50 @@ _PLACE = "A section, one of its keys, or a key alone.  [default: all]"
 
 
 @dataclass(frozen=True)
-class DataReadingOptions:
-    """Command-line options for reading data, each of which gives the setting of the same name in section [data]."""
+class DataOptions:
+    """Command-line options of the records, each of which gives the setting of the same name in section [data]."""
 
-    data_dir: DataDirOption = None
+    HELP_GROUP: ClassVar[str] = "Records"
+
+    data: Annotated[
+        str | None, option("FILE|NAME", "A table (CSV, Excel, Parquet), .npz, a directory of pictures, or a data set.")
+    ] = None
+    label: Annotated[str | None, option("COLUMN", "Column to be learned (tables).")] = None
     owner: Annotated[str | None, option("COLUMN", "Column that says whose each record is.")] = None
     user: Annotated[
         str | None, option("COLUMN", "Column that says whom each record is about: each is protected with all of them.")
-    ] = None
-    records_per_user: Annotated[int | None, option("N", "Most records of a user, the first ones.  [default: all]")] = (
-        None
-    )
-    user_across_clients: Annotated[
-        str | None,
-        option(
-            "NAME",
-            f"Users with records at several owners: {' or '.join(UsersAcrossClients)}.",
-            among=UsersAcrossClients,
-        ),
     ] = None
     drop: Annotated[list[str] | None, option("COLUMN", "Column to leave out, or several with commas.")] = None
     missing: Annotated[
         list[str] | None, option("WORD", "Word for a missing value, '' for empty cells alone; may be repeated.")
     ] = None
-    separator: Annotated[str | None, option("CHARACTER", "Between cells, or whitespace.  [default: it is found]")] = (
-        None
-    )
-    encoding: Annotated[str | None, option("NAME", "Such as cp1252.  [default: it is found]")] = None
-    skip_lines: Annotated[int | None, option("N", "Lines above the names of columns, such as a title.")] = None
-    sheet: Annotated[str | None, option("NAME", "Sheet of an Excel workbook.")] = None
-    decimal: Annotated[str | None, option(".|,", "Mark of decimals.  [default: it is found]")] = None
-    max_levels: Annotated[int | None, option("N", "Most words in a column.  [default: 100]")] = None
-    axes: Annotated[
-        str | None,
-        option("NAME", f"Two axes of a record of .npz: {' or '.join(PictureOrSequence)}.", among=PictureOrSequence),
-    ] = None
-    image_size: Annotated[int | None, option("N", "Height and width that pictures are scaled to.")] = None
-    text: Annotated[str | None, option("COLUMN", "Column of text that a model of text learns from.")] = None
-    vocabulary: Annotated[str | None, option("FILE", "Public file of one token a line, for a text.")] = None
-    tokenizer: Annotated[str | None, option("MODULE:NAME", "Your own function in its place.")] = None
-    tokens: Annotated[int | None, option("N", "Length of every text in tokens.  [default: 128]")] = None
-    ignore_case: Annotated[bool, switch("--ignore-case", "Take words that differ by case or spaces only for one.")] = (
-        False
-    )
-    unique: Annotated[bool, switch("--unique", "Leave out records that repeat another one in every column.")] = False
-    grey: Annotated[bool, switch("--grey", "Make the colours of pictures grey.")] = False
 
     def settings(self) -> dict[str, Any]:
-        """Return the options as settings of section [data] by key; None for an option that was not given.
+        """Return the options but for data and label as settings of section [data]; None where one was not given.
 
-        Raises `InputError` if an option has a value that is not accepted.
+        Raises `InputError` if a word for missing values is a list.
         """
         for word in self.missing or []:
             is_list = word.startswith("[") and word.endswith("]")
             require(not is_list, f"--missing {word!r} is a list: accepted is a word, repeated for others, or ''")
-        if self.skip_lines is not None:
-            require_number("--skip-lines", self.skip_lines, "whole numbers from 0 to 1000000")
         # Without a list no record is left out, and no word is needed for empty cells.
-        found = {name.replace("_", "-"): None if value is False else value for name, value in vars(self).items()}
-        found["data-dir"] = None if self.data_dir is None else str(self.data_dir.absolute())
-        return found | {
-            "drop": self.drop or None,
-            "missing": [word for word in self.missing if word] if self.missing else None,
-        }
+        missing = [word for word in self.missing if word] if self.missing else None
+        return {"owner": self.owner, "user": self.user, "drop": self.drop or None, "missing": missing}
 
 
 @dataclass(frozen=True)
-class TrainingAndTrialOptions:
-    """Command-line options of the training, and the number of trials."""
+class TrainingOptions:
+    """Command-line options of the training."""
+
+    HELP_GROUP: ClassVar[str] = "Training"
 
     model: Annotated[
         str | None, option("NAME", "Built-in model, or MODULE:NAME of your own.  [default: by the records]")
     ] = None
     clients: Annotated[int | None, option("N", "Clients.  [default: 10, or the owners]")] = None
     rounds: Annotated[int | None, option("K", "Rounds.  [default: 30]")] = None
-    adjacency: Annotated[
-        str | None, option("NAME", f"{ADJACENCY_HELP}  [default: by the strategy]", among=Adjacency)
-    ] = None
-    strategy: Annotated[
-        str | None, option("NAME", "How clients train, such as dp-fedavg.  [default: by the adjacency]")
-    ] = None
-    delta: Annotated[float | None, option("D", "delta.  [default: a tenth of 1 / records, or users]")] = None
-    trials: Annotated[
-        int | None, option("W", "The number of trials.  [default: enough to find a breach of 1.5 times]")
-    ] = None
 
-    def completed_by_user(self, is_by_owners: bool) -> "TrainingAndTrialOptions":
+    def completed_by_user(self, is_by_owners: bool) -> "TrainingOptions":
         """Return all options, after asking a user on a terminal for the numbers of clients and rounds that are missing.
 
         The number of clients is not asked for if every owner of records is a client. Without a terminal, nothing is
@@ -140,61 +99,93 @@ class TrainingAndTrialOptions:
 
 @dataclass(frozen=True)
 class GuaranteeOptions:
-    """Command-line options that fix the noise: a noise multiplier or a bound of the guarantee. Exactly one is given."""
+    """Command-line options of the guarantee. Exactly one of the first three, or another target by --set, is given."""
+
+    HELP_GROUP: ClassVar[str] = "Guarantee"
 
     belief: Annotated[float | None, option("P", "Largest belief of an insider.")] = None
     epsilon: Annotated[float | None, option("E", "Largest epsilon.")] = None
-    advantage: Annotated[float | None, option("A", "Largest advantage.")] = None
     noise_multiplier: Annotated[float | None, option("Z", "Noise over sensitivity.")] = None
+    delta: Annotated[float | None, option("D", "delta.  [default: a tenth of 1 / records, or users]")] = None
+    adjacency: Annotated[
+        str | None, option("NAME", f"{ADJACENCY_HELP}  [default: by the strategy]", among=Adjacency)
+    ] = None
 
-    def named(self) -> tuple[str, float] | None:
-        """Return the name and value of the given option, or None if the user is to be asked for it.
+    def target(self, overrides: Mapping[str, Any]) -> tuple[str, float] | None:
+        """Return the name and value of the target, or None if the user is to be asked for it.
+
+        Parameters
+        ----------
+        overrides
+            Settings of section [privacy] that `--set` gives, by key.
 
         Raises
         ------
         InputError
-            If several options are given, or if none is given and standard input is no terminal.
+            If several targets are given, or if none is given and standard input is no terminal.
         """
-        given = {name.replace("_", "-"): value for name, value in vars(self).items()}
-        named = {name: value for name, value in given.items() if value is not None}
+        given = {"belief": self.belief, "epsilon": self.epsilon, "noise-multiplier": self.noise_multiplier}
+        named = [(name, value) for name, value in given.items() if value is not None]
+        named += [(name, overrides[name]) for name in PRIVACY_TARGETS if name in overrides]
         if len(named) > 1 or (not named and not can_ask_user()):
-            listed = " and ".join(f"--{name}" for name in named) or "no target"
-            accepted = name_list([f"--{name}" for name in given], "or")
-            raise InputError(f"{listed} given: accepted is exactly one of {accepted}")
-        return next(iter(named.items()), None)
+            listed = " and ".join(f"--{name}" for name, _ in named) or "no target"
+            accepted = name_list([f"--{name}" for name in given])
+            others = "or of the targets by --set, such as privacy.advantage=0.3"
+            raise InputError(f"{listed} given: accepted is exactly one of {accepted}, {others}")
+        return named[0] if named else None
+
+
+InitSetOption = Annotated[
+    list[str] | None,
+    option(
+        "SECTION.KEY=VALUE",
+        "Any other setting (see fl-audit settings), such as audit.trials=500; may be repeated.",
+        names=("--set",),
+        autocompletion=complete_setting,
+    ),
+]
 
 
 def init(
     file: Annotated[Path, argument("[FILE]", "Configuration to write.")] = Path("audit.toml"),
-    data: Annotated[
-        str | None, option("FILE|NAME", "A table (CSV, Excel, Parquet), .npz, a directory of pictures, or a data set.")
-    ] = None,
-    label: Annotated[str | None, option("COLUMN", "Column to be learned (tables).")] = None,
     *,
-    reading: DataReadingOptions,
-    training: TrainingAndTrialOptions,
+    records: DataOptions,
+    training: TrainingOptions,
     guarantee: GuaranteeOptions,
+    set_: InitSetOption = None,
     force: Annotated[bool, switch("--force", "Write over a file that is there.")] = False,
 ) -> None:
     """Write a configuration for your own data, with a comment above every key.
 
-    On a terminal, the command asks for what no option gives. Elsewhere, --data and one of --belief, --epsilon,
-    --advantage and --noise-multiplier are required, and --label for a table. Before it writes the file, the command
-    loads the data and accounts the guarantee.
+    On a terminal, the command asks for what no option gives. Elsewhere, --data and one of --belief, --epsilon and
+    --noise-multiplier are required, and --label for a table. Before it writes the file, the command loads the data and
+    accounts the guarantee.
     """
 
     place = file.absolute().parent
     require(force or not file.exists(), f"{file} exists: accepted is a new file, or --force to write over it")
     require(place.is_dir(), f"{place} is no directory: accepted is a file in one that is there")
     require_writable(str(file), file)
-    named, settings = guarantee.named(), reading.settings()
-    data, label = _data_and_label(data, label, {name: settings[name] for name in _HOW_TO_READ})
-    training = training.completed_by_user(is_by_owners=reading.owner is not None)
-    target, value = named or _asked_target()
+
+    from fl_audit.runs.config_file import apply_overrides
+
+    others = dict[str, dict[str, Any]]()
+    apply_overrides(others, set_ or [])
+    target = guarantee.target(others.get("privacy", {}))
+    table = {**records.settings(), **others.pop("data", {})}
+    if table.get("data-dir") is not None:
+        table["data-dir"] = str(Path(table["data-dir"]).absolute())
+    data, label = _data_and_label(records, {name: table.get(name) for name in _HOW_TO_READ})
+    training = training.completed_by_user(is_by_owners=records.owner is not None)
+    name, value = target or _asked_target()
 
     from fl_audit.runs.new_config import ConfigRequest, new_config
 
-    wishes = ConfigRequest(data, target, value, label, table=settings, **vars(training))
+    wishes = ConfigRequest(
+        data, name, value, label, table=table, others=others, **vars(training), adjacency=guarantee.adjacency,
+        delta=guarantee.delta, trials=others.get("audit", {}).get("trials"),
+        strategy=others.get("training", {}).get("strategy"),
+    )  # fmt: skip
     with at_work("loading the data, accounting the guarantee"):
         text, notes = new_config(wishes, place)
     write_text(file, text)
@@ -202,12 +193,12 @@ def init(
         print(line)
 
 
-def _data_and_label(data: str | None, label: str | None, written: Mapping[str, Any]) -> tuple[str, str | None]:
+def _data_and_label(records: DataOptions, written: Mapping[str, Any]) -> tuple[str, str | None]:
     """Return the data and the label column, after asking on the terminal for whatever no option gives.
 
     `written` holds given settings about the format of a table, by key.
     """
-
+    data, label = records.data, records.label
     if not data:
         require(can_ask_user(), "--data is missing, and nobody is there to be asked: see fl-audit init --help")
         question = "Your data: a table (CSV, Excel, Parquet), .npz, a directory of pictures, or a data set"

@@ -1,10 +1,13 @@
 """Groups of command-line options: a command takes a frozen dataclass, and each of its fields becomes an option."""
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import MISSING, fields, is_dataclass
 from functools import wraps
 from inspect import Parameter, Signature, signature
-from typing import Any, get_type_hints
+from typing import Annotated, Any, get_type_hints
+
+from typer.models import OptionInfo
 
 
 def with_single_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -34,14 +37,28 @@ def with_single_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _parameters_of(group: type[Any]) -> list[Parameter]:
-    """Return the fields of a dataclass as keyword-only parameters, which become options of a command."""
+    """Return the fields of a dataclass as keyword-only parameters, which become options of a command.
+
+    They stand together in the help, under the name in the class attribute `HELP_GROUP`, if there is one.
+    """
     hints = get_type_hints(group, include_extras=True)
+    name = getattr(group, "HELP_GROUP", None)
     return [
         Parameter(
             one.name,
             Parameter.KEYWORD_ONLY,
             default=Parameter.empty if one.default is MISSING else one.default,
-            annotation=hints[one.name],
+            annotation=_grouped(hints[one.name], name),
         )
         for one in fields(group)
     ]
+
+
+def _grouped(hint: Any, name: str | None) -> Any:
+    """Return the annotation of an option under the name of its group in the help; unchanged without a name."""
+    declared = next((one for one in hint.__metadata__ if isinstance(one, OptionInfo)), None)
+    if name is None or declared is None:
+        return hint
+    grouped = copy(declared)
+    grouped.rich_help_panel = name
+    return Annotated[hint.__origin__, grouped]

@@ -2,18 +2,17 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, assert_never
+from typing import TYPE_CHECKING, Annotated, ClassVar, assert_never
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.cli.guarantee_output import AccountantResult, OutputFormatOptions, print_guarantee
-from fl_audit.cli.ledger import account_ledger, real_noise
+from fl_audit.cli.ledger import account_ledger
 from fl_audit.cli.options import ADJACENCY_HELP, AdjacencyOption, NoiseOverOption, noise_over_of
-from fl_audit.errors import InputError, require
+from fl_audit.errors import InputError
 from fl_audit.name_lists import name_list
 from fl_audit.plurals import plural
 from fl_audit.privacy import defaults
 from fl_audit.privacy.accounting_enums import Accountant, MultiplierReference, SignalToNoiseAdaptivity
-from fl_audit.privacy.ledger import LedgerTraining
 from fl_audit.privacy.stated_releases import StatedReleases
 from fl_audit.runs.exit_statuses import OVER_BUDGET
 from fl_audit.runs.option_declarations import option
@@ -38,6 +37,8 @@ _BUDGET = (
 class TargetOptions:
     """Command-line options for the target of a calibration, such as an epsilon; exactly one is given."""
 
+    HELP_GROUP: ClassVar[str] = "Guarantee"
+
     belief: Annotated[float | None, option("P", "Largest belief, above the prior and below 1.")] = None
     advantage: Annotated[
         float | None, option("A", "Largest advantage, in (0, 1): the exact one, whoever accounts.")
@@ -45,16 +46,11 @@ class TargetOptions:
     epsilon: Annotated[float | None, option("E", "Largest epsilon, positive.")] = None
     reconstruction: Annotated[
         float | None,
-        option("P", "Largest probability that an attacker names the right one of --candidates equally likely records."),
-    ] = None
-    candidates: Annotated[int | None, option("M", f"Equally likely records.  [default: {defaults.CANDIDATES}]")] = None
-    singling_out: Annotated[
-        float | None,
-        option("P", "Largest probability that a description of a --population-share of all people fits its target."),
-    ] = None
-    population_share: Annotated[
-        float | None,
-        option("W", f"Share of all people that a description fits.  [default: {defaults.POPULATION_SHARE}]"),
+        option(
+            "P",
+            "Largest probability that an attacker names the right one of "
+            f"{defaults.CANDIDATES:,} equally likely records, users or clients.",
+        ),
     ] = None
 
     def target(self) -> "Target":
@@ -67,6 +63,8 @@ class TargetOptions:
 @dataclass(frozen=True)
 class AccountingOptions:
     """Command-line options of sampling and privacy accounting."""
+
+    HELP_GROUP: ClassVar[str] = "Accounting"
 
     sampling_rate: Annotated[float, option("Q", "Poisson sampling rate of records, users or clients, in (0, 1].")] = (
         defaults.SAMPLING_RATE
@@ -88,12 +86,11 @@ class AccountingOptions:
             among=Accountant,
         ),
     ] = defaults.ACCOUNTANT
-    prior: Annotated[float, option("P", "The insider's prior belief, in (0, 1).")] = defaults.PRIOR
 
     def claim(
         self, adjacency: Adjacency, events: "tuple[ReleaseEvent, ...]", delta: float, accountant: Accountant
     ) -> "Claim":
-        """Return the claim of a training with the given releases, with prior and sensitivities from the options.
+        """Return the claim of a training with the given releases, with sensitivities from the options.
 
         Parameters
         ----------
@@ -111,7 +108,7 @@ class AccountingOptions:
 
         from fl_audit.privacy.claim import Claim
 
-        return Claim(adjacency, events, delta, self.prior, accountant, chosen_by)
+        return Claim(adjacency, events, delta, defaults.PRIOR, accountant, chosen_by)
 
 
 def calibrate(
@@ -125,8 +122,8 @@ def calibrate(
 ) -> None:
     """Find the noise that a guarantee needs; one option names the guarantee.
 
-    Exactly one of --belief, --advantage, --epsilon, --reconstruction and --singling-out states the guarantee. The noise
-    is printed as a noise multiplier: its standard deviation divided by the sensitivity.
+    Exactly one of --belief, --advantage, --epsilon and --reconstruction states the guarantee. The noise is printed as a
+    noise multiplier: its standard deviation divided by the sensitivity.
     """
 
     target, rate = wanted.target(), accounting.sampling_rate
@@ -158,16 +155,14 @@ def calibrate(
 
 @dataclass(frozen=True)
 class NoiseAndRoundsOptions:
-    """Command-line options that state noise, rounds, adjacency and sensitivity of a training."""
+    """Command-line options that state noise, rounds and adjacency of a training."""
+
+    HELP_GROUP: ClassVar[str] = "Training"
 
     noise_multiplier: Annotated[float | None, option("Z", "Noise over what --noise-over names, positive.")] = None
     noise_over: NoiseOverOption = MultiplierReference.SENSITIVITY.value
     rounds: Annotated[int | None, option("K", "Number of releases, at least 1.")] = None
     adjacency: Annotated[str | None, option("NAME", ADJACENCY_HELP, among=Adjacency)] = None
-    sensitivity: Annotated[
-        float | None, option("S", "What the noise multiplier refers to, beside --clipping-norm.")
-    ] = None
-    clipping_norm: Annotated[float | None, option("C", "Norm to which contributions are clipped.")] = None
 
     def stated_releases(self, sampling_rate: float, may_lack: bool) -> StatedReleases | None:
         """Return the releases of the training as the options state them.
@@ -182,7 +177,7 @@ class NoiseAndRoundsOptions:
         Raises
         ------
         InputError
-            If some of the three options are missing, or two options contradict each other.
+            If some of the three options are missing, or one has a value that is not accepted.
         """
         given = {"--noise-multiplier": self.noise_multiplier, "--rounds": self.rounds, "--adjacency": self.adjacency}
         if may_lack and all(value is None for value in given.values()):
@@ -193,9 +188,18 @@ class NoiseAndRoundsOptions:
             raise InputError(f"Missing option {missing}: accepted are all of {name_list(given)}{values}")
         neighbours = choice(Adjacency, "--adjacency", self.adjacency)
         over = noise_over_of(self.noise_over, self.noise_multiplier, "--noise-multiplier")
-        both = f"--noise-over {over} beside --sensitivity, which says the same: accepted is one of them"
-        require(self.sensitivity is None or over is MultiplierReference.SENSITIVITY, both)
         return StatedReleases(neighbours, self.noise_multiplier, self.rounds, sampling_rate, over)
+
+
+@dataclass(frozen=True)
+class LedgerOptions:
+    """Command-line options of the ledger, a file that lists trainings on the same data."""
+
+    HELP_GROUP: ClassVar[str] = "Ledger"
+
+    ledger: Annotated[Path | None, option("FILE", _LEDGER)] = None
+    name: Annotated[str | None, option("NAME", "With --ledger: what the training is called.")] = None
+    budget: Annotated[float | None, option("E", _BUDGET)] = None
 
 
 def account(
@@ -203,9 +207,7 @@ def account(
     *,
     training: NoiseAndRoundsOptions,
     accounting: AccountingOptions,
-    ledger: Annotated[Path | None, option("FILE", _LEDGER)] = None,
-    name: Annotated[str | None, option("NAME", "With --ledger: what the training is called.")] = None,
-    budget: Annotated[float | None, option("E", _BUDGET)] = None,
+    together: LedgerOptions,
     shown: OutputFormatOptions,
 ) -> None:
     """Say what a noise multiplier guarantees, or what the trainings of a ledger spend together.
@@ -214,15 +216,14 @@ def account(
     trainings on the same data. With --ledger, a training that is stated is added to this file.
     """
 
-    terms = training.stated_releases(accounting.sampling_rate, may_lack=ledger is not None)
-    sensitivity, clipping_norm = training.sensitivity, training.clipping_norm
-    if ledger is not None:
-        account_ledger(ledger, terms, delta, name, sensitivity, clipping_norm, budget, shown.as_json)
+    terms = training.stated_releases(accounting.sampling_rate, may_lack=together.ledger is not None)
+    if together.ledger is not None:
+        account_ledger(together.ledger, terms, delta, together.name, together.budget, shown.as_json)
         return
     assert terms is not None, "asked for above"
-    if name is not None or budget is not None:
+    if together.name is not None or together.budget is not None:
         raise InputError("--name and --budget belong to --ledger: accepted are none without it")
-    noise, said = real_noise(LedgerTraining("", terms, sensitivity, clipping_norm), delta)
+    noise = terms.noise_multiplier
 
     from fl_audit.privacy.events import gaussian_rounds
 
@@ -235,7 +236,7 @@ def account(
         return AccountantResult(name, guarantee, guarantee.remark)
 
     title = f"what noise multiplier {noise:g} guarantees at delta {delta:g} over {plural(terms.rounds, 'round')}"
-    print_guarantee(found, events, accounting.accountant, title, shown, beside=said)
+    print_guarantee(found, events, accounting.accountant, title, shown)
 
 
 def _said(target: "Target") -> str:

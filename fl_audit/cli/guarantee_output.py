@@ -1,6 +1,5 @@
 """Output of the commands `calibrate` and `account`: a table of accountants, JSON, and a figure."""
 
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,7 +41,6 @@ def print_guarantee(
     title: str,
     shown: OutputFormatOptions,
     saving: bool = False,
-    beside: str = "",
 ) -> None:
     """Print the guarantee of releases, and draw it if requested.
 
@@ -60,8 +58,6 @@ def print_guarantee(
         Options of the output.
     saving
         Whether the table has a column of the noise that each accountant saves.
-    beside
-        A further line to print; empty for none.
     """
     from fl_audit.privacy.accounting import exact_accountant
 
@@ -73,8 +69,6 @@ def print_guarantee(
         print_json(_guarantee_json(best.guarantee) | ({"remark": best.remark} if best.remark else {}))
     else:
         _print(rows, best.guarantee, title, saving)
-    if beside:
-        print(beside, file=sys.stderr if shown.as_json else sys.stdout)
 
     from fl_audit.cli.figures.figure_files import save_figure
     from fl_audit.cli.figures.guarantee_curves import guarantee_figure

@@ -16,14 +16,7 @@ from fl_audit.runs.terminal import print_table
 
 
 def account_ledger(
-    path: Path,
-    terms: StatedReleases | None,
-    delta: float,
-    name: str | None,
-    sensitivity: float | None,
-    clipping_norm: float | None,
-    budget: float | None,
-    as_json: bool,
+    path: Path, terms: StatedReleases | None, delta: float, name: str | None, budget: float | None, as_json: bool
 ) -> None:
     """Add a training to a ledger if one is given and the budget allows it, and print what all trainings spend together.
 
@@ -40,21 +33,17 @@ def account_ledger(
         Delta at which epsilon is computed, above 0 and below 1.
     name
         Name of the training to add, or None.
-    sensitivity
-        Stated sensitivity of the sum, to which the noise multiplier is relative. None if it need not be checked.
-    clipping_norm
-        Norm to which contributions are clipped, by which `sensitivity` is checked; None if `sensitivity` is None.
     budget
         Largest epsilon of all trainings together; None for no budget.
     as_json
         Whether to print one JSON object.
     """
 
-    if terms is None and (name, sensitivity, clipping_norm) != (None, None, None):
-        raise InputError("--name, --sensitivity or --clipping-norm without a training: accepted with its noise")
+    if terms is None and name is not None:
+        raise InputError("--name without a training: accepted with its noise")
     refused = None
     if terms is not None:
-        line = LedgerTraining(name or "", terms, sensitivity, clipping_norm)
+        line = LedgerTraining(name or "", terms)
         refused = None if add_to_ledger(path, line, budget, delta) else line
     elif not path.exists():
         raise InputError(f"{path} is missing: accepted is a ledger, or the first training of one")

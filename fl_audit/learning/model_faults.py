@@ -39,7 +39,7 @@ class ModelCheck(Enum):
 
 @dataclass(frozen=True)
 class ModelFault:
-    """What was seen of a model at a fault; fields that a check does not set have no meaning for it."""
+    """The state in which a model failed or was refused; fields that a check does not set have no meaning for it."""
 
     layer: nn.Module  # layer in question, or the model
     path: str = ""  # name of the layer or parameter in the model; empty for the model itself

@@ -134,7 +134,7 @@ class ModelPasses:
         with torch.no_grad():
             norms = [unit_norms(microbatch, call, signal) for call, signal in calls]
             squares = torch.stack([layer_norms.squares for layer_norms in norms]).sum(0)
-            weights = _record_weights(work, squares, centred_bits)
+            weights = _record_weights(work, squares, microbatch.counted, centred_bits)
             columns = self.layout.slices()
             for (call, signal), layer_norms in zip(calls, norms, strict=True):
                 sums = call.layer.weighted_sum(call, signal, weights, layer_norms.intermediates)
@@ -184,7 +184,8 @@ class ModelPasses:
             gradients = self.user_gradients(work.models, part)
             squares = gradients.square().sum(2) if part.groups is None else gradients.double().square().sum(2)
             part_bits = None if centred_bits is None else torch.empty_like(centred_bits)
-            weights = _record_weights(replace(work, microbatch=part), squares, part_bits)
+            counted = part.counted if part.groups is None else None  # sums of users hold only what counts
+            weights = _record_weights(replace(work, microbatch=part), squares, counted, part_bits)
             total += _weighted_users(part, weights, gradients, total)
             if centred_bits is not None and part_bits is not None:
                 centred_bits += part_bits
@@ -246,13 +247,15 @@ class ModelPasses:
         return naming_layer_and_record(self.template, parameters, features, self.feature_shape)
 
 
-def _record_weights(work: ClippedSumPass, squares: Tensor, centred_bits: Tensor | None) -> Tensor:
-    """Return the clipping factor of each record's user, (trials, n); 0 for a record that does not count.
+def _record_weights(
+    work: ClippedSumPass, squares: Tensor, counted: Tensor | None, centred_bits: Tensor | None
+) -> Tensor:
+    """Return the clipping factor of each record's user, (trials, n), times `counted`.
 
     If `centred_bits`, float64 (trials,), is given, it takes the trials' sums of the users' centred quantile bits. A bit
     is 1/2 if the norm of the user's gradient is at most the clipping norm, otherwise -1/2.
 
-    Shapes: `squares` (axis, users).
+    Shapes: `squares` (axis, users), `counted` (trials, n).
     """
     microbatch = work.microbatch
     groups = microbatch.groups
@@ -261,9 +264,19 @@ def _record_weights(work: ClippedSumPass, squares: Tensor, centred_bits: Tensor 
     if centred_bits is not None:
         assert isinstance(work.clipping_norm, Tensor), "only adaptive clipping takes the bits"
         bits = (squares.double().sqrt() <= work.clipping_norm).double() - 0.5
-        bits = bits if microbatch.counted is None else bits * microbatch.counted
-        centred_bits.copy_((bits if groups is None else bits * groups.is_first).sum(1))
-    return clipping_weights(squares, work.clipping_norm, microbatch.counted, work.slack).to(work.models.dtype)
+        centred_bits.copy_((bits * _participation(microbatch)).sum(1))
+    return clipping_weights(squares, work.clipping_norm, counted, work.slack).to(work.models.dtype)
+
+
+def _participation(microbatch: Microbatch) -> Tensor | float:
+    """Return 1 at the first record of each user of whom a record counts in a trial, else 0, (trials, n)."""
+    counted, groups = microbatch.counted, microbatch.groups
+    if groups is None:
+        return 1.0 if counted is None else counted
+    if counted is None:
+        return groups.is_first
+    has_record = groups.summed(counted).clamp(max=1.0)
+    return groups.values_per_record(has_record) * groups.is_first
 
 
 def _weighted_users(microbatch: Microbatch, weights: Tensor, gradients: Tensor, like: Tensor) -> Tensor:

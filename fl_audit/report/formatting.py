@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from numbers import Integral, Real
 from typing import Any
 
+from fl_audit.learning.metric_names import is_share
 from fl_audit.plurals import plural
 from fl_audit.rounding import interval_text, is_unlimited, rounded
 from fl_audit.statistics.claim_comparisons import ClaimStatus as ClaimStatus
@@ -51,6 +52,11 @@ def percent(share: float | None) -> str:
     text = f"{100 * share:.{decimals}f}"
     about = "almost " if share not in (0, 1) and float(text) in (0, 100) else ""
     return f"{about}{text.rstrip('0').rstrip('.') if '.' in text else text}{SPACE}%"
+
+
+def metric_text(metric: str, value: float | None) -> str:
+    """Return a metric of a model as text: as a percentage if it is a share of records, else with three digits."""
+    return percent(value) if is_share(metric) else number_text(value, 3)
 
 
 def is_certainty(belief: float) -> bool:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fl_audit.atomic_files import require_ordinary
 from fl_audit.data.catalogue import PREFIX
 from fl_audit.errors import InputError
+from fl_audit.ordinary_files import read_text_file
 from fl_audit.runs.config import RunConfig, parse_config
 from fl_audit.runs.config.data_section import DATA_PATHS
 from fl_audit.runs.config.model_section import MODEL_PATH
@@ -39,10 +39,11 @@ def load_values(path: Path, overrides: Sequence[str] = (), data_dir: str | None 
 
 def read_toml(path: Path) -> str:
     """Return the text of a configuration file, without checking that it is TOML."""
-    require_ordinary(f"configuration {path}", path)
     try:
         # Some editors begin a file with a byte-order mark, which TOML does not know.
-        return path.read_text(encoding="utf-8-sig")
+        return read_text_file(path, "utf-8-sig")
+    except InputError as error:
+        raise InputError(f"configuration {error}") from error
     except OSError as error:
         raise InputError(f"configuration {path} cannot be read: {error.strerror}") from error
     except ValueError as error:
@@ -61,13 +62,21 @@ def values_of(
     # ValueError: not only what is no TOML, but numbers of thousands of digits; RecursionError: lists in lists in lists
     except (ValueError, RecursionError) as error:
         raise InputError(f"{named} is no valid TOML: {_first_sentence(error)}") from error
-    for override in overrides:
-        _apply(values, override)
+    apply_overrides(values, overrides)
     if data_dir is not None:
         values.setdefault("data", {})["data-dir"] = str(Path(data_dir).absolute())
     for section in ("data", "model"):
         _anchor_paths(values.get(section), place)
     return values
+
+
+def apply_overrides(values: dict[str, Any], overrides: Sequence[str]) -> None:
+    """Replace settings in the values of a configuration, in place, by overrides of the form `section.key=value`.
+
+    Raises `InputError` if an override has another form. Keys and values are not checked.
+    """
+    for override in overrides:
+        _apply(values, override)
 
 
 def _apply(values: dict[str, Any], override: str) -> None:

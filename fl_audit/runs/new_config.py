@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from math import floor, log10
 from pathlib import Path
@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from fl_audit.adjacency import Adjacency, Unit
-from fl_audit.data.catalogue import PREFIX, DataSpec, available_datasets, load_source
-from fl_audit.data.data_paths import data_directory
+from fl_audit.data.catalogue import PREFIX, available_datasets, load_source
 from fl_audit.data.loaded_dataset import DataWarning
 from fl_audit.data.tables import column_names
 from fl_audit.errors import InputError, require
@@ -22,6 +21,7 @@ from fl_audit.learning.optimizer_enums import MEAN_EMBEDDING
 from fl_audit.name_lists import name_list
 from fl_audit.runs.config import parse_config
 from fl_audit.runs.config.settings_reference import settings
+from fl_audit.runs.federation_of_config import data_spec
 from fl_audit.runs.init_error_messages import in_options, text_in_options
 from fl_audit.runs.pilot_run import pilot_of_signal
 from fl_audit.runs.plan_warnings import plan_warnings_of
@@ -46,7 +46,6 @@ _ALSO = {
     "run": ("seed", "trials-per-batch"),
 }
 """Settings that many users want next, written as comments."""
-_NOT_READ = ("name", "data-dir", "user-across-clients")  # settings that do not affect the reading of a file
 _EXAMPLES = {
     "data.drop": ["patient"],
     "data.missing": ["?"],
@@ -71,10 +70,12 @@ class ConfigRequest:
     rounds: int = 30  # number of rounds
     delta: float | None = None  # delta of the claim; None stands for 0.1 / number of records, or of users
     trials: int | None = None  # number of trials; None stands for as many as a conclusive verdict needs
-    table: Mapping[str, Any] | None = None  # further settings of [data], by key: data-dir, and those of a table
+    table: Mapping[str, Any] | None = None  # further settings of [data], by key
     adjacency: str | None = None  # relation between D and D'; None derives it from users and strategy
     strategy: str | None = None  # strategy of the training; None derives it from the adjacency
     model: str | None = None  # name of the model; None stands for a built-in one for the kind of records
+    # Further settings of other sections, by section and key.
+    others: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 def new_config(wishes: ConfigRequest, directory: Path) -> tuple[str, list[str]]:
@@ -89,15 +90,16 @@ def new_config(wishes: ConfigRequest, directory: Path) -> tuple[str, list[str]]:
 
 def _new_config(wishes: ConfigRequest, directory: Path) -> tuple[str, list[str]]:
     data = _data(wishes)
-    options = [(key, value) for key, value in data.items() if key not in _NOT_READ]
-    given = tuple((key, tuple(value) if isinstance(value, list) else value) for key, value in options)
-    place = data_directory(data.get("data-dir"))
-    source = load_source(DataSpec(data["name"], None if place is None else str(place), given))
+    # Settings of reading are checked before anything is read.
+    checked = parse_config({"data": data, "privacy": {"adjacency": str(Adjacency.REPLACE_RECORD), "private": False}})
+    source = load_source(data_spec(checked.data))
     pool = len(source.pool)
     require(pool >= 8, f"{wishes.data} has {pool} records for training: at least 8 are needed")
     # The detected format of the file is written down, so that it can be seen and changed.
     users = None if source.pool.user is None else len(np.unique(source.pool.user))
     values = _values(wishes, {**data, **{one.key: one.value for one in source.found}}, pool, users)
+    for section, others in wishes.others.items():
+        values[section] = {**values.get(section, {}), **others}
     plan = plan_run(parse_config(values))
     require_runnable(plan)
     values["audit"]["trials"], told = _trials(wishes, plan)
@@ -113,7 +115,7 @@ def _new_config(wishes: ConfigRequest, directory: Path) -> tuple[str, list[str]]
     if plan.federation.users and users is not None:
         share = f"users: {plan.federation.users:,} of {users:,} train, with {records:,} of {pool:,} records, {why}"
         if plan.federation.users < min(_FEW_USERS, users // 3):
-            share += f"; with --records-per-user {_OF_EACH}, the first ones of each, more users train"
+            share += f"; with --set data.records-per-user={_OF_EACH}, the first ones of each, more users train"
     # The detected format of the file is no longer in doubt once it is written down: the doubts stand with the source.
     warned = dict.fromkeys((*plan_warnings_of(plan), *source.cautions))
     cautions = [f"look at: {_in_options(caution)}" for caution in warned]
@@ -163,7 +165,7 @@ def data_name(data: str) -> str:
 
 def _values(wishes: ConfigRequest, data: Mapping[str, Any], pool: int, users: int | None) -> dict[str, dict[str, Any]]:
     # As many records stay outside D: those that could stand in D', and the sample that Epsilon* compares members with.
-    records = min(_MOST_RECORDS, pool // 2)
+    records = data.get("records", min(_MOST_RECORDS, pool // 2))
     owned = "owner" in data
     adjacency, strategy = _adjacency_and_strategy(wishes)
     is_of_users = users is not None and adjacency.endswith(f"-{Unit.USER}")
@@ -175,7 +177,7 @@ def _values(wishes: ConfigRequest, data: Mapping[str, Any], pool: int, users: in
     noise = {"noise": "inside-training"} if strategy == "dp-sgd-clients" else {}
     one_digit = float(f"{tenth:.0e}") if log10(tenth) != floor(log10(tenth)) else tenth
     return {
-        "data": {**data, "records": records, **clients},
+        "data": {**data, "records": records, **clients, **data},
         "model": {"name": _model(wishes, data)},
         "training": {**_training(strategy), "rounds": wishes.rounds, "learning-rate": 1.0, "optimizer": "sgd"},
         "privacy": {
@@ -262,7 +264,7 @@ def _lines(values: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
             if setting.choices:
                 yield f"# One of: {', '.join(setting.choices)}."
             yield f"{key} = {_toml(value)}"
-        for key in (one for one in _ALSO[section] if one not in chosen):
+        for key in (one for one in _ALSO.get(section, ()) if one not in chosen):
             setting = described[f"{section}.{key}"]
             yield f"# {setting.explanation}"
             yield f"# {key} = {_toml(_EXAMPLES.get(setting.key, setting.default))}"

@@ -143,7 +143,8 @@ def _within(ends: Ends, claim: float, twofold: float) -> ClaimStatus:
 
     `twofold` is the value that breaks the claim twofold, such as twice the claimed advantage.
     """
-    (low, high), is_bound = ends, any(map(math.isinf, ends))
+    low, high = ends
+    is_bound = any(map(math.isinf, ends))
     if is_bound or twofold == claim:
         return ClaimStatus.NO_CONTRADICTION
     return ClaimStatus.TOO_FEW if low <= twofold <= high else ClaimStatus.NO_CONTRADICTION
@@ -156,8 +157,8 @@ def interval_by_confidence(value: float, ends: Ends, confidence: float) -> Calla
     """
     normal = NormalDist()
 
-    def at(wanted: float) -> Ends:
-        factor = normal.inv_cdf((1 + wanted) / 2) / normal.inv_cdf((1 + confidence) / 2)
+    def at(probability: float) -> Ends:
+        factor = normal.inv_cdf((1 + probability) / 2) / normal.inv_cdf((1 + confidence) / 2)
         return value - factor * (value - ends[0]), value + factor * (ends[1] - value)
 
     return at

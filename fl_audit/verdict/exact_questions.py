@@ -7,7 +7,7 @@ questions take no part of the level of the tests, and an honest run is never acc
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from fl_audit.verdict.played_releases import played_releases
 if TYPE_CHECKING:
     import pandas as pd
 
+_REPEATED = 0.5  # largest share of draws that may be the same with another secret seed; by chance hardly any is
 _LENGTH_ROUNDING = 1e-3
 """Relative amount by which the rounding of 32-bit numbers may enlarge a clipped contribution, as the server allows."""
 
@@ -44,6 +45,24 @@ class ExactRowKind(StrEnum):
     POST_PROCESSED = "exact-post-processed"
     ONE_SECRET = "exact-one-secret"
     UNKNOWN_STEP = "exact-unknown-step"
+    SECOND = "exact-second-seed"  # share of draws of a kind that are the same with another secret seed
+
+
+class SecretDraw(IntEnum):
+    """A kind of draws that follow the secret seed, by its number in the table of tallies."""
+
+    NOISE = 0  # noise that the server adds
+    SAMPLES = 1  # samples of units
+    SHARES = 2  # seeds of the noise that clients add
+    BITS = 3  # noise of the quantile bits of adaptive clipping
+
+
+_NAMES_OF_DRAWS = {
+    SecretDraw.NOISE: "noise",
+    SecretDraw.SAMPLES: "samples",
+    SecretDraw.SHARES: "seeds of the clients' noise",
+    SecretDraw.BITS: "noise of the quantile bits",
+}
 
 
 @dataclass(frozen=True)
@@ -67,7 +86,7 @@ class ExactQuestion(StrEnum):
     STEP = "server-step"
     MOVED = "sensitivity-of-release"
     EPSILON = "epsilon"
-    SECOND_RUN = "second-run"
+    SECOND_SEED = "second-seed"
 
 
 TITLES = {
@@ -78,7 +97,7 @@ TITLES = {
     ExactQuestion.STEP: "release, compared with the sum and the claimed noise",
     ExactQuestion.MOVED: "difference of D and D' after the server's step, under the same noise",
     ExactQuestion.EPSILON: "epsilon, recomputed by another accountant",
-    ExactQuestion.SECOND_RUN: "noise and samples of a second run with another secret seed",
+    ExactQuestion.SECOND_SEED: "noise and samples of the first rounds, drawn again with another secret seed",
 }
 """Title of each question."""
 _ONE_SECRET = (
@@ -124,7 +143,6 @@ def _answers(run: FinishedRun) -> tuple[ExactAnswer, ...]:
     unbounded = "clients train privately: single gradients are clipped inside of their training"
     server = "the server adds no independent noise whose step could be run again with D and D'"
     is_private = isinstance(mechanism.contribution, PrivateTraining)
-    later = "no second run is played"
     return (
         _sum(rows),
         _not_asked(ExactQuestion.LENGTH, unbounded) if is_private else _length(rows, mechanism.unit),
@@ -133,7 +151,7 @@ def _answers(run: FinishedRun) -> tuple[ExactAnswer, ...]:
         _step(rows, mechanism.noise.origin is NoiseOrigin.SERVER),
         _moved(rows, server),
         _epsilon(run),
-        _not_asked(ExactQuestion.SECOND_RUN, later),
+        _second(rows),
     )
 
 
@@ -252,6 +270,20 @@ def _moved(rows: _Rows, server: str) -> ExactAnswer:
         f"under the same noise; {allowed:.3g} is claimed"
     )
     return ExactAnswer(ExactQuestion.MOVED, worst.value, allowed, worst.value <= allowed, text, _places(values))
+
+
+def _second(rows: _Rows) -> ExactAnswer:
+    values = rows[ExactRowKind.SECOND]
+    if not values:
+        why = "nothing was drawn from the secret seed, or the server could not begin anew"
+        return _not_asked(ExactQuestion.SECOND_SEED, why if rows[ExactRowKind.STARTS] else _NOT_OPENED)
+    worst = max(values, key=lambda row: row.value)
+    name = _NAMES_OF_DRAWS[SecretDraw(worst.where)]
+    text = f"{worst.value:.0%} of the {name} are the same with another secret seed, so that others can draw them again"
+    if is_kept := worst.value <= _REPEATED:
+        text = "noise and samples are others with another secret seed"
+    checked = ", ".join(_NAMES_OF_DRAWS[SecretDraw(row.where)] for row in values)
+    return ExactAnswer(ExactQuestion.SECOND_SEED, worst.value, _REPEATED, is_kept, text, checked)
 
 
 def _epsilon(run: FinishedRun) -> ExactAnswer:

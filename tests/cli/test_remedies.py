@@ -22,7 +22,7 @@ from fl_audit.data import catalogue, column_encoding, remedies
 from fl_audit.errors import InputError
 from fl_audit.runs import federation_of_config
 from fl_audit.runs.config.settings_reference import settings
-from fl_audit.runs.init_error_messages import TABLE_OPTIONS
+from fl_audit.runs.init_error_messages import OPTIONS, READING
 
 ROWS = 40
 FLAGS = ("--epsilon", "2", "--clients", "3", "--rounds", "3")
@@ -86,21 +86,23 @@ CASES: dict[str, tuple[Callable[[], str], tuple[str, ...]]] = {
     "a word among numbers": (lambda: csv(x=with_words("?"), z=NUMBERS), ()),
     "a word among numbers of the only column": (lambda: csv(x=with_words("?", "unknown")), ()),
     "many words among numbers": (lambda: csv(x=with_words(*"abcdefgh"), z=NUMBERS), ()),
-    "many levels": (lambda: csv(x=[f"w{row // 2}" for row in range(ROWS)], z=NUMBERS), ("--max-levels", "5")),
-    "many levels in the only column": (lambda: csv(x=[f"w{row // 2}" for row in range(ROWS)]), ("--max-levels", "5")),
+    "many levels": (lambda: csv(x=[f"w{row // 2}" for row in range(ROWS)], z=NUMBERS), ("--set", "data.max-levels=5")),
+    "many levels in the only column": (
+        lambda: csv(x=[f"w{row // 2}" for row in range(ROWS)]), ("--set", "data.max-levels=5")),
     "many classes": (
-        lambda: csv(x=NUMBERS, k=[row % 12 for row in range(ROWS)]), ("--label", "k", "--max-levels", "5")),
+        lambda: csv(x=NUMBERS, k=[row % 12 for row in range(ROWS)]), ("--label", "k", "--set", "data.max-levels=5")),
     "numbers that can be meant in two ways": (lambda: csv(x=["1.234", "2.345"] * (ROWS // 2), sep=";"), ()),
     "a title": (lambda: csv(x=NUMBERS, z=NUMBERS, above="Report of 2025\n\n"), ()),
     "a title between the separators": (lambda: csv(x=NUMBERS, z=NUMBERS, above="Report; ward 7\n", sep=";"), ()),
-    "a wrong encoding": (lambda: csv(x=["Köln", "Würzburg"] * (ROWS // 2), encoding="cp1252"), ("--encoding", "utf-8")),
-    "an encoding and a separator of a workbook": (workbook, ("--sheet", "Older", "--separator", ",")),
+    "a wrong encoding": (
+        lambda: csv(x=["Köln", "Würzburg"] * (ROWS // 2), encoding="cp1252"), ("--set", "data.encoding=utf-8")),
+    "an encoding and a separator of a workbook": (workbook, ("--set", "data.sheet=Older", "--set", "data.separator=,")),
     "the sheets and the title of a workbook": (workbook, ()),
-    "a sheet of a text": (lambda: csv(x=NUMBERS), ("--sheet", "Data")),
+    "a sheet of a text": (lambda: csv(x=NUMBERS), ("--set", "data.sheet=Data")),
     "infinite numbers": (lambda: csv(x=with_words("inf"), z=NUMBERS), ()),
     "a nameless counter": (lambda: csv(**{"": range(ROWS)}, z=NUMBERS), ()),
     "pictures of two sizes": (lambda: pictures((8, 12)), ()),
-    "axes of a table": (lambda: archive(x=np.ones((ROWS, 3)) * NUMBERS[:, None], y=Y), ("--axes", "sequence")),
+    "axes of a table": (lambda: archive(x=np.ones((ROWS, 3)) * NUMBERS[:, None], y=Y), ("--set", "data.axes=sequence")),
 }  # fmt: skip
 WARNED: dict[str, tuple[Callable[[], str], tuple[str, ...]]] = {
     "records that repeat": (lambda: csv(x=np.tile(NUMBERS[:20], 2), z=np.tile(NUMBERS[20:], 2)), ()),
@@ -113,8 +115,10 @@ WARNED: dict[str, tuple[Callable[[], str], tuple[str, ...]]] = {
         lambda: csv(x=["Plzeňský", "Jihomoravský", "Praha", "Praha"] * (ROWS // 4), výška=Y, encoding="cp1250"),
         ("--label", "výška", "--drop", "y")),
 }  # fmt: skip
-OPTION = re.compile(rf"--({'|'.join(TABLE_OPTIONS)})(?: ('[^']*'|[,.](?= )|[^\s;:,]*[^\s;:,.]))?")
-SWITCHES = ("grey", "ignore-case", "unique")
+OPTION = re.compile(
+    rf"--({'|'.join(OPTIONS)})(?: ('[^']*'|[^\s;:,]*[^\s;:,.]))?"
+    r"|--set (?:'data\.([a-z-]+)=([^']*)'|data\.([a-z-]+)(?:=(\S*\w)| (out))?)"
+)
 
 
 def label(data: str, flags: tuple[str, ...]) -> tuple[str, ...]:
@@ -125,11 +129,14 @@ def advised(text: str) -> list[list[str]]:
     """Return the ways out that a message names; of `leave --x out` it is the option that is taken back."""
     found = []
     for match in OPTION.finditer(text):
-        key, value = match[1], match[2]
-        if text[: match.start()].endswith("leave ") and value == "out":
-            found.append([f"-{key}"])
-        else:
-            found.append([f"--{key}"] if key in SWITCHES else shlex.split(match[0]))
+        name, value, quoted, quoted_value, plain, plain_value, _ = match.groups()
+        setting = quoted or plain
+        if text[: match.start()].endswith("leave "):
+            found.append(["leave out", f"--{name}" if name else f"data.{setting}="])
+        elif name:
+            found.append(shlex.split(f"--{name} {value}"))
+        elif quoted_value is not None or plain_value is not None:
+            found.append(["--set", f"data.{setting}={quoted_value if plain_value is None else plain_value}"])
     return found
 
 
@@ -141,12 +148,14 @@ def init(data: str, flags: list[str]) -> tuple[bool, str]:
 
 def taken(flags: list[str], way: list[str]) -> list[str]:
     """Return the flags with one way out; one that cannot be repeated takes the place of the one that was given."""
-    key = f"--{way[0].lstrip('-')}"
-    if key not in ("--drop", "--missing"):
-        while key in flags:
-            place = flags.index(key)
-            flags = flags[:place] + flags[place + 2 :]
-    return flags if way[0] != key else [*flags, *way]
+    word, value = way[0], way[1]
+    if word in ("--drop", "--missing"):
+        return [*flags, *way]
+    gone = value.partition("=")[0] + "=" if "data." in value and word in ("--set", "leave out") else None
+    pairs = [flags[place : place + 2] for place in range(0, len(flags), 2)]
+    name = value if word == "leave out" else word
+    rest = [pair for pair in pairs if (not pair[1].startswith(gone) if gone else pair[0] != name)]
+    return [*(text for pair in rest for text in pair), *([] if word == "leave out" else way)]
 
 
 def follow(data: str, flags: list[str], seen: tuple[str, ...] = ()) -> set[str]:
@@ -164,7 +173,7 @@ def follow(data: str, flags: list[str], seen: tuple[str, ...] = ()) -> set[str]:
     # Several `--drop` in one sentence belong together.
     drops = [word for way in ways if way[0] == "--drop" for word in way]
     ways = [*(way for way in ways if way[0] != "--drop"), *([drops] if drops else [])]
-    found = {way[0].lstrip("-") for way in ways}
+    found = {way[1].partition("=")[0] if way[0] in ("--set", "leave out") else way[0].lstrip("-") for way in ways}
     for way in ways:
         found |= follow(data, taken(flags, way), (*seen, text))
     return found
@@ -196,7 +205,7 @@ def test_every_remedy_of_a_warning_is_taken_and_ends_the_warning(case: str) -> N
 
 
 def test_all_settings_that_are_remedies_are_tried_here() -> None:
-    """The remedies of data stand in one module; a new one needs a case above, and an option of `init`."""
+    """The remedies of data stand in one module; a new one needs a case above, and `init` translates it."""
     listed = {name.replace("_", "-") for name, made in vars(remedies).items() if isfunction(made)}
     tried = "axes decimal drop encoding ignore-case image-size max-levels missing sheet skip-lines unique"
     # Those of persons with several records, and of few test records, are tried in `test_patients.py`.
@@ -204,7 +213,7 @@ def test_all_settings_that_are_remedies_are_tried_here() -> None:
     elsewhere = {"adjacency", "user-across-clients", "partition", "strategy", "test-records"}
     keys = {key for path, text in sources() for key in re.findall(r'Remedy\(\s*"([a-z-]+)"', text)}
     assert keys == listed | elsewhere
-    assert listed <= set(TABLE_OPTIONS)
+    assert listed <= set(READING)
     readers = [path for path, text in sources() if re.search(r'Remedy\(\s*"', text) and path.parent.name == "data"]
     assert {path.stem for path in readers} == {"remedies", "partition"}
 

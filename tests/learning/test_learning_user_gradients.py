@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad
 
-from fl_audit.learning import pass_budgets
+from fl_audit.learning import microbatching, pass_budgets
 from fl_audit.learning.gradient_norms_and_products import gradient_norms_and_products
 from fl_audit.learning.grouped_records import GroupedRecords
 from fl_audit.learning.stacked_model import StackedModel
@@ -116,6 +116,24 @@ def test_samples_of_users_sum_those_that_are_in(name: str, share: float, monkeyp
     shuffled = GroupedRecords.of(features[order], labels[order], USERS[order])
     mixed = model.clipped_sums(models, shuffled, 0.7, taking_part=part[:, order])
     torch.testing.assert_close(mixed.total, whole.total, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("gathered_below", [0.0, 1.0], ids=["weighted", "gathered"])
+@pytest.mark.parametrize("name", NETWORKS)
+def test_a_user_with_some_records_in_a_trial_contributes_the_sum_of_these(
+    name: str, gathered_below: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(microbatching, "GATHERED_BELOW", gathered_below)
+    model, template, models, features, labels = made(name)
+    part = torch.from_numpy(np.random.default_rng(2).random((TRIALS, RECORDS)) < 0.6)
+    norms = torch.full((TRIALS,), 0.7, dtype=torch.float64)
+    found = model.clipped_sums(models, GroupedRecords.of(features, labels, USERS), norms, taking_part=part)
+    assert found.centred_bits is not None
+    for trial in range(TRIALS):
+        held = part[trial]
+        each = sums_of_users(template, model, models[trial], (features[held], labels[held], USERS[held]))
+        assert (found.total[trial].double() - clipped(each, 0.7).sum(0)).norm() < 1e-5
+        assert found.centred_bits[trial] == ((each.norm(dim=1) <= 0.7).double() - 0.5).sum()
 
 
 def test_norms_of_each_trial_clip_it() -> None:

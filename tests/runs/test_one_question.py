@@ -30,6 +30,7 @@ TARGETS = st.one_of(
 
 
 def by_command(target: str, value: float, **guarantee: Any) -> float:
+    """Return the noise that the command finds; it has options for the usual targets alone, and the usual prior."""
     flags = [text for name, given_ in guarantee.items() for text in (f"--{name.replace('_', '-')}", str(given_))]
     ran = CliRunner().invoke(app, ["calibrate", f"--{target}", repr(value), *flags, "--json"])
     assert ran.exit_code == 0, ran.output
@@ -66,9 +67,11 @@ def test_every_door_gives_the_same_noise(
     target: tuple[str, float], rounds: int, delta: float, prior: float, adjacency: str
 ) -> None:
     guarantee = {"rounds": rounds, "delta": delta, "prior": prior, "adjacency": adjacency}
-    one, other, third = (door(*target, **guarantee) for door in DOORS)
-    assert one == pytest.approx(other, rel=1e-9)
-    assert one == pytest.approx(third, rel=1e-9)
+    first, *others = (door(*target, **guarantee) for door in (by_python, by_file))
+    if target[0] != "singling-out":
+        del guarantee["prior"]
+        first, *others = (door(*target, **guarantee) for door in DOORS)
+    assert others == pytest.approx([first] * len(others), rel=1e-9)
 
 
 @pytest.mark.few_cases(3)

@@ -36,7 +36,7 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def initialised(name: str) -> str:
     """Return what `init` says in the end of one of the tables, where its advice is followed to the letter."""
     flags = ["init", "--data", str(write_table(name, Path())), "--label", LABEL[name], "--belief", "0.9"]
-    flags += ["--trials", "20", "--rounds", "3", "--clients", "2"]
+    flags += ["--set", "audit.trials=20", "--rounds", "3", "--clients", "2"]
     for _ in range(_MOST_REFUSALS):
         ran = CliRunner().invoke(app, flags)
         if ran.exit_code == 0:
@@ -76,7 +76,12 @@ def _long(*values: object) -> Any:
             [r"channels: levels, 4 .*: 1, 1,3, 2", "país: levels, 2 "],
             r'encoding = "utf-16", separator = "\\t"',
         ),
-        ("hospital", 4, ["age: number, 18 to 94", "discharged: number"], "readmitted .*'Yes', 'yes'; --ignore-case"),
+        (
+            "hospital",
+            4,
+            ["age: number, 18 to 94", "discharged: number"],
+            "readmitted .*'Yes', 'yes'; --set data.ignore-case=true",
+        ),
         ("bank", 2, ["balance: number"], "status .*label churned .*other words"),
         ("ages", 2, ["âge: number, 18 to 94, scaled", "dose: number, 0.009 to 8.968"], 'decimal = ","'),
         _long("wide", 2, ["item_0: number, 1 to 5", "comment: levels, 3 of them"], "803 features"),

@@ -28,7 +28,18 @@ from fl_audit.runs.run import run_audit
 from fl_audit.runs.run_report import rebuild_report
 
 ROWS, PATIENTS = 300, 80
-FLAGS = ("--data", "hospital.csv", "--label", "readmitted", "--belief", "0.9", "--trials", "4", "--rounds", "2")
+FLAGS = (
+    "--data",
+    "hospital.csv",
+    "--label",
+    "readmitted",
+    "--belief",
+    "0.9",
+    "--set",
+    "audit.trials=4",
+    "--rounds",
+    "2",
+)
 
 
 @pytest.fixture(autouse=True)
@@ -127,18 +138,18 @@ def test_where_few_users_have_all_the_records_that_train_reading_fewer_of_each_l
     said = said_by("init", *FLAGS, "--user", "patient_id")
     before = plan_run(load_config(Path("audit.toml"))).federation.users
     advice = said.partition("; with ")[2].partition(", the first")[0]
-    assert advice == "--records-per-user 10"
+    assert advice == "--set data.records-per-user=10"
     again = said_by("init", *FLAGS, "--user", "patient_id", *shlex.split(advice), "--force")
-    assert "--records-per-user" not in again
+    assert "records-per-user" not in again
     public = plan_run(load_config(Path("audit.toml"))).federation
     assert public.users > 2 * before
     assert public.records == 10 * public.users
 
 
 def test_clients_that_train_by_themselves_are_told_the_strategy_that_clips_users() -> None:
-    said = said_by("init", *FLAGS, "--user", "patient_id", "--strategy", "dp-fedavg")
+    said = said_by("init", *FLAGS, "--user", "patient_id", "--set", "training.strategy=dp-fedavg")
     advice = said.partition(" a user; ")[2].partition(" does ")[0]
-    assert advice == "--strategy dp-fedsgd --adjacency replace-user"
+    assert advice == "--set training.strategy=dp-fedsgd --adjacency replace-user"
     assert "look at" not in said_by("init", *FLAGS, "--user", "patient_id", *shlex.split(advice), "--force")
 
 
@@ -148,8 +159,10 @@ def test_patients_of_several_hospitals_are_refused_with_the_option_that_fixes_it
     flags = ("init", *FLAGS, "--user", "patient_id", "--owner", "hospital")
     refused = CliRunner().invoke(app, list(flags))
     assert isinstance(refused.exception, InputError)
-    assert re.search(r"^\d+ of \d+ users .*several clients.*--user-across-clients first\b", str(refused.exception))
-    assert "users: " in said_by(*flags, "--user-across-clients", "first")
+    assert re.search(
+        r"^\d+ of \d+ users .*several clients.*--set data.user-across-clients=first\b", str(refused.exception)
+    )
+    assert "users: " in said_by(*flags, "--set", "data.user-across-clients=first")
     public = plan_run(load_config(Path("audit.toml"))).federation
     federation = load_federation(public)
     assert public.clients == 3
@@ -183,8 +196,10 @@ def test_with_an_owner_one_record_is_still_not_one_person() -> None:
         ((), "replace-record", "dp-fedsgd"),
         (("--adjacency", "add-remove-record"), "add-remove-record", "dp-fedsgd"),
         (("--adjacency", "add-remove-client"), "add-remove-client", "dp-fedavg"),
-        (("--strategy", "dp-fedavg"), "replace-client", "dp-fedavg"),
-        pytest.param(("--strategy", "dp-sgd-clients"), "add-remove-record", "dp-sgd-clients", marks=pytest.mark.long),
+        (("--set", "training.strategy=dp-fedavg"), "replace-client", "dp-fedavg"),
+        pytest.param(
+            ("--set", "training.strategy=dp-sgd-clients"), "add-remove-record", "dp-sgd-clients", marks=pytest.mark.long
+        ),
     ],
 )
 def test_adjacency_and_strategy_are_options_and_one_follows_from_the_other(

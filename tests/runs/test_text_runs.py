@@ -107,7 +107,7 @@ def test_init_asks_for_a_model_where_no_vocabulary_says_how_many_tokens_there_ar
 
 
 def test_a_text_without_a_vocabulary_is_told_of_both_options(place: Path) -> None:
-    with pytest.raises(InputError, match=r"--vocabulary, .*public.* --tokenizer, ") as caught:
+    with pytest.raises(InputError, match=r"--set data.vocabulary, .*public.* --set data.tokenizer, ") as caught:
         new_config(asked(place, table={"vocabulary": None, "tokens": None}), place)
     assert "\n" not in str(caught.value)
 

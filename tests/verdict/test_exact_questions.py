@@ -19,12 +19,13 @@ from fl_audit.privacy.guarantee import derive_guarantee
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.run import HONEST, ClientAppAndStrategy, run_audit
 from fl_audit.strategies.contributors import UnnoisedRoundSum
+from fl_audit.strategies.secret_draws import SeededChallenger
 from fl_audit.strategies.trial_batch_strategy import TrialBatchStrategy
 from fl_audit.trial_batches import TrialBatch
 from fl_audit.verdict.exact_questions import ExactQuestion
 from tests.validation.breach_kinds import BREACHES
 from tests.validation.engine_runs import breach_plan, honest_plans, parties_of
-from tests.validation.opened_breaches import ADAPTIVE, DISTRIBUTED, OPENED_BREACHES
+from tests.validation.opened_breaches import ADAPTIVE, DISTRIBUTED, OPENED_BREACHES, SAMPLED
 
 SMALL: dict[str, dict[str, Any]] = {
     "training": {"rounds": 3},
@@ -82,6 +83,36 @@ class _WrongBits(TrialBatchStrategy):
         return replace(read, centred_bits=read.centred_bits + 0.5)
 
 
+class _SeedOfItsOwn(TrialBatchStrategy):
+    """A server whose noise anybody can draw again, since its seed stands in its code."""
+
+    def noise(self, batch: TrialBatch, server_round: int, total: Tensor, sigma: Floats) -> Tensor:
+        drawn = [
+            np.random.default_rng((42, trial, server_round)).standard_normal(self.parameters) for trial in batch.trials
+        ]
+        return total.add_(torch.from_numpy(np.stack(drawn) * sigma[:, None]).float())
+
+
+class _GeneratorOfItsOwn(TrialBatchStrategy):
+    """A server with a generator that begins with the same seed in every run."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.source = np.random.default_rng(42)
+
+    def noise(self, batch: TrialBatch, server_round: int, total: Tensor, sigma: Floats) -> Tensor:
+        return total.add_(torch.from_numpy(self.source.standard_normal(total.shape) * sigma[:, None]).float())
+
+
+class _SamplesOfItsOwn(TrialBatchStrategy):
+    """A server whose samples follow from a seed that everybody knows."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        public = SeededChallenger(42)
+        self.challenger.participation = public.participation  # type: ignore[method-assign]
+
+
 @pytest.mark.parametrize(
     ("strategy", "changes", "question"),
     [
@@ -89,6 +120,9 @@ class _WrongBits(TrialBatchStrategy):
         (_TrueSize, {}, ExactQuestion.SUM),
         (_Trained, {}, ExactQuestion.START),
         (_WrongBits, ADAPTIVE, ExactQuestion.BITS),
+        (_SeedOfItsOwn, {}, ExactQuestion.SECOND_SEED),
+        (_GeneratorOfItsOwn, {}, ExactQuestion.SECOND_SEED),
+        (_SamplesOfItsOwn, SAMPLED, ExactQuestion.SECOND_SEED),
     ],
 )
 def test_a_server_that_breaks_one_claim_is_found(
@@ -174,3 +208,4 @@ def test_honest_federations_break_nothing(number: int, tmp_path: Path) -> None:
     assert broken(summary) == {}
     asked = {one["name"] for one in summary["exact"] if not one["not_asked"]}
     assert {str(ExactQuestion.SUM), str(ExactQuestion.START), str(ExactQuestion.EPSILON)} <= asked
+    assert str(ExactQuestion.SECOND_SEED) in asked

@@ -3,33 +3,32 @@
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import product
+from math import log2
 
 import numpy as np
 
 from fl_audit.experiments.papers.bernau2019 import tradeoffs
 from fl_audit.experiments.papers.bernau2019.attacked_models import AttackedModels, DatasetModels, models_by_dataset
 from fl_audit.experiments.papers.bernau2019.claim_premises import (
+    CLAIMS,
     CONFIDENCE,
+    MARGIN,
     attack_premise,
-    claim_on_runs,
     claim_resampling,
     confidence_of_each,
     is_guessing,
     model_premise,
+    on_runs,
 )
-from fl_audit.experiments.papers.bernau2019.claim_ranges import (
-    ACHIEVES_MORE,
-    AT_LIKE_ACCURACY,
-    LITTLE_MORE,
-    MARGIN,
-    UNTIL_Z,
-    above_half,
-    black_box_baseline,
-    closed_forms,
-    trade_sentence,
+from fl_audit.experiments.papers.bernau2019.hyperparameters import (
+    CLASSES,
+    COLLAB,
+    LFW,
+    NOISE_MULTIPLIERS,
+    PURCHASES,
+    SKEWED,
+    TEXAS,
 )
-from fl_audit.experiments.papers.bernau2019.follow_up_analyses import SECOND_LOOKS
-from fl_audit.experiments.papers.bernau2019.hyperparameters import COLLAB, PURCHASES, SKEWED, WHITE_BOX_GAIN
 from fl_audit.experiments.papers.bernau2019.membership_runs import (
     ATTACK_NAMES,
     BLACK_BOX,
@@ -38,21 +37,37 @@ from fl_audit.experiments.papers.bernau2019.membership_runs import (
     is_at_chance,
 )
 from fl_audit.experiments.papers.bernau2019.phi_claims import order_of_phi, phi_above_one, phi_at_chance
-from fl_audit.experiments.papers.claims import PaperClaim, untested
+from fl_audit.experiments.papers.bernau2019.skewed import SKEWED_CLASSES
+from fl_audit.experiments.papers.claims import PaperClaim, exact, untested
 from fl_audit.experiments.papers.claims_table import claims_table
 from fl_audit.experiments.papers.item_results import ItemResult
-from fl_audit.experiments.papers.papers import FinishedRuns
+from fl_audit.experiments.papers.papers import FinishedRuns, PaperDataset
 from fl_audit.experiments.papers.statistics import end_by_end, welch_interval
 from fl_audit.statistics.interval_estimates import IntervalEstimate
+
+ABOVE_HALF = {WHITE_BOX: ("white-box-above-half", 6.0), BLACK_BOX: ("black-box-above-half", 16.0)}
+"""The claim of section 5.2 on each attack, and the noise on Purchases up to which it has the AUC above one half."""
+_FEW_CLASSES = (10, 20)
+
+
+def trade_claim(data: PaperDataset) -> str | None:
+    """Return the key of the paper's claim that compares local with central DP at equal accuracy; None without one.
+
+    The claim is a range for the attack's AUC under local DP minus that under central DP. Section 6 says that local DP
+    has the better trade-off on Purchases and Skewed Purchases with 10 and 20 classes, and that both have the same
+    trade-off on LFW, on Texas, and on Purchases with more classes. It says nothing about other data sets.
+    """
+    if data["classes"] in _FEW_CLASSES and data.study in (PURCHASES, SKEWED):
+        return "local-trades-better"
+    return "trade-alike" if data.study in (TEXAS, LFW, PURCHASES) else None
 
 
 def at_chance(models: DatasetModels) -> Iterator[PaperClaim]:
     """Yield a claim that the AUC is 1/2, for each attack and each run whose noise section 6 calls strong enough."""
     for run, attack in product([run for run in models.private if is_at_chance(run.run)], models.attacks):
-        yield claim_on_runs(
-            models, [run], statement="attacks do no better than guessing at this noise", where=run.label,
-            quantity=ATTACK_NAMES[attack], found=tradeoffs.area_of(run, attack, CONFIDENCE),
-            lowest=0.5 - MARGIN, highest=0.5 + MARGIN, premises=(attack_premise(models, attack),),
+        yield on_runs(
+            "at-chance", models, [run], tradeoffs.area_of(run, attack, CONFIDENCE), where=run.label,
+            quantity=ATTACK_NAMES[attack], premises=(attack_premise(models, attack),),
         )  # fmt: skip
 
 
@@ -65,16 +80,14 @@ def white_over_black(models: DatasetModels) -> Iterator[PaperClaim]:
     if WHITE_BOX not in models.attacks:
         return
     runs = models.settings
-    found = tradeoffs.gain(runs, WHITE_BOX, BLACK_BOX, CONFIDENCE)
-    said = "white-box AUC less black-box AUC, mean over settings"
-    claim = partial(claim_on_runs, models, runs, quantity=said, found=found)
+    gain = tradeoffs.gain(runs, WHITE_BOX, BLACK_BOX, CONFIDENCE)
     if models.data.study == COLLAB:
-        yield claim(statement="both attacks achieve the same on COLLAB", lowest=-MARGIN, highest=MARGIN)
+        yield on_runs("alike-on-collab", models, runs, gain)
         return
-    more = claim(statement=ACHIEVES_MORE, lowest=MARGIN)
+    more = on_runs("white-box-gains", models, runs, gain)
     yield more
     # Of a gain that is not there the sentence says nothing.
-    yield claim(statement=LITTLE_MORE, highest=WHITE_BOX_GAIN[1], premises=(more,))
+    yield on_runs("white-box-gain-is-small", models, runs, gain, premises=(more,))
 
 
 def auc_difference_claims(models: DatasetModels) -> Iterator[PaperClaim]:
@@ -83,16 +96,16 @@ def auc_difference_claims(models: DatasetModels) -> Iterator[PaperClaim]:
     A claim is the statement of section 6 of the paper on the AUC under local DP minus the AUC under central DP. Nothing
     is yielded if section 6 has no such statement on the data set, or if one kind of DP was not run.
     """
-    sentence = trade_sentence(models.data)
-    if sentence is None or not models.local or not models.central:
+    key = trade_claim(models.data)
+    if key is None or not models.local or not models.central:
         return
     runs = (models.original, *models.central, *models.local)
     statistic = partial(tradeoffs.difference_at_like_accuracy, split=1 + len(models.central), near=MARGIN)
     for attack in models.attacks:
         drawn = tradeoffs.auc_and_accuracy_resamples(runs, attack, claim_resampling("alike", models, attack))
-        yield claim_on_runs(
-            models, runs, **sentence._asdict(), quantity=f"{ATTACK_NAMES[attack]} {AT_LIKE_ACCURACY}",
-            found=drawn.interval(statistic, CONFIDENCE),
+        yield on_runs(
+            key, models, runs, drawn.interval(statistic, CONFIDENCE),
+            quantity=f"{ATTACK_NAMES[attack]} under LDP less under CDP, at the same test accuracy",
             premises=(attack_premise(models, attack), model_premise(models)),
         )  # fmt: skip
 
@@ -105,21 +118,22 @@ def above_half_on_purchases(models: DatasetModels) -> Iterator[PaperClaim]:
     if models.data.study != PURCHASES:
         return
     for attack in models.attacks:
-        runs = [run for run in models.central if run.level < UNTIL_Z[attack]]
+        key, most = ABOVE_HALF[attack]
+        runs = [run for run in models.central if run.level < most]
         if runs:
-            found = [tradeoffs.area_of(run, attack, confidence_of_each(len(runs))) for run in runs]
-            yield above_half(attack, models.data.title, end_by_end(min, found), min(run.trials for run in runs))
-
-
-MAJORITY_OF_COLLAB = PRINTED(COLLAB, "under strong noise", "test accuracy")
-"""The share of the largest class."""
+            intervals = [tradeoffs.area_of(run, attack, confidence_of_each(len(runs))) for run in runs]
+            where = f"{models.data.title}, CDP"
+            yield on_runs(key, models, runs, end_by_end(min, intervals), where=where)
 
 
 def baseline_on_collab(models: DatasetModels) -> Iterator[PaperClaim]:
     """Yield the claim that the AUC of the black-box attack stays near 1/2 on COLLAB."""
     if models.data.study == COLLAB:
-        found = [tradeoffs.area_of(run, BLACK_BOX, confidence_of_each(len(models.settings))) for run in models.settings]
-        yield black_box_baseline(models.data.title, found, min(run.trials for run in models.settings))
+        intervals = [
+            tradeoffs.area_of(run, BLACK_BOX, confidence_of_each(len(models.settings))) for run in models.settings
+        ]
+        farthest = max(intervals, key=lambda interval: abs(interval.value - 0.5))
+        yield on_runs("baseline-on-collab", models, models.settings, farthest)
 
 
 def accuracy_on_skewed(models: DatasetModels) -> Iterator[PaperClaim]:
@@ -133,14 +147,10 @@ def accuracy_on_skewed(models: DatasetModels) -> Iterator[PaperClaim]:
         return
     confidence = confidence_of_each(len(pairs))
     pairs = [pair for pair in pairs if not all(is_guessing(models, run) for run in pair)] or pairs
-    found = [welch_interval(one.test_accuracy, other.test_accuracy, confidence) for one, other in pairs]
-    narrowest = pairs[int(np.argmin([one.low for one in found]))]
-    yield claim_on_runs(
-        models, narrowest, section="5.5", statement="test accuracy under LDP is higher at every level",
-        quantity="smallest difference of test accuracies, LDP less CDP, level by level",
-        found=end_by_end(min, found), lowest=0.0,
-        premises=(model_premise(models),),
-    )  # fmt: skip
+    intervals = [welch_interval(one.test_accuracy, other.test_accuracy, confidence) for one, other in pairs]
+    narrowest = pairs[int(np.argmin([one.low for one in intervals]))]
+    smallest = end_by_end(min, intervals)
+    yield on_runs("accuracy-higher-under-local", models, narrowest, smallest, premises=(model_premise(models),))
 
 
 def confidence_on_skewed(models: DatasetModels) -> Iterator[PaperClaim]:
@@ -148,12 +158,9 @@ def confidence_on_skewed(models: DatasetModels) -> Iterator[PaperClaim]:
 
     epsilon_i is the epsilon of local DP for one value of a record. Nothing is yielded for other data sets.
     """
-    found = _confidence_difference(models.local, CONFIDENCE) if models.data.study == SKEWED else None
-    if found is not None:
-        yield claim_on_runs(
-            models, models.local, section="5.5", statement="models are surest of their answers at epsilon_i = 1",
-            quantity="confidence at epsilon_i 1 less the largest at another level", found=found, lowest=0.0,
-        )  # fmt: skip
+    difference = _confidence_difference(models.local, CONFIDENCE) if models.data.study == SKEWED else None
+    if difference is not None:
+        yield on_runs("surest-at-one", models, models.local, difference)
 
 
 def _confidence_difference(local: Sequence[AttackedModels], level: float) -> IntervalEstimate | None:
@@ -176,30 +183,42 @@ def majority_on_collab(models: DatasetModels) -> Iterator[PaperClaim]:
     if models.data.study != COLLAB:
         return
     for run in (one[-1] for one in (models.local, models.central) if one):
-        yield claim_on_runs(
-            models, [run], section="5.3", where=run.label, quantity="test accuracy",
-            statement="under strong noise test accuracy is the share of the largest class",
-            found=tradeoffs.mean_interval(run.test_accuracy, CONFIDENCE),
-            lowest=MAJORITY_OF_COLLAB - MARGIN, highest=MAJORITY_OF_COLLAB + MARGIN,
-        )  # fmt: skip
+        accuracy = tradeoffs.mean_interval(run.test_accuracy, CONFIDENCE)
+        yield on_runs("majority", models, [run], accuracy, where=run.label)
+
+
+def entropy_gap(classes: int) -> float:
+    """Return how much more entropy a test record of Skewed Purchases has than a training record, in bits per feature.
+
+    One in `classes` features is an indicator bit, alike in both kinds of records. All other features are noise bits: 1
+    with probability 0.5 in test and 0.2 in training records.
+    """
+
+    def entropy(p: float) -> float:
+        return -p * log2(p) - (1 - p) * log2(1 - p)
+
+    return (1 - 1 / classes) * (entropy(0.5) - entropy(0.2))
+
+
+def closed_forms() -> tuple[PaperClaim, ...]:
+    """Return the claims of the paper that are tested without runs, from formulas and from its printed numbers."""
+    gaps = [entropy_gap(classes) for classes in SKEWED_CLASSES]
+    beside = []
+    for z in NOISE_MULTIPLIERS:
+        column, quantity = f"CDP, z {z:g}", "epsilon of central DP"
+        said = PRINTED(TEXAS, column, quantity)  # of an author's blog
+        printed = [PRINTED(TEXAS, f"{classes} classes, {column}", quantity) for classes in CLASSES[TEXAS]]
+        beside.append(max(min(printed) - said, said - max(printed), 0.0))
+    return (
+        CLAIMS["entropy"].on("Skewed Purchases, all numbers of classes", exact(min(gaps))),
+        CLAIMS["blog-epsilons"].on("Table 3, Texas", exact(max(beside))),
+    )
 
 
 TESTS: tuple[Callable[[DatasetModels], Iterator[PaperClaim]], ...] = (
     at_chance, above_half_on_purchases, baseline_on_collab, white_over_black, auc_difference_claims, phi_above_one,
     phi_at_chance, order_of_phi, accuracy_on_skewed, confidence_on_skewed, majority_on_collab,
 )  # fmt: skip
-
-
-UNTESTED = (
-    untested("5.1", "the imbalance of classes hardly changes the AUC", "Location-30 stands in for Texas in one form"),
-    untested("5.4", "at z .5 the black-box AUC of 20 people rises", "the weights of VGG-16 cannot be had"),
-    untested("6", "local DP trades strictly better with 10 and 20 classes", "its data cannot be had", "Purchases"),
-    untested("6", "attacks do no better than guessing at this noise",
-             "z 6, of which section 6 speaks, is not among the levels that were played on COLLAB; z 4 and 16, on both "
-             "sides of it, stand in Figure 5", "COLLAB, CDP, z 6"),
-    untested("6", "local DP can be used for ensembles without more loss", "a property of the definition"),
-)  # fmt: skip
-"""Statements that cannot be tested, with the reasons."""
 
 
 def claims_of(datasets: Sequence[DatasetModels]) -> list[PaperClaim]:
@@ -223,5 +242,5 @@ def claims_item(finished: FinishedRuns) -> ItemResult:
         "its formula, whatever the kind of privacy: such levels are left out of whether phi is above 1, and those "
         "where both kinds leave no accuracy out of which kind keeps more."
     )
-    claims, titles = [*claims_of(datasets), *UNTESTED], [models.data.title for models in datasets]
-    return claims_table(claims, SECOND_LOOKS, (said, premises), titles)
+    claims, titles = [*claims_of(datasets), *untested(CLAIMS)], [models.data.title for models in datasets]
+    return claims_table(claims, (said, premises), titles)

@@ -6,7 +6,6 @@ the true data set.
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from math import inf
 
 import numpy as np
 
@@ -15,13 +14,7 @@ from fl_audit.array_types import Floats
 from fl_audit.data.data_setting_enums import RANKED
 from fl_audit.experiments.papers import statistics
 from fl_audit.experiments.papers.bernau2021.advantage_and_belief import identified
-from fl_audit.experiments.papers.bernau2021.closed_form_claims import (
-    CLOSE,
-    IS_RHO_ALPHA,
-    NO_MORE_THAN_DELTA,
-    closed_forms,
-)
-from fl_audit.experiments.papers.bernau2021.discrepancies import SECOND_LOOKS
+from fl_audit.experiments.papers.bernau2021.closed_form_claims import CLAIMS, closed_forms
 from fl_audit.experiments.papers.bernau2021.epsilon_audit_figures import (
     BY_ADVANTAGE,
     BY_BELIEF,
@@ -51,23 +44,14 @@ Runs = Mapping[PaperRun, FinishedRun]
 
 LS, GS = SensitivityKind.LOCAL, SensitivityKind.GLOBAL
 REPLACED, REMOVED = Adjacency.REPLACE_RECORD, Adjacency.ADD_REMOVE_RECORD
-SLIGHTLY = 0.6
-"""The largest mean belief that counts as "only slightly above 0.5"; the paper states no number."""
-NEAR = 0.9
-"""The share of C from which a sensitivity counts as close to it; the paper states no number."""
-ROUNDED = 1 + 1e-6
-"""The clipping norm in units of itself, up to the rounding of sums in single precision."""
-EXACT_ADVANTAGE = "exact advantage"
-FEW_OUTLIERS = 0.016
-"""The smallest share of outliers that section 6.1 mentions; a share up to this counts as none."""
 
 
 def _ratio(interval: IntervalEstimate, by: float) -> IntervalEstimate:
     return IntervalEstimate(interval.value / by, interval.low / by, interval.high / by)
 
 
-def _resampled(found: FinishedRun, values: Floats, statistic: Callable[[Floats], float]) -> IntervalEstimate:
-    return statistics.bootstrap(values, statistic, statistics.reproducible_generator(f"claim {found.run.name}"))
+def _resampled(finished: FinishedRun, values: Floats, statistic: Callable[[Floats], float]) -> IntervalEstimate:
+    return statistics.bootstrap(values, statistic, statistics.reproducible_generator(f"claim {finished.run.name}"))
 
 
 def _neighbours(data: PaperDataset, runs: Runs) -> Iterator[PaperClaim]:
@@ -76,15 +60,11 @@ def _neighbours(data: PaperDataset, runs: Runs) -> Iterator[PaperClaim]:
     most, least = (runs.get(at(neighbour=kind)) for kind in RANKED)
     if most is None or least is None:
         return
-    one, other = (_resampled(found, sensitivities(found), np.median) for found in (most, least))
-    yield PaperClaim("6.1", "the most dissimilar neighbour has a larger sensitivity than the least", data.title,
-                     "median local sensitivity, most less least dissimilar", difference(one, other), 0.0,
-                     trials=least.repetitions)  # fmt: skip
-    for name, found in (("most", most), ("least", least)) if data.study == MNIST.study else ():
-        share = _resampled(found, sensitivities(found), outlier_share)
-        yield PaperClaim("6.1", "the sensitivities of both extremes have no far outliers",
-                         f"{data.title}, {name} dissimilar", "share of outliers", share, highest=FEW_OUTLIERS,
-                         trials=found.repetitions)  # fmt: skip
+    one, other = (_resampled(finished, sensitivities(finished), np.median) for finished in (most, least))
+    yield CLAIMS["dissimilar-neighbour"].on(data.title, difference(one, other), least.repetitions)
+    for name, finished in (("most", most), ("least", least)) if data.study == MNIST.study else ():
+        share = _resampled(finished, sensitivities(finished), outlier_share)
+        yield CLAIMS["outliers"].on(f"{data.title}, {name} dissimilar", share, finished.repetitions)
 
 
 def _sensitivities(data: PaperDataset, runs: Runs) -> Iterator[PaperClaim]:
@@ -95,24 +75,19 @@ def _sensitivities(data: PaperDataset, runs: Runs) -> Iterator[PaperClaim]:
     """
     replaced, removed = (runs[insider_run(data, LS, adjacency)] for adjacency in ADJACENCIES)
     half = _ratio(_resampled(replaced, sensitivities(replaced), np.median), 2 * CLIPPING_NORM)
-    yield PaperClaim("6.2", "where a record is replaced the local sensitivity lies below 2C", data.title,
-                     "median local sensitivity over 2C", half, highest=0.99, trials=replaced.repetitions)  # fmt: skip
+    yield CLAIMS["replaced-below-2c"].on(data.title, half, replaced.repetitions)
     whole = _ratio(_resampled(removed, sensitivities(removed), np.median), CLIPPING_NORM)
-    near = data.study != ADULT.study
-    said = "is close to C" if near else "lies below C"
-    yield PaperClaim("6.2", f"where a record is removed the local sensitivity {said}", data.title,
-                     "median local sensitivity over C", whole, NEAR if near else -inf, ROUNDED if near else 0.99,
-                     trials=removed.repetitions)  # fmt: skip
+    key = "removed-below-c" if data.study == ADULT.study else "removed-close-to-c"
+    yield CLAIMS[key].on(data.title, whole, removed.repetitions)
 
 
 def _beliefs(data: PaperDataset, runs: Runs) -> Iterator[PaperClaim]:
     """Yield the claims of section 6.2 on the mean belief, and on the share of beliefs above rho_beta."""
     for run in main_runs(data):
-        found, claim = runs[run], partial(PaperClaim, "6.2", where=run.label, trials=runs[run].repetitions)
-        mean = _resampled(found, found.trials["belief"].to_numpy(dtype=np.float64), np.mean)
-        yield claim("the mean belief is only slightly above 0.5", quantity="mean belief in the truth", found=mean,
-                    lowest=0.5, highest=SLIGHTLY)  # fmt: skip
-        yield exceedance(run.label, identified(found)[1].found, run["privacy.delta"], found.repetitions)
+        finished = runs[run]
+        mean = _resampled(finished, finished.trials["belief"].to_numpy(dtype=np.float64), np.mean)
+        yield CLAIMS["mean-belief"].on(run.label, mean, finished.repetitions)
+        yield exceedance(run.label, identified(finished)[1].interval, run["privacy.delta"], finished.repetitions)
 
 
 def exceedance(where: str, counted: IntervalEstimate, delta: float, trials: int) -> PaperClaim:
@@ -120,20 +95,21 @@ def exceedance(where: str, counted: IntervalEstimate, delta: float, trials: int)
 
     Rho_beta is the paper's bound on the posterior belief.
     """
-    return PaperClaim("6.2", NO_MORE_THAN_DELTA, where, "share of beliefs above rho_beta", counted, highest=delta,
-                      trials=trials, narrows=0.5 if counted.value else 1.0)  # fmt: skip
+    narrows, quantity = 0.5 if counted.value else 1.0, "share of beliefs above rho_beta"
+    claim = CLAIMS["beliefs-within-delta"]
+    return claim.on(where, counted, trials, quantity=quantity, highest=delta, narrows=narrows)
 
 
-def _insider_advantage(found: FinishedRun) -> IntervalEstimate:
+def _insider_advantage(finished: FinishedRun) -> IntervalEstimate:
     """Return the insider's advantage with an interval.
 
     The advantage is computed exactly from mu if the noise is scaled to the local sensitivity and no round has floored
     noise. Otherwise it is measured as the mean of |2b - 1| over the beliefs b. Since beliefs are calibrated, this mean
     has the same expectation as the advantage from counted wins, and a smaller variance.
     """
-    if is_local(found.run) and floored_share(found) == 0:
-        return exact(statistics.predicted_advantage(mu_of_trials(found)))
-    return statistics.t_interval(np.abs(2 * found.trials["belief"].to_numpy(dtype=np.float64) - 1))
+    if is_local(finished.run) and floored_share(finished) == 0:
+        return exact(statistics.predicted_advantage(mu_of_trials(finished)))
+    return statistics.t_interval(np.abs(2 * finished.trials["belief"].to_numpy(dtype=np.float64) - 1))
 
 
 def _advantages(data: PaperDataset, runs: Runs) -> Iterator[PaperClaim]:
@@ -141,127 +117,103 @@ def _advantages(data: PaperDataset, runs: Runs) -> Iterator[PaperClaim]:
     of = {
         (run["privacy.sensitivity"], run["privacy.adjacency"]): _insider_advantage(runs[run]) for run in main_runs(data)
     }
-    claim = partial(PaperClaim, trials=runs[main_runs(data)[0]].repetitions)
+    trials = runs[main_runs(data)[0]].repetitions
     for adjacency in ADJACENCIES:
         counted = runs[insider_run(data, LS, adjacency)]
-        yield counted_advantage(counted.run, identified(counted)[0].found, counted.repetitions)
+        yield counted_advantage(counted.run, identified(counted)[0].interval, counted.repetitions)
     apart = difference(of[LS, REPLACED], of[GS, REPLACED])
     known = {adjacency: advantage_name(runs[insider_run(data, LS, adjacency)]) for adjacency in ADJACENCIES}
-    yield claim("6.2", "where a record is replaced global sensitivity lowers the advantage", data.title,
-                f"{known[REPLACED]} LS B less measured GS B", apart, 0.0)  # fmt: skip
-    adult = data.study == ADULT.study
-    said = (
-        "where a record is removed, too, on Adult" if adult else "where a record is removed it does not, but on Adult"
-    )
-    yield claim("6.2", said, data.title, f"{known[REMOVED]} LS U less measured GS U",
-                difference(of[LS, REMOVED], of[GS, REMOVED]), 0.0 if adult else -CLOSE,
-                inf if adult else CLOSE)  # fmt: skip
+    quantity = f"{known[REPLACED]} LS B less measured GS B"
+    yield CLAIMS["replaced-global-lowers-advantage"].on(data.title, apart, trials, quantity=quantity)
+    key = "removed-global-lowers-advantage" if data.study == ADULT.study else "removed-global-keeps-advantage"
+    apart, quantity = difference(of[LS, REMOVED], of[GS, REMOVED]), f"{known[REMOVED]} LS U less measured GS U"
+    yield CLAIMS[key].on(data.title, apart, trials, quantity=quantity)
 
 
-def advantage_name(found: FinishedRun) -> str:
+def advantage_name(finished: FinishedRun) -> str:
     """Return the name of a run's advantage: "exact advantage", or "measured advantage" if it is only measured.
 
     It is exact if noise is scaled to the local sensitivity and the sensitivity was never replaced by its lower limit.
     """
-    return EXACT_ADVANTAGE if is_local(found.run) and floored_share(found) == 0 else "measured advantage"
+    return "exact advantage" if is_local(finished.run) and floored_share(finished) == 0 else "measured advantage"
 
 
 def counted_advantage(run: PaperRun, counted: IntervalEstimate, trials: int) -> PaperClaim:
     """Return the claim that the advantage, estimated from the number of won trials, equals its bound rho_alpha."""
     bound = rho_alpha(epsilon_from_belief(run["privacy.belief"]), run["privacy.delta"])
     off = IntervalEstimate(counted.value - bound, counted.low - bound, counted.high - bound)
-    return PaperClaim("6", IS_RHO_ALPHA, run.label, "advantage by counted trials less rho_alpha", off, -CLOSE,
-                      CLOSE, trials=trials)  # fmt: skip
+    quantity = "advantage by counted trials less rho_alpha"
+    return CLAIMS["advantage-is-rho-alpha"].on(run.label, off, trials, quantity=quantity)
 
 
 def _accuracy(data: PaperDataset, runs: Runs) -> Iterator[PaperClaim]:
     """Yield the claim that too large a global sensitivity costs test accuracy (section 6.2, Figure 6d)."""
     pair = [runs[insider_run(data, sensitivity, REPLACED)] for sensitivity in (LS, GS)]
     one, other = (_resampled(run, run.trials["test_accuracy"].to_numpy(dtype=np.float64), np.mean) for run in pair)
-    yield PaperClaim("6.2", "a global sensitivity that is too large costs accuracy", data.title,
-                     "test accuracy LS B less GS B", difference(one, other), 0.0,
-                     trials=pair[0].repetitions)  # fmt: skip
+    yield CLAIMS["global-costs-accuracy"].on(data.title, difference(one, other), pair[0].repetitions)
 
 
 def _audits(data: PaperDataset, runs: Runs) -> Iterator[PaperClaim]:
     """Yield the claims of section 6.3 on how far the empirical epsilons are from the claimed one."""
     rows = {run: audit_rows(runs[run]) for run in audit_runs(data)}
     local, whole = ([run for run in rows if run["privacy.sensitivity"] is kind] for kind in (LS, GS))
-    claim = partial(PaperClaim, "6.3", trials=min(runs[run].repetitions for run in rows))
+    trials = min(runs[run].repetitions for run in rows)
     apart = {
         name: statistics.end_by_end(
-            np.mean, [_distance(rows[run][name].found, epsilon_from_belief(run["privacy.belief"])) for run in local]
+            np.mean, [_distance(rows[run][name].interval, epsilon_from_belief(run["privacy.belief"])) for run in local]
         )
         for name in (BY_SENSITIVITIES, BY_BELIEF, BY_ADVANTAGE)
     }
     exceeded = max(abs(rows[run][BY_SENSITIVITIES].measured / rows[run][BY_SENSITIVITIES].theory - 1) for run in local)
-    yield claim("under local sensitivity epsilon' from sensitivities is epsilon", data.title,
-                "largest relative distance of both, bookkeeping", exact(exceeded), highest=0.01)  # fmt: skip
-    for nearer, farther in ((BY_SENSITIVITIES, BY_BELIEF), (BY_BELIEF, BY_ADVANTAGE)):
+    yield CLAIMS["local-epsilon"].on(data.title, exact(exceeded), trials)
+    for key, nearer, farther in (
+        ("sensitivities-nearer-than-belief", BY_SENSITIVITIES, BY_BELIEF),
+        ("belief-nearer-than-advantage", BY_BELIEF, BY_ADVANTAGE),
+    ):
         one, other = apart[farther], apart[nearer]
-        yield claim(
-            f"{nearer} is nearer to epsilon than that {farther.partition(' ')[2]}",
-            data.title,
-            f"mean distance from epsilon, {farther.rpartition(' ')[2]} less {nearer.rpartition(' ')[2]}",
-            IntervalEstimate(one.value - other.value, one.low - other.high, one.high - other.low),
-            0.0,
-        )
-    under = [_ratio(rows[run][BY_SENSITIVITIES].found, epsilon_from_belief(run["privacy.belief"])) for run in whole]
+        excess = IntervalEstimate(one.value - other.value, one.low - other.high, one.high - other.low)
+        yield CLAIMS[key].on(data.title, excess, trials)
+    under = [_ratio(rows[run][BY_SENSITIVITIES].interval, epsilon_from_belief(run["privacy.belief"])) for run in whole]
     largest = max(under, key=lambda one: one.high)
-    yield claim("under global sensitivity epsilon' is too small", data.title,
-                "largest epsilon' from sensitivities over epsilon", largest, highest=1.0)  # fmt: skip
+    yield CLAIMS["global-epsilon-too-small"].on(data.title, largest, trials)
 
 
-def _distance(found: IntervalEstimate, truth: float) -> IntervalEstimate:
+def _distance(interval: IntervalEstimate, truth: float) -> IntervalEstimate:
     """Return the absolute difference between a number and `truth`, and the interval that follows for the difference."""
-    ends = abs(found.low - truth), abs(found.high - truth)
-    covers = found.low <= truth <= found.high
-    return IntervalEstimate(abs(found.value - truth), 0.0 if covers else min(ends), max(ends))
+    ends = abs(interval.low - truth), abs(interval.high - truth)
+    covers = interval.low <= truth <= interval.high
+    return IntervalEstimate(abs(interval.value - truth), 0.0 if covers else min(ends), max(ends))
 
 
 def _adversaries(data: PaperDataset, runs: Runs) -> Iterator[PaperClaim]:
     """Yield the claims of section 6.3: the insider learns more than Yeom's adversary, whose bound is loose."""
     for run in audit_runs(data):
-        found, trials = runs[run], runs[run].repetitions
-        each = found.trials["membership_advantage"].to_numpy(dtype=np.float64)
-        insider, member = _insider_advantage(found), statistics.t_interval(each)
-        yield PaperClaim("6.3", "the insider has a larger advantage than the membership adversary", run.label,
-                         f"{advantage_name(found)} of the insider less that of Yeom's adversary",
-                         difference(insider, member), 0.0, trials=trials)  # fmt: skip
-        bound = float((found.summary.get("membership") or {}).get("yeom_bound") or np.nan)
-        yield PaperClaim("6.3", "the bound of membership inference is loose", run.label,
-                         "bound e^epsilon - 1 less the advantage of Yeom's adversary",
-                         IntervalEstimate(bound - member.value, bound - member.high, bound - member.low), CLOSE,
-                         trials=trials)  # fmt: skip
+        finished, trials = runs[run], runs[run].repetitions
+        each = finished.trials["membership_advantage"].to_numpy(dtype=np.float64)
+        insider, member = _insider_advantage(finished), statistics.t_interval(each)
+        quantity = f"{advantage_name(finished)} of the insider less that of Yeom's adversary"
+        yield CLAIMS["insider-above-membership"].on(run.label, difference(insider, member), trials, quantity=quantity)
+        bound = float((finished.summary.get("membership") or {}).get("yeom_bound") or np.nan)
+        excess = IntervalEstimate(bound - member.value, bound - member.high, bound - member.low)
+        yield CLAIMS["membership-bound-is-loose"].on(run.label, excess, trials)
 
 
 TESTS: tuple[Callable[[PaperDataset, Runs], Iterator[PaperClaim]], ...] = (
     _neighbours, _sensitivities, _beliefs, _advantages, _accuracy, _audits, _adversaries,
 )  # fmt: skip
 
-UNTESTED = (
-    untested("1", "bounds on membership attacks in terms of epsilon are not tight",
-             "said of the work of others; section 6.3 repeats it of Yeom's bound, which is tested"),
-    untested("3", "who wins the membership audit can win the insider's", "a proposition with a proof"),
-    untested("6", "thirty rounds led to converging models", "no measure of convergence is stated"),
-    untested("6.1", "SSIM, Hamming and Manhattan distances suit best", "neither numbers nor a rule are stated"),
-    untested("6.2", "other clipping norms behave alike", "an expectation of the paper, without an experiment"),
-    untested("7", "another C, or one that adapts, gives more utility and a nearer epsilon'",
-             "an expectation of the paper, without an experiment"),
-)  # fmt: skip
-"""Statements that cannot be tested, with the reasons."""
-
 
 def claims_item(finished: FinishedRuns) -> ItemResult:
     """Return the table of all claims: tested by closed forms, tested on runs, and untestable ones with reasons."""
     tested = [claim for test in TESTS for data in finished.data for claim in test(data, finished.runs)]
 
+    close, slightly = CLAIMS["advantage-is-rho-alpha"].highest, CLAIMS["mean-belief"].highest
     return claims_table(
-        [*closed_forms(), *tested, *UNTESTED],
-        SECOND_LOOKS,
+        [*closed_forms(), *tested, *untested(CLAIMS)],
         (
-            f"Where the paper states no number: an advantage is the same within {CLOSE:g}, a mean belief is slightly "
-            f"above .5 up to {SLIGHTLY:g}, and a sensitivity is close to C from {NEAR:g} C on.",
+            f"Where the paper states no number: an advantage is the same within {close:g}, a mean belief is slightly "
+            f"above .5 up to {slightly:g}, and a sensitivity is close to C from "
+            f"{CLAIMS['removed-close-to-c'].lowest:g} C on.",
             "Where noise follows the local sensitivity the distribution of the log-odds is known: an exact advantage "
             "is that of the distribution, with an interval of no width, and no measurement. A measured one is the "
             "mean of what beliefs say of each trial, since the log-odds are the exact likelihood ratio; one by "

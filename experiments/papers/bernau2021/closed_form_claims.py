@@ -13,20 +13,10 @@ from scipy.special import logit, ndtr
 from fl_audit.experiments.papers.bernau2021.closed_forms import calibrated, printed_columns, table_3
 from fl_audit.experiments.papers.bernau2021.insider_runs import MAIN_BELIEF, ROUNDS
 from fl_audit.experiments.papers.bernau2021.noisy_query import DELTAS, EPSILONS, NoisyQuery
-from fl_audit.experiments.papers.claims import PaperClaim, exact
+from fl_audit.experiments.papers.claims import PaperClaim, exact, read_claims
 from fl_audit.privacy.identifiability_bounds import epsilon_from_belief, rho_alpha
 
-CLOSE = 0.03
-"""Largest difference of advantages that counts as none: the standard error of one over the paper's 1000 trials."""
-
-
-IS_RHO_ALPHA = "under local sensitivity the advantage is rho_alpha"
-
-
-NO_MORE_THAN_DELTA = "a belief exceeds rho_beta no more often than delta"
-
-
-NOISE_OF_THE_FIGURES = "noise of the figures, rho_beta .9"
+CLAIMS = read_claims(__file__)
 
 
 def closed_forms() -> Iterator[PaperClaim]:
@@ -34,30 +24,23 @@ def closed_forms() -> Iterator[PaperClaim]:
     frame = table_3().frame
     printed = frame[frame["published"].notna() & (frame["quantity"] != "delta")]
     agree = float(printed["note"].str.startswith("as printed").mean())
-    yield PaperClaim("6.2", "epsilon and rho_alpha of Table 3 follow from Eq. (5) and Theorem 3", "Table 3",
-                     "share of printed numbers that agree", exact(agree), 1.0)  # fmt: skip
+    yield CLAIMS["table-3"].on("Table 3", exact(agree))
     columns = {(belief, float(column["delta"])) for (_, belief), column in printed_columns().items()}
     ratios = {
         (belief, delta): (calibrated(belief, delta).advantage_bound_exact or 0.0)
         / rho_alpha(epsilon_from_belief(belief), delta)
         for belief, delta in sorted(columns)
     }
-    yield PaperClaim("4.3", "no adversary exceeds rho_alpha", "noise of the figures, every column of Table 3",
-                     "largest exact advantage over rho_alpha", exact(max(ratios.values())), highest=1.0)  # fmt: skip
-    yield PaperClaim("4.3", "rho_alpha is reached", "noise of the figures, rho_beta from .75",
-                     "smallest exact advantage over rho_alpha",
-                     exact(min(ratio for (belief, _), ratio in ratios.items() if belief >= 0.75)), 0.95)  # fmt: skip
+    largest, smallest = max(ratios.values()), min(ratio for (belief, _), ratio in ratios.items() if belief >= 0.75)
+    yield CLAIMS["rho-alpha-not-exceeded"].on("noise of the figures, every column of Table 3", exact(largest))
+    yield CLAIMS["rho-alpha-reached"].on("noise of the figures, rho_beta from .75", exact(smallest))
     yield from noise_of_the_figures()
     queries = [NoisyQuery(epsilon, delta) for delta in DELTAS for epsilon in EPSILONS]
     passed = max(one.exceeded / one.delta for one in queries)
-    yield PaperClaim("4.2", "a belief exceeds rho_beta with probability delta at most", "Figure 3, noise of Eq. (1)",
-                     "largest probability over delta", exact(passed), highest=1.0)  # fmt: skip
+    yield CLAIMS["belief-exceeds-with-delta"].on("Figure 3, noise of Eq. (1)", exact(passed))
     apart = min(rho_alpha(epsilon, DELTAS[0]) / rho_alpha(epsilon, DELTAS[-1]) for epsilon in EPSILONS)
-    yield PaperClaim("4.3", "rho_alpha depends strongly on delta, rho_beta does not", "Figure 3",
-                     "rho_alpha at delta 1e-2 over that at 1e-6, smallest over epsilon", exact(apart), 1.1)  # fmt: skip
-    yield PaperClaim("4.4", "Rényi composition guarantees more than sequential composition", "30 rounds, rho_beta .9",
-                     "epsilon by sequential composition over that by Rényi, smallest", exact(_sequential_over_renyi()),
-                     1.0)  # fmt: skip
+    yield CLAIMS["rho-alpha-by-delta"].on("Figure 3", exact(apart))
+    yield CLAIMS["renyi-composition"].on("30 rounds, rho_beta .9", exact(_sequential_over_renyi()))
 
 
 def noise_of_the_figures() -> Iterator[PaperClaim]:
@@ -68,13 +51,12 @@ def noise_of_the_figures() -> Iterator[PaperClaim]:
     guarantees = [(delta, calibrated(MAIN_BELIEF, delta)) for delta in (0.01, 0.001)]
     apart = [(guarantee.advantage_bound_exact or 0.0) - rho_alpha(epsilon_from_belief(MAIN_BELIEF), delta)
              for delta, guarantee in guarantees]  # fmt: skip
-    yield PaperClaim("6", IS_RHO_ALPHA, NOISE_OF_THE_FIGURES, "exact advantage less rho_alpha, farthest from 0",
-                     exact(max(apart, key=abs)), -CLOSE, CLOSE)  # fmt: skip
+    where, quantity = "noise of the figures, rho_beta .9", "exact advantage less rho_alpha, farthest from 0"
+    yield CLAIMS["advantage-is-rho-alpha"].on(where, exact(max(apart, key=abs)), quantity=quantity)
     over = [_largest_exceedance(sqrt(ROUNDS) / (guarantee.noise_multiplier or inf), MAIN_BELIEF) / delta
             for delta, guarantee in guarantees]  # fmt: skip
-    yield PaperClaim("6.2", NO_MORE_THAN_DELTA, NOISE_OF_THE_FIGURES,
-                     "largest probability that the noise allows, over delta", exact(max(over)),
-                     highest=1.0)  # fmt: skip
+    quantity = "largest probability that the noise allows, over delta"
+    yield CLAIMS["beliefs-within-delta"].on(where, exact(max(over)), quantity=quantity, highest=1.0)
 
 
 def _sequential_over_renyi() -> float:

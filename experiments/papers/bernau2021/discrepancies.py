@@ -1,12 +1,10 @@
-"""Reasons why our numbers may differ from the printed ones, and explanations of claims that do not hold.
+"""Reasons why our numbers may differ from the printed ones.
 
 Each explanation has a key, by which tables and figures refer to it. Where the paper disagrees with the authors' public
 code (SAP-samples/security-research-identifiability-in-dpdl), the explanation says which of the two we follow.
 """
 
 from collections.abc import Iterable
-
-from fl_audit.experiments.papers.claims import FailureCause, FailureExplanation
 
 SLIPS: dict[str, str] = {
     "second-draw": (
@@ -128,48 +126,3 @@ def explained(keys: Iterable[str], stands_in: bool = False) -> tuple[str, ...]:
     """
     chosen = [SLIPS[key] for key in keys]
     return (*chosen, SLIPS["stand-in"]) if stands_in else tuple(chosen)
-
-
-SECOND_LOOKS = (
-    FailureExplanation(
-        "rho_alpha is reached", "", FailureCause.THEIRS,
-        "the paper's Rényi accountant asks for more noise than epsilon and delta need, the more the larger rho_beta: "
-        "the exact advantage is at least .97 of rho_alpha at rho_beta .75 and .87 at .99.",
-    ),
-    FailureExplanation(
-        "a belief exceeds rho_beta with probability delta at most", "", FailureCause.REAL,
-        "delta bounds an average, not the probability that the log-odds exceed epsilon; the page of errors has the "
-        "proof and a command.",
-    ),
-    FailureExplanation(
-        "the most dissimilar neighbour has a larger sensitivity than the least", "Adult", FailureCause.REAL,
-        "Manhattan distance does not look at labels: both pairs are of two labels, so that their gradients point apart "
-        "whatever the distance, and which of them is learned first decides.",
-    ),
-    FailureExplanation(
-        "the sensitivities of both extremes have no far outliers", "MNIST", FailureCause.OURS,
-        "outliers are counted over all rounds of all trials beyond 1.5 interquartile ranges, and the middle half of a "
-        "neighbour that is learned early, or never, is narrow; the paper's network has batch norm, ours has none.",
-    ),
-    FailureExplanation(
-        "a global sensitivity that is too large costs accuracy", "", FailureCause.OURS,
-        "thirty steps of n records leave our models near where guessing the most frequent class is, with either noise, "
-        "so that there is hardly any accuracy to lose.",
-    ),
-    FailureExplanation(
-        "epsilon' from the largest belief is nearer to epsilon than that from the advantage", "", FailureCause.REAL,
-        "the largest belief is an extreme value, which grows with the number of trials and passes epsilon; the "
-        "advantage is a mean, and its distance from epsilon is what the accountant's noise is too large by.",
-    ),
-    FailureExplanation(
-        "the bound of membership inference is loose", "", FailureCause.OURS,
-        "members and others are the same records in all trials: at the smallest epsilon, where the bound is about .1, "
-        "what tells the two sets apart without any training fills most of it.",
-    ),
-    FailureExplanation(
-        "the insider has a larger advantage than the membership adversary", "", FailureCause.OURS,
-        "members and others are the same records in all trials, so that what tells the two sets apart without any "
-        "training does not average out; where rho_alpha is small it is more than the insider learns of one record.",
-    ),
-)  # fmt: skip
-"""Second looks, of which the first that matches is used."""

@@ -10,6 +10,7 @@ are clipped per record; the paper also tries 1 and 32 microbatches.
 from collections.abc import Mapping
 from typing import Any
 
+from fl_audit.experiments.papers.claims import read_claims
 from fl_audit.experiments.papers.papers import PaperDataset, PaperRun, Settings, nested
 from fl_audit.experiments.papers.printed import PrintedNumbers
 from fl_audit.plurals import plural
@@ -17,6 +18,7 @@ from fl_audit.released_model.star_methods import PARAMETRIC_CUT
 from fl_audit.runs.sweeps.grid import Axis, Point, baselines, grid, without_privacy
 
 PRINTED = PrintedNumbers(__file__)
+CLAIMS = read_claims(__file__)
 BASE: Settings = {
     "data.clients": 2,  # the paper trains in one place; this is the smallest number that a federation may have
     "training.learning-rate": 0.01,

@@ -4,9 +4,8 @@ From such fits Epsilon*, a privacy metric of models, is computed.
 """
 
 from collections.abc import Iterator, Sequence
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,7 +16,7 @@ from safetensors.torch import load_file
 from fl_audit.array_types import Floats
 from fl_audit.experiments.papers.claims import PaperClaim
 from fl_audit.experiments.papers.item_results import ItemResult, ItemRow, table
-from fl_audit.experiments.papers.negoescu2023.epsilon_star_runs import extreme_runs, point_of
+from fl_audit.experiments.papers.negoescu2023.epsilon_star_runs import CLAIMS, extreme_runs, point_of
 from fl_audit.experiments.papers.papers import ComputeExtent, FinishedRun, FinishedRuns, PaperRun
 from fl_audit.experiments.papers.plot_style import legend_below
 from fl_audit.experiments.papers.statistics import mean_of_shares, t_interval
@@ -132,30 +131,15 @@ def _rows(checks: pd.DataFrame, runs: Sequence[PaperRun]) -> list[ItemRow]:
 
 def _claims(checks: pd.DataFrame) -> Iterator[PaperClaim]:
     """Yield the claims of section 8.2. Their intervals are over trials; only that of the last claim is over models."""
-    claim = partial(PaperClaim, section="8.2", where="Adult")
-    over = partial(claim, trials=checks["trial"].nunique())
+    trials, private = checks["trial"].nunique(), checks["private"]
     one, most = checks["components"] == 1, checks["components"] == checks["components"].max()
-    private = checks["private"]
-    yield over(statement=f"most p-values are above {LEVEL:g}", quantity="share above it",
-                found=mean_of_shares(_by_trial(checks)), lowest=0.5)  # fmt: skip
-    yield over(statement="more so with more components", quantity="share with the most components less that with one",
-                found=t_interval(_by_trial(checks[most]) - _by_trial(checks[one])), lowest=0.0)  # fmt: skip
-    yield over(statement="more so with privacy", quantity="share of private models less that of others",
-                found=t_interval(_by_trial(checks[private]) - _by_trial(checks[~private])), lowest=0.0)  # fmt: skip
-    yield claim(statement="one component suffices for private models at most sizes",
-                **of_one_component(_by_model(checks[private & one])))  # fmt: skip
-
-
-ONE_SUFFICES = "share of private models with one component"
-
-
-def of_one_component(shares: Floats) -> dict[str, Any]:
-    """Return fields of a `PaperClaim`, by name, for the claim that one mixture component suffices for models with DP.
-
-    `shares`, shape (models,), has one value for each model with DP: the share of its tests that do not reject a fit
-    with one component. The claim holds if the mean share is at least 0.5.
-    """
-    return {"quantity": ONE_SUFFICES, "found": mean_of_shares(shares), "lowest": 0.5, "trials": shares.size}
+    yield CLAIMS["p-values-above"].on("Adult", mean_of_shares(_by_trial(checks)), trials)
+    gain = t_interval(_by_trial(checks[most]) - _by_trial(checks[one]))
+    yield CLAIMS["components-raise-p-values"].on("Adult", gain, trials)
+    gain = t_interval(_by_trial(checks[private]) - _by_trial(checks[~private]))
+    yield CLAIMS["privacy-raises-p-values"].on("Adult", gain, trials)
+    shares = _by_model(checks[private & one])
+    yield CLAIMS["one-component-suffices"].on("Adult", mean_of_shares(shares), shares.size)
 
 
 def _by_model(checks: pd.DataFrame) -> Floats:

@@ -3,17 +3,19 @@
 from dataclasses import asdict, replace
 from typing import Any
 
+from fl_audit.experiments.papers.claims import untested
 from fl_audit.experiments.papers.claims_table import claims_table
 from fl_audit.experiments.papers.item_results import ItemResult
 from fl_audit.experiments.papers.negoescu2023 import error_rate_log_ratios, estimators, mixture_fits
 from fl_audit.experiments.papers.negoescu2023.epsilon_star_runs import (
     ADULT,
     CANDIDATES,
+    CLAIMS,
     PURCHASE,
     all_runs,
     extreme_runs,
 )
-from fl_audit.experiments.papers.negoescu2023.error_rate_log_ratios import claims_of_figure_3, figure_3
+from fl_audit.experiments.papers.negoescu2023.error_rate_log_ratios import claims_of_figure_3, figure_3, theorem_2
 from fl_audit.experiments.papers.negoescu2023.estimators import (
     claims_of_figure_4,
     claims_of_figure_5,
@@ -22,7 +24,6 @@ from fl_audit.experiments.papers.negoescu2023.estimators import (
 )
 from fl_audit.experiments.papers.negoescu2023.mixture_fits import claims_of_figure_6, figure_6
 from fl_audit.experiments.papers.negoescu2023.privacy_utility import claims_of_figure, figure_of
-from fl_audit.experiments.papers.negoescu2023.textual_claims import SECOND_LOOKS, UNTESTED, theorem_2
 from fl_audit.experiments.papers.papers import ComputeExtent, FinishedRuns, PageNotes, Paper, PaperItem
 
 _FIGURES = (
@@ -48,7 +49,7 @@ def claims_item(finished: FinishedRuns) -> ItemResult:
     ]  # fmt: skip
     said = "Numbers of a sweep are means of settings over repetitions of training on the same records, as the paper's."
     titles = [data.title for data in finished.data]
-    return claims_table([theorem_2(), *of_figures, *UNTESTED], SECOND_LOOKS, (said,), titles)
+    return claims_table([theorem_2(), *of_figures, *untested(CLAIMS)], (said,), titles)
 
 
 def _constants(extent: ComputeExtent) -> Any:

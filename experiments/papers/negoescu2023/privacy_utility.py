@@ -5,7 +5,6 @@ Epsilon* is a privacy metric of one model, estimated from its losses on members 
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import astuple
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -14,27 +13,27 @@ import pandas as pd
 
 from fl_audit.array_types import Floats
 from fl_audit.experiments.papers import statistics
-from fl_audit.experiments.papers.claims import PaperClaim, untested, verdicts_said
+from fl_audit.experiments.papers.claims import NOTHING, PaperClaim, verdicts_said
 from fl_audit.experiments.papers.item_results import CONFIDENCE, ItemResult, ItemRow, measured_row, table
 from fl_audit.experiments.papers.negoescu2023.epsilon_star_runs import (
     ADULT,
     BASE,
+    CLAIMS,
     PRINTED,
     PURCHASE,
     all_runs,
     point_of,
 )
 from fl_audit.experiments.papers.papers import FinishedRuns, PaperDataset
+from fl_audit.learning.metric_names import Metric, metric_column
 from fl_audit.plurals import plural
 from fl_audit.released_model.parametric_star import epsilon_star_gaussian
 from fl_audit.released_model.star_methods import PARAMETRIC_CUT
-from fl_audit.runs.sweeps.privacy_utility_plot import UTILITY_NAMES
+from fl_audit.runs.sweeps.privacy_utility_plot import utility_name
 from fl_audit.runs.sweeps.sweep import SweepResults, results_of
 from fl_audit.runs.sweeps.tables import models_table
 from fl_audit.statistics.interval_estimates import IntervalEstimate
 
-LIMITS = {PURCHASE.study: ("below 1", 1.0), ADULT.study: ("below 0.3", 0.3)}
-"""Upper limit of Epsilon* that section 4.2 states: for all private models of Purchase-100, for all models of Adult."""
 SAMPLES = 1000  # number of pairs of samples that are drawn to see what Epsilon* is where nothing leaks
 OVERFITTED_FROM = 5  # section 4.2 compares private models with baselines that were trained for at least so many epochs
 
@@ -58,15 +57,16 @@ def baselines_of(models: pd.DataFrame) -> dict[int, Floats]:
 def figure_of(finished: FinishedRuns) -> ItemResult:
     """Return the figure of the privacy and utility of one task's models."""
     (data,) = finished.data
+    utility = Metric.ACCURACY if data.study == PURCHASE.study else Metric.AUROC
     points, utility_title = [point_of(run) for run in all_runs(data)], f"Privacy and utility: {data.title}"
-    sweep = results_of(points, directory_of(finished, data), None, utility_title, by_guarantee=False)
+    sweep = results_of(points, directory_of(finished, data), utility, utility_title, by_guarantee=False)
     rows, claims = [*_point_rows(data, sweep), *_level_rows(data, sweep.models)], claims_of_figure(finished)
     return ItemResult(
         table(rows),
         sweep.figure,
         f"Each point is the mean of {data['audit.trials']} models, with the range from the smallest to the largest; "
         f"the frontier is convex. Horizontal: Epsilon* at delta {data['privacy.delta']:g}; vertical: "
-        f"{UTILITY_NAMES[sweep.utility]}.",
+        f"{utility_name(sweep.utility)}.",
         _remarks(data, sweep.models, claims),
         shown_rows=len(rows),
         played=training_description(data),
@@ -111,7 +111,10 @@ def _point_rows(data: PaperDataset, sweep: SweepResults) -> Iterator[ItemRow]:
     for row in sweep.points.itertuples():
         run, models = points[str(row.point)], sweep.models[sweep.models["point"] == row.point]
         epochs = "" if row.private else plural(run["training.epochs"], "epoch")
-        for quantity, column in (("Epsilon*", "epsilon_star"), (UTILITY_NAMES[sweep.utility], sweep.utility.column)):
+        for quantity, column in (
+            ("Epsilon*", "epsilon_star"),
+            (utility_name(sweep.utility), metric_column(sweep.utility)),
+        ):
             values, printed = models[column].to_numpy(dtype=np.float64), PRINTED(data.study, epochs, quantity)
             note = ["on the frontier"] if row.on_frontier else []
             note += [f"{printed:g} in print, on {data.study}"] if data.stands_in and np.isfinite(printed) else []
@@ -128,70 +131,58 @@ def _claims(data: PaperDataset, models: pd.DataFrame) -> Iterator[PaperClaim]:
     weights and samples, so differences of settings are paired.
     """
     title, baselines, all_private = data.title, baselines_of(models), models[models["private"]]
-    claim = partial(PaperClaim, trials=data["audit.trials"])
+    trials = data["audit.trials"]
     for fewer, more in pairwise(sorted(baselines)):
-        yield claim("4.2", "more epochs without privacy give a larger Epsilon*", title,
-                    f"Epsilon* at {more} epochs less that at {fewer}",
-                    statistics.t_interval(baselines[more] - baselines[fewer]), 0.0)  # fmt: skip
+        rise, quantity = baselines[more] - baselines[fewer], f"Epsilon* at {more} epochs less that at {fewer}"
+        claim = CLAIMS["epochs-raise-epsilon-star"]
+        yield claim.on(title, statistics.t_interval(rise), trials, quantity=quantity)
     private = _by_setting(all_private, "epsilon_star")
     claimed = all_private.groupby("point")["epsilon"].first()
-    yield claim("1", "Epsilon* of private models lies below their epsilon", title,
-                "largest Epsilon* less epsilon, over private settings",
-                _largest({name: values - claimed[name] for name, values in private.items()}), highest=0.0)  # fmt: skip
+    excess = _largest({name: values - claimed[name] for name, values in private.items()})
+    yield CLAIMS["private-below-epsilon"].on(title, excess, trials)
     many = data.study == PURCHASE.study
-    name, limit = LIMITS[data.study]
-    considered = private if many else _by_setting(models, "epsilon_star")
-    yield claim("4.2", f"Epsilon* of {'private models' if many else 'all models'} is {name}", title,
-                "largest Epsilon*, over settings", _largest(considered), highest=limit)  # fmt: skip
+    key, considered = ("private-below-one", private) if many else ("all-below-0-3", _by_setting(models, "epsilon_star"))
+    yield CLAIMS[key].on(title, _largest(considered), trials)
     trained = {number: values for number, values in baselines.items() if number >= OVERFITTED_FROM}
     if trained and not many:
         lowest = min(trained.values(), key=lambda values: float(values.mean()))
-        yield claim("4.2", f"private models have a lower Epsilon* than baselines from {OVERFITTED_FROM} epochs", title,
-                    "largest Epsilon* of private settings less the lowest of these baselines",
-                    _largest({name: values - lowest for name, values in private.items()}), highest=0.0)  # fmt: skip
-    yield from _claims_of_utility(data, models, claim)
+        excess = _largest({name: values - lowest for name, values in private.items()})
+        yield CLAIMS["private-below-baselines"].on(title, excess, trials)
+    yield from _claims_of_utility(data, models)
 
 
-EIGHT_TIMES = 'privacy lowers Epsilon* "by up to 800 %", read as: the largest ratio of two settings is 8 or more'
-EIGHT_TIMES_NUMBER = "largest Epsilon* of baselines over the smallest of private settings, geometric mean"
-
-
-def _claims_of_utility(data: PaperDataset, models: pd.DataFrame, claim: "partial[PaperClaim]") -> Iterator[PaperClaim]:
-    """Yield the claims of section 4.2 about utility and its trade-off; `claim` fills in the number of trials."""
+def _claims_of_utility(data: PaperDataset, models: pd.DataFrame) -> Iterator[PaperClaim]:
+    """Yield the claims of section 4.2 about utility and its trade-off."""
     title, many, baselines = data.title, data.study == PURCHASE.study, baselines_of(models)
-    all_private = models[models["private"]]
+    all_private, trials = models[models["private"]], data["audit.trials"]
     column, said = ("test_accuracy", "test accuracy") if many else ("test_auroc", "test auroc")
     plain = _by_setting(models[~models["private"]], column)
     private = _by_setting(all_private, column)
     if many:
         for fewer, more in pairwise(sorted(baselines)):
             one, other = (next(plain[name] for name in plain if name.endswith(f"epochs={n}")) for n in (more, fewer))
-            yield claim("4.2", "more epochs without privacy give a higher accuracy", title,
-                        f"test accuracy at {more} epochs less that at {fewer}", statistics.t_interval(one - other),
-                        0.0)  # fmt: skip
+            rise, quantity = statistics.t_interval(one - other), f"test accuracy at {more} epochs less that at {fewer}"
+            yield CLAIMS["epochs-raise-accuracy"].on(title, rise, trials, quantity=quantity)
         best = np.max(list(baselines.values()), axis=0)
         ratio = np.log(best / np.min(list(_by_setting(all_private, "epsilon_star").values()), axis=0))
-        yield claim("abstract", EIGHT_TIMES, title, EIGHT_TIMES_NUMBER,
-                    IntervalEstimate(*map(float, np.exp(astuple(statistics.t_interval(ratio))))), 8.0)  # fmt: skip
+        ends = map(float, np.exp(astuple(statistics.t_interval(ratio))))
+        yield CLAIMS["eight-times"].on(title, IntervalEstimate(*ends), trials)
     else:
         first = next(values for name, values in plain.items() if name.endswith(f"epochs={min(baselines)}"))
         beaten = np.mean([first > values for values in private.values()], axis=0)
-        yield claim("4.2", "the model of one epoch is more useful than most private models", title,
-                    "share of private settings with a lower utility", statistics.mean_of_shares(beaten),
-                    0.5)  # fmt: skip
+        yield CLAIMS["one-epoch-is-useful"].on(title, statistics.mean_of_shares(beaten), trials)
     lost = np.mean(list(plain.values()), axis=0) - np.mean(list(private.values()), axis=0)
-    yield claim("4.2", "privacy costs utility", title,
-                f"mean {said}, baselines less private models", statistics.t_interval(lost), 0.0)  # fmt: skip
+    quantity = f"mean {said}, baselines less private models"
+    yield CLAIMS["privacy-costs-utility"].on(title, statistics.t_interval(lost), trials, quantity=quantity)
     largest = all_private["privacy.epsilon"].max()
     alike = _by_setting(all_private[all_private["privacy.epsilon"] == largest], column)
     if len(alike) > 1:
         apart = np.ptp(list(alike.values()), axis=0)
-        yield claim("4.2", "at one epsilon utility depends strongly on the other settings", title,
-                    f"largest less smallest {said} at epsilon {largest:g}", statistics.t_interval(apart),
-                    0.1)  # fmt: skip
+        quantity = f"largest less smallest {said} at epsilon {largest:g}"
+        yield CLAIMS["utility-by-settings"].on(title, statistics.t_interval(apart), trials, quantity=quantity)
     if many and data.stands_in:
-        yield untested("4.2", "Epsilon* is 2.48, 7.06 and 7.79, accuracy .86, .904 and .906 at 10, 50 and 100 epochs",
-                       "the data of Purchase-100 cannot be had", data.study)  # fmt: skip
+        why = "the data of Purchase-100 cannot be had"
+        yield CLAIMS["printed-baselines"].on(data.study, NOTHING, why=why)
 
 
 def _largest(settings: Mapping[str, Floats]) -> IntervalEstimate:
@@ -238,10 +229,8 @@ def _contrast(many: Models, adult: Models) -> PaperClaim:
     of_many, of_adult = baselines_of(many[1]), baselines_of(adult[1])
     longest = max(of_many), max(of_adult)
     apart = statistics.welch_interval(of_many[longest[0]], of_adult[longest[1]])
-    return PaperClaim("4.2", "Epsilon* of Adult lies far below that of the many-class task",
-                      f"{many[0].title}, {longest[0]} epochs, and Adult, {longest[1]} epochs",
-                      "Epsilon*, the former less the latter", apart, 0.0,
-                      trials=min(many[0]["audit.trials"], adult[0]["audit.trials"]))  # fmt: skip
+    where = f"{many[0].title}, {longest[0]} epochs, and Adult, {longest[1]} epochs"
+    return CLAIMS["tasks-apart"].on(where, apart, min(many[0]["audit.trials"], adult[0]["audit.trials"]))
 
 
 def _remarks(data: PaperDataset, models: pd.DataFrame, claims: Sequence[PaperClaim]) -> tuple[str, ...]:

@@ -41,7 +41,7 @@ def reviewed(app: Path, wishes: ReviewOptions, out: Path | None = None) -> dict[
         # The copy keeps the name of the directory, because this may be the name of the app.
         copy = _copied(app, place / "copy")
         left = replace(wishes, seconds=wishes.seconds - (time.monotonic() - began))
-        asked = {"out": out and str(out.absolute()), "wishes": asdict(left), "traces": traces}
+        asked = {"out": out and str(out.absolute()), "wishes": asdict(left), "traces": traces, "bundle": None}
         with (place / "log").open("wb") as log:
             found, ended, is_late = run_isolated(_PROGRAM, asked, place, left.seconds, copy, environment, log)
         last = _last_line(place)
@@ -57,7 +57,7 @@ def reviewed(app: Path, wishes: ReviewOptions, out: Path | None = None) -> dict[
     if ended:
         early = f"the review {ended}: this is what was judged until then, and no page was written"
         found["remarks"].append(early)
-        found["screen"].append(["Stopped early", f"{capital(early)}."])
+        found["lines"].append(["Stopped early", f"{capital(early)}."])
     return found
 
 

@@ -13,7 +13,7 @@ from fl_audit.privacy import defaults
 from fl_audit.privacy.accounting_enums import Accountant, MultiplierReference, SensitivityKind
 from fl_audit.privacy.targets import DETAILS, TARGETS
 from fl_audit.runs.config.config_section import ConfigSection
-from fl_audit.runs.config.setting_types import Choice, Count, Positive, Share
+from fl_audit.runs.config.setting_types import Choice, Count, Positive, Share, Size
 
 PRIVACY_TARGETS = tuple(TARGETS)
 OF_ADAPTIVE = ("quantile", "quantile-noise", "clipping-learning-rate")
@@ -78,7 +78,7 @@ class PrivacySection(ConfigSection):
     """The insider's prior belief in D."""
     accountant: Choice[Accountant] | None = defaults.ACCOUNTANT
     """Accountant of the claim; left out, the exact one: `gdp` without sampling, `pld` with it."""
-    clipping_norm: Positive = 3.0
+    clipping_norm: Size = 3.0
     """Largest norm of a contribution; with adaptive clipping, that of the first round."""
     sensitivity: Choice[SensitivityKind] = SensitivityKind.GLOBAL
     """Scale of the noise: `global` is a private release, `local` the audit device of Bernau et al. 2021."""

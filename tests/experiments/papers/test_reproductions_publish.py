@@ -5,6 +5,7 @@ import json
 import re
 import shutil
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -18,19 +19,10 @@ from fl_audit.experiments.papers.bernau2019.epsilon_tables import table_2, table
 from fl_audit.experiments.papers.bernau2021.closed_forms import calibrated
 from fl_audit.experiments.papers.bernau2021.closed_forms import table_3 as scores
 from fl_audit.experiments.papers.bernau2021.noisy_query import DELTAS, DIMENSIONS, EPSILONS, NoisyQuery
-from fl_audit.experiments.papers.claims import (
-    ClaimVerdict,
-    FailureCause,
-    FailureExplanation,
-    PaperClaim,
-    said_of,
-    untested,
-    verdicts_said,
-    with_explanations,
-)
+from fl_audit.experiments.papers.claims import ClaimVerdict, FailureCause, PaperClaim, said_of, verdicts_said
+from fl_audit.experiments.papers.negoescu2023.error_rate_log_ratios import theorem_2
 from fl_audit.experiments.papers.negoescu2023.estimators import SETTINGS
 from fl_audit.experiments.papers.negoescu2023.simulation import _true_epsilon_star
-from fl_audit.experiments.papers.negoescu2023.textual_claims import theorem_2
 from fl_audit.experiments.papers.papers import ComputeExtent, ReproductionOptions
 from fl_audit.experiments.papers.plot_style import SENSITIVITY_LOOKS, draw_boxes
 from fl_audit.experiments.papers.reproduce import PAPERS, reproduce
@@ -137,17 +129,18 @@ def test_claims_become_rows() -> None:
 
 
 def test_a_second_look_is_told_of_claims_that_do_not_hold() -> None:
-    fails = PaperClaim("6", "it is so", "there, at 1", "AUC", IntervalEstimate(0.5, 0.4, 0.6), 0.7, trials=7)
+    look = f"{FailureCause.OURS}: we had fewer."
+    claim = PaperClaim("6", "it is so", quantity="AUC", lowest=0.7, explanations=(("there", look),))
+    fails = claim.on("there, at 1", IntervalEstimate(0.5, 0.4, 0.6), 7)
     claims = [fails, replace(fails, where="elsewhere"), replace(fails, lowest=0.3)]
-    looked = with_explanations(claims, [FailureExplanation("it is so", "there", FailureCause.OURS, "we had fewer.")])
-    assert [one.second_look for one in looked] == ["our setting: we had fewer.", "", ""]
-    assert looked[0].note.endswith("claimed: at least 0.7; our setting: we had fewer.")
-    assert looked[0].to_json()["second_look"] == "our setting: we had fewer."
+    assert [one.second_look for one in claims] == ["our setting: we had fewer.", "", ""]
+    assert fails.note.endswith("claimed: at least 0.7; our setting: we had fewer.")
+    assert fails.to_json()["second_look"] == "our setting: we had fewer."
 
 
 def test_theorem_2_has_a_counterexample() -> None:
     claim = theorem_2()
-    assert claim.found.value == pytest.approx(2.19 - 3.53, abs=0.01)
+    assert claim.interval.value == pytest.approx(2.19 - 3.53, abs=0.01)
     assert claim.verdict is ClaimVerdict.FAILS
 
 
@@ -164,7 +157,7 @@ def test_boxes_of_many_values_stay_small() -> None:
 
 def test_claims_that_cannot_be_tested_are_counted_apart() -> None:
     holds = PaperClaim("6", "so", "there", "AUC", IntervalEstimate(0.5, 0.4, 0.6), 0.3)
-    said = verdicts_said([holds, untested("6", "so", "no data")])
+    said = verdicts_said([holds, PaperClaim("6", "so", why="no data")])
     assert re.match(r"Of 1 claims .*, 1 holds\b.*\b1 more cannot", said)
 
 
@@ -200,6 +193,21 @@ def test_claims_are_those_of_their_own_paper_and_told_once() -> None:
         assert len(told) == len(set(told))
     exact = [one["quantity"] for one in claims["bernau2021"] if one["trials"] and one["low"] == one["high"]]
     assert {quantity.rpartition(", ")[2] for quantity in exact} == {"bookkeeping"}, "a closed form is no measurement"
+
+
+@pytest.mark.parametrize(
+    "module", ["bernau2019.claim_premises", "bernau2021.closed_form_claims", "negoescu2023.epsilon_star_runs"]
+)
+def test_each_claim_of_the_text_is_in_the_published_table_and_no_other(module: str) -> None:
+    claims = import_module(f"fl_audit.experiments.papers.{module}").CLAIMS
+    made = json.loads((DOCS / publish.MADE).read_text(encoding="utf-8"))[module.partition(".")[0]]
+    published = {claim["statement"]: claim for record in made for claim in record["claims"]}
+    stated = {claim.statement: claim for key, claim in claims.items() if not key.endswith("-premise")}
+    assert stated.keys() == published.keys()
+    for statement, claim in stated.items():
+        assert bool(claim.why) <= (published[statement]["verdict"] == ClaimVerdict.UNTESTED)
+        assert claim.verdict is (ClaimVerdict.UNTESTED if claim.why else ClaimVerdict.OPEN)  # without a number
+        assert not (claim.why and claim.explanations)
 
 
 def test_skewed_purchases_agree_with_what_section_6_says_of_them() -> None:

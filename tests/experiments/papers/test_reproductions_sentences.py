@@ -8,33 +8,28 @@ from test_reproductions_bernau2019 import SKEWED, _around
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.experiments.papers.bernau2019.attacked_models import dataset_models
-from fl_audit.experiments.papers.bernau2019.claim_ranges import LITTLE_MORE, entropy_gap, trade_sentence
-from fl_audit.experiments.papers.bernau2019.claims import white_over_black
+from fl_audit.experiments.papers.bernau2019.claim_premises import CLAIMS
+from fl_audit.experiments.papers.bernau2019.claims import entropy_gap, trade_claim, white_over_black
 from fl_audit.experiments.papers.bernau2019.hyperparameters import COLLAB, LFW, PURCHASES, TEXAS
 from fl_audit.experiments.papers.bernau2019.hyperparameters import SKEWED as SKEWED_PURCHASES
-from fl_audit.experiments.papers.bernau2019.membership_runs import (
-    BLACK_BOX,
-    CANDIDATES,
-    WHITE_BOX,
-    PrivacyMethod,
-    membership_run,
-)
+from fl_audit.experiments.papers.bernau2019.membership_data import CANDIDATES
+from fl_audit.experiments.papers.bernau2019.membership_runs import BLACK_BOX, WHITE_BOX, PrivacyMethod, membership_run
 from fl_audit.experiments.papers.bernau2019.skewed import skewed_purchases
 from fl_audit.experiments.papers.bernau2021.attack_cost_scaling import exponent
 from fl_audit.experiments.papers.bernau2021.claims import counted_advantage, exceedance
 from fl_audit.experiments.papers.bernau2021.insider_runs import ADULT, MNIST, PRINTED, PURCHASE, insider_run, main_runs
-from fl_audit.experiments.papers.claims import ClaimVerdict, PaperClaim
-from fl_audit.experiments.papers.negoescu2023.mixture_fits import of_one_component
+from fl_audit.experiments.papers.claims import ClaimVerdict
+from fl_audit.experiments.papers.negoescu2023.epsilon_star_runs import CLAIMS as CLAIMS_OF_2023
+from fl_audit.experiments.papers.statistics import mean_of_shares
 from fl_audit.privacy.accounting_enums import SensitivityKind
 from fl_audit.statistics.interval_estimates import IntervalEstimate
 
-ALIKE = "local and central DP trade privacy for accuracy alike"
-BETTER = "local DP trades strictly better with 10 and 20 classes"
+ALIKE, BETTER = "trade-alike", "local-trades-better"
 
 
 def test_local_and_central_dp_are_compared_where_section_6_does_and_as_it_does() -> None:
     data = [one for groups in CANDIDATES.values() for forms in groups for one in forms]
-    said = {(one.study, one["classes"]): sentence.statement for one in data if (sentence := trade_sentence(one))}
+    said = {(one.study, one["classes"]): key for one in data if (key := trade_claim(one))}
     skewed = {classes: said.get((SKEWED_PURCHASES, classes)) for classes in (10, 20, 50, 100)}
     assert skewed == {10: BETTER, 20: BETTER, 50: None, 100: None}
     assert {said[PURCHASES, classes] for classes in (10, 20)} == {BETTER}
@@ -50,7 +45,7 @@ def test_a_small_gain_is_claimed_only_of_an_attack_that_gains() -> None:
         found = [replace(one, areas_of_trials=one.areas_of_trials | {WHITE_BOX: one.areas_of_trials[BLACK_BOX] + gain})
                  for one in runs]  # fmt: skip
         claims = {one.statement: one for one in white_over_black(dataset_models(SKEWED, found))}
-        assert claims[LITTLE_MORE].verdict is verdict
+        assert claims[CLAIMS["white-box-gain-is-small"].statement].verdict is verdict
 
 
 def test_the_entropy_of_skewed_purchases_is_that_of_drawn_records() -> None:
@@ -63,7 +58,7 @@ def test_the_entropy_of_skewed_purchases_is_that_of_drawn_records() -> None:
 
 def test_models_that_all_reject_one_component_decide_the_claim() -> None:
     def judged(models: int) -> ClaimVerdict:
-        return PaperClaim("8.2", "one suffices", "Adult", **of_one_component(np.zeros(models))).verdict
+        return CLAIMS_OF_2023["one-component-suffices"].on("Adult", mean_of_shares(np.zeros(models)), models).verdict
 
     assert (judged(10), judged(5)) == (ClaimVerdict.FAILS, ClaimVerdict.OPEN)
 
@@ -71,10 +66,10 @@ def test_models_that_all_reject_one_component_decide_the_claim() -> None:
 def test_what_was_counted_keeps_its_own_interval() -> None:
     setting = insider_run(MNIST, SensitivityKind.LOCAL, Adjacency.REPLACE_RECORD)
     claim = counted_advantage(setting, IntervalEstimate(0.278, 0.217, 0.338), 1000)
-    assert claim.found.high - claim.found.low == pytest.approx(0.121)
+    assert claim.interval.high - claim.interval.low == pytest.approx(0.121)
     assert claim.verdict is ClaimVerdict.OPEN
     counted = IntervalEstimate(0.003, 0.0006, 0.0087)
-    assert exceedance("MNIST", counted, 0.01, 1000).found == counted
+    assert exceedance("MNIST", counted, 0.01, 1000).interval == counted
 
 
 def test_table_2_is_as_printed_with_two_digits() -> None:

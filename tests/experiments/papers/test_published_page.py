@@ -1,6 +1,6 @@
 """Notes that several sections of a page have stand once on it."""
 
-from fl_audit.experiments.papers.shared_notes import TITLE, with_shared_notes
+from fl_audit.experiments.papers.published_page import TITLE, with_shared_notes
 
 
 def _section(title: str, *notes: str) -> str:

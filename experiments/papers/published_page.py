@@ -1,7 +1,13 @@
-"""Sections of published pages on one table or figure each: image, origin, differences, and the table of rows."""
+"""Markdown pages of published results: a section for each table or figure, and the notes that several sections share.
+
+A note is one remark on why our result differs from the paper. Each section of a page ends with the list of its notes. A
+note of several sections stands once, at the end of the page, and links take its place. A link shows the note's label:
+the text before its colon or, if there is none or this text is long, its first words.
+"""
 
 import re
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -19,6 +25,12 @@ _ROWS_AT_ONCE = 60
 CLAIMS_ITEM = "claims"
 Record = Mapping[str, Any]
 """The record of a finished item."""
+TITLE = "Differences that concern several results"
+_NOTES = re.compile(r"<ul>((?:(?!<ul>).)*)</ul></details>", re.DOTALL)  # the last list of a section
+_ITEM = re.compile(r"<li(?: id=\"[^\"]*\")?>(.*?)</li>", re.DOTALL)
+_LINKS = "See below: "
+_LONGEST_LABEL = 40  # characters
+_LABEL_WORDS = 4  # of a note without a short beginning and a colon
 
 
 def compact_svg(svg: str) -> str:
@@ -84,3 +96,58 @@ def _one_block(html: str) -> str:
     plain = html.replace("<h3>Where ours differs, and why</h3>", "")
     bare = re.sub(r' (?:class|data-label|scope|tabindex|role|aria-label)="[^"]*"', "", plain)
     return "\n".join(line for line in bare.splitlines() if line.strip())
+
+
+def with_shared_notes(sections: Sequence[str]) -> list[str]:
+    """Return the sections of a page, with notes that occur in several sections moved to one new section at the end.
+
+    Links replace the moved notes. If no note occurs twice, the sections are returned unchanged.
+    """
+    counted = Counter(note for section in sections for note in dict.fromkeys(_notes(section)))
+    shared = dict[str, str]()
+    for note, count in counted.items():
+        if count > 1:
+            shared.setdefault(_anchor(note), note)
+    if not shared:
+        return list(sections)
+    linked = [_NOTES.sub(lambda match: _list(_linked(_ITEM.findall(match[1]), shared)), one) for one in sections]
+    written = "\n".join(f'<li id="{anchor}">{_emphasized(note)}</li>' for anchor, note in shared.items())
+    return [*linked, f"## {TITLE}\n\n<ul>\n{written}\n</ul>"]
+
+
+def _notes(section: str) -> list[str]:
+    match = _NOTES.search(section)
+    return _ITEM.findall(match[1]) if match else []
+
+
+def _list(notes: Iterable[str]) -> str:
+    return f"<ul>{''.join(f'<li>{note}</li>' for note in notes)}</ul></details>"
+
+
+def _label(note: str) -> str:
+    before, colon, _ = note.partition(":")
+    return before if colon and len(before) <= _LONGEST_LABEL else " ".join(note.split()[:_LABEL_WORDS])
+
+
+def _anchor(note: str) -> str:
+    plain = re.sub(r"&[^;]*;", "", _label(note))
+    return "-".join(["note", *re.findall(r"\w+", plain.lower())])
+
+
+def _emphasized(note: str) -> str:
+    label = _label(note)
+    return f"<strong>{label}</strong>{note.removeprefix(label)}"
+
+
+def _linked(notes: Iterable[str], shared: Mapping[str, str]) -> list[str]:
+    """Return a section's notes, with shared ones replaced by links; adjacent links form one item."""
+    items, links = list[str](), list[str]()
+    for note in [*notes, ""]:
+        if note and shared.get(_anchor(note)) == note:
+            links.append(f'<a href="#{_anchor(note)}">{_label(note)}</a>')
+            continue
+        if links:
+            items.append(_LINKS + "; ".join(links))
+            links = []
+        items.append(note)
+    return items[:-1]

@@ -1,0 +1,113 @@
+"""A second challenger with another secret seed: noise and samples of a server that follow no secret are found.
+
+A strategy that draws from a seed of its own adds noise that everybody can draw again. Within one run it looks like any
+other noise. So two servers begin anew, of which one has the secret seed of the run and the other another one, and are
+asked for the first rounds of a few trials. Their models and settings are the same; noise and samples must not be.
+Generators that live outside of the strategy, as in a module, go on and are not begun anew.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from scipy.stats import binom
+from torch import Tensor
+
+from fl_audit.array_types import Floats
+from fl_audit.federation.federation import Federation
+from fl_audit.learning.stacked_layers import ParameterLayout
+from fl_audit.randomness import Purpose, generator
+from fl_audit.strategies.contributors import ClientRoles, call_of
+from fl_audit.strategies.queries import BatchTrainingState
+from fl_audit.strategies.secret_draws import SeededChallenger
+from fl_audit.strategies.trial_batch_strategy import TrialBatchStrategy
+from fl_audit.trial_batches import TrialBatch
+from fl_audit.verdict.exact_questions import SecretDraw
+
+MakeServer = Callable[[SeededChallenger, Sequence[TrialBatch]], TrialBatchStrategy]
+"""Function that returns a server in the state before its first round, for a challenger and batches of trials."""
+_TRIALS, _SAMPLED_TRIALS, _ROUNDS = 4, 32, 2
+_FEWEST = 8  # smallest number of values of which more than half are never equal by chance
+_CLOSE = 1e-6  # difference of two draws, over the noise, up to which they are called equal: one in a million is
+_CHANCE = 1e-9
+
+
+@dataclass(frozen=True)
+class SecondSeed:
+    """What two servers with different secret seeds are asked for."""
+
+    public: Federation  # public facts of the federation
+    roster: ClientRoles  # clients of the federation, with their units
+    layout: ParameterLayout  # tensors of the model
+    challenger: SeededChallenger  # challenger of the run
+    make: MakeServer
+    initial: Callable[[Sequence[int]], Tensor]  # from numbers of trials to their public initial models
+
+    def repeated(self) -> dict[int, float]:
+        """Return for each `SecretDraw` the share that both servers have in common, if enough are compared."""
+        told = self.challenger
+        other = int(generator(told.seed, Purpose.EXACT_CHECKS, round=1).integers(2**63))
+        seeds = (told.seed, other)
+        servers = [self._server(SeededChallenger(seed, told.targets, told.who, told.prior)) for seed in seeds]
+        mechanism, found = self.public.mechanism, dict[int, float]()
+        if mechanism.adds_noise and not mechanism.clients_add_noise:
+            found |= _share_of(SecretDraw.NOISE, [self._noise(server) for server in servers], self.layout)
+        if self.public.clients_draw:
+            drawn = [[server.challenger.noise_seed(one) for one in range(self.public.clients)] for server in servers]
+            found[SecretDraw.SHARES] = float(np.mean(np.array(drawn[0]) == np.array(drawn[1])))
+        if mechanism.is_adaptive:
+            trials = range(_SAMPLED_TRIALS)
+            bits = [server.challenger.quantile_normals(trials, 1).numpy() for server in servers]
+            found[SecretDraw.BITS] = float(np.mean(np.abs(bits[0] - bits[1]) < _CLOSE))
+        if mechanism.is_sampled:
+            found |= _equal_samples([self._samples(server) for server in servers])
+        return found
+
+    def _server(self, challenger: SeededChallenger) -> TrialBatchStrategy:
+        batch = TrialBatch(0, 0, _TRIALS)
+        server = self.make(challenger, (batch,))
+        norms = None
+        if self.public.mechanism.is_adaptive:
+            norms = torch.full((_TRIALS,), self.public.mechanism.clipping_norm, dtype=torch.float64)
+        server.transcripts[batch.name] = BatchTrainingState([self.initial(batch.trials)], norms=norms)
+        return server
+
+    def _noise(self, server: TrialBatchStrategy) -> Floats:
+        """Return what a server makes of sums of 0 in its first rounds, over the noise, (trials and rounds, size)."""
+        mechanism, (batch,) = self.public.mechanism, server.batches
+        norms = np.full(batch.count, mechanism.clipping_norm)
+        sigma = mechanism.server_scale(norms, norms if mechanism.is_adaptive else None)
+        drawn = [
+            server.noised_release(batch, number, torch.zeros(batch.count, self.layout.size), sigma)
+            .before_changes.double()
+            .numpy()
+            / sigma[:, None]
+            for number in range(1, min(_ROUNDS, self.public.rounds) + 1)
+        ]
+        return np.concatenate(drawn)
+
+    def _samples(self, server: TrialBatchStrategy) -> np.ndarray:
+        """Return the samples of units of the first rounds, bool (trials and rounds, units)."""
+        batch = TrialBatch(0, 0, _SAMPLED_TRIALS)
+        rounds = range(1, min(_ROUNDS, self.public.rounds) + 1)
+        calls = (call_of(self.public, self.roster, server.challenger, batch, number) for number in rounds)
+        return np.concatenate([call.taking_part.numpy() for call in calls if call.taking_part is not None])
+
+
+def _share_of(kind: SecretDraw, drawn: Sequence[Floats], layout: ParameterLayout) -> dict[int, float]:
+    """Return the largest share, over the tensors of the model, of draws that are equal but for their signs."""
+    equal = np.abs(np.abs(drawn[0]) - np.abs(drawn[1])) < _CLOSE
+    parts = [equal[:, part] for part in layout.slices().values()]
+    shares = [float(part.mean()) for part in parts if part.size >= _FEWEST]
+    return {kind: max(shares)} if shares else {}
+
+
+def _equal_samples(samples: Sequence[np.ndarray]) -> dict[int, float]:
+    """Return the share of samples that are equal, unless so many could be equal by chance."""
+    first, second = samples
+    rates = first.mean(axis=0)
+    by_chance = float(np.prod(rates**2 + (1 - rates) ** 2))
+    if binom.sf(len(first) // 2, len(first), by_chance) > _CHANCE:
+        return {}
+    return {SecretDraw.SAMPLES: float((first == second).all(axis=1).mean())}
