@@ -381,7 +381,7 @@ BREACHES: tuple[Breach, ...] = (
     Breach("means of coordinates keyed by the secret, .05", (T.DRIFT_PLACE, T.DISTINGUISHER),
            _keyed(mean=0.05), trials=_LONG),
     Breach("means of coordinates keyed by the secret, .02", (T.DRIFT_PLACE,), _keyed(mean=0.02), trials=_LONG,
-           below="112 coordinates show .031 together; the others tell the secret too, and epsilon is 24 times the claim"),
+           below="112 coordinates show .031 together; all of them tell the secret, and epsilon is 24 times the claim"),
     Breach("scales of coordinates keyed by the secret, .05", (T.DRIFT_PLACE, T.DISTINGUISHER), _keyed(scale=0.05),
            trials=_LONG),
     Breach("no noise on the smallest tensor in one round", (T.NOISE_ROUND,), _bare_bias),
