@@ -1,4 +1,4 @@
-"""Write text, bytes and JSON files atomically, and recognise what is no ordinary file."""
+"""Write text, bytes and JSON files atomically."""
 
 import errno
 import json
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from fl_audit.errors import InputError, require
+from fl_audit.ordinary_files import require_ordinary
 
 
 @contextmanager
@@ -22,6 +22,8 @@ def atomic_file(path: Path, private: bool = False) -> Iterator[Path]:
     `path`: The temporary file has the same suffix.
     """
     require_ordinary(str(path), path)
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.stem}.{os.getpid()}.part{path.suffix}")
     temporary.unlink(missing_ok=True)
@@ -63,30 +65,6 @@ def write_json(path: Path, value: Any, private: bool = False) -> None:
 def json_text(value: Any) -> str:
     """Return a value as the text of a JSON file; raise `ValueError` for infinite numbers and NaN."""
     return json.dumps(value, indent=2, allow_nan=False) + "\n"
-
-
-def require_ordinary(said: str, path: Path) -> None:
-    """Raise `InputError` if a path is a pipe, a socket, a device or a loop of symbolic links.
-
-    A missing path is accepted, and so is a pipe that the shell has opened, such as `<(command)`.
-    """
-    try:
-        mode = path.stat().st_mode
-    except (OSError, ValueError) as error:
-        number = error.errno if isinstance(error, OSError) else errno.EINVAL
-        if number in (errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM):
-            return
-        why = os.strerror(number or errno.EINVAL)
-        shown = said if len(said) <= _LONGEST_SAID else f"{said[:_LONGEST_SAID]}..."
-        raise InputError(f"{shown} cannot be had ({why}): accepted are files and directories") from error
-    is_open = path.as_posix().startswith(_OPENED) and stat.S_ISFIFO(mode)
-    found = next((words for is_kind, words in _KINDS.items() if is_kind(mode)), None)
-    require(found is None or is_open, f"{said} is {found}: accepted are files and directories")
-
-
-_LONGEST_SAID = 100
-_OPENED = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")
-_KINDS = {stat.S_ISFIFO: "a pipe", stat.S_ISSOCK: "a socket", stat.S_ISCHR: "a device", stat.S_ISBLK: "a device"}
 
 
 def remove_temporary_files(directory: Path) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from fl_audit.errors import InputError, require
+from fl_audit.ordinary_files import read_text_file
 
 SCHEMA = 1  # of `summary.json`
 
@@ -12,11 +13,13 @@ SCHEMA = 1  # of `summary.json`
 def read_json(path: Path) -> Any:
     """Return the value in a JSON file of a run; raise `InputError` if the file is missing or damaged."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(read_text_file(path))
     except FileNotFoundError as error:
         raise InputError(f"{path} is missing: accepted is a directory that 'fl-audit run' made") from error
     except IsADirectoryError as error:
         raise InputError(f"{path} is a directory: accepted is a file that 'fl-audit run' made") from error
+    except InputError:
+        raise
     except UnicodeDecodeError as error:  # its text repeats a byte of a file that may be secret
         raise InputError(f"{path} cannot be read: it is no text in UTF-8") from error
     except (OSError, ValueError, RecursionError) as error:

@@ -11,7 +11,8 @@ from importlib.util import decode_source, spec_from_file_location
 from pathlib import Path
 from types import CodeType, ModuleType
 
-from fl_audit.errors import require
+from fl_audit.errors import InputError, require
+from fl_audit.ordinary_files import LARGEST_TEXT, read_file
 from fl_audit.user_modules import OWN_PACKAGE, place_of
 
 _MOST_CHARACTERS = 2**24
@@ -81,9 +82,9 @@ def sent_modules(names: Iterable[str]) -> SentModules:
     for directory in {directory for top in tops if (directory := _directory(top)) is not None}:
         for file in _files(directory):
             *packages, last = file.relative_to(directory).with_suffix("").parts
-            with suppress(OSError, SyntaxError, UnicodeDecodeError):  # nothing that was imported
+            with suppress(OSError, InputError, SyntaxError, UnicodeDecodeError):  # nothing that was imported
                 name = ".".join(packages if last == "__init__" else (*packages, last))
-                modules[name] = SentModule(str(file), decode_source(file.read_bytes()))
+                modules[name] = SentModule(str(file), decode_source(read_file(file, LARGEST_TEXT)))
     size, beside = sum(len(module.source) for module in modules.values()), ", ".join(sorted(tops))
     accepted = f"accepted are {_MOST_CHARACTERS:,}, so keep them in a directory of their own"
     require(size <= _MOST_CHARACTERS, f"the modules beside {beside} are {size:,} characters: {accepted}")

@@ -18,12 +18,12 @@ import pandas as pd
 from fl_audit.adjacency import NeighbourPair
 from fl_audit.experiments.papers.claims import PaperClaim
 from fl_audit.experiments.papers.item_results import COLUMNS, ItemResult
+from fl_audit.parquet_files import read_frame
 from fl_audit.run_files import read_json
 from fl_audit.runs.config import RunConfig, parse_config
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.progress import RunsProgress, no_runs_progress
 from fl_audit.runs.run_directory import RunDirectory, read_public
-from fl_audit.runs.trial_batch_store import read_frame
 
 Settings = Mapping[str, Any]
 """Settings of a configuration, by `section.key`, and facts that are no settings, by a name without a dot.

@@ -15,8 +15,9 @@ from click import Command, Context, HelpFormatter
 from typer.core import TyperCommand, TyperGroup
 from typer.models import ArgumentInfo
 
-from fl_audit.atomic_files import require_ordinary
 from fl_audit.cli.dataclass_options import with_single_options
+from fl_audit.errors import require
+from fl_audit.ordinary_files import require_ordinary
 
 
 class _PlainTextHelp(Command):
@@ -29,6 +30,12 @@ class PlainHelpCommand(_PlainTextHelp, TyperCommand):
 
     By itself typer would take square brackets in the help for markup.
     """
+
+    def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
+        """Return the words that are no options; raise `InputError` for a word with a character that no path has."""
+        odd = next((word for word in args if "\0" in word), "")
+        require(not odd, f"{odd[:40]!r} has the character NUL: accepted are words and paths without it")
+        return super().parse_args(ctx, args)
 
     argument_helps: ClassVar[Mapping[str, str]] = {}
     """Help of each argument by its name."""

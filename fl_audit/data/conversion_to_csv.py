@@ -3,6 +3,7 @@
 import csv
 import datetime
 import io
+import zipfile
 from collections.abc import Iterable
 from importlib.util import find_spec
 from pathlib import Path
@@ -10,10 +11,11 @@ from typing import Any
 
 import pyarrow as pa
 from pyarrow import csv as arrow_csv
-from pyarrow import parquet
 
 from fl_audit.data import remedies
 from fl_audit.errors import InputError, first_line, require
+from fl_audit.ordinary_files import LARGEST_FILE, readable, require_size
+from fl_audit.parquet_files import parquet_table
 
 _READER = "python_calamine"
 _INSTALL = "pip install 'fl-audit[excel]'"
@@ -28,6 +30,7 @@ def workbook_text(content: bytes, path: Path, sheet: str | None = None) -> str:
     # The extra `excel`, which an installation may lack.
     from python_calamine import CalamineError, CalamineWorkbook  # noqa: PLC0415
 
+    _require_unpacked_size(content, path)
     try:
         book = CalamineWorkbook.from_filelike(io.BytesIO(content))
         names = book.sheet_names if sheet is None or sheet not in book.sheet_names else [sheet]
@@ -44,6 +47,15 @@ def workbook_text(content: bytes, path: Path, sheet: str | None = None) -> str:
         named = ", or ".join(map(str, choices))
         raise InputError(f"{path} has {len(filled)} sheets: name the one that is meant, {named}", choices=choices)
     return _written([] if not _is_filled(row) else [_cell(value) for value in row] for row in sheets[filled[0]])
+
+
+def _require_unpacked_size(content: bytes, path: Path) -> None:
+    """Raise `InputError` if a workbook, which may be a zip archive, would become too large."""
+    if not content.startswith(b"PK"):
+        return
+    with readable(path, "a damaged workbook", "a complete file"), zipfile.ZipFile(io.BytesIO(content)) as archive:
+        size = sum(member.file_size for member in archive.infolist())
+        require_size(path, size, LARGEST_FILE, "decompressed ")
 
 
 def _is_filled(row: Iterable[object]) -> bool:
@@ -73,11 +85,7 @@ def _written(rows: Iterable[list[object]]) -> str:
 
 def parquet_text(content: bytes, path: Path) -> str:
     """Return the columns of a Parquet file as CSV text."""
-    try:
-        table = parquet.read_table(pa.BufferReader(content))
-    except (pa.ArrowException, OSError, ValueError) as error:
-        accepted = "accepted is a complete file"
-        raise InputError(f"{path} is a Parquet file that cannot be read ({first_line(error)}): {accepted}") from error
+    table = parquet_table(content, path)
     # pandas keeps the numbers of its rows beside the columns.
     names = [name for name in table.column_names if not name.startswith("__index_level_")]
     text = io.BytesIO()

@@ -68,7 +68,7 @@ _KINDS = (
 _TAR = slice(257, 262)
 _OLD_OFFICE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _MARKUP = (("a web page", (b"<!doctype html", b"<html", b"<table", b"<head", b"<body")), ("an XML file", (b"<?xml",)))
-_BEGINNING = 512
+_BEGINNING, _MIME_TYPE = 512, 60
 
 
 def file_format_phrase(content: bytes) -> str | None:
@@ -119,7 +119,7 @@ def _of_zip(content: bytes) -> _FileFormat:
     try:
         with zipfile.ZipFile(BytesIO(content)) as archive:
             names = archive.namelist()
-            kind = archive.read("mimetype")[:60] if "mimetype" in names else b""
+            kind = archive.open("mimetype").read(_MIME_TYPE) if "mimetype" in names else b""
     except (zipfile.BadZipFile, RuntimeError, NotImplementedError, OSError, EOFError, ValueError):
         return _FileFormat("a damaged zip archive", (), _UNPACK)
     if any(name.startswith("xl/") for name in names) or b"opendocument.spreadsheet" in kind:

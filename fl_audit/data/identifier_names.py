@@ -22,7 +22,7 @@ _NAMED = re.compile(
 _OF_A_PERSON = re.compile(
     rf"(?:.*_)?(?:{_PERSONS})s?_?(?:{_MARKS}|{_NUMBERS})|(?:id|code|numero)_(?:{_PERSONS})|mrn|ssn"
 )
-"""Those of identifiers of persons, and not of visits or devices."""
+"""Column names of identifiers of persons, and not of visits or devices."""
 _PERSON_WORD = re.compile(rf"(?!household|account|acct|konto|kunden|personal)(?:{_PERSONS})")
 """Column names that are nothing but a word for a person, such as `subject`."""
 _ALONE = re.compile(

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, UnidentifiedImageError
+from PIL import Image
 
 from fl_audit.array_types import Floats32
 from fl_audit.data import remedies
@@ -18,6 +18,7 @@ from fl_audit.data.encoding import build_records, encode_labels
 from fl_audit.data.loaded_dataset import ColumnReadResult, ColumnRole, LoadedDataset
 from fl_audit.errors import InputError, require
 from fl_audit.name_lists import name_list
+from fl_audit.ordinary_files import open_file
 from fl_audit.value_checks import require_number
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff")
@@ -122,7 +123,10 @@ def _pictures(place: Path) -> list[Path]:
 def _opened(files: list[Path]) -> Iterator[tuple[str, Image.Image]]:
     for file in files:
         try:
-            with Image.open(file) as picture:
+            with open_file(file) as content, Image.open(content) as picture:
+                picture.load()
                 yield os.fspath(file), picture
-        except (UnidentifiedImageError, OSError, Image.DecompressionBombError) as error:
+        except InputError:
+            raise
+        except Exception as error:  # decoders raise errors of many kinds at damaged pictures
             raise InputError(f"{file} is no picture that can be read ({type(error).__name__})") from error

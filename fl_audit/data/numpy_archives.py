@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fl_audit.array_files import archive_names, read_archive
 from fl_audit.array_types import Floats32, in_one_axis
 from fl_audit.data import remedies
 from fl_audit.data.column_encoding import check_classes
 from fl_audit.data.data_paths import resolve
 from fl_audit.data.data_setting_enums import PictureOrSequence
 from fl_audit.data.encoding import UNKNOWN_OWNERS, Owners, build_records, encode_labels, encode_owners
-from fl_audit.data.file_reading import archive_names, read_archive
 from fl_audit.data.loaded_dataset import DataWarning, LoadedDataset
 from fl_audit.data.multi_array_records import packed
 from fl_audit.errors import InputError, require

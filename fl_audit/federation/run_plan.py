@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from fl_audit.adjacency import Adjacency, Unit
 from fl_audit.federation.federation import Federation
+from fl_audit.learning.metric_names import Metric
 from fl_audit.mechanisms.effective_noise import effective_noise_multiplier
 from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.privacy.log_odds_distribution import bound_in_other
@@ -70,6 +71,21 @@ class RunPlan:
         """Numbers of the releases that are evaluated, ascending; 0 is the initial model, and the last is always one."""
         rounds = self.federation.rounds
         return (*range(0, rounds, self.config.audit.evaluate_every), rounds)
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """Metrics of the released models on test records, the headline first."""
+        return self.config.training.metrics or (Metric.ACCURACY,)
+
+    @property
+    def headline(self) -> str:
+        """The metric that stands for how good a model is: the first of the metrics."""
+        return self.metrics[0]
+
+    @property
+    def is_ordinary_training(self) -> bool:
+        """Whether the run is an ordinary training, and no audit: a single trial, or no insider who attacks."""
+        return self.config.is_ordinary_training
 
     @property
     def has_guarantee(self) -> bool:

@@ -4,7 +4,7 @@ The output of a frozen backbone for a record is the same in all trials and round
 once, when it is loaded. The model that is trained, stacked and clipped is the head on top of the backbone.
 """
 
-import hashlib
+import io
 import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,12 +12,12 @@ from functools import lru_cache
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from fl_audit.errors import InputError, require
 from fl_audit.learning.module_preparation import without_hints
+from fl_audit.ordinary_files import read_file, sha256_of
+from fl_audit.tensor_files import read_tensors
 
 VGG16 = "vgg16"
 _PLAN: tuple[int | None, ...] = (
@@ -180,11 +180,11 @@ def load_core(weights: BackboneWeights) -> VggCore:
 def _read(path: Path) -> Mapping[str, Tensor]:
     try:
         if path.suffix == ".safetensors":
-            return dict(load_file(path))
+            return read_tensors(path)
         # With weights_only no pickle of anything but tensors and plain containers is loaded.
         with without_hints():
-            found = torch.load(path, map_location="cpu", weights_only=True)
-    except (SafetensorError, pickle.UnpicklingError, RuntimeError, EOFError, OSError, ValueError, KeyError) as error:
+            found = torch.load(io.BytesIO(read_file(path)), map_location="cpu", weights_only=True)
+    except (InputError, pickle.UnpicklingError, RuntimeError, EOFError, OSError, ValueError, KeyError) as error:
         raise InputError(f"{path} holds no tensors that can be read ({type(error).__name__}): {_WANTED}") from error
     require(isinstance(found, Mapping), f"{path} holds a {type(found).__name__}: {_WANTED}")
     return found  # type: ignore[no-any-return]
@@ -193,7 +193,6 @@ def _read(path: Path) -> Mapping[str, Tensor]:
 def _digest(path: Path) -> str:
     require(path.suffix in _SUFFIXES, f"weights is {path}: {_WANTED}")
     try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        return sha256_of(path)
     except OSError as error:
         raise InputError(f"weights {path} cannot be read ({error.strerror}): {_WANTED}") from error

@@ -47,7 +47,7 @@ class StatedReleases:
         over = choice(MultiplierReference, "noise over", noise_over)
         object.__setattr__(self, "noise_multiplier", over.over_sensitivity(self.noise_multiplier, self.adjacency))
         require_number("rounds is", self.rounds, "whole numbers from 1")
-        require_number("sampling rate is", self.sampling_rate, "numbers above 0 and up to 1")
+        require_number("sampling rate is", self.sampling_rate, "numbers from 1e-20 and up to 1")
 
     @property
     def events(self) -> "tuple[ReleaseEvent, ...]":

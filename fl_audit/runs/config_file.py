@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fl_audit.atomic_files import require_ordinary
 from fl_audit.data.catalogue import PREFIX
 from fl_audit.errors import InputError
+from fl_audit.ordinary_files import read_text_file
 from fl_audit.runs.config import RunConfig, parse_config
 from fl_audit.runs.config.data_section import DATA_PATHS
 from fl_audit.runs.config.model_section import MODEL_PATH
@@ -39,10 +39,11 @@ def load_values(path: Path, overrides: Sequence[str] = (), data_dir: str | None 
 
 def read_toml(path: Path) -> str:
     """Return the text of a configuration file, without checking that it is TOML."""
-    require_ordinary(f"configuration {path}", path)
     try:
         # Some editors begin a file with a byte-order mark, which TOML does not know.
-        return path.read_text(encoding="utf-8-sig")
+        return read_text_file(path, "utf-8-sig")
+    except InputError as error:
+        raise InputError(f"configuration {error}") from error
     except OSError as error:
         raise InputError(f"configuration {path} cannot be read: {error.strerror}") from error
     except ValueError as error:

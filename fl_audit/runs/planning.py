@@ -1,6 +1,9 @@
 """Planning of a run: from its configuration to the federation that is audited, and to its guarantee."""
 
+import numpy as np
+
 from fl_audit.adjacency import Adjacency, NeighbourPair, Unit
+from fl_audit.array_types import Integers
 from fl_audit.audits.membership.attack_names import Attack
 from fl_audit.audits.registry import audit_named
 from fl_audit.data.catalogue import load_source
@@ -11,6 +14,8 @@ from fl_audit.federation.federation_enums import EpsilonStarLocation
 from fl_audit.federation.model_check_records import probe_records
 from fl_audit.federation.record_tensors import model_for
 from fl_audit.federation.run_plan import RunPlan
+from fl_audit.learning.metric_names import metrics_of_task
+from fl_audit.learning.metrics import require_metrics
 from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.mechanisms.mechanism import NO_LIKELIHOOD_RATIO, Mechanism
 from fl_audit.privacy.accounting import exact_accountant
@@ -73,12 +78,26 @@ def plan_run(config: RunConfig, pair: NeighbourPair | None = None) -> RunPlan:
     # If the number of clients is not set, each owner of records in D is a client.
     clients = len(owners_of(split.inside.owner)) if data.clients is None else data.clients
     config = with_attribute(config.changed(data={"clients": clients}), source, split)
+    config = with_metrics(config, split.test.labels, source.pool.classes)
     mechanism = mechanism_of_config.mechanism_of(config, 1.0, split)
     if config.privacy.private:
         mechanism = mechanism.with_multiplier(calibrated_multiplier(config, mechanism))
     public = federation_of(config, mechanism, split, pair or choose_pair(config, split))
     public = public if pair is not None else with_crafted_records(public, config)
     return RunPlan(_sized(config), public, guarantee_of(mechanism, config))
+
+
+def with_metrics(config: RunConfig, test_labels: Integers, classes: int) -> RunConfig:
+    """Return the configuration with the metrics that suit the labels, unless it names metrics.
+
+    Raises `InputError` if a metric does not suit them.
+    """
+    if config.training.metrics is not None:
+        require_metrics(config.training.metrics, classes)
+        return config
+    largest = float(np.bincount(test_labels).max() / len(test_labels))
+    chosen = metrics_of_task(classes, largest, is_audit=not config.is_ordinary_training)
+    return config.changed(training={"metrics": chosen})
 
 
 def _require_own(config: RunConfig) -> None:

@@ -8,19 +8,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor
 
 from fl_audit.array_types import Floats, Integers
 from fl_audit.audits.identifiability.identifiability_adversary import observe
 from fl_audit.audits.registry import audit_of
-from fl_audit.errors import InputError, require
+from fl_audit.errors import require
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
 from fl_audit.federation.observed_rounds import ServerRound, part_seen_by_clients, replayed_rounds
+from fl_audit.parquet_files import read_frame
 from fl_audit.runs.run_directory import read_public
+from fl_audit.tensor_files import read_tensors
 
 _ROUNDING = 1e-6
 _DIGITS = 15
@@ -78,7 +77,7 @@ class ReplayedLogOdds:
         results = directory / "trials.parquet"
         if not results.exists():
             return None
-        stored = pd.read_parquet(results).set_index("trial")["log_odds"].reindex(self.trials).to_numpy(dtype=np.float64)
+        stored = read_frame(results).set_index("trial")["log_odds"].reindex(self.trials).to_numpy(dtype=np.float64)
         difference = np.abs(self.log_odds[:, -1] - stored) / np.maximum(1.0, np.abs(stored))
         # A trial that one of the two lacks, or a log-odds that is no number, agrees with nothing.
         return ReplayMatch(float(np.nan_to_num(difference, nan=np.inf).max()))
@@ -102,15 +101,6 @@ def replay(directory: Path) -> ReplayedLogOdds:
     parts = [_replay_batch(federation, read_tensors(path)) for path in files]
     names = ("trials", "log_odds", "sigma", "measured_sigma")
     return ReplayedLogOdds(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
-
-
-def read_tensors(path: Path) -> dict[str, Tensor]:
-    """Return the tensors in a safetensors file by name; raise `InputError` if the file cannot be read."""
-    try:
-        stored: dict[str, Tensor] = load_file(path)
-    except (SafetensorError, OSError) as error:
-        raise InputError(f"{path} cannot be read: {error}") from error
-    return stored
 
 
 def _replay_batch(federation: LoadedFederation, stored: dict[str, Tensor]) -> ReplayedLogOdds:

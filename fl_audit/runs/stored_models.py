@@ -5,19 +5,19 @@ and so says how a row is divided.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from fl_audit.atomic_files import atomic_file
-from fl_audit.errors import InputError, first_line, require
+from fl_audit.errors import InputError, require
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.federation.run_plan import RunPlan
 from fl_audit.learning.model_initialisation import model_template
 from fl_audit.learning.stacked_layers import ParameterLayout
+from fl_audit.tensor_files import open_tensors, read_tensors
 
 MODEL = "model.safetensors"
 """Name of the file in a run directory with the final model of trial 0, by the names of its state dictionary."""
@@ -56,12 +56,9 @@ def read_model(directory: Path, trial: int = 0, round_number: int | None = None)
     `round_number`: None for the model after the last round.
     """
     path = directory / MODEL
-    try:
-        with safe_open(path, "pt") as file:
-            names = [list(names) for names in json.loads(file.metadata()[_PARAMETERS])]
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (OSError, SafetensorError, ValueError, TypeError, KeyError) as error:
-        raise InputError(f"{path} cannot be read: {first_line(error)}") from error
+    with open_tensors(path) as file:
+        names = [list(names) for names in json.loads(file.metadata()[_PARAMETERS])]
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     if trial == 0 and round_number is None:
         return tensors
     shapes = [tuple(tensors[first].shape) for first, *_ in names]
@@ -94,7 +91,7 @@ def _by_name(row: Tensor, shapes: Sequence[tuple[int, ...]], names: list[list[st
 def _final_row(directory: Path, trial: int) -> Tensor:
     """Return the final model of a trial, float32 (parameters,)."""
     for path in sorted((directory / "public").glob("models-batch-*.safetensors")):
-        tensors = _read_tensors(path)
+        tensors = read_tensors(path)
         if trial in (trials := tensors[TRIALS].tolist()):
             return tensors[MODELS][trials.index(trial)]
     raise InputError(
@@ -108,7 +105,7 @@ def _checkpoint_row(directory: Path, trial: int, round_number: int) -> Tensor:
     require(trial == 0, f"trial is {trial} and round is {round_number}: accepted with a round is trial 0")
     found = dict[str, Tensor]()
     for path in (directory / "public").glob("checkpoints-batch-*.safetensors"):
-        found |= _read_tensors(path)
+        found |= read_tensors(path)
     name = checkpoint_name(round_number)
     stored = sorted(int(key.rpartition("-")[2]) for key in found)
     accepted = (
@@ -116,11 +113,3 @@ def _checkpoint_row(directory: Path, trial: int, round_number: int) -> Tensor:
     )
     require(name in found, f"{directory} holds no model after round {round_number}: {accepted}")
     return found[name]
-
-
-def _read_tensors(path: Path) -> Mapping[str, Tensor]:
-    try:
-        with safe_open(path, "pt") as file:
-            return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (OSError, SafetensorError) as error:
-        raise InputError(f"{path} cannot be read: {first_line(error)}") from error

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from fl_audit.errors import InputError, first_line, require
+from fl_audit.errors import require
 from fl_audit.federation.run_tables import RunTables
 from fl_audit.html_tables import html_table
+from fl_audit.ordinary_files import read_file
+from fl_audit.parquet_files import read_frame
 from fl_audit.privacy.guarantee_line import guarantee_line
 from fl_audit.report.formatting import capital, finding_text, number_text
 from fl_audit.run_files import read_json, read_summary
@@ -28,7 +30,7 @@ class NotebookImage:
     path: Path  # the PNG file
 
     def _repr_png_(self) -> bytes:
-        return self.path.read_bytes()
+        return read_file(self.path)
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,6 +90,11 @@ class Run:
         Its columns are test_accuracy and epsilon_star (an estimate of Epsilon*, the model's privacy risk).
         """
         return self.tables.releases
+
+    @property
+    def history(self) -> pd.DataFrame:
+        """Table with one row per evaluated release: its round, and the mean over trials of each other column."""
+        return self.tables.releases.drop(columns="trial").groupby("round", as_index=False).mean()
 
     def model(self, trial: int = 0, round: int | None = None) -> "dict[str, Tensor]":
         """Return the parameters of a model of the run, which `torch.nn.Module.load_state_dict` takes.
@@ -151,12 +158,7 @@ def _tables(directory: Path) -> RunTables:
     paths = {field.name: directory / f"{field.name}.parquet" for field in fields(RunTables)}
     missing = [path.name for name in ("trials", "rounds", "releases") if not (path := paths[name]).is_file()]
     require(not missing, f"{directory} lacks {', '.join(missing)}: accepted is the directory of a finished run")
-    try:
-        return RunTables(**{name: pd.read_parquet(path) for name, path in paths.items() if path.is_file()})
-    except InputError:
-        raise
-    except (OSError, ValueError) as error:
-        raise InputError(f"a table of {directory} cannot be read: {first_line(error)}") from error
+    return RunTables(**{name: read_frame(path) for name, path in paths.items() if path.is_file()})
 
 
 def _rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:

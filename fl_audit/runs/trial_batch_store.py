@@ -11,17 +11,19 @@ from pathlib import Path
 import pandas as pd
 import torch
 from pyarrow import Table
-from pyarrow.lib import ArrowException
 from pyarrow.parquet import write_table as write_parquet
 from pydantic import BaseModel, ConfigDict, ValidationError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor
 
 from fl_audit.atomic_files import atomic_file, write_json
-from fl_audit.errors import InputError, first_line, require
+from fl_audit.errors import InputError, require
+from fl_audit.ordinary_files import read_file, sha256_of
+from fl_audit.parquet_files import read_frame
 from fl_audit.runs.run_directory_checks import RESUME
 from fl_audit.runs.stored_models import MODELS, TRIALS, checkpoint_name
 from fl_audit.server.trial_batch_results import BatchResult
+from fl_audit.tensor_files import read_tensors
 from fl_audit.trial_batches import TrialBatch, remaining_batches
 
 _MANIFEST = "manifest.json"
@@ -120,7 +122,7 @@ class TrialBatchStore:
             if tensors:
                 path = self.public / f"{label}-{batch.name}.safetensors"
                 _write_tensors(path, tensors)
-                digests[path.relative_to(self.directory).as_posix()] = file_digest(path)
+                digests[path.relative_to(self.directory).as_posix()] = sha256_of(path)
         _remove(partial)
         make_private(partial)
         for label, frame in result.frames(self.prior).items():
@@ -131,7 +133,7 @@ class TrialBatchStore:
             secret.append(partial / _OUTPUTS)
             _write_tensors(secret[-1], result.outputs, private=True)
         for path in secret:
-            digests[(place / path.name).relative_to(self.directory).as_posix()] = file_digest(path)
+            digests[(place / path.name).relative_to(self.directory).as_posix()] = sha256_of(path)
         manifest = _BatchManifest(run=self.run, index=batch.index, first=batch.first, count=batch.count, files=digests)
         write_json(partial / _MANIFEST, manifest.sealed().model_dump(), private=True)
         _remove(place)
@@ -164,7 +166,7 @@ class TrialBatchStore:
         The outputs, such as logits and losses, are tensors by name, whose first axis is the trial. `trials` is the
         number of trials of the run.
         """
-        return [load_file(self.batches / one.batch.name / _OUTPUTS) for one in self._manifests(trials)]
+        return [read_tensors(self.batches / one.batch.name / _OUTPUTS) for one in self._manifests(trials)]
 
     def _manifests(self, trials: int) -> list[_BatchManifest]:
         """Return the manifests of the batches whose files are unchanged, in the order of trials.
@@ -186,8 +188,8 @@ class TrialBatchStore:
     def _inspected(self, path: Path) -> _BatchManifest | str:
         """Return the manifest of the batch in a directory, or the first problem in words if a file was changed."""
         try:
-            manifest = _BatchManifest.model_validate_json((path / _MANIFEST).read_bytes())
-        except (OSError, ValidationError):
+            manifest = _BatchManifest.model_validate_json(read_file(path / _MANIFEST))
+        except (OSError, InputError, ValidationError):
             return f"{path.name} has no manifest that can be read"
         if manifest != manifest.sealed():
             return f"the manifest of {path.name} is damaged"
@@ -196,17 +198,11 @@ class TrialBatchStore:
         if manifest.batch.name != path.name:
             return f"{path.name} stands in another's place"
         for name, digest in manifest.files.items():
-            with suppress(OSError):
-                if file_digest(self.directory / name) == digest:
+            with suppress(OSError, InputError):
+                if sha256_of(self.directory / name) == digest:
                     continue
             return f"{name} is missing or damaged"
         return manifest
-
-
-def file_digest(path: Path) -> str:
-    """Return the SHA-256 digest of a file's content, in hexadecimal digits."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _remove(path: Path) -> None:
@@ -221,14 +217,6 @@ def make_private(path: Path) -> None:
     missing = [place for place in (path, *path.parents) if not place.exists()]
     for place in reversed(missing):
         place.mkdir(mode=0o700, exist_ok=True)
-
-
-def read_frame(path: Path) -> pd.DataFrame:
-    """Return the table in a Parquet file; raise `InputError` if the file is missing or damaged."""
-    try:
-        return pd.read_parquet(path)
-    except (OSError, ValueError, ArrowException) as error:
-        raise InputError(f"{path} cannot be read: {first_line(error)}") from error
 
 
 def _write_tensors(path: Path, tensors: Mapping[str, Tensor], private: bool = False) -> None:

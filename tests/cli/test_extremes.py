@@ -45,6 +45,7 @@ BASES: dict[str, tuple[list[str], Options]] = {
     "sweep": (["audit.toml"], {"engine": "local", "out": "table.csv", "over": "training.rounds=2"}),
     "sign": (["absent"], {"key": "scores"}),
     "verify": (["absent"], {}),
+    "gate": (["absent.toml", "absent"], {}),
     "settings": ([], {}),
     "datasets": ([], {}),
     "calibrate": ([], GUARANTEE | {"belief": ".9"}),
@@ -260,7 +261,7 @@ def test_headers_that_claim_more_than_there_is_get_one_line(
     with zipfile.ZipFile("huge.npz", "w") as archive:
         archive.writestr("x.npy", content)
     Path("huge.npy").write_bytes(content)
-    with pytest.raises(InputError, match="fit into memory"):
+    with pytest.raises(InputError, match="is damaged"):
         load_source(DataSpec("npz", options=(("path", "huge.npz"),)))
     assert ends(command("bound", None, "huge.npy", 0), monkeypatch, capsys) == 2
     assert ends(command("epsilon-star", None, "huge.npy", 0), monkeypatch, capsys) == 2

@@ -59,7 +59,7 @@ def test_a_full_disk_stops_the_run_in_one_line_and_with_room_it_goes_on(
 
 
 def test_a_disk_that_is_full_before_the_run_leaves_nothing_in_its_way(small_plan: MakePlan, small_disk: Path) -> None:
-    (small_disk / "filler").write_bytes(b"0" * 190_000)
+    (small_disk / "filler").write_bytes(b"0" * 198_000)
     with pytest.raises(InputError, match="be made: No space"):
         run_audit(small_plan(), small_disk / "run", Engine.LOCAL)
     assert not (small_disk / "run").exists()
@@ -130,7 +130,7 @@ def test_an_archive_that_claims_more_than_memory_holds_gets_one_line(tmp_path: P
     text = header.ljust(117) + b"\n"
     with zipfile.ZipFile(tmp_path / "huge.npz", "w") as archive:
         archive.writestr("x.npy", b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + b"\0" * 64)
-    with pytest.raises(InputError, match=r"huge\.npz .*memory .*29\.1 TiB") as caught:
+    with pytest.raises(InputError, match=r"huge\.npz is damaged: an array of 32,000,000,000,000 bytes") as caught:
         load_source(DataSpec("npz", options=(("path", str(tmp_path / "huge.npz")),)))
     assert "\n" not in str(caught.value)
 

@@ -29,11 +29,11 @@ from fl_audit.experiments.papers.bernau2019.membership_runs import (
 from fl_audit.experiments.papers.papers import FinishedRun, FinishedRuns, PaperDataset, PaperRun
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.federation.target_membership import TargetMembership
+from fl_audit.parquet_files import read_frame
 from fl_audit.runs.attacks import by_target
 from fl_audit.runs.config import RunConfig
 from fl_audit.runs.mechanism_of_config import rounds_of, sampling_rate
 from fl_audit.runs.run_directory import RunDirectory, read_plan
-from fl_audit.runs.trial_batch_store import read_frame
 from fl_audit.server.trial_batch_results import LOGITS
 
 BINS = np.linspace(0.0, 1.0, 26)  # of the largest confidence, in a histogram
@@ -282,11 +282,11 @@ def _epsilon(finished: FinishedRun) -> float:
 
 def _areas_against_test(is_in: Flags, member_losses: Floats, test_losses: Floats) -> Floats:
     """Return the AUC of the loss in each trial, (trials,), of its members against test records."""
-    found = []
+    by_trial = []
     for chosen, members, others in zip(is_in, member_losses, test_losses, strict=True):
         asked = np.concatenate([members[chosen], others])
-        found.append(areas(-asked[np.newaxis], (np.arange(len(asked)) < chosen.sum())[np.newaxis])[0])
-    return np.array(found)
+        by_trial.append(areas(-asked[np.newaxis], (np.arange(len(asked)) < chosen.sum())[np.newaxis])[0])
+    return np.array(by_trial)
 
 
 def _epochs_a_round(config: RunConfig) -> float:

@@ -3,13 +3,16 @@
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import product
+from math import log2
 
 import numpy as np
 
 from fl_audit.experiments.papers.bernau2019 import tradeoffs
 from fl_audit.experiments.papers.bernau2019.attacked_models import AttackedModels, DatasetModels, models_by_dataset
 from fl_audit.experiments.papers.bernau2019.claim_premises import (
+    CLAIMS,
     CONFIDENCE,
+    MARGIN,
     attack_premise,
     claim_resampling,
     confidence_of_each,
@@ -17,16 +20,46 @@ from fl_audit.experiments.papers.bernau2019.claim_premises import (
     model_premise,
     on_runs,
 )
-from fl_audit.experiments.papers.bernau2019.claim_ranges import ABOVE_HALF, CLAIMS, MARGIN, closed_forms, trade_claim
-from fl_audit.experiments.papers.bernau2019.hyperparameters import COLLAB, PURCHASES, SKEWED
-from fl_audit.experiments.papers.bernau2019.membership_runs import ATTACK_NAMES, BLACK_BOX, WHITE_BOX, is_at_chance
+from fl_audit.experiments.papers.bernau2019.hyperparameters import (
+    CLASSES,
+    COLLAB,
+    LFW,
+    NOISE_MULTIPLIERS,
+    PURCHASES,
+    SKEWED,
+    TEXAS,
+)
+from fl_audit.experiments.papers.bernau2019.membership_runs import (
+    ATTACK_NAMES,
+    BLACK_BOX,
+    PRINTED,
+    WHITE_BOX,
+    is_at_chance,
+)
 from fl_audit.experiments.papers.bernau2019.phi_claims import order_of_phi, phi_above_one, phi_at_chance
-from fl_audit.experiments.papers.claims import PaperClaim, untested
+from fl_audit.experiments.papers.bernau2019.skewed import SKEWED_CLASSES
+from fl_audit.experiments.papers.claims import PaperClaim, exact, untested
 from fl_audit.experiments.papers.claims_table import claims_table
 from fl_audit.experiments.papers.item_results import ItemResult
-from fl_audit.experiments.papers.papers import FinishedRuns
+from fl_audit.experiments.papers.papers import FinishedRuns, PaperDataset
 from fl_audit.experiments.papers.statistics import end_by_end, welch_interval
 from fl_audit.statistics.interval_estimates import IntervalEstimate
+
+ABOVE_HALF = {WHITE_BOX: ("white-box-above-half", 6.0), BLACK_BOX: ("black-box-above-half", 16.0)}
+"""The claim of section 5.2 on each attack, and the noise on Purchases up to which it has the AUC above one half."""
+_FEW_CLASSES = (10, 20)
+
+
+def trade_claim(data: PaperDataset) -> str | None:
+    """Return the key of the paper's claim that compares local with central DP at equal accuracy; None without one.
+
+    The claim is a range for the attack's AUC under local DP minus that under central DP. Section 6 says that local DP
+    has the better trade-off on Purchases and Skewed Purchases with 10 and 20 classes, and that both have the same
+    trade-off on LFW, on Texas, and on Purchases with more classes. It says nothing about other data sets.
+    """
+    if data["classes"] in _FEW_CLASSES and data.study in (PURCHASES, SKEWED):
+        return "local-trades-better"
+    return "trade-alike" if data.study in (TEXAS, LFW, PURCHASES) else None
 
 
 def at_chance(models: DatasetModels) -> Iterator[PaperClaim]:
@@ -47,14 +80,14 @@ def white_over_black(models: DatasetModels) -> Iterator[PaperClaim]:
     if WHITE_BOX not in models.attacks:
         return
     runs = models.settings
-    found = tradeoffs.gain(runs, WHITE_BOX, BLACK_BOX, CONFIDENCE)
+    gain = tradeoffs.gain(runs, WHITE_BOX, BLACK_BOX, CONFIDENCE)
     if models.data.study == COLLAB:
-        yield on_runs("alike-on-collab", models, runs, found)
+        yield on_runs("alike-on-collab", models, runs, gain)
         return
-    more = on_runs("white-box-gains", models, runs, found)
+    more = on_runs("white-box-gains", models, runs, gain)
     yield more
     # Of a gain that is not there the sentence says nothing.
-    yield on_runs("white-box-gain-is-small", models, runs, found, premises=(more,))
+    yield on_runs("white-box-gain-is-small", models, runs, gain, premises=(more,))
 
 
 def auc_difference_claims(models: DatasetModels) -> Iterator[PaperClaim]:
@@ -88,16 +121,18 @@ def above_half_on_purchases(models: DatasetModels) -> Iterator[PaperClaim]:
         key, most = ABOVE_HALF[attack]
         runs = [run for run in models.central if run.level < most]
         if runs:
-            found = [tradeoffs.area_of(run, attack, confidence_of_each(len(runs))) for run in runs]
+            intervals = [tradeoffs.area_of(run, attack, confidence_of_each(len(runs))) for run in runs]
             where = f"{models.data.title}, CDP"
-            yield on_runs(key, models, runs, end_by_end(min, found), where=where)
+            yield on_runs(key, models, runs, end_by_end(min, intervals), where=where)
 
 
 def baseline_on_collab(models: DatasetModels) -> Iterator[PaperClaim]:
     """Yield the claim that the AUC of the black-box attack stays near 1/2 on COLLAB."""
     if models.data.study == COLLAB:
-        found = [tradeoffs.area_of(run, BLACK_BOX, confidence_of_each(len(models.settings))) for run in models.settings]
-        farthest = max(found, key=lambda interval: abs(interval.value - 0.5))
+        intervals = [
+            tradeoffs.area_of(run, BLACK_BOX, confidence_of_each(len(models.settings))) for run in models.settings
+        ]
+        farthest = max(intervals, key=lambda interval: abs(interval.value - 0.5))
         yield on_runs("baseline-on-collab", models, models.settings, farthest)
 
 
@@ -112,9 +147,9 @@ def accuracy_on_skewed(models: DatasetModels) -> Iterator[PaperClaim]:
         return
     confidence = confidence_of_each(len(pairs))
     pairs = [pair for pair in pairs if not all(is_guessing(models, run) for run in pair)] or pairs
-    found = [welch_interval(one.test_accuracy, other.test_accuracy, confidence) for one, other in pairs]
-    narrowest = pairs[int(np.argmin([one.low for one in found]))]
-    smallest = end_by_end(min, found)
+    intervals = [welch_interval(one.test_accuracy, other.test_accuracy, confidence) for one, other in pairs]
+    narrowest = pairs[int(np.argmin([one.low for one in intervals]))]
+    smallest = end_by_end(min, intervals)
     yield on_runs("accuracy-higher-under-local", models, narrowest, smallest, premises=(model_premise(models),))
 
 
@@ -123,9 +158,9 @@ def confidence_on_skewed(models: DatasetModels) -> Iterator[PaperClaim]:
 
     epsilon_i is the epsilon of local DP for one value of a record. Nothing is yielded for other data sets.
     """
-    found = _confidence_difference(models.local, CONFIDENCE) if models.data.study == SKEWED else None
-    if found is not None:
-        yield on_runs("surest-at-one", models, models.local, found)
+    difference = _confidence_difference(models.local, CONFIDENCE) if models.data.study == SKEWED else None
+    if difference is not None:
+        yield on_runs("surest-at-one", models, models.local, difference)
 
 
 def _confidence_difference(local: Sequence[AttackedModels], level: float) -> IntervalEstimate | None:
@@ -148,8 +183,36 @@ def majority_on_collab(models: DatasetModels) -> Iterator[PaperClaim]:
     if models.data.study != COLLAB:
         return
     for run in (one[-1] for one in (models.local, models.central) if one):
-        found = tradeoffs.mean_interval(run.test_accuracy, CONFIDENCE)
-        yield on_runs("majority", models, [run], found, where=run.label)
+        accuracy = tradeoffs.mean_interval(run.test_accuracy, CONFIDENCE)
+        yield on_runs("majority", models, [run], accuracy, where=run.label)
+
+
+def entropy_gap(classes: int) -> float:
+    """Return how much more entropy a test record of Skewed Purchases has than a training record, in bits per feature.
+
+    One in `classes` features is an indicator bit, alike in both kinds of records. All other features are noise bits: 1
+    with probability 0.5 in test and 0.2 in training records.
+    """
+
+    def entropy(p: float) -> float:
+        return -p * log2(p) - (1 - p) * log2(1 - p)
+
+    return (1 - 1 / classes) * (entropy(0.5) - entropy(0.2))
+
+
+def closed_forms() -> tuple[PaperClaim, ...]:
+    """Return the claims of the paper that are tested without runs, from formulas and from its printed numbers."""
+    gaps = [entropy_gap(classes) for classes in SKEWED_CLASSES]
+    beside = []
+    for z in NOISE_MULTIPLIERS:
+        column, quantity = f"CDP, z {z:g}", "epsilon of central DP"
+        said = PRINTED(TEXAS, column, quantity)  # of an author's blog
+        printed = [PRINTED(TEXAS, f"{classes} classes, {column}", quantity) for classes in CLASSES[TEXAS]]
+        beside.append(max(min(printed) - said, said - max(printed), 0.0))
+    return (
+        CLAIMS["entropy"].on("Skewed Purchases, all numbers of classes", exact(min(gaps))),
+        CLAIMS["blog-epsilons"].on("Table 3, Texas", exact(max(beside))),
+    )
 
 
 TESTS: tuple[Callable[[DatasetModels], Iterator[PaperClaim]], ...] = (

@@ -13,8 +13,8 @@ from fl_audit.experiments.papers.bernau2019.claims import claims_item, claims_of
 from fl_audit.experiments.papers.bernau2019.epsilon_tables import EpsilonVerdict, guarantees, table_2, table_3
 from fl_audit.experiments.papers.bernau2019.figures import figure_of
 from fl_audit.experiments.papers.bernau2019.hyperparameters import LFW, STUDIES
+from fl_audit.experiments.papers.bernau2019.membership_data import CANDIDATES
 from fl_audit.experiments.papers.bernau2019.membership_runs import (
-    CANDIDATES,
     EPOCHS_A_ROUND,
     PATIENCE,
     REPETITIONS,

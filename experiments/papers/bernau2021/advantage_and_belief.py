@@ -22,6 +22,7 @@ from fl_audit.experiments.papers.bernau2021.insider_results import (
     is_local,
     letters,
     mu_of_trials,
+    run_row,
 )
 from fl_audit.experiments.papers.bernau2021.insider_runs import (
     CANDIDATES,
@@ -32,7 +33,7 @@ from fl_audit.experiments.papers.bernau2021.insider_runs import (
     main_runs,
 )
 from fl_audit.experiments.papers.bernau2021.sensitivities import short_title
-from fl_audit.experiments.papers.item_results import CONFIDENCE, ItemResult, ItemRow, measured_row, table
+from fl_audit.experiments.papers.item_results import CONFIDENCE, ItemResult, ItemRow, table
 from fl_audit.experiments.papers.papers import FinishedRun, FinishedRuns, PaperRun
 from fl_audit.report.figure_style import INK, finish_axes, new_figure
 from fl_audit.statistics.advantage import clopper_pearson, empirical_advantage
@@ -92,18 +93,13 @@ def identified(finished: FinishedRun) -> tuple[ItemRow, ItemRow]:
         seen = statistics.predicted_advantage(mu_of_trials(finished))
         note += f"; {100 * floored:.2g} % of rounds without evidence, which leaves {seen:.4f}"
     passed = int(np.sum(finished.trials["belief"] > run["privacy.belief"]))
+    share = IntervalEstimate(passed / trials, *clopper_pearson(passed, trials, CONFIDENCE))
+    said = f"{passed} of {trials}; claimed is at most {run['privacy.delta']:g}"
+    predicted = _predicted_exceedance(mu_of_trials(finished), run["privacy.belief"])
     return (
-        measured_row(
-            run.label, ADVANTAGE, IntervalEstimate(measured.advantage, measured.low, measured.high), trials, note,
-            published=PRINTED.of(run, ADVANTAGE), theory=expected,
-        ),
-        measured_row(
-            run.label, EXCEEDED, IntervalEstimate(passed / trials, *clopper_pearson(passed, trials, CONFIDENCE)),
-            trials, f"{passed} of {trials}; claimed is at most {run['privacy.delta']:g}",
-            published=PRINTED.of(run, EXCEEDED),
-            theory=_predicted_exceedance(mu_of_trials(finished), run["privacy.belief"]),
-        ),
-    )  # fmt: skip
+        run_row(finished, ADVANTAGE, IntervalEstimate(measured.advantage, measured.low, measured.high), note, expected),
+        run_row(finished, EXCEEDED, share, said, predicted),
+    )
 
 
 def _predicted_exceedance(mu: Floats, belief: float) -> float:
@@ -129,7 +125,7 @@ def _z_between(advantage: float, trials: int, other: float, other_trials: int) -
 def _draw(axes: Axes, runs: Sequence[PaperRun], rows: Sequence[ItemRow]) -> None:
     for sensitivity, look in plot_style.SENSITIVITY_LOOKS.items():
         own = [index for index, run in enumerate(runs) if run["privacy.sensitivity"] is sensitivity]
-        plot_style.draw_measured(axes, own, [rows[index].found for index in own], look, look.name, joined=False)
+        plot_style.draw_measured(axes, own, [rows[index].interval for index in own], look, look.name, joined=False)
     places = np.arange(len(rows))
     for place, row in enumerate(rows):
         axes.plot([place - 0.33, place + 0.33], [row.theory] * 2, color=INK, linewidth=2.2, label=plot_style.THEORY)
@@ -205,16 +201,17 @@ def _belief_rows(finished: FinishedRun) -> list[ItemRow]:
     mean, median = (statistics.bootstrap(beliefs, of, random) for of in (np.mean, np.median))
     quartiles = np.percentile(beliefs, [25, 75])
     distribution = "exact distribution" if is_local(run) else _APPROXIMATE
+    theory = float(np.mean([statistics.mean_belief(float(mu)) for mu in mu_of_trials(finished)]))
+    said = f"theory: {distribution}; in print 'on average only slightly above 0.5'"
+    correct = statistics.bootstrap(accuracy, np.mean, random)
     return [
-        measured_row(run.label, "mean belief in the truth", mean, trials,
-            f"theory: {distribution}; in print 'on average only slightly above 0.5'",
-            theory=float(np.mean([statistics.mean_belief(float(one)) for one in mu_of_trials(finished)]))),
-        measured_row(run.label, "median belief in the truth", median, trials,
+        run_row(finished, "mean belief in the truth", mean, said, theory),
+        run_row(finished, "median belief in the truth", median,
             f"quartiles {quartiles[0]:.3f} and {quartiles[1]:.3f}"),
         ItemRow(run.label, "largest belief in the truth", measured=float(beliefs.max()), repetitions=trials,
             note="an extreme value: grows with the repetitions"),
         replace(identified(finished)[1], quantity="share of beliefs above rho_beta",
             note=f"published: Table 2; claimed is at most {run['privacy.delta']:g}"),
-        measured_row(run.label, "test accuracy", statistics.bootstrap(accuracy, np.mean, random), trials,
+        run_row(finished, "test accuracy", correct,
             "mean over trials of the accuracy after the last round; interval: bootstrap over trials"),
     ]  # fmt: skip

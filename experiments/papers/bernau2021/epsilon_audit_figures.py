@@ -17,7 +17,7 @@ from fl_audit.audits.identifiability.bernau_empirical_epsilons import epsilon_fr
 from fl_audit.audits.membership.yeom_attack import chance_spread
 from fl_audit.experiments.papers import plot_style
 from fl_audit.experiments.papers.bernau2021.discrepancies import explained
-from fl_audit.experiments.papers.bernau2021.insider_results import claimed_mu, expected_advantage, is_local
+from fl_audit.experiments.papers.bernau2021.insider_results import claimed_mu, expected_advantage, is_local, run_row
 from fl_audit.experiments.papers.bernau2021.insider_runs import (
     MAIN_BELIEF,
     MAIN_REPETITIONS,
@@ -98,8 +98,7 @@ def _epsilon_rows(finished: FinishedRun) -> Iterator[ItemRow]:
     def row(quantity: str, name: str, theory: float, note: str) -> ItemRow:
         ends = stored["intervals"][name]
         measured = IntervalEstimate(_number(stored[name], inf), _number(ends["low"]), _number(ends["high"], inf))
-        published = PRINTED.of(run, quantity)
-        return measured_row(run.label, quantity, measured, trials, note, published=published, theory=theory)
+        return run_row(finished, quantity, measured, note, theory)
 
     local = is_local(run)
     note = "largest over trials; low and high: range over trials, bookkeeping without chance"
@@ -134,8 +133,8 @@ def _advantage_rows(finished: FinishedRun) -> Iterator[ItemRow]:
     yeom, bound = _number(section.get("yeom_bound")), _number(section.get("bound"))
     chance = chance_spread(config.data.records, config.data.population_records)
     member = IntervalEstimate(*(_number(section.get(name)) for name in ("advantage", "low", "high")))
-    yield measured_row(
-        run.label, MEMBERSHIP, member, finished.repetitions,
+    yield run_row(
+        finished, MEMBERSHIP, member,
         f"mean over trials; published: under {LARGEST_MEMBERSHIP_ADVANTAGE:g} everywhere; bound of Yeom et al. "
         f"{yeom:.4g}, exact bound {bound:.4g}; by chance, one model: {chance:.3f}",
     )  # fmt: skip
@@ -183,5 +182,5 @@ def _draw_with_published(
     sensitivity to the right, so that both can be seen.
     """
     side = -1 if sensitivity is SensitivityKind.LOCAL else 1
-    plot_style.draw_measured(axes, x + 0.05 * side, [row.found for row in rows], look, look.name)
+    plot_style.draw_measured(axes, x + 0.05 * side, [row.interval for row in rows], look, look.name)
     plot_style.draw_published(axes, x + 0.19 * side, [row.published for row in rows], look.colour)

@@ -3,18 +3,22 @@
 The insider is the adversary that guesses whether D or its neighbour D' was used.
 """
 
+from math import nan
+
 import numpy as np
 
 from fl_audit.array_types import Floats
 from fl_audit.data.catalogue import load_source
 from fl_audit.data.record_selection import select_records
-from fl_audit.experiments.papers.bernau2021.insider_runs import LETTERS
+from fl_audit.experiments.papers.bernau2021.insider_runs import LETTERS, PRINTED
+from fl_audit.experiments.papers.item_results import ItemRow, measured_row
 from fl_audit.experiments.papers.papers import FinishedRun, PaperRun
 from fl_audit.experiments.papers.statistics import predicted_advantage
 from fl_audit.mechanisms.noises.central import SENSITIVITY_FLOOR
 from fl_audit.privacy.accounting_enums import SensitivityKind
 from fl_audit.privacy.identifiability_bounds import gaussian_advantage
 from fl_audit.runs.federation_of_config import data_spec
+from fl_audit.statistics.interval_estimates import IntervalEstimate
 
 
 def is_local(run: PaperRun) -> bool:
@@ -26,6 +30,15 @@ def letters(run: PaperRun) -> str:
     """Return the paper's abbreviations of noise scaling and adjacency, such as "LS B" (local sensitivity, bounded
     DP)."""
     return f"{LETTERS[run['privacy.sensitivity']]} {LETTERS[run['privacy.adjacency']]}"
+
+
+def run_row(
+    finished: FinishedRun, quantity: str, interval: IntervalEstimate, note: str = "", theory: float = nan
+) -> ItemRow:
+    """Return the table row of a number that was measured in a run, beside the number that the paper prints of it."""
+    run = finished.run
+    return measured_row(run.label, quantity, interval, finished.repetitions, note, published=PRINTED.of(run, quantity),
+                        theory=theory)  # fmt: skip
 
 
 def claimed_mu(finished: FinishedRun) -> float:

@@ -7,7 +7,7 @@ from fl_audit.adjacency import Adjacency
 from fl_audit.array_types import Floats
 from fl_audit.experiments.papers import plot_style
 from fl_audit.experiments.papers.bernau2021.discrepancies import explained
-from fl_audit.experiments.papers.bernau2021.insider_results import labels_of, letters, sensitivities
+from fl_audit.experiments.papers.bernau2021.insider_results import labels_of, letters, run_row, sensitivities
 from fl_audit.experiments.papers.bernau2021.insider_runs import (
     ADJACENCIES,
     CLIPPING_NORM,
@@ -141,13 +141,12 @@ def figure_5(finished: FinishedRuns) -> ItemResult:
 
 
 def _round_rows(finished: FinishedRun) -> list[ItemRow]:
-    run, rows = finished.run, []
-    limit = _limit(run["privacy.adjacency"])
+    rows, limit = [], _limit(finished.run["privacy.adjacency"])
     for index, values in enumerate(sensitivities(finished).T):
         low, high = np.percentile(values, [25, 75])
-        median = bootstrap(values, np.median, reproducible_generator(f"{run.name} {index}"))
+        median = bootstrap(values, np.median, reproducible_generator(f"{finished.run.name} {index}"))
         note = f"quartiles {low:.3g} and {high:.3g}; global sensitivity {limit:g}; interval: bootstrap over trials"
-        rows.append(measured_row(run.label, f"{MEDIAN}, round {index + 1}", median, finished.repetitions, note))
+        rows.append(run_row(finished, f"{MEDIAN}, round {index + 1}", median, note))
     return rows
 
 

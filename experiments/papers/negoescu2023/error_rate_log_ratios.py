@@ -19,7 +19,7 @@ from fl_audit.experiments.papers.negoescu2023.epsilon_star_runs import CLAIMS
 from fl_audit.experiments.papers.papers import ComputeExtent, FinishedRuns
 from fl_audit.experiments.papers.plot_style import legend_below
 from fl_audit.experiments.papers.statistics import reproducible_generator, t_interval
-from fl_audit.released_model.empirical_star import largest_ratio, threshold_counts
+from fl_audit.released_model.empirical_star import definition_ratios, largest_ratio, threshold_counts
 from fl_audit.report.figure_style import finish_axes, new_figure
 from fl_audit.report.formatting import number_text
 
@@ -68,8 +68,8 @@ def _sampled_curves(losses: int, samples: int, random: np.random.Generator) -> t
     members = random.standard_normal((samples, losses))
     population = POPULATION_MEAN + random.standard_normal((samples, losses))
     counts = threshold_counts(members, population)
-    found = _curves(counts.fpr, 1 - counts.fpr, counts.fnr, counts.members / counts.member_total, CUT)
-    return counts.thresholds, found
+    curves = _curves(counts.fpr, 1 - counts.fpr, counts.fnr, counts.members / counts.member_total, CUT)
+    return counts.thresholds, curves
 
 
 @cache
@@ -176,3 +176,23 @@ def _remarks(rows: list[ItemRow], rates: Sequence[float]) -> tuple[str, ...]:
         "A supremum picks the noise up: the largest values of samples differ from those of the distributions on "
         f"average by {excess[0]:+.2g} and {excess[1]:+.2g} nats.",
     )
+
+
+def theorem_2() -> PaperClaim:
+    """Return the claim of Theorem 2, tested on an example: mean Epsilon* of models against Epsilon* of their mechanism.
+
+    The theorem says that the mean is at least as large as Epsilon* of the mechanism. The losses of the mechanism are
+    the mixture of the losses of its models. In the example, half of the models leak nothing. The other half have losses
+    N(0, 1) on members and N(1, 1) on nonmembers.
+    """
+    fpr = np.logspace(-12, 0, 4001)[:-1]
+    fpr = np.concatenate([fpr, 1 - fpr[::-1]])
+    silent, leaking = 1 - fpr, ndtr(-ndtri(fpr) - 1)
+
+    def star(fnr: np.ndarray[tuple[int], np.dtype[np.float64]]) -> float:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return max(0.0, float(np.nanmax(np.log(definition_ratios(fpr, 1 - fpr, fnr, 1 - fnr, 1e-5)))))
+
+    mean, mixture = (star(silent) + star(leaking)) / 2, star((silent + leaking) / 2)
+    where = f"two kinds of models: {mean:.2f} and {mixture:.2f} nats"
+    return CLAIMS["theorem-2"].on(where, known(mean - mixture))

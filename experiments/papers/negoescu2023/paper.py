@@ -15,7 +15,7 @@ from fl_audit.experiments.papers.negoescu2023.epsilon_star_runs import (
     all_runs,
     extreme_runs,
 )
-from fl_audit.experiments.papers.negoescu2023.error_rate_log_ratios import claims_of_figure_3, figure_3
+from fl_audit.experiments.papers.negoescu2023.error_rate_log_ratios import claims_of_figure_3, figure_3, theorem_2
 from fl_audit.experiments.papers.negoescu2023.estimators import (
     claims_of_figure_4,
     claims_of_figure_5,
@@ -24,7 +24,6 @@ from fl_audit.experiments.papers.negoescu2023.estimators import (
 )
 from fl_audit.experiments.papers.negoescu2023.mixture_fits import claims_of_figure_6, figure_6
 from fl_audit.experiments.papers.negoescu2023.privacy_utility import claims_of_figure, figure_of
-from fl_audit.experiments.papers.negoescu2023.textual_claims import theorem_2
 from fl_audit.experiments.papers.papers import ComputeExtent, FinishedRuns, PageNotes, Paper, PaperItem
 
 _FIGURES = (

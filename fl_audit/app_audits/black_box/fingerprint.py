@@ -17,6 +17,8 @@ from flwr.clientapp import ClientApp
 from flwr.server.strategy import Strategy as OldStrategy
 from flwr.serverapp.strategy import Strategy
 
+from fl_audit.ordinary_files import read_text_file
+
 _FRAMES = 50  # number of call frames above a mod that are searched for its ClientApp
 
 
@@ -112,7 +114,7 @@ def _source(found: type | FunctionType) -> str:
         if module is None or path is None or _is_installed(path):
             return inspect.getsource(found)
         root = Path(path).parents[module.__name__.count(".") + Path(path).stem.startswith("__init__")]
-        return "\n".join(Path(one).read_text("utf-8") for one in sorted(set(_files(module, root, set()))))
+        return "\n".join(read_text_file(Path(one)) for one in sorted(set(_files(module, root, set()))))
     except (OSError, TypeError, IndexError):  # no source file, as for generated or compiled code
         return found.__qualname__
 

@@ -15,8 +15,10 @@ from fl_audit.app_audits.claim_audit.claim import LESSONS
 from fl_audit.app_audits.claim_audit.claim_audit_results import OthersNoiseShareReason, Tell
 from fl_audit.app_audits.claim_audit.online_guessing import most_telling
 from fl_audit.app_audits.claim_audit.transcript import Transcript, stacked
+from fl_audit.array_files import read_arrays
 from fl_audit.atomic_files import atomic_file, remove_temporary_files, write_json
 from fl_audit.errors import InputError, require
+from fl_audit.ordinary_files import read_text_file
 from fl_audit.randomness import Purpose, generator
 
 _SETTINGS, _SECRET, _PROBE = "campaign.json", "challenger.json", "probe.json"
@@ -161,11 +163,11 @@ class StoredTrials:
 
     def trial(self, number: int) -> Transcript:
         """Return the stored transcript of the trial with the given number, from 1."""
-        with np.load(self._file(number), allow_pickle=False) as file:
-            refusal = next(map(str, file["refusal"]), None)
-            numbers = {str(name): float(value) for name, value in zip(file["names"], file["numbers"], strict=True)}
-            parts = {part: np.asarray(file[part], dtype=np.float64) for part in _PARTS}
-            contributed, has_release = map(bool, file["was_a_trial"])
+        arrays = read_arrays(self._file(number))
+        refusal = next(map(str, arrays["refusal"]), None)
+        numbers = {str(name): float(value) for name, value in zip(arrays["names"], arrays["numbers"], strict=True)}
+        parts = {part: np.asarray(arrays[part], dtype=np.float64) for part in _PARTS}
+        contributed, has_release = map(bool, arrays["was_a_trial"])
         return Transcript(**parts, contributed=contributed, has_release=has_release, numbers=numbers, refusal=refusal)
 
     def _file(self, number: int) -> Path:
@@ -226,7 +228,7 @@ def _agreed(audit: AuditConfig) -> dict[str, Any]:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads(read_text_file(path))
     except (OSError, ValueError) as error:
         raise InputError(f"{path} cannot be read ({error}): accepted is a file that this program wrote") from error
     assert isinstance(found, dict)

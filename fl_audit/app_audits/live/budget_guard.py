@@ -20,6 +20,7 @@ from flwr.clientapp.typing import ClientAppCallable, Mod
 
 from fl_audit.atomic_files import write_text
 from fl_audit.errors import InputError
+from fl_audit.ordinary_files import read_text_file
 from fl_audit.privacy.ledger import LedgerTraining, add_to_ledger, ledger_lock, read_ledger
 from fl_audit.privacy.stated_releases import StatedReleases
 
@@ -71,7 +72,7 @@ def _reason_to_refuse(ledger: Path, line: LedgerTraining, budget: float, delta: 
         if not add_to_ledger(ledger, line, budget, delta):
             return f"with this training the site would have spent more than epsilon {budget:g} at delta {delta:g}"
     try:
-        answered = int(counter.read_text(encoding="utf-8"))
+        answered = int(read_text_file(counter))
     except (OSError, ValueError):
         # Only the site's log shows this message: `_told_at_the_site` replaces it before Flower sends an error.
         raise InputError(f"{counter} cannot be read, or holds no number of rounds: restore it from a copy") from None

@@ -19,6 +19,7 @@ from fl_audit.array_types import Floats
 from fl_audit.atomic_files import write_text
 from fl_audit.audits.canaries.canary_draws import DECOYS, canary_direction, canary_score
 from fl_audit.errors import InputError, in_a_line, require
+from fl_audit.ordinary_files import read_text_file
 from fl_audit.privacy.stated_releases import StatedReleases, terms_of_json
 from fl_audit.randomness import require_seed
 from fl_audit.value_checks import as_directory, require_number
@@ -116,7 +117,7 @@ class TrainingObserver:
         path = self.directory / _GUARANTEE
         if self.terms is not None:
             ours = self.terms.to_json() | {"delta": self.delta, "canaries": self.canaries}
-            is_ours = path.is_file() and json.loads(path.read_text(encoding="utf-8")) == ours
+            is_ours = path.is_file() and json.loads(read_text_file(path)) == ours
             is_first = not path.is_file() or not any(self.directory.glob("round-*.json"))
             require(
                 is_ours or is_first, f"{path} states another guarantee than that of this watch: accepted is the same"
@@ -193,7 +194,7 @@ def seed_in(path: Path) -> int:
     """
     accepted = "accepted is a text file with one whole number from 0 to 2**64 - 1 and nothing else"
     try:
-        text = path.read_text(encoding="utf-8").strip()
+        text = read_text_file(path).strip()
     except OSError as error:
         raise InputError(f"{path} holds no seed: {error.strerror}; {accepted}") from None
     except ValueError:

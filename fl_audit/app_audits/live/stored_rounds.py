@@ -24,14 +24,13 @@ from fl_audit.app_audits.live.reported_canary_properties import (
     note_of_json,
 )
 from fl_audit.array_types import Floats
-from fl_audit.atomic_files import require_ordinary
 from fl_audit.audits.canaries.canary_draws import DECOYS, canary_coins
 from fl_audit.errors import InputError, require
+from fl_audit.ordinary_files import read_text_file
 from fl_audit.privacy.stated_releases import StatedReleases
 from fl_audit.value_checks import require_number
 
 MOST_CANARIES, MOST_ROUNDS = 10_000, 2**24
-_LARGEST = 64_000_000  # largest number of bytes of a stored file
 _NAMED = 4  # largest number of mismatches that a message lists
 _ROUNDED = 1 - 1e-6  # smallest ratio of a canary's norm to the clipping norm that counts as equal
 
@@ -144,9 +143,7 @@ def stored_in(path: Path, what: str) -> Iterator[Any]:
         If the file cannot be read, or the `with` block fails on its values.
     """
     try:
-        require_ordinary(str(path), path)
-        require(path.stat().st_size <= _LARGEST, f"it has more than {_LARGEST:,} bytes")
-        yield json.loads(path.read_text(encoding="utf-8"))
+        yield json.loads(read_text_file(path))
     except (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
         raise InputError(f"{path} is no {what}: {error}") from None
 

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from fl_audit.app_audits.local_training.training_facts import RecordedTraining
+from fl_audit.ordinary_files import read_file
 
 _DEPTH = 8  # levels of containers that are opened
 _OF_OPACUS = ("activations", "max_batch_len", "norm_sample")  # what its hooks keep at layers
@@ -174,7 +175,7 @@ def files_written(directory: Path | None, before: Stamps) -> dict[str, Output]:
     for path, stamp in stamps_in(directory).items():
         if before.get(path) == stamp or path.suffix == ".pyc" or directory is None:
             continue
-        content = path.read_bytes() if stamp[1] <= _MOST_BYTES else repr(stamp).encode()
+        content = read_file(path) if stamp[1] <= _MOST_BYTES else repr(stamp).encode()
         is_text = b"\0" not in content and _is_text(content)
         kind = OutputKind.NUMBER if is_text else OutputKind.ARRAY
         found[f"file {path.relative_to(directory)}"] = Output(kind, _hashed(content))

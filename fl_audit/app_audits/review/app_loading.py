@@ -18,6 +18,7 @@ from typing import Any
 from flwr.common.config import flatten_dict
 
 from fl_audit.errors import InputError, in_a_line
+from fl_audit.ordinary_files import read_text_file
 from fl_audit.user_modules import OWN_PACKAGE, collision_words
 
 STRATEGY_ALONE = (
@@ -46,7 +47,7 @@ def read_app(directory: Path) -> AppDescription:
     if not path.is_file():
         raise InputError(f"{directory} has no pyproject.toml: {accepted}; {STRATEGY_ALONE}")
     try:
-        project = tomllib.loads(path.read_text(encoding="utf-8"))
+        project = tomllib.loads(read_text_file(path))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"{path} cannot be read ({in_a_line(error)}): {accepted}") from error
     flower = project.get("tool", {}).get("flwr", {})

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fl_audit.app_audits.review.claims import is_on
+from fl_audit.ordinary_files import LARGEST_TEXT, read_file, read_text_file
 
 LIBRARIES = {
     "opacus": "Opacus", "tensorflow_privacy": "TensorFlow Privacy", "jax_privacy": "JAX-Privacy",
@@ -60,7 +61,7 @@ def find_record_privacy_mentions(directory: Path) -> tuple[RecordPrivacyMention,
 
 def of_settings(file: Path, config: Mapping[str, object]) -> tuple[RecordPrivacyMention, ...]:
     """Return the settings in an app's `pyproject.toml` that switch on a noise multiplier or a privacy budget."""
-    lines = file.read_text(encoding="utf-8", errors="replace").split("\n")
+    lines = read_text_file(file, errors="replace").split("\n")
     found = list[RecordPrivacyMention]()
     for name, value in config.items():
         last = name.rpartition(".")[2]
@@ -90,7 +91,7 @@ def _in_file(path: Path, name: str) -> Iterator[RecordPrivacyMention]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # invalid escape sequences in the app's strings
-            tree = ast.parse(path.read_bytes())
+            tree = ast.parse(read_file(path, LARGEST_TEXT))
     except (OSError, SyntaxError, ValueError, RecursionError):  # files that Python cannot run either
         return
     aliases = dict[str, str]()

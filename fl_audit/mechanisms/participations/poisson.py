@@ -20,7 +20,7 @@ class PoissonSampling(Participation):
     is_sampled: ClassVar = True
 
     def __post_init__(self) -> None:
-        require_number("sampling rate is", self.rate, "numbers above 0 and below 1")
+        require_number("sampling rate is", self.rate, "numbers from 1e-20 and below 1")
 
     @classmethod
     def of_settings(cls, settings: ParticipationSettings) -> Self:

@@ -26,6 +26,7 @@ from fl_audit.data.catalogue import DataSpec, bring_source, load_source
 from fl_audit.errors import InputError, require
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.federation.run_plan import RunPlan
+from fl_audit.ordinary_files import read_file
 from fl_audit.runs.cluster.nodes import alive_rows
 from fl_audit.runs.cluster.ray_connection import RayOptions, cluster_at, ray_for
 from fl_audit.runs.engine_names import Engine
@@ -254,7 +255,7 @@ def _play_alone(plan: RunPlan, counter: Any) -> Files:
         # The points share the cores; [run] actors says how many points run, not how many clients of one.
         _play(replace(plan, config=plan.config.changed(run={"actors": 1})), run, told)
         files = (path for path in sorted(run.rglob("*")) if path.is_file())
-        return {path.relative_to(run).as_posix(): path.read_bytes() for path in files}
+        return {path.relative_to(run).as_posix(): read_file(path) for path in files}
 
 
 def _keep(files: Files, directory: Path) -> None:

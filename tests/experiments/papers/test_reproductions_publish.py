@@ -20,9 +20,9 @@ from fl_audit.experiments.papers.bernau2021.closed_forms import calibrated
 from fl_audit.experiments.papers.bernau2021.closed_forms import table_3 as scores
 from fl_audit.experiments.papers.bernau2021.noisy_query import DELTAS, DIMENSIONS, EPSILONS, NoisyQuery
 from fl_audit.experiments.papers.claims import ClaimVerdict, FailureCause, PaperClaim, said_of, verdicts_said
+from fl_audit.experiments.papers.negoescu2023.error_rate_log_ratios import theorem_2
 from fl_audit.experiments.papers.negoescu2023.estimators import SETTINGS
 from fl_audit.experiments.papers.negoescu2023.simulation import _true_epsilon_star
-from fl_audit.experiments.papers.negoescu2023.textual_claims import theorem_2
 from fl_audit.experiments.papers.papers import ComputeExtent, ReproductionOptions
 from fl_audit.experiments.papers.plot_style import SENSITIVITY_LOOKS, draw_boxes
 from fl_audit.experiments.papers.reproduce import PAPERS, reproduce
@@ -140,7 +140,7 @@ def test_a_second_look_is_told_of_claims_that_do_not_hold() -> None:
 
 def test_theorem_2_has_a_counterexample() -> None:
     claim = theorem_2()
-    assert claim.found.value == pytest.approx(2.19 - 3.53, abs=0.01)
+    assert claim.interval.value == pytest.approx(2.19 - 3.53, abs=0.01)
     assert claim.verdict is ClaimVerdict.FAILS
 
 
@@ -196,7 +196,7 @@ def test_claims_are_those_of_their_own_paper_and_told_once() -> None:
 
 
 @pytest.mark.parametrize(
-    "module", ["bernau2019.claim_ranges", "bernau2021.closed_form_claims", "negoescu2023.epsilon_star_runs"]
+    "module", ["bernau2019.claim_premises", "bernau2021.closed_form_claims", "negoescu2023.epsilon_star_runs"]
 )
 def test_each_claim_of_the_text_is_in_the_published_table_and_no_other(module: str) -> None:
     claims = import_module(f"fl_audit.experiments.papers.{module}").CLAIMS

@@ -8,17 +8,12 @@ from test_reproductions_bernau2019 import SKEWED, _around
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.experiments.papers.bernau2019.attacked_models import dataset_models
-from fl_audit.experiments.papers.bernau2019.claim_ranges import CLAIMS, entropy_gap, trade_claim
-from fl_audit.experiments.papers.bernau2019.claims import white_over_black
+from fl_audit.experiments.papers.bernau2019.claim_premises import CLAIMS
+from fl_audit.experiments.papers.bernau2019.claims import entropy_gap, trade_claim, white_over_black
 from fl_audit.experiments.papers.bernau2019.hyperparameters import COLLAB, LFW, PURCHASES, TEXAS
 from fl_audit.experiments.papers.bernau2019.hyperparameters import SKEWED as SKEWED_PURCHASES
-from fl_audit.experiments.papers.bernau2019.membership_runs import (
-    BLACK_BOX,
-    CANDIDATES,
-    WHITE_BOX,
-    PrivacyMethod,
-    membership_run,
-)
+from fl_audit.experiments.papers.bernau2019.membership_data import CANDIDATES
+from fl_audit.experiments.papers.bernau2019.membership_runs import BLACK_BOX, WHITE_BOX, PrivacyMethod, membership_run
 from fl_audit.experiments.papers.bernau2019.skewed import skewed_purchases
 from fl_audit.experiments.papers.bernau2021.attack_cost_scaling import exponent
 from fl_audit.experiments.papers.bernau2021.claims import counted_advantage, exceedance
@@ -71,10 +66,10 @@ def test_models_that_all_reject_one_component_decide_the_claim() -> None:
 def test_what_was_counted_keeps_its_own_interval() -> None:
     setting = insider_run(MNIST, SensitivityKind.LOCAL, Adjacency.REPLACE_RECORD)
     claim = counted_advantage(setting, IntervalEstimate(0.278, 0.217, 0.338), 1000)
-    assert claim.found.high - claim.found.low == pytest.approx(0.121)
+    assert claim.interval.high - claim.interval.low == pytest.approx(0.121)
     assert claim.verdict is ClaimVerdict.OPEN
     counted = IntervalEstimate(0.003, 0.0006, 0.0087)
-    assert exceedance("MNIST", counted, 0.01, 1000).found == counted
+    assert exceedance("MNIST", counted, 0.01, 1000).interval == counted
 
 
 def test_table_2_is_as_printed_with_two_digits() -> None:
