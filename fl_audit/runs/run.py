@@ -27,7 +27,6 @@ from fl_audit.runs import verbosity
 from fl_audit.runs.cluster.ray_connection import RayOptions, cluster_at
 from fl_audit.runs.disk_space_estimate import require_room
 from fl_audit.runs.engine_names import Engine
-from fl_audit.runs.float_overflow_check import require_finite_steps
 from fl_audit.runs.image_reconstruction import require_drawable
 from fl_audit.runs.local_engine import run_locally
 from fl_audit.runs.progress import Progress, at_work, no_progress
@@ -122,14 +121,13 @@ def _kept_if_unwritable() -> Iterator[None]:
 def require_runnable(plan: RunPlan) -> None:
     """Check that a planned run can begin with its data, model and settings.
 
-    Raises `InputError` if the data cannot be read, the model cannot be evaluated, images cannot be reconstructed as
-    configured, or numbers would overflow in the first step.
+    Raises `InputError` if the data cannot be read, the model cannot be evaluated, or images cannot be reconstructed as
+    configured.
     """
     federation = load_federation(plan.federation)
     audit = plan.config.audit
     audit_of(plan.federation).require_evaluable(federation, audit.epsilon_star, audit.membership)
     require_drawable(plan)
-    require_finite_steps(plan.config, federation)
 
 
 def _play(plan: RunPlan, run: RunDirectory, engine: str, federate: Federate, progress: Progress = no_progress) -> None:

@@ -130,7 +130,7 @@ def system_of(
         raise InputError(f"factory {factory!r} returned {type(made).__name__}: {error}, or an AuditedSystem") from error
     own = getattr(made, "clipping_norm", 1.0)
     chosen = norm if norm is not None else float(own) if isinstance(own, (int, float)) else 1.0
-    looks, modifiers = choice(Observer, "--observer", observer), tuple(import_function(mod, "modifier") for mod in mods)
+    looks, modifiers = choice(Observer, "observer", observer), tuple(import_function(mod, "modifier") for mod in mods)
     return AuditedSystem(make, modifiers, None, clients, chosen, is_clipped, looks, initial_model(made))
 
 

@@ -10,7 +10,7 @@ from fl_audit.learning.metric_names import Metric
 from fl_audit.learning.optimizer_enums import LocalOptimizer, ServerOptimizerKind
 from fl_audit.mechanisms.participations.registry import PARTICIPATIONS, REFUSED, accepted_instead, foreign_settings
 from fl_audit.runs.config.config_section import ConfigSection
-from fl_audit.runs.config.setting_types import Choice, Count, OneOr, Positive
+from fl_audit.runs.config.setting_types import Choice, Count, OneOr, Positive, Size
 
 MOST_ROUNDS = 10**6
 """Largest number of rounds: more are a typing error, and would never end."""
@@ -94,7 +94,7 @@ class TrainingSection(ConfigSection):
     in an audit of many trials accuracy and headline alone. `package.module:function` of one's own is called with the
     outputs of a model (n, classes) and the labels (n,).
     """
-    learning_rate: Positive = 0.005
+    learning_rate: Size = 0.005
     """Step size of the server; left out, 0.005, and where clients train 1 (0.01 with `adam`)."""
     optimizer: Choice[ServerOptimizerKind] = ServerOptimizerKind.SGD
     """Rule by which the server moves the model."""
