@@ -27,6 +27,7 @@ from fl_audit.learning.glibc_allocator import give_back_freed_memory
 from fl_audit.learning.model_initialisation import initial_models
 from fl_audit.server import release_evaluation as evaluation
 from fl_audit.server.federation_timestamps import FederationTimestamps
+from fl_audit.server.release_evaluation import OnRelease
 from fl_audit.server.reply_timeout_grid import ReplyTimeoutGrid, discover_clients
 from fl_audit.server.run_queries import federated_losses, known_noise_seeds, run_queries
 from fl_audit.server.trial_batch_results import BatchResult, ResultSink, TargetOutputsCollector
@@ -103,6 +104,7 @@ def build_server_app(
     clock: FederationTimestamps | None = None,
     on_round: _OnRound = lambda trials: None,
     strategy: type[TrialBatchStrategy] = TrialBatchStrategy,
+    on_release: OnRelease | None = None,
 ) -> ServerApp:
     """Return the ServerApp that carries out batches of trials of a plan; studies of faults use another strategy."""
     app = ServerApp()
@@ -110,7 +112,7 @@ def build_server_app(
     @app.main()
     def main(grid: Grid, context: Context) -> None:
         watched = ReplyTimeoutGrid(grid, plan.config.run.client_time_limit)
-        run_federation(plan, batches, watched, sink, clock or FederationTimestamps(), on_round, strategy)
+        run_federation(plan, batches, watched, sink, clock or FederationTimestamps(), on_round, strategy, on_release)
 
     return app
 
@@ -123,6 +125,7 @@ def run_federation(
     clock: FederationTimestamps,
     on_round: _OnRound,
     strategy: type[TrialBatchStrategy] = TrialBatchStrategy,
+    on_release: OnRelease | None = None,
 ) -> None:
     """Train batches of trials of a plan, and pass the result of each finished batch to `sink`."""
     torch.set_num_threads(plan.federation.threads)
@@ -130,7 +133,7 @@ def run_federation(
     roster = discover_clients(grid, federation)
     clock.ready = time.monotonic()
     for wave in waves(batches, plan.config.run.batches_in_flight):
-        _play_wave(plan, federation, roster, grid, wave, sink, on_round, strategy)
+        _play_wave(plan, federation, roster, grid, wave, sink, on_round, strategy, on_release)
         give_back_freed_memory()
     clock.finished = time.monotonic()
 
@@ -144,6 +147,7 @@ def _play_wave(
     sink: ResultSink,
     on_round: _OnRound,
     strategy_of_server: type[TrialBatchStrategy],
+    on_release: OnRelease | None,
 ) -> None:
     config = plan.config
     public, threads = plan.federation, plan.federation.threads
@@ -170,7 +174,7 @@ def _play_wave(
         stopping = None if patience is None else evaluation.CheckpointSelector(patience)
         losses = dict[tuple[str, int], Floats]()
         outputs = _target_outputs(plan, federation)
-        findings: list[evaluation.ReleaseFinding] = list(_findings(plan, losses))
+        findings: list[evaluation.ReleaseFinding] = list(_findings(plan, losses, on_release))
         if outputs is not None:
             findings.append(outputs)
         evaluator = evaluation.ReleaseEvaluator(federation, challenger, wave, findings, stopping)
@@ -245,7 +249,9 @@ def _public_models(plan: RunPlan, federation: LoadedFederation, trials: Sequence
     return starting_models(federation, model.initial, model.seed, trials)
 
 
-def _findings(plan: RunPlan, losses: dict[tuple[str, int], Floats]) -> Iterator[evaluation.ReleaseFinding]:
+def _findings(
+    plan: RunPlan, losses: dict[tuple[str, int], Floats], on_release: OnRelease | None
+) -> Iterator[evaluation.ReleaseFinding]:
     """Yield functions from a release to columns of results.
 
     If members' losses stay with their owners, one of the functions returns no columns. This function stores the
@@ -256,7 +262,7 @@ def _findings(plan: RunPlan, losses: dict[tuple[str, int], Floats]) -> Iterator[
         losses[release.batch.name, release.number] = release.population_losses
         return TrialBatchColumns()
 
-    yield evaluation.utility
+    yield evaluation.ReleaseMetrics(plan.metrics, on_release if plan.config.audit.trials == 1 else None)
     is_federated = federated_losses(plan) is not None
     if is_federated:  # members' losses stay with their owners
         yield kept_population

@@ -27,8 +27,10 @@ from fl_audit.federation.loaded_federation import LoadedFederation
 from fl_audit.federation.target_membership import TargetMembership
 from fl_audit.federation.trial_batch_columns import TrialBatchColumns
 from fl_audit.learning.glibc_allocator import ROUNDS_BETWEEN_TRIMS, give_back_freed_memory
+from fl_audit.learning.metric_names import Metric, columns_of, metric_column
+from fl_audit.learning.metrics import TestOutputs, auroc, metric_function
 from fl_audit.learning.stacked_model import losses_of
-from fl_audit.released_model.empirical_star import area_under_roc, empirical_epsilon_star, threshold_counts
+from fl_audit.released_model.empirical_star import empirical_epsilon_star
 from fl_audit.released_model.normal_fit_tests import FIT, fits_of_trials
 from fl_audit.released_model.parametric_star import StarSettings, parametric_epsilon_star
 from fl_audit.released_model.star_estimate import least_of_few
@@ -109,28 +111,32 @@ overwritten by those of later releases.
 """
 
 
-def utility(release: ReleaseWithOutputs) -> TrialBatchColumns:
-    """Return the test accuracy of a release, as column `test_accuracy`.
+OnRelease = Callable[[int, Mapping[str, float]], None]
+"""A function that receives the number of a release and its metrics, keyed by metric; called for a run of one trial."""
 
-    For the last release of a model with two classes, the area under the ROC curve is added as `test_auroc`.
+
+@dataclass(frozen=True)
+class ReleaseMetrics:
+    """Metrics of every evaluated release on the test records, as columns of the tables of trials and releases.
+
+    Accuracy is always computed, and the area under the ROC curve of the last release of a model of two classes.
     """
-    labels = release.federation.test.labels
-    right = (_predicted(release.logits) == labels).sum(dim=1)
-    accuracy = {"test_accuracy": (right.double() / len(labels)).cpu().numpy()}
-    positive, logits = labels == 1, release.logits
-    if not release.is_last or logits.shape[2] != 2 or bool(positive.all()) or not bool(positive.any()):
-        return TrialBatchColumns(trials=accuracy, releases=accuracy)
-    # The sign is reversed, since `threshold_counts` takes small values for positives.
-    falling = (logits[..., 0] - logits[..., 1]).double()
-    counts = threshold_counts(falling[:, positive].cpu().numpy(), falling[:, ~positive].cpu().numpy())
-    return TrialBatchColumns(trials={**accuracy, "test_auroc": area_under_roc(counts)}, releases=accuracy)
 
+    metrics: Sequence[str]  # metrics to compute, see `metrics.metric_function`
+    on_release: OnRelease | None = None  # function that receives the metrics of a run of one trial; None calls nothing
 
-def _predicted(logits: Tensor) -> Tensor:
-    """Return the class with the largest logit, the first one at ties, from logits (..., classes)."""
-    if logits.shape[-1] == 2:  # four times as fast as `argmax`
-        return (logits[..., 1] > logits[..., 0]).long()
-    return logits.argmax(dim=-1)
+    def __call__(self, release: ReleaseWithOutputs) -> TrialBatchColumns:
+        """Return the metrics of a release."""
+        outputs = TestOutputs(release.logits, release.federation.test.labels)
+        columns = columns_of(self.metrics)
+        found = {metric: metric_function(metric)(outputs) for metric in columns}
+        named = {columns[metric]: values for metric, values in found.items()}
+        if self.on_release is not None:
+            self.on_release(release.number, {metric: float(found[metric][0]) for metric in self.metrics})
+        final = {}
+        if release.is_last and outputs.logits.shape[2] == 2 and Metric.AUROC not in columns:
+            final = {metric_column(Metric.AUROC): auroc(outputs)}
+        return TrialBatchColumns(trials=named | final, releases=named)
 
 
 def pooled_epsilon_star(star: StarSettings, release: ReleaseWithOutputs) -> TrialBatchColumns:

@@ -92,8 +92,11 @@ def read_array(
         raise FederationError(f"{who} '{key}' as {array.dtype} of shape {array.shape}, {accepted}")
     if finite and not np.isfinite(array).all():
         bad = int(np.size(array) - np.isfinite(array).sum())
-        raise FederationError(f"{who} '{key}' with {bad} of {array.size} values not finite")
+        raise FederationError(f"{who} '{key}' with {bad} of {array.size} values not finite ({_USUAL_REASON})")
     return array
+
+
+_USUAL_REASON = "usually learning rate, clipping norm and noise move the model too far, or features are too large"
 
 
 def reason_line(reason: str | None) -> str:

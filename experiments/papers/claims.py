@@ -44,7 +44,7 @@ class PaperClaim:
     where: str = ""  # data set or setting on which it was tested
     quantity: str = ""  # name of the measured number
     # The measured number with its interval, which has width 0 for a closed form.
-    found: IntervalEstimate = NOTHING
+    interval: IntervalEstimate = NOTHING
     lowest: float = -inf  # smallest number that agrees with the claim
     highest: float = inf  # largest number that agrees with the claim
     trials: int = 0  # trials, models or samples of each run behind the number; 0 for a closed form
@@ -57,9 +57,9 @@ class PaperClaim:
     # premise changes nothing.
     premises: "tuple[PaperClaim, ...]" = ()
 
-    def on(self, where: str, found: IntervalEstimate, trials: int = 0, **more: Any) -> "PaperClaim":
+    def on(self, where: str, interval: IntervalEstimate, trials: int = 0, **more: Any) -> "PaperClaim":
         """Return the claim with the number that was measured on a data set or setting, and with further fields."""
-        return replace(self, where=where, found=found, trials=trials, **more)
+        return replace(self, where=where, interval=interval, trials=trials, **more)
 
     @property
     def second_look(self) -> str:
@@ -73,8 +73,8 @@ class PaperClaim:
         """The reason why the claim cannot be tested; empty if it can."""
         failed = [one for one in self.premises if one.verdict is ClaimVerdict.FAILS]
         return self.why or "; ".join(
-            f"not so: {one.statement} ({one.quantity} {one.found.value:.3f}, {one.found.low:.3f} to "
-            f"{one.found.high:.3f}, where {one.range_text} would count)" for one in failed
+            f"not so: {one.statement} ({one.quantity} {one.interval.value:.3f}, {one.interval.low:.3f} to "
+            f"{one.interval.high:.3f}, where {one.range_text} would count)" for one in failed
         )  # fmt: skip
 
     @property
@@ -84,7 +84,7 @@ class PaperClaim:
         HOLDS: it does. FAILS: it lies wholly outside. OPEN: it overlaps the range only in part, or is infinite.
         UNTESTED: the claim cannot be tested.
         """
-        low, high = self.found.low, self.found.high
+        low, high = self.interval.low, self.interval.high
         if self.untestable:
             return ClaimVerdict.UNTESTED
         if not (isfinite(low) and isfinite(high)):
@@ -100,7 +100,7 @@ class PaperClaim:
         It is None if the claim is decided or untested, if the interval is unknown, or if at most ten million trials
         would not decide the claim.
         """
-        value, low, high = self.found.value, self.found.low, self.found.high
+        value, low, high = self.interval.value, self.interval.low, self.interval.high
         if self.verdict is not ClaimVerdict.OPEN or not self.trials or not (isfinite(low) and isfinite(high)):
             return None
         if value < self.lowest:
@@ -145,7 +145,7 @@ class PaperClaim:
         """
         texts = {name: value for name, value in asdict(self).items() if isinstance(value, str)}
         texts["second_look"] = self.second_look
-        ends = zip(("measured", "low", "high"), astuple(self.found), strict=True)
+        ends = zip(("measured", "low", "high"), astuple(self.interval), strict=True)
         numbers = {name: finite(float(value)) for name, value in ends}
         more = {"claimed": self.range_text, "verdict": str(self.verdict), "trials_to_decide": self.trials_to_decide}
         unusual = {} if self.narrows == _USUAL_NARROWS else {"narrows": self.narrows}

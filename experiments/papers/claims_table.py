@@ -15,7 +15,7 @@ from fl_audit.report.formatting import capital
 
 def claims_table(claims: Sequence[PaperClaim], remarks: Sequence[str] = (), data: Sequence[str] = ()) -> ItemResult:
     """Return a table and a figure of claims: measured number, interval and verdict of each claim."""
-    shown = [claim for claim in claims if isfinite(claim.found.value) and not claim.untestable]
+    shown = [claim for claim in claims if isfinite(claim.interval.value) and not claim.untestable]
     figure = new_figure(2.6 + 0.27 * len(shown))
     # Numbers of like size have a panel of their own, for their axes differ.
     there = [(limit, own) for limit in _LIMITS if (own := [claim for claim in shown if _limit(claim) == limit])]
@@ -23,7 +23,7 @@ def claims_table(claims: Sequence[PaperClaim], remarks: Sequence[str] = (), data
     for axes, (limit, own) in zip(panels, there, strict=True):
         _draw(axes, own, limit)
     rows = (
-        measured_row(f"{one.where} (section {one.section})".strip(), one.quantity, one.found, one.trials, one.note)
+        measured_row(f"{one.where} (section {one.section})".strip(), one.quantity, one.interval, one.trials, one.note)
         for one in claims
     )
     return ItemResult(
@@ -42,9 +42,9 @@ def claims_table(claims: Sequence[PaperClaim], remarks: Sequence[str] = (), data
 def _by_statement(claims: Sequence[PaperClaim]) -> Iterator[str]:
     for statement in dict.fromkeys(claim.statement for claim in claims):
         own = [claim for claim in claims if claim.statement == statement]
-        found = {verdict: count for verdict, count in counted(own).items() if count}
-        said = phrase_list([f"{count} {said_of(verdict, count)}" for verdict, count in found.items()])
-        if len(found) == 1:
+        counts = {verdict: count for verdict, count in counted(own).items() if count}
+        said = phrase_list([f"{count} {said_of(verdict, count)}" for verdict, count in counts.items()])
+        if len(counts) == 1:
             number = {1: "it", 2: "both"}.get(len(own), f"all {len(own)}")
             said = f"{number} {said_of(own[0].verdict, len(own))}"
         else:
@@ -64,21 +64,25 @@ _LIMITS = (0.3, 1.0, 5.0, 100.0)
 
 
 def _limit(claim: PaperClaim) -> float:
-    sizes = [abs(number) for number in (claim.found.value, claim.found.low, claim.found.high) if isfinite(number)]
+    sizes = [
+        abs(number) for number in (claim.interval.value, claim.interval.low, claim.interval.high) if isfinite(number)
+    ]
     return next((limit for limit in _LIMITS if max(sizes) <= limit), _LIMITS[-1])
 
 
 def _draw(axes: Axes, claims: Sequence[PaperClaim], limit: float) -> None:
-    numbers = [end for claim in claims for end in (claim.found.value, claim.found.low, claim.found.high)]
+    numbers = [end for claim in claims for end in (claim.interval.value, claim.interval.low, claim.interval.high)]
     left, right = min(-0.05 * limit, *filter(isfinite, numbers)), max(limit, *filter(isfinite, numbers))
     for place, claim in enumerate(claims):
         low, high = max(claim.lowest, left), min(claim.highest, right)
         axes.barh(place, max(high - low, 0.004 * (right - left)), left=low, height=0.62, color=MUTED, alpha=0.22,
                   linewidth=0)  # fmt: skip
         marker, colour, fill = _MARKS[claim.verdict]
-        ends = np.nan_to_num([claim.found.low, claim.found.high], nan=claim.found.value, posinf=right, neginf=left)
+        ends = np.nan_to_num(
+            [claim.interval.low, claim.interval.high], nan=claim.interval.value, posinf=right, neginf=left
+        )
         axes.plot(ends, [place, place], color=colour, linewidth=1.6)
-        axes.plot(claim.found.value, place, marker, color=colour, markerfacecolor=fill, markersize=6)
+        axes.plot(claim.interval.value, place, marker, color=colour, markerfacecolor=fill, markersize=6)
     axes.set_yticks(range(len(claims)), [f"{claim.where}: {_short(claim.quantity)}" for claim in claims])
     axes.set_ylim(len(claims) - 0.4, -0.6)
     axes.set_xlim(left, right)

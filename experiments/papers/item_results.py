@@ -35,17 +35,19 @@ class ItemRow:
     note: str = ""  # basis of the numbers
 
     @property
-    def found(self) -> IntervalEstimate:
+    def interval(self) -> IntervalEstimate:
         """The measured number with its interval."""
         return IntervalEstimate(self.measured, self.low, self.high)
 
 
 def measured_row(
-    setting: str, quantity: str, found: IntervalEstimate, repetitions: int = 0, note: str = "", **more: float
+    setting: str, quantity: str, interval: IntervalEstimate, repetitions: int = 0, note: str = "", **more: float
 ) -> ItemRow:
     """Return the table row of a measured number."""
-    return ItemRow(setting, quantity, measured=found.value, low=found.low, high=found.high, repetitions=repetitions,
-                   note=note, **more)  # fmt: skip
+    return ItemRow(
+        setting, quantity, measured=interval.value, low=interval.low, high=interval.high, repetitions=repetitions,
+        note=note, **more,
+    )  # fmt: skip
 
 
 def table(rows: Iterable[ItemRow]) -> pd.DataFrame:

@@ -46,10 +46,10 @@ def render_page(
     )
 
 
-def _banner(made: Sequence[ItemResult]) -> Banner:
+def _banner(results: Sequence[ItemResult]) -> Banner:
     """Return the banner: the number of results, and how many printed numbers lie inside our intervals."""
-    compared, outside = _compared_counts(made, "published")
-    items = plural(len(made), "item")
+    compared, outside = _compared_counts(results, "published")
+    items = plural(len(results), "item")
     if not compared:
         return Banner(
             f"{items} made again", "Nothing here is held against a printed number by an interval.", VerdictLook.NONE
@@ -58,13 +58,13 @@ def _banner(made: Sequence[ItemResult]) -> Banner:
     return Banner(f"{items} made again", line, VerdictLook.GOOD if not outside else VerdictLook.OPEN)
 
 
-def _opening(made: Sequence[ItemResult]) -> str:
+def _opening(results: Sequence[ItemResult]) -> str:
     """Return the opening paragraph of the page, which counts agreements with printed numbers and with theory."""
-    compared, outside = _compared_counts(made, "published")
-    theory, missed = _compared_counts([one for one in made if not one.finding], "theory")
-    computed = [one.computed for one in made]
+    compared, outside = _compared_counts(results, "published")
+    theory, missed = _compared_counts([one for one in results if not one.finding], "theory")
+    computed = [one.computed for one in results]
     printed, differing = sum(count for count, _ in computed), sum(len(lines) for _, lines in computed)
-    parts = list(dict.fromkeys(result.finding.rstrip(".") for result in made if result.finding))
+    parts = list(dict.fromkeys(result.finding.rstrip(".") for result in results if result.finding))
     if compared:
         parts.append(
             f"{compared - outside:,} of {plural(compared, 'printed number')} lie inside our intervals of about 95 %. "
@@ -83,12 +83,14 @@ def _opening(made: Sequence[ItemResult]) -> str:
     return f"{'. '.join(parts)}. Each item below says where numbers differ, and what the reason may be."
 
 
-def _compared_counts(made: Sequence[ItemResult], column: str) -> tuple[int, int]:
+def _compared_counts(results: Sequence[ItemResult], column: str) -> tuple[int, int]:
     """Return how many numbers in `column` ("published" or "theory") have a measured interval beside them.
 
     The second result is how many of these numbers lie outside the interval.
     """
-    return sum(one.comparable_rows(column) for one in made), sum(len(one.outside_sentences(column)) for one in made)
+    return sum(one.comparable_rows(column) for one in results), sum(
+        len(one.outside_sentences(column)) for one in results
+    )
 
 
 def _item(item: PaperItem, result: ItemResult, png: bytes) -> str:

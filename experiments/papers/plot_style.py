@@ -53,11 +53,11 @@ def draw_published(axes: Axes, x: ArrayLike, y: ArrayLike, colour: str = INK) ->
 
 
 def draw_measured(
-    axes: Axes, x: ArrayLike, found: Sequence[IntervalEstimate], look: CurveLook, label: str, joined: bool = True
+    axes: Axes, x: ArrayLike, intervals: Sequence[IntervalEstimate], look: CurveLook, label: str, joined: bool = True
 ) -> None:
     """Draw measured values with their intervals; an infinite upper end is an arrow, and infinite values are
     left out."""
-    value, bottom, top = (np.array([getattr(one, end) for one in found]) for end in ("value", "low", "high"))
+    value, bottom, top = (np.array([getattr(one, end) for one in intervals]) for end in ("value", "low", "high"))
     value = np.where(np.isfinite(value), value, np.nan)
     is_open = np.isinf(top)
     spread = np.stack([value - bottom, np.where(is_open, value, top) - value])

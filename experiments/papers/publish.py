@@ -47,12 +47,12 @@ def publish(runs: Path, docs: Path = DOCS) -> tuple[str, ...]:
     Pages and claims of all other papers stay as they are. If a table or figure was made in a full and in a quick run,
     the full run is used.
     """
-    found = _records(runs)
-    require(bool(found), f"{runs} holds no finished reproduction: accepted is what 'fl-audit reproduce' wrote")
-    old = [f"{path.name}: {why}" for path, record in found.items() if (why := _stale(record))]
+    records = _records(runs)
+    require(bool(records), f"{runs} holds no finished reproduction: accepted is what 'fl-audit reproduce' wrote")
+    old = [f"{path.name}: {why}" for path, record in records.items() if (why := _stale(record))]
     require(not old, f"reproduce again, of another version are {'; '.join(old)}")
     made, files = _made(docs), dict[Path, bytes]()
-    best = {paper: own for paper in PAPERS if (own := _best(paper, found))}
+    best = {paper: own for paper in PAPERS if (own := _best(paper, records))}
     for paper, own in best.items():
         made[paper.key] = [{key: one for key, one in record.items() if key not in LEFT_OUT} for _, record in own]
         files |= _page(paper, own, docs)
@@ -98,12 +98,12 @@ def _records(runs: Path) -> dict[Path, Record]:
     return {path: json.loads(path.read_text(encoding="utf-8")) for path in paths if path.exists()}
 
 
-def _best(paper: Paper, found: Mapping[Path, Record]) -> list[tuple[Path, Record]]:
+def _best(paper: Paper, records: Mapping[Path, Record]) -> list[tuple[Path, Record]]:
     """Return one record, with its path, of each table or figure of a paper, in the order of the paper.
 
     If there are several records, one of a full reproduction is preferred to one of a quick form.
     """
-    own = [(path, record) for path, record in found.items() if record["paper"] == paper.key]
+    own = [(path, record) for path, record in records.items() if record["paper"] == paper.key]
     order = [item.key for item in paper.items]
     own.sort(key=lambda one: (order.index(one[1]["item"]), one[1]["extent"] != ComputeExtent.FULL))
     return [next(one for one in own if one[1]["item"] == key) for key in dict.fromkeys(one[1]["item"] for one in own)]

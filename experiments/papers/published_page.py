@@ -110,14 +110,14 @@ def with_shared_notes(sections: Sequence[str]) -> list[str]:
             shared.setdefault(_anchor(note), note)
     if not shared:
         return list(sections)
-    linked = [_NOTES.sub(lambda found: _list(_linked(_ITEM.findall(found[1]), shared)), one) for one in sections]
+    linked = [_NOTES.sub(lambda match: _list(_linked(_ITEM.findall(match[1]), shared)), one) for one in sections]
     written = "\n".join(f'<li id="{anchor}">{_emphasized(note)}</li>' for anchor, note in shared.items())
     return [*linked, f"## {TITLE}\n\n<ul>\n{written}\n</ul>"]
 
 
 def _notes(section: str) -> list[str]:
-    found = _NOTES.search(section)
-    return _ITEM.findall(found[1]) if found else []
+    match = _NOTES.search(section)
+    return _ITEM.findall(match[1]) if match else []
 
 
 def _list(notes: Iterable[str]) -> str:

@@ -37,7 +37,7 @@ def chosen_items(name: str) -> tuple[Paper, tuple[PaperItem, ...]]:
     return paper, tuple(item for item in paper.items if name in (paper.key, paper.name_of(item)))
 
 
-def reproduce(name: str, context: ReproductionOptions) -> tuple[Paper, PaperResults, Path]:
+def reproduce(name: str, options: ReproductionOptions) -> tuple[Paper, PaperResults, Path]:
     """Compute one or all tables and figures of a paper, and write them to files together with the printed numbers.
 
     The context's directory receives a CSV file, a PNG, an SVG and a JSON record for every table or figure, and a page
@@ -45,38 +45,38 @@ def reproduce(name: str, context: ReproductionOptions) -> tuple[Paper, PaperResu
     ones continued.
     """
     paper, items = chosen_items(name)
-    directory = context.directory
+    directory = options.directory
     require(not directory.exists() or directory.is_dir(), f"--out {directory} is a file: accepted is a directory")
     for other in PAPERS:  # all papers would name their figures' files alike
         taken = other is not paper and any(directory.glob(f"{other.key}*.html"))
         require(not taken, f"--out {directory} holds {other.key}: accepted is a directory of {paper.key}, or a new one")
-    made = make(paper, items, context)
+    made = make(paper, items, options)
     missing = made.remarks or made.left_out
     require(bool(made.results), f"{name} cannot be made, none of its data sets is there: {'; '.join(missing)}")
-    return paper, made, _write(context, name, paper, made)
+    return paper, made, _write(options, name, paper, made)
 
 
-def _write(context: ReproductionOptions, name: str, paper: Paper, made: PaperResults) -> Path:
+def _write(options: ReproductionOptions, name: str, paper: Paper, results: PaperResults) -> Path:
     """Write the page NAME.html, and the image, rows and record of each result; return the path of the page.
 
     Nothing is written before all results are rendered.
     """
     files, pictures = dict[str, bytes](), dict[str, bytes]()
-    for item, result in made.results:
-        record = _record_of(context, paper, made, item, result)
+    for item, result in results.results:
+        record = _record_of(options, paper, results, item, result)
         # The layout of a second drawing begins with that of the first: their order is a matter of last digits.
         files[f"{item.key}.svg"] = to_svg(result.figure).encode()
         files[f"{item.key}.png"] = pictures[item.key] = to_png(result.figure)
         files[f"{item.key}.csv"] = result.frame.to_csv(index=False).encode()
         files[f"{item.key}.json"] = (json.dumps(record, indent=1, ensure_ascii=False) + "\n").encode()
-    files[f"{name}.html"] = render_page(name, context.extent, paper, made, pictures).encode()
+    files[f"{name}.html"] = render_page(name, options.extent, paper, results, pictures).encode()
     for file_name, content in files.items():
-        write_bytes(context.directory / file_name, content)
-    return context.directory / f"{name}.html"
+        write_bytes(options.directory / file_name, content)
+    return options.directory / f"{name}.html"
 
 
 def _record_of(
-    context: ReproductionOptions, paper: Paper, made: PaperResults, item: PaperItem, result: ItemResult
+    options: ReproductionOptions, paper: Paper, results: PaperResults, item: PaperItem, result: ItemResult
 ) -> Mapping[str, Any]:
     """Return the record of a finished table or figure as values for JSON."""
     spent = result.spent
@@ -86,15 +86,15 @@ def _record_of(
         "item": item.key,
         "title": item.title,
         "caption": result.caption,
-        "extent": str(context.extent),
-        "settings": paper.digest(context.extent),
+        "extent": str(options.extent),
+        "settings": paper.digest(options.extent),
         "commit": commit_of_sources(),
         "run_commits": spent.commits,
         "trials": spent.trials,
         "minutes": finite(round(spent.minutes, 1)),
         "made": datetime.now(UTC).date().isoformat(),
         # Reasons in brackets name places of the machine that played.
-        "said": (*made.warnings, *(_IN_BRACKETS.sub("", line) for line in (*made.remarks, *made.left_out))),
+        "said": (*results.warnings, *(_IN_BRACKETS.sub("", line) for line in (*results.remarks, *results.left_out))),
         "played": result.played,
         "differences": differences_html(result),
         "claims": [claim.to_json() for claim in result.claims],

@@ -85,18 +85,18 @@ def play(runs: Iterable[PaperRun], options: ReproductionOptions) -> dict[PaperRu
     return {run: FinishedRun(run, one.config, one.path) for run, one in planned.items()}
 
 
-def carry_out_all(runs: Sequence[PlannedRun], context: ReproductionOptions) -> None:
+def carry_out_all(runs: Sequence[PlannedRun], options: ReproductionOptions) -> None:
     """Carry out runs in parallel processes, one per core, or with Ray one after the other.
 
-    `context`: With Ray, or with one core or run, runs are carried out in this process.
+    `options`: With Ray, or with one core or run, runs are carried out in this process.
     """
     if not runs:
         return
-    with context.progress(sum(run.trial_rounds for run in runs)) as begin:
-        if context.engine is Engine.RAY or min(len(runs), parallel_runs()) == 1:
+    with options.progress(sum(run.trial_rounds for run in runs)) as begin:
+        if options.engine is Engine.RAY or min(len(runs), parallel_runs()) == 1:
             for number, run in enumerate(runs, start=1):
                 on_round = begin(f"{number}/{len(runs)} {run.label}")
-                run.carry_out(context.engine or Engine.LOCAL, context.ray_address, on_round)
+                run.carry_out(options.engine or Engine.LOCAL, options.ray_address, on_round)
         else:
             with nothing_outlives():
                 _play_side_by_side(runs, begin)

@@ -85,7 +85,7 @@ def find_data(
     `studies`: Of each of these, the first candidate is used that is available. A candidate may have several versions,
     such as numbers of classes: all available versions are used.
     """
-    found: list[PaperDataset] = []
+    available: list[PaperDataset] = []
     remarks: list[str] = []
     for study in studies:
         reasons: list[str] = []
@@ -93,14 +93,14 @@ def find_data(
             missing = {one: reason for one in versions if (reason := _missing(paper, one, data_dir)) is not None}
             there = [one for one in versions if one not in missing]
             if there:
-                found.extend(there)
+                available.extend(there)
                 if reasons:
                     remarks.append(f"{study} is not there ({'; '.join(reasons)}): {there[0].name} stands in for it")
                 break
             reasons.extend(f"{one.name.rpartition(':')[2]}: {reason}" for one, reason in missing.items())
         else:
             remarks.append(f"{study} is left out ({'; '.join(reasons)})")
-    return tuple(found), tuple(remarks)
+    return tuple(available), tuple(remarks)
 
 
 def _missing(paper: Paper, data: PaperDataset, data_dir: Path | None) -> str | None:

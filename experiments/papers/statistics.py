@@ -27,9 +27,9 @@ def bootstrap(values: Floats, statistic: Callable[[Floats], float], random: np.r
     Shapes: `values` (trials, ...).
     """
     trials = len(values)
-    found = [statistic(values[random.integers(trials, size=trials)]) for _ in range(RESAMPLES)]
+    resampled = [statistic(values[random.integers(trials, size=trials)]) for _ in range(RESAMPLES)]
     tail = 100 * (1 - CONFIDENCE) / 2
-    low, high = np.percentile(found, [tail, 100 - tail])
+    low, high = np.percentile(resampled, [tail, 100 - tail])
     return IntervalEstimate(float(statistic(values)), float(low), float(high))
 
 
@@ -63,14 +63,14 @@ def welch_interval(one: Floats, other: Floats, confidence: float = CONFIDENCE) -
 
     Shapes: `one` (n,), `other` (m,).
     """
-    found = ttest_ind(one, other, equal_var=False).confidence_interval(confidence)
-    return IntervalEstimate(float(np.mean(one) - np.mean(other)), float(found.low), float(found.high))
+    interval = ttest_ind(one, other, equal_var=False).confidence_interval(confidence)
+    return IntervalEstimate(float(np.mean(one) - np.mean(other)), float(interval.low), float(interval.high))
 
 
 def share_interval(successes: int, trials: int) -> tuple[float, float]:
     """Return the ends of the 95 % Clopper-Pearson interval of a success probability."""
-    found = binomtest(successes, trials).proportion_ci(CONFIDENCE)
-    return float(found.low), float(found.high)
+    interval = binomtest(successes, trials).proportion_ci(CONFIDENCE)
+    return float(interval.low), float(interval.high)
 
 
 def mean_of_shares(shares: Floats) -> IntervalEstimate:
@@ -79,13 +79,15 @@ def mean_of_shares(shares: Floats) -> IntervalEstimate:
     `shares` are numbers in [0, 1], shape (repetitions,), at least two. If all are equal, the t interval would have the
     width 0, and a Clopper-Pearson interval is given instead.
     """
-    found = t_interval(shares)
-    low, high = found.low, found.high
+    interval = t_interval(shares)
+    low, high = interval.low, interval.high
     if np.ptp(shares) == 0:
         low, high = share_interval(round(float(shares[0]) * len(shares)), len(shares))
-    return IntervalEstimate(found.value, max(low, 0.0), min(high, 1.0))
+    return IntervalEstimate(interval.value, max(low, 0.0), min(high, 1.0))
 
 
-def end_by_end(statistic: Callable[[Sequence[float]], float], found: Iterable[IntervalEstimate]) -> IntervalEstimate:
+def end_by_end(
+    statistic: Callable[[Sequence[float]], float], intervals: Iterable[IntervalEstimate]
+) -> IntervalEstimate:
     """Return a statistic of several intervals, computed separately for their values, lower ends and upper ends."""
-    return IntervalEstimate(*(float(statistic(ends)) for ends in zip(*map(astuple, found), strict=True)))
+    return IntervalEstimate(*(float(statistic(ends)) for ends in zip(*map(astuple, intervals), strict=True)))

@@ -4,22 +4,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from fl_audit.adjacency import Adjacency, Unit
 from fl_audit.app_audits.launchers import strategy_audit_launcher
 from fl_audit.app_audits.launchers.review_launcher import reviewed
 from fl_audit.app_audits.review.options import ReviewOptions
-from fl_audit.cli.options import (
-    AdjacencyOption,
-    FailOption,
-    JsonOption,
-    NoiseOverOption,
-    ResultOptions,
-    end_if_violated,
-    noise_over_of,
-    print_json,
-)
+from fl_audit.cli.options import AdjacencyOption, FailOption, ResultOptions, end_if_violated, noise_over_of
+from fl_audit.cli.rare_settings import setting_names, settings_of
 from fl_audit.errors import InputError, require
 from fl_audit.name_lists import name_list
 from fl_audit.privacy.accounting_enums import MultiplierReference
@@ -33,55 +25,81 @@ from fl_audit.value_checks import choice, require_number
 class ClaimOptions:
     """Command-line options that state the claim, which the trials try to refute."""
 
+    HELP_GROUP: ClassVar[str] = "Claim"
+
     claim_epsilon: Annotated[float | None, option("E", "The claimed epsilon.")] = None
     claim_delta: Annotated[float, option("D", "delta of the claimed epsilon.")] = 1e-5
     claim_noise_multiplier: Annotated[
         float | None,
         option(
-            "Z", "In place of epsilon: no easier to tell than Gaussian noise with this multiplier; see --noise-over."
+            "Z",
+            "In place of epsilon: no easier to tell than Gaussian noise with this multiplier, over the sensitivity, "
+            "or with --set noise-over=clipping-norm over the norm.",
         ),
     ] = None
-    noise_over: NoiseOverOption = MultiplierReference.SENSITIVITY.value
-    clipping_norm: Annotated[
-        float | None, option("C", "Norm that the claim refers to.  [default: the strategy's, or 1]")
-    ] = None
-    trust_client_clipping: Annotated[
-        bool, switch("--trust-client-clipping", "Nothing but the client's own code clips: no trial sends more.")
-    ] = False
 
-    def as_keywords(self) -> dict[str, Any]:
+    def as_keywords(self, rare: "RareSettings") -> dict[str, Any]:
         """Return the options as keyword arguments of `StrategyOptions` and `ReviewOptions`.
 
         Raises `InputError` if the options contradict each other.
         """
-        over = noise_over_of(self.noise_over, self.claim_noise_multiplier, "--claim-noise-multiplier")
+        over = noise_over_of(rare.noise_over, self.claim_noise_multiplier, "--claim-noise-multiplier")
         return {
             "epsilon": self.claim_epsilon,
             "delta": self.claim_delta,
             "noise_multiplier": self.claim_noise_multiplier,
             "noise_over": over,
-            "norm": self.clipping_norm,
-            "is_clipped": not self.trust_client_clipping,
         }
 
 
 @dataclass(frozen=True)
-class TrialOptions:
-    """Command-line options of the trials: their number, processes and seed."""
+class RareSettings:
+    """Settings of the trials of `review` that few users need."""
 
-    quick: Annotated[bool, switch("--quick", "Fewer trials, in a fraction of the time.")] = False
-    processes: Annotated[int, option("N", "Trials played at the same time.")] = 2
-    seed: Annotated[int, option("N", "Seed of the trials.")] = 0
+    noise_over: str = MultiplierReference.SENSITIVITY.value  # what the claimed noise multiplier multiplies
+    clipping_norm: float | None = None  # norm that the claim refers to; None for the strategy's own, or 1
+    trust_client_clipping: bool = False  # whether nothing but the client's own code clips, so no trial sends more
+    processes: int = 2  # number of trials played at the same time
+    seed: int = 0  # seed of the trials
 
     def as_keywords(self) -> dict[str, Any]:
-        """Return the options as keyword arguments of `StrategyOptions` and `ReviewOptions`.
+        """Return the settings as keyword arguments of `StrategyOptions` and `ReviewOptions`.
 
         Raises `InputError` if the number of processes is less than 1.
         """
-        require_number("--processes", self.processes, "whole numbers from 1")
-        return {"is_quick": self.quick, "processes": self.processes, "seed": self.seed}
+        require_number("processes are", self.processes, "whole numbers from 1")
+        return {
+            "norm": self.clipping_norm,
+            "is_clipped": not self.trust_client_clipping,
+            "processes": self.processes,
+            "seed": self.seed,
+        }
 
 
+@dataclass(frozen=True)
+class RareStrategySettings(RareSettings):
+    """Settings of the trials of `strategy` that few users need."""
+
+    observer: str = "client"  # who looks: another client, or the server
+    confidence: float = 0.95  # confidence of the verdict
+    seconds: float | None = None  # time for the trials; None for as long as they take
+
+    def as_keywords(self) -> dict[str, Any]:
+        """Return the settings as keyword arguments of `StrategyOptions`; raise `InputError` if one is out of range."""
+        if self.seconds is not None:
+            require_number("seconds are", self.seconds, "numbers above 0")
+        own = {"observer": self.observer, "confidence": self.confidence, "seconds": self.seconds}
+        return super().as_keywords() | own
+
+
+def _set_option(group: type[Any]) -> Any:
+    names = setting_names(group)
+    said = f"A rarer setting, may be repeated: {', '.join(names)}."
+    completions = [f"{name}=" for name in names]
+    return option("NAME=VALUE", said, among=completions, names=("--set",), rich_help_panel="Trials")
+
+
+QuickOption = Annotated[bool, switch("--quick", "Fewer trials, in a fraction of the time.", rich_help_panel="Trials")]
 Scenarios = list[str] | None
 _OF_CLIENTS = tuple(adjacency for adjacency in Adjacency if adjacency.unit is Unit.CLIENT)
 
@@ -98,22 +116,39 @@ def strategy(
     adjacency: AdjacencyOption,
     *,
     claim: ClaimOptions,
-    rounds: Annotated[int, option("K", "Rounds that the claim is for.")] = 1,
-    clients: Annotated[int, option("N", "Clients in a trial, at least 2.")] = 4,
+    rounds: Annotated[
+        int | None,
+        option(
+            "K",
+            "Rounds that the claim is for.  [default: 1, with a look for later rounds without noise]",
+            rich_help_panel="Claim",
+        ),
+    ] = None,
+    clients: Annotated[
+        int | None,
+        option(
+            "N",
+            "Clients in a trial, at least 2.  [default: as many as the strategy names, or 4]",
+            rich_help_panel="Trials",
+        ),
+    ] = None,
     mod: Annotated[
-        list[str] | None, option("PACKAGE.MODULE:NAME", "A mod of the client app, outermost first; may be repeated.")
+        list[str] | None,
+        option(
+            "PACKAGE.MODULE:NAME",
+            "A mod of the client app, outermost first; may be repeated.",
+            rich_help_panel="Trials",
+        ),
     ] = None,
-    observer: Annotated[
-        str, option("client|server", "Who looks: another client, or the server.", among=("client", "server"))
-    ] = "client",
-    exclude: Annotated[Scenarios, option("TRIAL", "A scenario that the claim does not cover; may be repeated.")] = None,
-    include: Annotated[Scenarios, option("TRIAL", "Play this scenario and no other one; may be repeated.")] = None,
-    confidence: Annotated[float, option("P", "Confidence, in (0.5, 1).")] = 0.95,
-    trials: TrialOptions,
-    seconds: Annotated[
-        float | None,
-        option("S", "Time for the trials, above 0: what it is too short for is said.  [default: as long as they take]"),
+    exclude: Annotated[
+        Scenarios,
+        option("TRIAL", "A scenario that the claim does not cover; may be repeated.", rich_help_panel="Trials"),
     ] = None,
+    include: Annotated[
+        Scenarios, option("TRIAL", "Play this scenario and no other one; may be repeated.", rich_help_panel="Trials")
+    ] = None,
+    quick: QuickOption = False,
+    set_: Annotated[list[str] | None, _set_option(RareStrategySettings)] = None,
     shown: ResultOptions,
     fail_on_violation: FailOption = False,
 ) -> None:
@@ -126,18 +161,17 @@ def strategy(
     for named in (factory, *(mod or [])):
         require_named(named)
     _require_scenarios({"--exclude": exclude, "--include": include})
-    if seconds is not None:
-        require_number("--seconds is", seconds, "numbers above 0")
+    rare = settings_of(RareStrategySettings, set_ or [])
     wishes = strategy_audit_launcher.StrategyOptions(
-        factory, str(neighbours), rounds=rounds, clients=clients, mods=tuple(mod or ()), observer=observer,
-        exclude=tuple(exclude or ()), include=None if include is None else tuple(include), confidence=confidence,
-        seconds=seconds, **claim.as_keywords(), **trials.as_keywords(),
+        factory, str(neighbours), rounds=rounds, clients=clients, mods=tuple(mod or ()),
+        exclude=tuple(exclude or ()), include=None if include is None else tuple(include), is_quick=quick,
+        **claim.as_keywords(rare), **rare.as_keywords(),
     )  # fmt: skip
     wishes.claim()  # refuses a claim before a process is started
     with at_work(f"trials against {factory}"):
         found = strategy_audit_launcher.audit_in_subprocess(wishes, shown.out)
-    shown.show(found["result"], found["lines"], found["report"])
-    end_if_violated(found["result"]["verdict"], fail_on_violation)
+    shown.show(found)
+    end_if_violated(found["verdict"], fail_on_violation)
 
 
 def _require_scenarios(given: Mapping[str, Scenarios]) -> None:
@@ -166,7 +200,7 @@ def review(
     ] = None,
     clients: Annotated[int | None, option("N", "Clients of the app.  [default: its file's, or 10]")] = None,
     rounds: Annotated[int | None, option("K", "Rounds of a trial.  [default: the app's, at most 3]")] = None,
-    trials: TrialOptions,
+    quick: QuickOption = False,
     minutes: Annotated[float, option("M", "Time limit.")] = 5.0,
     client_data: Annotated[
         str | None,
@@ -176,6 +210,7 @@ def review(
             "it gets a partition and the number of partitions.",
         ),
     ] = None,
+    set_: Annotated[list[str] | None, _set_option(RareSettings)] = None,
     shown: ResultOptions,
     fail_on_violation: FailOption = False,
 ) -> None:
@@ -195,13 +230,14 @@ def review(
     require_number("--minutes", minutes, "numbers above 0")
     if client_data is not None:
         require_named(client_data)
+    rare = settings_of(RareSettings, set_ or [])
     wishes = ReviewOptions(
         adjacency=adjacency, nodes=clients, rounds=rounds, seconds=60 * minutes, client_data=client_data,
-        **claim.as_keywords(), **trials.as_keywords(),
+        is_quick=quick, **claim.as_keywords(rare), **rare.as_keywords(),
     )  # fmt: skip
     with at_work(f"review of {app_dir}"):
         found = reviewed(app_dir, wishes, shown.out)
-    shown.show_screen(found)
+    shown.show(found)
     end_if_violated(found["verdict"], fail_on_violation)
 
 
@@ -212,30 +248,28 @@ def live(
         bool, switch("--finished", "The training is over, though its last claimed round is missing.")
     ] = False,
     confidence: Annotated[float, option("P", "Confidence of the bounds, in (0.5, 1).")] = 0.95,
-    out: Annotated[Path | None, option("FILE", "The HTML page to write.  [default: DIR/report.html]")] = None,
+    *,
+    shown: ResultOptions,
     fail_on_violation: FailOption = False,
-    as_json: JsonOption = False,
 ) -> None:
     """Bound epsilon from below by the canaries of a running or finished training.
 
     Canaries are clients that send a known update in secretly drawn rounds. An observer, in the server or in another
     client, stores in DIR how strongly it sees the canaries in each round.
     """
-    is_file = out is None or not out.is_dir()
-    place = (out or directory) / "live.html"
-    require(is_file, f"--out {out} is a directory: accepted is a file for the page, such as --out {place}")
+    out = shown.out or directory
+    require(out.is_dir() or not out.exists(), f"--out {out} is a file: accepted is a directory, new or not")
 
+    from fl_audit.app_audits.audit_results import live_result
     from fl_audit.app_audits.live.live_audit import measure_live
+    from fl_audit.app_audits.live.live_page import live_text
     from fl_audit.app_audits.live.observer_store import seed_in
+    from fl_audit.app_audits.page import write_result
 
-    numbers = measure_live(directory, seed_in(coins), confidence, finished)
-
-    from fl_audit.app_audits.live.live_page import live_lines, write_live_page
-
-    if as_json:
-        print_json(numbers.to_json())
-    else:
-        for line in live_lines(numbers):
-            print(line)
-        print(f"report: {write_live_page(numbers, out or directory / 'report.html')}")
-    end_if_violated(numbers.verdict, fail_on_violation)
+    finding = measure_live(directory, seed_in(coins), confidence, finished)
+    result = live_result(directory.resolve().name, finding)
+    values = result.to_json()
+    if shown.out is not None or not shown.as_json:
+        values |= {"report": str(write_result(result, live_text(finding), out))}
+    shown.show(values)
+    end_if_violated(finding.verdict, fail_on_violation)

@@ -16,7 +16,6 @@ from fl_audit.runs.option_declarations import argument, option, switch
 from fl_audit.runs.progress import runs_progress_bar
 from fl_audit.runs.terminal import console as console_for
 from fl_audit.runs.terminal import print_table
-from fl_audit.runs.utility_columns import UtilityColumn
 from fl_audit.runs.verbosity import is_quiet, printable
 from fl_audit.value_checks import choice
 
@@ -40,10 +39,7 @@ def sweep(
     set_: options.SetOption = None,
     out: Annotated[Path | None, option("DIR", "Output directory.  [default: runs/sweep-NAME-TIME]")] = None,
     utility: Annotated[
-        str | None,
-        option(
-            "accuracy|auroc", "Utility of a model.  [default: auroc of two classes, else accuracy]", among=UtilityColumn
-        ),
+        str | None, option("METRIC", "Utility of a model: a metric of the runs.  [default: their headline]")
     ] = None,
     engine: options.EngineOption = Engine.RAY.value,
     ray_address: options.AddressOption = None,
@@ -58,7 +54,6 @@ def sweep(
     command with further values runs only the new points.
     """
 
-    worth = None if utility is None else choice(UtilityColumn, "--utility", utility)
     chosen = options.engine_for(engine, ray_address)
     # A mistake in the configuration is answered before what takes seconds to import.
     points = _all_points(config, over or [], baseline_over or [], set_ or [], data_dir)
@@ -81,7 +76,7 @@ def sweep(
     from fl_audit.runs.cluster.ray_connection import RayOptions
 
     with printing_continuation(way_on):
-        found = run_sweep(points, directory, RayOptions.of(run, ray_address), worth, runs_progress_bar, title, chosen)
+        found = run_sweep(points, directory, RayOptions.of(run, ray_address), utility, runs_progress_bar, title, chosen)
     _show(found, directory, title)
 
 

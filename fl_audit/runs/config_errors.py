@@ -145,5 +145,6 @@ def _described(schema: _Schema, whole: _Schema) -> Iterator[str]:
 def _range(schema: _Schema) -> str:
     ends = (("exclusiveMinimum", "above"), ("minimum", "from"), ("exclusiveMaximum", "below"), ("maximum", "to"))
     given = [(word, schema[key]) for key, word in ends if key in schema]
-    said = [f"{word} {int(end) if end == int(end) else f'{end:g}'}" for word, end in given]
+    is_long = {end: end != int(end) or abs(end) >= _LARGEST_SHOWN for _, end in given}
+    said = [f"{word} {f'{end:g}' if is_long[end] else int(end)}" for word, end in given]
     return f" {' '.join(said).replace(' below', ' and below')}" if said else ""

@@ -72,7 +72,10 @@ def read_unprotected(run: RunDirectory) -> NonPrivateAccuracy | None:
 
 def _training_of(configuration: dict[str, Any]) -> dict[str, Any]:
     section, _, key = GROWING.partition(".")
-    return {name: configuration[name] for name in _TRAINING} | {section: {key: 0}}
+    found = {name: configuration[name] for name in _TRAINING}
+    # Which metrics are computed changes no training.
+    training = {name: value for name, value in found["training"].items() if name != "metrics"}
+    return found | {"training": training, section: {key: 0}}
 
 
 def _read(directory: Path, config: RunConfig) -> NonPrivateAccuracy:

@@ -17,9 +17,9 @@ def option(
     return typer.Option(..., *names, metavar=metavar, help=said, **_completed(among), **more)
 
 
-def switch(name: str, said: str) -> OptionInfo:
+def switch(name: str, said: str, **more: Any) -> OptionInfo:
     """Return a boolean command-line option, which takes no value."""
-    return typer.Option(name, help=said)
+    return typer.Option(name, help=said, **more)
 
 
 def argument(metavar: str, said: str, among: Iterable[str] = (), **more: Any) -> ArgumentInfo:

@@ -2,7 +2,7 @@
 
 import errno
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -21,10 +21,13 @@ from fl_audit.clients.app import announce_calls
 from fl_audit.clients.app import app as default_client_app
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.federation.run_plan import RunPlan
+from fl_audit.learning.metric_names import metric_title
+from fl_audit.report.formatting import metric_text, number_text
+from fl_audit.runs import verbosity
 from fl_audit.runs.cluster.ray_connection import RayOptions, cluster_at
 from fl_audit.runs.disk_space_estimate import require_room
 from fl_audit.runs.engine_names import Engine
-from fl_audit.runs.float_overflow_check import require_finite_steps
+from fl_audit.runs.epsilon_by_round import accounted_releases
 from fl_audit.runs.image_reconstruction import require_drawable
 from fl_audit.runs.local_engine import run_locally
 from fl_audit.runs.progress import Progress, at_work, no_progress
@@ -35,6 +38,7 @@ from fl_audit.runs.run_directory_checks import RESUME
 from fl_audit.runs.run_report import TIMING, finish
 from fl_audit.server.app import build_server_app, run_federation
 from fl_audit.server.federation_timestamps import FederationTimestamps
+from fl_audit.server.release_evaluation import OnRelease
 from fl_audit.server.reply_timeout_grid import ReplyTimeoutGrid
 from fl_audit.server.trial_batch_results import ResultSink
 from fl_audit.strategies.errors import FederationError
@@ -118,14 +122,13 @@ def _kept_if_unwritable() -> Iterator[None]:
 def require_runnable(plan: RunPlan) -> None:
     """Check that a planned run can begin with its data, model and settings.
 
-    Raises `InputError` if the data cannot be read, the model cannot be evaluated, images cannot be reconstructed as
-    configured, or numbers would overflow in the first step.
+    Raises `InputError` if the data cannot be read, the model cannot be evaluated, or images cannot be reconstructed as
+    configured.
     """
     federation = load_federation(plan.federation)
     audit = plan.config.audit
     audit_of(plan.federation).require_evaluable(federation, audit.epsilon_star, audit.membership)
     require_drawable(plan)
-    require_finite_steps(plan.config, federation)
 
 
 def _play(plan: RunPlan, run: RunDirectory, engine: str, federate: Federate, progress: Progress = no_progress) -> None:
@@ -171,7 +174,8 @@ def _federate(
     on_round: _OnRound,
 ) -> None:
     clients, settings, app = plan.federation.nodes, plan.config.run, parties.client_app
-    server_app = build_server_app(plan, batches, sink, clock, _getting_ready(on_round), parties.strategy)
+    ready, lines = _getting_ready(on_round), line_of_release(plan)
+    server_app = build_server_app(plan, batches, sink, clock, ready, parties.strategy, lines)
     match engine:
         case Engine.LOCAL:
             # With one trial in a batch, clients train together (stacked). With more, the trials of one client do.
@@ -186,7 +190,29 @@ def _federate(
 def play_on(grid: Grid, plan: RunPlan, run: RunDirectory) -> None:
     """Carry out the unfinished batches of trials of a run on the grid of a Flower run."""
     watched = ReplyTimeoutGrid(grid, plan.config.run.client_time_limit)
-    _play(plan, run, "flwr run", lambda batches, *rest: run_federation(plan, batches, watched, *rest))
+    lines = line_of_release(plan)
+
+    def federate(
+        batches: Sequence[TrialBatch], sink: ResultSink, clock: FederationTimestamps, on_round: _OnRound
+    ) -> None:
+        run_federation(plan, batches, watched, sink, clock, on_round, on_release=lines)
+
+    _play(plan, run, "flwr run", federate)
+
+
+def line_of_release(plan: RunPlan) -> OnRelease | None:
+    """Return a function that prints a line on each evaluated release of a run of one trial; None if nobody reads it."""
+    if verbosity.is_quiet():
+        return None
+
+    accounted = set(accounted_releases(plan))
+
+    def print_line(number: int, metrics: Mapping[str, float]) -> None:
+        values = ", ".join(f"{metric_title(name)} {metric_text(name, value)}" for name, value in metrics.items())
+        spent = f", epsilon {number_text(plan.epsilon_after(number), 3)} so far" if number in accounted else ""
+        verbosity.say(f"round {number} of {plan.federation.rounds}: {values}{spent}")
+
+    return print_line
 
 
 def _pending_batches(plan: RunPlan, run: RunDirectory) -> tuple[TrialBatch, ...]:

@@ -146,6 +146,9 @@ class RunDirectory:
         has rounding errors on another machine.
         """
         stored_federation, configuration = read_public(self.path)
+        if configuration["audit"]["trials"] == 1:
+            # A single trial has more metrics than an audit: with more trials it keeps those that it has.
+            plan = replace(plan, config=plan.config.changed(training={"metrics": _metrics_of(configuration)}))
         self._require_same(plan, stored_federation, configuration)
         federation = replace(plan.federation, pair=stored_federation.pair)
         continued_plan = replace(plan, federation=federation).with_seed(self.secret().seed)
@@ -193,8 +196,12 @@ class RunDirectory:
         _, stored = read_public(self.path)
         wanted = config.as_public_dict()
         # Values that are left out of these are filled in when the run is resolved.
-        for key in ("trials-per-batch", "keep-releases"):
-            wanted["run"].setdefault(key, stored["run"].get(key))
+        for section, key in (("run", "trials-per-batch"), ("run", "keep-releases"), ("training", "metrics")):
+            wanted[section].setdefault(key, stored[section].get(key))
+        if config.privacy.stop_at_epsilon is not None:  # the budget may have left fewer rounds
+            length = ("rounds", "epochs")
+            others = {key: value for key, value in wanted["training"].items() if key not in length}
+            wanted["training"] = others | {key: stored["training"][key] for key in length if key in stored["training"]}
         found = differences(stored, wanted)
         if config.run.seed not in (None, self.secret().seed):
             found.append("run.seed is another one")
@@ -210,6 +217,10 @@ class RunDirectory:
         with file_lock(self.path / "challenger" / ".lock", f"run directory {self.path} is in use by another process"):
             remove_temporary_files(self.path)
             yield
+
+
+def _metrics_of(configuration: dict[str, Any]) -> tuple[str, ...] | None:
+    return parse_config(configuration).training.metrics
 
 
 @contextmanager

@@ -91,6 +91,11 @@ class Run:
         """
         return self.tables.releases
 
+    @property
+    def history(self) -> pd.DataFrame:
+        """Table with one row per evaluated release: its round, and the mean over trials of each other column."""
+        return self.tables.releases.drop(columns="trial").groupby("round", as_index=False).mean()
+
     def model(self, trial: int = 0, round: int | None = None) -> "dict[str, Tensor]":
         """Return the parameters of a model of the run, which `torch.nn.Module.load_state_dict` takes.
 

@@ -43,6 +43,7 @@ SLOW = [
         "how-to/draw-pictures",
         "how-to/epsilon-star",
         "how-to/membership-attacks",
+        "how-to/one-model",
         "how-to/pictures-and-hub",
         "how-to/private-strategy",
         "how-to/resume",

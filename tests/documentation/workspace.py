@@ -105,7 +105,7 @@ def _made_small(words: list[str]) -> list[str]:
     """Return options that make a run small and local; the last `--set` of a key counts."""
     match _name(words):
         case "strategy":
-            return ["--processes", "1"]
+            return ["--set", "processes=1"]
         case "sweep":
             return ["--engine", "local"]
         case "run":

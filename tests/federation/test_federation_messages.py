@@ -10,12 +10,14 @@ import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.clientapp.typing import ClientAppCallable
-from small_audits import MakePlan
+from small_audits import MakePlan, small_settings
 
 import fl_audit.clients.app
+from fl_audit.errors import InputError
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.federation.observed_rounds import ServerRound
 from fl_audit.message_keys import Key, MessageRecordName, NonTrainingQuery
+from fl_audit.runs.config import parse_config
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.local_engine import local_grid
 from fl_audit.runs.run import ClientAppAndStrategy, run_audit
@@ -202,4 +204,23 @@ def test_no_value_that_is_not_finite_hides_in_a_sum(values: tuple[float, ...], s
     arrays[:, 1, 2] = values
     with pytest.raises(FederationError) as caught:
         sum_contributions(_of_arrays(replies, list(arrays)), (2, 3), 1)
-    assert re.fullmatch(said, str(caught.value))
+    assert re.match(said, str(caught.value))
+
+
+@pytest.mark.parametrize("change", [{"training": {"learning-rate": 1e15}}, {"privacy": {"clipping-norm": 1e15}}])
+def test_numbers_that_overflow_stop_the_run_with_the_settings_that_move_them(
+    change: dict[str, dict[str, float]], small_plan: MakePlan, tmp_path: Path
+) -> None:
+    plan = small_plan(model={"name": "dense-3x100"}, **change)
+    with pytest.raises(FederationError, match=r"^round [12]: .*not finite .*learning rate, clipping norm and noise"):
+        run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
+
+
+@pytest.mark.parametrize("size", [1e300, 1e-300])
+@pytest.mark.parametrize("key", ["training.learning-rate", "privacy.clipping-norm"])
+def test_sizes_that_32_bit_numbers_do_not_hold_are_refused(key: str, size: float) -> None:
+    section, _, name = key.partition(".")
+    with pytest.raises(
+        InputError, match=rf"{key} is {re.escape(str(size))}: accepted are finite numbers from 1e-20 to 1e\+20"
+    ):
+        parse_config(small_settings(**{section: {name: size}}))

@@ -70,7 +70,7 @@ MECHANISMS: dict[str, dict[str, dict[str, Any]]] = {
     "distributed": {"privacy": {"noise": "distributed"}},
     "weights": {"audit": {"candidates": None, "candidate-weights": [8, 4, 2, 1, 1, 0]}},
     "banded": {"privacy": {"noise": "banded", "bands": 2}},
-    "adaptive": of_clients({}, clipping="adaptive", **{"quantile-noise": 0.3}),
+    "adaptive": of_clients({}, clipping="adaptive"),
     "attribute": {
         "data": {"name": "csv", "path": "people.csv", "label": "ill"},
         "privacy": {"reconstruction": 0.9, "candidates": 2},

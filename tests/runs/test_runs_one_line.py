@@ -59,7 +59,7 @@ def test_a_full_disk_stops_the_run_in_one_line_and_with_room_it_goes_on(
 
 
 def test_a_disk_that_is_full_before_the_run_leaves_nothing_in_its_way(small_plan: MakePlan, small_disk: Path) -> None:
-    (small_disk / "filler").write_bytes(b"0" * 190_000)
+    (small_disk / "filler").write_bytes(b"0" * 198_000)
     with pytest.raises(InputError, match="be made: No space"):
         run_audit(small_plan(), small_disk / "run", Engine.LOCAL)
     assert not (small_disk / "run").exists()

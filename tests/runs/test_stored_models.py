@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
+from sklearn.metrics import roc_auc_score
 from small_audits import MakePlan
 from torch import nn
 
@@ -47,19 +48,40 @@ def accuracy(module: nn.Module, plan: RunPlan) -> float:
     return float(np.mean(predicted.numpy() == records.labels))
 
 
+def loss(module: nn.Module, plan: RunPlan) -> float:
+    """Return the mean cross-entropy of a module on the test records."""
+    records = load_federation(plan.federation).test_records
+    with torch.no_grad():
+        logits = module.eval()(torch.from_numpy(records.features))
+    return float(nn.functional.cross_entropy(logits, torch.from_numpy(records.labels)))
+
+
+def area(module: nn.Module, plan: RunPlan) -> float:
+    """Return the area under the ROC curve of a module on the test records, by scikit-learn."""
+    records = load_federation(plan.federation).test_records
+    with torch.no_grad():
+        logits = module.eval()(torch.from_numpy(records.features)).double()
+    return float(roc_auc_score(records.labels, logits[:, 1] - logits[:, 0]))
+
+
 def test_a_fresh_module_has_the_accuracy_of_each_trial(small_plan: MakePlan, tmp_path: Path) -> None:
-    plan = small_plan(audit={"trials": 4}, run={"checkpoint-every": 2})
+    chosen = ["loss", "average-precision", "auroc"]
+    plan = small_plan(audit={"trials": 4}, training={"metrics": chosen}, run={"checkpoint-every": 2})
     found = run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
     run, module = read_run(tmp_path / "run"), nn.Sequential(nn.Flatten(), nn.Linear(30, 2))
     for trial, expected in enumerate(found.trials["test_accuracy"]):
         module.load_state_dict(run.model(trial))
         assert accuracy(module, plan) == pytest.approx(expected)
+        assert loss(module, plan) == pytest.approx(found.trials["test_loss"][trial])
     module.load_state_dict(load_file(tmp_path / "run" / MODEL))
     assert accuracy(module, plan) == pytest.approx(found.trials["test_accuracy"][0])
-    releases = found.releases.set_index(["trial", "round"])["test_accuracy"]
+    releases = found.releases.set_index(["trial", "round"])
     for number in (2, 4):
         module.load_state_dict(run.model(round=number))
-        assert accuracy(module, plan) == pytest.approx(releases[0, number])
+        assert loss(module, plan) == pytest.approx(releases["test_loss"][0, number])
+        assert area(module, plan) == pytest.approx(releases["test_auroc"][0, number])
+    by_round = run.history.set_index("round")["test_average_precision"]
+    assert by_round[2] == pytest.approx(releases["test_average_precision"].loc[:, 2].mean())
     for wrong in ({"trial": 4}, {"round": 3}, {"trial": 1, "round": 2}):
         with pytest.raises(InputError, match="accepted"):
             run.model(**wrong)
@@ -73,7 +95,8 @@ def test_shared_and_frozen_parameters_and_buffers_are_stored_under_all_their_nam
     plan = small_plan(
         model={"name": "tied_models:tied"},
         training={"rounds": 1},
-        audit={"trials": 2},
+        data={"records": 20, "test-records": 20},
+        audit={"trials": 2, "epsilon-star": False, "membership": False},
         run={"keep-final-models": False},
     )
     found = run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
@@ -85,3 +108,21 @@ def test_shared_and_frozen_parameters_and_buffers_are_stored_under_all_their_nam
     assert accuracy(module, plan) == pytest.approx(found.trials["test_accuracy"][0])
     with pytest.raises(InputError, match="keep-final-models"):
         run.model(trial=1)
+
+
+def test_a_run_of_one_trial_tells_its_metrics_round_by_round(
+    small_plan: MakePlan, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = small_plan(audit={"trials": 1}, training={"rounds": 3})
+    assert set(plan.metrics) == {"accuracy", "auroc", "average-precision", "loss"}
+    found = run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("round ")]
+    assert [int(line.split()[1]) for line in lines] == [0, 1, 2, 3]
+    for line, value in zip(lines, found.releases["test_auroc"], strict=True):
+        assert f"AUROC {value:.3g}" in line
+    utility = found.summary["utility"]
+    assert utility["metrics"][utility["headline"]] == found.trials["test_accuracy"][0]
+    more = small_plan(audit={"trials": 2}, training={"rounds": 3})
+    assert more.metrics == ("accuracy",), "an audit computes no more than it shows"
+    grown = run_audit(more, tmp_path / "run", Engine.LOCAL, resume=True, with_report=False)
+    assert grown.releases["test_loss"].notna().all()

@@ -65,8 +65,8 @@ def _draw_adversaries(axes: Axes, models: DatasetModels) -> None:
     for attack, look in _ADVERSARY_LOOKS.items():
         if not all(attack in run.areas_of_trials for run in central):
             continue
-        found = [area_of(run, attack) for run in central]
-        draw_measured(axes, [run.epsilon for run in central], found, look, look.name)
+        areas = [area_of(run, attack) for run in central]
+        draw_measured(axes, [run.epsilon for run in central], areas, look, look.name)
     axes.set_xscale("log")
 
 
@@ -80,5 +80,5 @@ def _adversary_rows(models: DatasetModels) -> Iterator[ItemRow]:
             yield measured_row(setting, f"AUC, {_ADVERSARY_LOOKS[attack].name}", area_of(run, attack), run.trials)
         note = f"interval at {CONFIDENCE:.1%}, trials as pairs"
         for one, other in pairwise(there):
-            found = gain([run], one, other, CONFIDENCE)
-            yield measured_row(setting, f"AUC, {one} less {other}", found, run.trials, note)
+            difference = gain([run], one, other, CONFIDENCE)
+            yield measured_row(setting, f"AUC, {one} less {other}", difference, run.trials, note)

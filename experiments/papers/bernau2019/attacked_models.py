@@ -282,11 +282,11 @@ def _epsilon(finished: FinishedRun) -> float:
 
 def _areas_against_test(is_in: Flags, member_losses: Floats, test_losses: Floats) -> Floats:
     """Return the AUC of the loss in each trial, (trials,), of its members against test records."""
-    found = []
+    by_trial = []
     for chosen, members, others in zip(is_in, member_losses, test_losses, strict=True):
         asked = np.concatenate([members[chosen], others])
-        found.append(areas(-asked[np.newaxis], (np.arange(len(asked)) < chosen.sum())[np.newaxis])[0])
-    return np.array(found)
+        by_trial.append(areas(-asked[np.newaxis], (np.arange(len(asked)) < chosen.sum())[np.newaxis])[0])
+    return np.array(by_trial)
 
 
 def _epochs_a_round(config: RunConfig) -> float:

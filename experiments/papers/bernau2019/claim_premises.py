@@ -21,11 +21,11 @@ CONFIDENCE = 0.95
 
 
 def on_runs(
-    key: str, models: DatasetModels, settings: Sequence[AttackedModels], found: IntervalEstimate, **more: Any
+    key: str, models: DatasetModels, settings: Sequence[AttackedModels], interval: IntervalEstimate, **more: Any
 ) -> PaperClaim:
     """Return a claim that is tested on settings of a data set; its number of trials is that of the smallest."""
     trials = min(setting.trials for setting in settings)
-    return CLAIMS[key].on(more.pop("where", models.data.title), found, trials, **more)
+    return CLAIMS[key].on(more.pop("where", models.data.title), interval, trials, **more)
 
 
 def attack_premise(models: DatasetModels, attack: str) -> PaperClaim:
@@ -33,8 +33,8 @@ def attack_premise(models: DatasetModels, attack: str) -> PaperClaim:
 
     Claims with this premise cannot be tested if it fails.
     """
-    found = tradeoffs.area_of(models.original, attack, CONFIDENCE)
-    return on_runs("attack-premise", models, [models.original], found, quantity=ATTACK_NAMES[attack])
+    interval = tradeoffs.area_of(models.original, attack, CONFIDENCE)
+    return on_runs("attack-premise", models, [models.original], interval, quantity=ATTACK_NAMES[attack])
 
 
 def model_premise(models: DatasetModels) -> PaperClaim:
@@ -42,9 +42,9 @@ def model_premise(models: DatasetModels) -> PaperClaim:
 
     Claims with this premise cannot be tested if it fails.
     """
-    found = tradeoffs.mean_interval(models.original.test_accuracy, CONFIDENCE)
+    interval = tradeoffs.mean_interval(models.original.test_accuracy, CONFIDENCE)
     lowest = 1 / models.data["classes"] + MARGIN
-    return on_runs("model-premise", models, [models.original], found, lowest=lowest)
+    return on_runs("model-premise", models, [models.original], interval, lowest=lowest)
 
 
 def confidence_of_each(runs: int) -> float:
@@ -57,8 +57,8 @@ def claim_resampling(what: str, models: DatasetModels, attack: str) -> np.random
     return reproducible_generator(f"{what} {key_of(models.data)} {attack}")
 
 
-def is_guessing(models: DatasetModels, run: AttackedModels) -> bool:
+def is_guessing(models: DatasetModels, setting: AttackedModels) -> bool:
     """Return whether a model is at chance: the interval of its test accuracy ends at or below 1 / classes +
     `MARGIN`."""
     guessing = 1 / int(models.data["classes"])
-    return tradeoffs.mean_interval(run.test_accuracy, CONFIDENCE).high <= guessing + MARGIN
+    return tradeoffs.mean_interval(setting.test_accuracy, CONFIDENCE).high <= guessing + MARGIN

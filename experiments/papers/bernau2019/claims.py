@@ -80,14 +80,14 @@ def white_over_black(models: DatasetModels) -> Iterator[PaperClaim]:
     if WHITE_BOX not in models.attacks:
         return
     runs = models.settings
-    found = tradeoffs.gain(runs, WHITE_BOX, BLACK_BOX, CONFIDENCE)
+    gain = tradeoffs.gain(runs, WHITE_BOX, BLACK_BOX, CONFIDENCE)
     if models.data.study == COLLAB:
-        yield on_runs("alike-on-collab", models, runs, found)
+        yield on_runs("alike-on-collab", models, runs, gain)
         return
-    more = on_runs("white-box-gains", models, runs, found)
+    more = on_runs("white-box-gains", models, runs, gain)
     yield more
     # Of a gain that is not there the sentence says nothing.
-    yield on_runs("white-box-gain-is-small", models, runs, found, premises=(more,))
+    yield on_runs("white-box-gain-is-small", models, runs, gain, premises=(more,))
 
 
 def auc_difference_claims(models: DatasetModels) -> Iterator[PaperClaim]:
@@ -121,16 +121,18 @@ def above_half_on_purchases(models: DatasetModels) -> Iterator[PaperClaim]:
         key, most = ABOVE_HALF[attack]
         runs = [run for run in models.central if run.level < most]
         if runs:
-            found = [tradeoffs.area_of(run, attack, confidence_of_each(len(runs))) for run in runs]
+            intervals = [tradeoffs.area_of(run, attack, confidence_of_each(len(runs))) for run in runs]
             where = f"{models.data.title}, CDP"
-            yield on_runs(key, models, runs, end_by_end(min, found), where=where)
+            yield on_runs(key, models, runs, end_by_end(min, intervals), where=where)
 
 
 def baseline_on_collab(models: DatasetModels) -> Iterator[PaperClaim]:
     """Yield the claim that the AUC of the black-box attack stays near 1/2 on COLLAB."""
     if models.data.study == COLLAB:
-        found = [tradeoffs.area_of(run, BLACK_BOX, confidence_of_each(len(models.settings))) for run in models.settings]
-        farthest = max(found, key=lambda interval: abs(interval.value - 0.5))
+        intervals = [
+            tradeoffs.area_of(run, BLACK_BOX, confidence_of_each(len(models.settings))) for run in models.settings
+        ]
+        farthest = max(intervals, key=lambda interval: abs(interval.value - 0.5))
         yield on_runs("baseline-on-collab", models, models.settings, farthest)
 
 
@@ -145,9 +147,9 @@ def accuracy_on_skewed(models: DatasetModels) -> Iterator[PaperClaim]:
         return
     confidence = confidence_of_each(len(pairs))
     pairs = [pair for pair in pairs if not all(is_guessing(models, run) for run in pair)] or pairs
-    found = [welch_interval(one.test_accuracy, other.test_accuracy, confidence) for one, other in pairs]
-    narrowest = pairs[int(np.argmin([one.low for one in found]))]
-    smallest = end_by_end(min, found)
+    intervals = [welch_interval(one.test_accuracy, other.test_accuracy, confidence) for one, other in pairs]
+    narrowest = pairs[int(np.argmin([one.low for one in intervals]))]
+    smallest = end_by_end(min, intervals)
     yield on_runs("accuracy-higher-under-local", models, narrowest, smallest, premises=(model_premise(models),))
 
 
@@ -156,9 +158,9 @@ def confidence_on_skewed(models: DatasetModels) -> Iterator[PaperClaim]:
 
     epsilon_i is the epsilon of local DP for one value of a record. Nothing is yielded for other data sets.
     """
-    found = _confidence_difference(models.local, CONFIDENCE) if models.data.study == SKEWED else None
-    if found is not None:
-        yield on_runs("surest-at-one", models, models.local, found)
+    difference = _confidence_difference(models.local, CONFIDENCE) if models.data.study == SKEWED else None
+    if difference is not None:
+        yield on_runs("surest-at-one", models, models.local, difference)
 
 
 def _confidence_difference(local: Sequence[AttackedModels], level: float) -> IntervalEstimate | None:
@@ -181,8 +183,8 @@ def majority_on_collab(models: DatasetModels) -> Iterator[PaperClaim]:
     if models.data.study != COLLAB:
         return
     for run in (one[-1] for one in (models.local, models.central) if one):
-        found = tradeoffs.mean_interval(run.test_accuracy, CONFIDENCE)
-        yield on_runs("majority", models, [run], found, where=run.label)
+        accuracy = tradeoffs.mean_interval(run.test_accuracy, CONFIDENCE)
+        yield on_runs("majority", models, [run], accuracy, where=run.label)
 
 
 def entropy_gap(classes: int) -> float:

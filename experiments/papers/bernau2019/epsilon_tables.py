@@ -125,19 +125,19 @@ def guarantees() -> Iterator[PrintedGuarantee]:
 
 def table_3(_: FinishedRuns | None = None) -> ItemResult:
     """Return Table 3: printed and recomputed epsilons of central DP, and the epochs that give the printed ones."""
-    found = list(guarantees())
+    printed = list(guarantees())
     figure = new_figure(5.4)
     left, right = figure.subplots(1, 2)
-    _draw(left, right, found)
+    _draw(left, right, printed)
     legend_below(figure, (left, right), columns=3)
     return ItemResult(
-        table(map(_row, found)),
+        table(map(_row, printed)),
         figure,
         "(a) Printed epsilon over ours for all epochs of the table; on the grey line both are equal. (b) After which "
         "share of these epochs our accountant gives the printed number, from half a digit under it to half a digit "
         "over it. Every column of Table 3 is a mark beside its noise multiplier.",
-        tuple(_remarks(found)),
-        shown_rows=len(found),
+        tuple(_remarks(printed)),
+        shown_rows=len(printed),
         played="No run: the authors' accountant, from z, batch, epochs and n.",
     )
 
@@ -151,9 +151,9 @@ def _row(one: PrintedGuarantee) -> ItemRow:
     )  # fmt: skip
 
 
-def _remarks(found: list[PrintedGuarantee]) -> Iterator[str]:
+def _remarks(printed: list[PrintedGuarantee]) -> Iterator[str]:
     for study, classes in HYPERPARAMETERS:
-        column = [one for one in found if (one.study, one.classes) == (study, classes)]
+        column = [one for one in printed if (one.study, one.classes) == (study, classes)]
         counts = {verdict: sum(one.verdict is verdict for one in column) for verdict in EpsilonVerdict}
         said = ", ".join(f"{count} {_SAID[verdict]}" for verdict, count in counts.items() if count)
         furthest = max(column, key=lambda one: abs(math.log(one.printed / one.ours)))
@@ -185,7 +185,7 @@ _SAID = {
 }
 
 
-def _draw(left: Axes, right: Axes, found: list[PrintedGuarantee]) -> None:
+def _draw(left: Axes, right: Axes, printed: list[PrintedGuarantee]) -> None:
     """Draw two panels with the noise multiplier on the horizontal axis.
 
     Left: the paper's printed epsilon divided by ours. Right: the number of epochs for which our epsilon would equal the
@@ -194,7 +194,7 @@ def _draw(left: Axes, right: Axes, found: list[PrintedGuarantee]) -> None:
     columns = list(HYPERPARAMETERS)
     for axes in (left, right):
         axes.axhline(1.0, color=MUTED, linewidth=4, alpha=0.35)
-    for one in found:
+    for one in printed:
         look, column = _STUDY_LOOKS[one.study], columns.index((one.study, one.classes))
         place = NOISE_MULTIPLIERS.index(one.noise_multiplier) + 0.8 * ((column + 0.5) / len(columns) - 0.5)
         left.plot(place, one.printed / one.ours, marker=look.marker, color=look.colour, linestyle="none",

@@ -132,8 +132,8 @@ def _printed_accuracy(models: AttackedModels) -> float:
     return PRINTED(data.study, f"{data['classes']} classes, {level}", "training accuracy")
 
 
-def _row(run: AttackedModels, quantity: str, found: IntervalEstimate, note: str = "") -> ItemRow:
-    return measured_row(run.label, quantity, found, run.trials, note)
+def _row(setting: AttackedModels, quantity: str, interval: IntervalEstimate, note: str = "") -> ItemRow:
+    return measured_row(setting.label, quantity, interval, setting.trials, note)
 
 
 def _places(runs: Sequence[AttackedModels], number: int = 0) -> list[float]:
@@ -238,7 +238,7 @@ def _tradeoff(axes: Axes, models: DatasetModels, attack: str) -> None:
     for method in SIDES:
         own, look = models.side(method), _METHOD_LOOKS[method]
         pairs = [(area_of(run, attack), mean_interval(run.test_accuracy)) for run in own]
-        x, y = (np.transpose([astuple(one) for one in found]) for found in zip(*pairs, strict=True))
+        x, y = (np.transpose([astuple(one) for one in intervals]) for intervals in zip(*pairs, strict=True))
         axes.errorbar(
             x[0], y[0], xerr=np.abs(x[1:] - x[0]), yerr=np.abs(y[1:] - y[0]), fmt=look.marker, linestyle=look.line,
             color=look.colour, capsize=2, linewidth=1.2, markersize=6, label=look.name,
@@ -259,8 +259,8 @@ def _confidences(axes: Axes, local: Sequence[AttackedModels], panel: int) -> Non
     if run is None or run.called is None:
         empty_panel(axes, title, "this level was not played")
         return
-    found, targets = run.called, run.called.counts.sum()
-    for counts, mean, (name, colour, line, hatch) in zip(found.counts, found.means, _CALLED_LOOKS, strict=True):
+    called, targets = run.called, run.called.counts.sum()
+    for counts, mean, (name, colour, line, hatch) in zip(called.counts, called.means, _CALLED_LOOKS, strict=True):
         if counts.any():
             axes.stairs(
                 100 * counts / targets, BINS, color=colour, linestyle=line, hatch=hatch, linewidth=1.5,

@@ -40,7 +40,7 @@ from fl_audit.statistics.interval_estimates import IntervalEstimate
 _ABOUT = {1.1: "phi-about-1-1", 1.5: "phi-about-1-5"}
 
 
-def printed_phi(run: PaperRun, found: IntervalEstimate, trials: int) -> PaperClaim | None:
+def printed_phi(run: PaperRun, interval: IntervalEstimate, trials: int) -> PaperClaim | None:
     """Return the claim that phi is near the value that the paper prints, or None if the paper prints no value.
 
     phi is the relative loss of the attack's AUC divided by the relative loss of accuracy. The paper prints it at the
@@ -52,7 +52,7 @@ def printed_phi(run: PaperRun, found: IntervalEstimate, trials: int) -> PaperCla
     if isnan(printed):
         return None
     section = "5.1" if run.data.study == TEXAS else "5.4"
-    return CLAIMS[_ABOUT[printed]].on(run.label, found, trials, section=section)
+    return CLAIMS[_ABOUT[printed]].on(run.label, interval, trials, section=section)
 
 
 def phi_at_chance(models: DatasetModels) -> Iterator[PaperClaim]:
@@ -65,20 +65,20 @@ def phi_at_chance(models: DatasetModels) -> Iterator[PaperClaim]:
         run = next((one for one in models.of(method) if is_at_chance(one.run)), None)
         if run is None:
             continue
-        found = tradeoffs.phi(models.original, run, models.attack_of_phi, CONFIDENCE)
-        claim = printed_phi(run.run, found, run.trials)
+        interval = tradeoffs.phi(models.original, run, models.attack_of_phi, CONFIDENCE)
+        claim = printed_phi(run.run, interval, run.trials)
         if claim is not None:
             premises = (attack_premise(models, models.attack_of_phi), model_premise(models))
             yield replace(claim, premises=premises)
 
 
-def _is_at_chance(models: DatasetModels, run: AttackedModels) -> bool:
+def _is_at_chance(models: DatasetModels, setting: AttackedModels) -> bool:
     """Return whether both the model and the attack of a run only guess.
 
     The test accuracy, and the AUC of the attack, are then those of guessing, up to `MARGIN`.
     """
-    area = tradeoffs.area_of(run, models.attack_of_phi, CONFIDENCE)
-    return is_guessing(models, run) and max(area.high - 0.5, 0.5 - area.low) <= MARGIN
+    area = tradeoffs.area_of(setting, models.attack_of_phi, CONFIDENCE)
+    return is_guessing(models, setting) and max(area.high - 0.5, 0.5 - area.low) <= MARGIN
 
 
 def phi_above_one(models: DatasetModels) -> Iterator[PaperClaim]:
@@ -94,8 +94,8 @@ def phi_above_one(models: DatasetModels) -> Iterator[PaperClaim]:
             continue
         confidence = confidence_of_each(len(runs))
         left = [run for run in runs if not _is_at_chance(models, run)]
-        found = {run: tradeoffs.phi(models.original, run, models.attack_of_phi, confidence) for run in left}
-        known = {run: one for run, one in found.items() if isfinite(one.low)}
+        intervals = {run: tradeoffs.phi(models.original, run, models.attack_of_phi, confidence) for run in left}
+        known = {run: one for run, one in intervals.items() if isfinite(one.low)}
         # One lower end shows that some phi is above 1; all upper ends show that none is.
         largest = end_by_end(max, known.values()) if known else NOTHING
         # More trials tell most at the level that comes nearest to showing what the largest number says.
@@ -119,8 +119,8 @@ def _mean_phi(models: DatasetModels, ahead: int, auc: Floats, accuracy: Floats) 
     Phi is the relative loss of the attack's AUC divided by the relative loss of accuracy. Without other runs, nothing
     is subtracted. `auc` and `accuracy`, shape (runs,), start with the run without DP.
     """
-    found = tradeoffs.phis(auc, accuracy, models.data["classes"])
-    return float(np.mean(found[:ahead]) - (np.mean(found[ahead:]) if found[ahead:] else 0.0))
+    values = tradeoffs.phis(auc, accuracy, models.data["classes"])
+    return float(np.mean(values[:ahead]) - (np.mean(values[ahead:]) if values[ahead:] else 0.0))
 
 
 _HIGHER_PHI = {

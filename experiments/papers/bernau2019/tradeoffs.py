@@ -77,8 +77,8 @@ def phi(
     if without DP the attack or the model is no better than guessing.
     """
     random = reproducible_generator(f"phi {private.name} {attack}")
-    found, classes = auc_and_accuracy_resamples((original, private), attack, random), original.run.data["classes"]
-    return found.interval(lambda auc, accuracy: phis(auc, accuracy, classes)[0], confidence)
+    resamples, classes = auc_and_accuracy_resamples((original, private), attack, random), original.run.data["classes"]
+    return resamples.interval(lambda auc, accuracy: phis(auc, accuracy, classes)[0], confidence)
 
 
 def phis(auc: Floats, accuracy: Floats, classes: int) -> list[float]:
@@ -118,15 +118,16 @@ def mean_interval(
 
     Shapes: `values` (trials,).
     """
-    wider, found = sqrt(2) if shadows_of_each_other else 1.0, t_interval(values, confidence)
-    low, high = (found.value + wider * (end - found.value) for end in (found.low, found.high))
-    return IntervalEstimate(found.value, low, high)
+    wider = sqrt(2) if shadows_of_each_other else 1.0
+    interval = t_interval(values, confidence)
+    low, high = (interval.value + wider * (end - interval.value) for end in (interval.low, interval.high))
+    return IntervalEstimate(interval.value, low, high)
 
 
-def area_of(run: AttackedModels, attack: str, confidence: float = CONFIDENCE) -> IntervalEstimate:
+def area_of(setting: AttackedModels, attack: str, confidence: float = CONFIDENCE) -> IntervalEstimate:
     """Return an attack's AUC in a run, averaged over trials, with its interval, which is cut to [0, 1]."""
-    found = mean_interval(run.areas_of_trials[attack], confidence, shadows_of_each_other=attack != INSIDER)
-    return IntervalEstimate(found.value, max(found.low, 0.0), min(found.high, 1.0))
+    interval = mean_interval(setting.areas_of_trials[attack], confidence, shadows_of_each_other=attack != INSIDER)
+    return IntervalEstimate(interval.value, max(interval.low, 0.0), min(interval.high, 1.0))
 
 
 def gain(

@@ -125,7 +125,7 @@ def _z_between(advantage: float, trials: int, other: float, other_trials: int) -
 def _draw(axes: Axes, runs: Sequence[PaperRun], rows: Sequence[ItemRow]) -> None:
     for sensitivity, look in plot_style.SENSITIVITY_LOOKS.items():
         own = [index for index, run in enumerate(runs) if run["privacy.sensitivity"] is sensitivity]
-        plot_style.draw_measured(axes, own, [rows[index].found for index in own], look, look.name, joined=False)
+        plot_style.draw_measured(axes, own, [rows[index].interval for index in own], look, look.name, joined=False)
     places = np.arange(len(rows))
     for place, row in enumerate(rows):
         axes.plot([place - 0.33, place + 0.33], [row.theory] * 2, color=INK, linewidth=2.2, label=plot_style.THEORY)

@@ -43,12 +43,12 @@ def _records(count: int, name: str = "D") -> Records:
 
 def _seconds(prepare: Prepared, size: int) -> float:
     """Return the CPU seconds of prepared work at a size, the minimum over repetitions."""
-    work, found = prepare(size), []
+    work, seconds = prepare(size), list[float]()
     for _ in range(_TIMES):
         began = time.process_time()
         work()
-        found.append(time.process_time() - began)
-    return min(found)
+        seconds.append(time.process_time() - began)
+    return min(seconds)
 
 
 def _dataset_sensitivity(size: int) -> Callable[[], object]:
@@ -97,14 +97,14 @@ def table_1(_finished: FinishedRuns) -> ItemResult:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        found = [[max(_seconds(work, size), 1e-7) for size in sizes] for *_, work, sizes in _PARTS]
+        times = [[max(_seconds(work, size), 1e-7) for size in sizes] for *_, work, sizes in _PARTS]
     finally:
         torch.set_num_threads(threads)
     figure = new_figure(3.9)
     axes = figure.add_subplot()
     rows: list[ItemRow] = []
     for (name, printed, power, unit, _, sizes), seconds, (line, marker, colour) in zip(
-        _PARTS, found, _LOOKS, strict=True
+        _PARTS, times, _LOOKS, strict=True
     ):
         axes.plot(sizes, seconds, line, marker=marker, color=colour, linewidth=1.8, label=f"{name}, {printed}")
         said = "; ".join(f"{one:.3g} s at {size:,} {unit}" for one, size in zip(seconds, sizes, strict=True))

@@ -50,8 +50,8 @@ def _ratio(interval: IntervalEstimate, by: float) -> IntervalEstimate:
     return IntervalEstimate(interval.value / by, interval.low / by, interval.high / by)
 
 
-def _resampled(found: FinishedRun, values: Floats, statistic: Callable[[Floats], float]) -> IntervalEstimate:
-    return statistics.bootstrap(values, statistic, statistics.reproducible_generator(f"claim {found.run.name}"))
+def _resampled(finished: FinishedRun, values: Floats, statistic: Callable[[Floats], float]) -> IntervalEstimate:
+    return statistics.bootstrap(values, statistic, statistics.reproducible_generator(f"claim {finished.run.name}"))
 
 
 def _neighbours(data: PaperDataset, runs: Runs) -> Iterator[PaperClaim]:
@@ -60,11 +60,11 @@ def _neighbours(data: PaperDataset, runs: Runs) -> Iterator[PaperClaim]:
     most, least = (runs.get(at(neighbour=kind)) for kind in RANKED)
     if most is None or least is None:
         return
-    one, other = (_resampled(found, sensitivities(found), np.median) for found in (most, least))
+    one, other = (_resampled(finished, sensitivities(finished), np.median) for finished in (most, least))
     yield CLAIMS["dissimilar-neighbour"].on(data.title, difference(one, other), least.repetitions)
-    for name, found in (("most", most), ("least", least)) if data.study == MNIST.study else ():
-        share = _resampled(found, sensitivities(found), outlier_share)
-        yield CLAIMS["outliers"].on(f"{data.title}, {name} dissimilar", share, found.repetitions)
+    for name, finished in (("most", most), ("least", least)) if data.study == MNIST.study else ():
+        share = _resampled(finished, sensitivities(finished), outlier_share)
+        yield CLAIMS["outliers"].on(f"{data.title}, {name} dissimilar", share, finished.repetitions)
 
 
 def _sensitivities(data: PaperDataset, runs: Runs) -> Iterator[PaperClaim]:
@@ -84,10 +84,10 @@ def _sensitivities(data: PaperDataset, runs: Runs) -> Iterator[PaperClaim]:
 def _beliefs(data: PaperDataset, runs: Runs) -> Iterator[PaperClaim]:
     """Yield the claims of section 6.2 on the mean belief, and on the share of beliefs above rho_beta."""
     for run in main_runs(data):
-        found = runs[run]
-        mean = _resampled(found, found.trials["belief"].to_numpy(dtype=np.float64), np.mean)
-        yield CLAIMS["mean-belief"].on(run.label, mean, found.repetitions)
-        yield exceedance(run.label, identified(found)[1].found, run["privacy.delta"], found.repetitions)
+        finished = runs[run]
+        mean = _resampled(finished, finished.trials["belief"].to_numpy(dtype=np.float64), np.mean)
+        yield CLAIMS["mean-belief"].on(run.label, mean, finished.repetitions)
+        yield exceedance(run.label, identified(finished)[1].interval, run["privacy.delta"], finished.repetitions)
 
 
 def exceedance(where: str, counted: IntervalEstimate, delta: float, trials: int) -> PaperClaim:
@@ -100,16 +100,16 @@ def exceedance(where: str, counted: IntervalEstimate, delta: float, trials: int)
     return claim.on(where, counted, trials, quantity=quantity, highest=delta, narrows=narrows)
 
 
-def _insider_advantage(found: FinishedRun) -> IntervalEstimate:
+def _insider_advantage(finished: FinishedRun) -> IntervalEstimate:
     """Return the insider's advantage with an interval.
 
     The advantage is computed exactly from mu if the noise is scaled to the local sensitivity and no round has floored
     noise. Otherwise it is measured as the mean of |2b - 1| over the beliefs b. Since beliefs are calibrated, this mean
     has the same expectation as the advantage from counted wins, and a smaller variance.
     """
-    if is_local(found.run) and floored_share(found) == 0:
-        return exact(statistics.predicted_advantage(mu_of_trials(found)))
-    return statistics.t_interval(np.abs(2 * found.trials["belief"].to_numpy(dtype=np.float64) - 1))
+    if is_local(finished.run) and floored_share(finished) == 0:
+        return exact(statistics.predicted_advantage(mu_of_trials(finished)))
+    return statistics.t_interval(np.abs(2 * finished.trials["belief"].to_numpy(dtype=np.float64) - 1))
 
 
 def _advantages(data: PaperDataset, runs: Runs) -> Iterator[PaperClaim]:
@@ -120,7 +120,7 @@ def _advantages(data: PaperDataset, runs: Runs) -> Iterator[PaperClaim]:
     trials = runs[main_runs(data)[0]].repetitions
     for adjacency in ADJACENCIES:
         counted = runs[insider_run(data, LS, adjacency)]
-        yield counted_advantage(counted.run, identified(counted)[0].found, counted.repetitions)
+        yield counted_advantage(counted.run, identified(counted)[0].interval, counted.repetitions)
     apart = difference(of[LS, REPLACED], of[GS, REPLACED])
     known = {adjacency: advantage_name(runs[insider_run(data, LS, adjacency)]) for adjacency in ADJACENCIES}
     quantity = f"{known[REPLACED]} LS B less measured GS B"
@@ -130,12 +130,12 @@ def _advantages(data: PaperDataset, runs: Runs) -> Iterator[PaperClaim]:
     yield CLAIMS[key].on(data.title, apart, trials, quantity=quantity)
 
 
-def advantage_name(found: FinishedRun) -> str:
+def advantage_name(finished: FinishedRun) -> str:
     """Return the name of a run's advantage: "exact advantage", or "measured advantage" if it is only measured.
 
     It is exact if noise is scaled to the local sensitivity and the sensitivity was never replaced by its lower limit.
     """
-    return "exact advantage" if is_local(found.run) and floored_share(found) == 0 else "measured advantage"
+    return "exact advantage" if is_local(finished.run) and floored_share(finished) == 0 else "measured advantage"
 
 
 def counted_advantage(run: PaperRun, counted: IntervalEstimate, trials: int) -> PaperClaim:
@@ -160,7 +160,7 @@ def _audits(data: PaperDataset, runs: Runs) -> Iterator[PaperClaim]:
     trials = min(runs[run].repetitions for run in rows)
     apart = {
         name: statistics.end_by_end(
-            np.mean, [_distance(rows[run][name].found, epsilon_from_belief(run["privacy.belief"])) for run in local]
+            np.mean, [_distance(rows[run][name].interval, epsilon_from_belief(run["privacy.belief"])) for run in local]
         )
         for name in (BY_SENSITIVITIES, BY_BELIEF, BY_ADVANTAGE)
     }
@@ -173,27 +173,27 @@ def _audits(data: PaperDataset, runs: Runs) -> Iterator[PaperClaim]:
         one, other = apart[farther], apart[nearer]
         excess = IntervalEstimate(one.value - other.value, one.low - other.high, one.high - other.low)
         yield CLAIMS[key].on(data.title, excess, trials)
-    under = [_ratio(rows[run][BY_SENSITIVITIES].found, epsilon_from_belief(run["privacy.belief"])) for run in whole]
+    under = [_ratio(rows[run][BY_SENSITIVITIES].interval, epsilon_from_belief(run["privacy.belief"])) for run in whole]
     largest = max(under, key=lambda one: one.high)
     yield CLAIMS["global-epsilon-too-small"].on(data.title, largest, trials)
 
 
-def _distance(found: IntervalEstimate, truth: float) -> IntervalEstimate:
+def _distance(interval: IntervalEstimate, truth: float) -> IntervalEstimate:
     """Return the absolute difference between a number and `truth`, and the interval that follows for the difference."""
-    ends = abs(found.low - truth), abs(found.high - truth)
-    covers = found.low <= truth <= found.high
-    return IntervalEstimate(abs(found.value - truth), 0.0 if covers else min(ends), max(ends))
+    ends = abs(interval.low - truth), abs(interval.high - truth)
+    covers = interval.low <= truth <= interval.high
+    return IntervalEstimate(abs(interval.value - truth), 0.0 if covers else min(ends), max(ends))
 
 
 def _adversaries(data: PaperDataset, runs: Runs) -> Iterator[PaperClaim]:
     """Yield the claims of section 6.3: the insider learns more than Yeom's adversary, whose bound is loose."""
     for run in audit_runs(data):
-        found, trials = runs[run], runs[run].repetitions
-        each = found.trials["membership_advantage"].to_numpy(dtype=np.float64)
-        insider, member = _insider_advantage(found), statistics.t_interval(each)
-        quantity = f"{advantage_name(found)} of the insider less that of Yeom's adversary"
+        finished, trials = runs[run], runs[run].repetitions
+        each = finished.trials["membership_advantage"].to_numpy(dtype=np.float64)
+        insider, member = _insider_advantage(finished), statistics.t_interval(each)
+        quantity = f"{advantage_name(finished)} of the insider less that of Yeom's adversary"
         yield CLAIMS["insider-above-membership"].on(run.label, difference(insider, member), trials, quantity=quantity)
-        bound = float((found.summary.get("membership") or {}).get("yeom_bound") or np.nan)
+        bound = float((finished.summary.get("membership") or {}).get("yeom_bound") or np.nan)
         excess = IntervalEstimate(bound - member.value, bound - member.high, bound - member.low)
         yield CLAIMS["membership-bound-is-loose"].on(run.label, excess, trials)
 

@@ -182,5 +182,5 @@ def _draw_with_published(
     sensitivity to the right, so that both can be seen.
     """
     side = -1 if sensitivity is SensitivityKind.LOCAL else 1
-    plot_style.draw_measured(axes, x + 0.05 * side, [row.found for row in rows], look, look.name)
+    plot_style.draw_measured(axes, x + 0.05 * side, [row.interval for row in rows], look, look.name)
     plot_style.draw_published(axes, x + 0.19 * side, [row.published for row in rows], look.colour)

@@ -33,11 +33,11 @@ def letters(run: PaperRun) -> str:
 
 
 def run_row(
-    finished: FinishedRun, quantity: str, found: IntervalEstimate, note: str = "", theory: float = nan
+    finished: FinishedRun, quantity: str, interval: IntervalEstimate, note: str = "", theory: float = nan
 ) -> ItemRow:
     """Return the table row of a number that was measured in a run, beside the number that the paper prints of it."""
     run = finished.run
-    return measured_row(run.label, quantity, found, finished.repetitions, note, published=PRINTED.of(run, quantity),
+    return measured_row(run.label, quantity, interval, finished.repetitions, note, published=PRINTED.of(run, quantity),
                         theory=theory)  # fmt: skip
 
 

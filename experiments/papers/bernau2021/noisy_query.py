@@ -249,9 +249,14 @@ def _rows_of_errors(query: NoisyQuery, trials: QueryTrials) -> list[ItemRow]:
 
 
 def _advantage_row(query: NoisyQuery, trials: QueryTrials) -> ItemRow:
-    found = empirical_advantage(trials.won, CONFIDENCE)
-    interval, bound = IntervalEstimate(found.advantage, found.low, found.high), rho_alpha(query.epsilon, query.delta)
-    return measured_row(query.label, "advantage", interval, found.trials, "theory: rho_alpha, Theorem 3", theory=bound)
+    measured = empirical_advantage(trials.won, CONFIDENCE)
+    interval, bound = (
+        IntervalEstimate(measured.advantage, measured.low, measured.high),
+        rho_alpha(query.epsilon, query.delta),
+    )
+    return measured_row(
+        query.label, "advantage", interval, measured.trials, "theory: rho_alpha, Theorem 3", theory=bound
+    )
 
 
 def figure_3(_: FinishedRuns | None = None) -> ItemResult:
@@ -262,8 +267,8 @@ def figure_3(_: FinishedRuns | None = None) -> ItemResult:
     left.plot(grid, [rho_beta(x) for x in grid], color=INK, linewidth=3.5, alpha=0.45, label="rho_beta, every delta")
     rows: list[ItemRow] = []
     for delta, line, colour in zip(DELTAS, _LINES, _GREYS, strict=True):
-        found = [NoisyQuery(x, delta, DIMENSIONS) for x in EPSILONS]
-        results = [(query, _simulate(query, reproducible_generator(query.label))) for query in found]
+        queries = [NoisyQuery(x, delta, DIMENSIONS) for x in EPSILONS]
+        results = [(query, _simulate(query, reproducible_generator(query.label))) for query in queries]
         rows += [
             row for query, trials in results for row in (_advantage_row(query, trials), _belief_row(query, trials))
         ]

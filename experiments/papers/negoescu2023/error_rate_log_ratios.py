@@ -68,8 +68,8 @@ def _sampled_curves(losses: int, samples: int, random: np.random.Generator) -> t
     members = random.standard_normal((samples, losses))
     population = POPULATION_MEAN + random.standard_normal((samples, losses))
     counts = threshold_counts(members, population)
-    found = _curves(counts.fpr, 1 - counts.fpr, counts.fnr, counts.members / counts.member_total, CUT)
-    return counts.thresholds, found
+    curves = _curves(counts.fpr, 1 - counts.fpr, counts.fnr, counts.members / counts.member_total, CUT)
+    return counts.thresholds, curves
 
 
 @cache

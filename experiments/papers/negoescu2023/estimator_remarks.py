@@ -15,11 +15,13 @@ from fl_audit.experiments.papers.negoescu2023.simulation import (
 )
 
 
-def errors_of_size(found: PaperAndLongSimulation, size: int) -> dict[str, float]:
+def errors_of_size(simulation: PaperAndLongSimulation, size: int) -> dict[str, float]:
     """Return the RMSE of each estimator over all separations, in nats, keyed by estimator."""
-    errors = summary(found.ten)
+    errors = summary(simulation.ten)
     return {
-        name: float(np.sqrt(np.mean([errors[apart, size, name].rmse ** 2 for apart in found.settings.separations])))
+        name: float(
+            np.sqrt(np.mean([errors[apart, size, name].rmse ** 2 for apart in simulation.settings.separations]))
+        )
         for name in (PARAMETRIC, EMPIRICAL)
     }
 
@@ -29,46 +31,46 @@ def loss_pair_name(separation: float) -> str:
     return f"separation {separation:g}" if separation else "identical distributions"
 
 
-def remarks_of_figure_4(found: PaperAndLongSimulation) -> tuple[str, ...]:
+def remarks_of_figure_4(simulation: PaperAndLongSimulation) -> tuple[str, ...]:
     """Return remarks on the estimators in the case that members and population have the same distribution of losses."""
-    errors = summary(found.ten)
+    errors = summary(simulation.ten)
     falls = []
     for name in (PARAMETRIC, EMPIRICAL):
-        values = [errors[0.0, size, name].bias for size in found.settings.sizes]
+        values = [errors[0.0, size, name].bias for size in simulation.settings.sizes]
         falling = all(left > right for left, right in pairwise(values))
         falls.append(f"the {name} one {'always' if falling else 'not always'} ({_between(values)})")
     return (
-        f"The paper finds the parametric form nearer to 0. By means: {_nearer_in_both(found, 'bias')}.",
+        f"The paper finds the parametric form nearer to 0. By means: {_nearer_in_both(simulation, 'bias')}.",
         f"It finds both forms to shrink as the sets grow. Here, from each size to the next: {', '.join(falls)}.",
     )
 
 
-def remarks_of_figure_5(found: PaperAndLongSimulation) -> tuple[str, ...]:
+def remarks_of_figure_5(simulation: PaperAndLongSimulation) -> tuple[str, ...]:
     """Return remarks on how near the estimators are to the true Epsilon*.
 
     In figure 5 the loss distributions of members and population differ by several distances, the separations.
     """
-    pairs = {size: errors_of_size(found, size) for size in found.settings.sizes}
+    pairs = {size: errors_of_size(simulation, size) for size in simulation.settings.sizes}
     nearer = sum(errors[PARAMETRIC] < errors[EMPIRICAL] for errors in pairs.values())
     named = ", ".join(
         f"{size:,} losses {errors[PARAMETRIC]:.2f} against {errors[EMPIRICAL]:.2f}" for size, errors in pairs.items()
     )
     return (
         "The paper finds the parametric form nearer to the truth throughout. By root mean squared error: "
-        f"{_nearer_in_both(found, 'rmse')}.",
+        f"{_nearer_in_both(simulation, 'rmse')}.",
         f"Over all separations together it is nearer at {nearer} of {len(pairs)} sizes: {named} nats.",
-        *_remarks_on_bias(found),
+        *_remarks_on_bias(simulation),
     )
 
 
-def _remarks_on_bias(found: PaperAndLongSimulation) -> tuple[str, ...]:
+def _remarks_on_bias(simulation: PaperAndLongSimulation) -> tuple[str, ...]:
     """Return remarks on two biases that more losses do not remove.
 
     One comes from fitting normal distributions, the other from ignoring error rates below the stability cut.
     """
-    size = max(found.settings.sizes)
-    wide, narrow = summary(found.ten), summary(found.ten, "narrow_truth")
-    apart = [separation for separation in found.settings.separations if separation > 0]
+    size = max(simulation.settings.sizes)
+    wide, narrow = summary(simulation.ten), summary(simulation.ten, "narrow_truth")
+    apart = [separation for separation in simulation.settings.separations if separation > 0]
 
     fit = [wide[separation, size, PARAMETRIC] for separation in apart]
     bias, spread = [one.bias for one in fit], [one.std for one in fit]
@@ -81,7 +83,7 @@ def _remarks_on_bias(found: PaperAndLongSimulation) -> tuple[str, ...]:
         f"How much of the empirical form's distance is its cut: at {size:,} losses its bias is {_between(cut)} nats "
         f"against the truth, and {_between(own)} against the truth within the same cut.",
         "Within that cut for both, against the truth within it: "
-        f"{_nearer(found.ten, 'rmse', found.settings.repetitions, 'narrow_truth', NARROW_PARAMETRIC)}.",
+        f"{_nearer(simulation.ten, 'rmse', simulation.settings.repetitions, 'narrow_truth', NARROW_PARAMETRIC)}.",
     )
 
 
@@ -89,8 +91,8 @@ def _between(values: Sequence[float]) -> str:
     return f"{values[0]:.2f}" if len(values) == 1 else f"{min(values):.2f} to {max(values):.2f}"
 
 
-def _nearer_in_both(found: PaperAndLongSimulation, column: str) -> str:
-    both = ((found.ten, found.settings), (found.more, found.many))
+def _nearer_in_both(simulation: PaperAndLongSimulation, column: str) -> str:
+    both = ((simulation.ten, simulation.settings), (simulation.more, simulation.many))
     return "; ".join(_nearer(estimates, column, settings.repetitions) for estimates, settings in both)
 
 

@@ -78,21 +78,21 @@ def figure_4(finished: FinishedRuns) -> ItemResult:
 
     Members and population have equal loss distributions, so the true value of Epsilon* is 0.
     """
-    found = _simulated(finished.extent, 1)
+    simulation = _simulated(finished.extent, 1)
     figure = new_figure()
     axes = figure.subplots()
     axes.axhline(0, color=INK, linewidth=1.4, label=THEORY)
-    _draw(axes, found.ten, "size")
+    _draw(axes, simulation.ten, "size")
     axes.set_xscale("log")
     finish_axes(axes, "Identical distributions", "Losses in each set (count)", "Epsilon* (nats)")
     legend_below(figure, [axes], columns=3)
     return ItemResult(
-        table([*_rows_of_ten(found), *_rows_of_many(found)]),
+        table([*_rows_of_ten(simulation), *_rows_of_many(simulation)]),
         figure,
-        f"Mean and standard deviation of {found.settings.repetitions} repetitions. Both distributions are the same, "
-        "so the true Epsilon* is 0.",
-        (*_LOST, *remarks_of_figure_4(found)),
-        played=found.description,
+        f"Mean and standard deviation of {simulation.settings.repetitions} repetitions. Both distributions are the "
+        "same, so the true Epsilon* is 0.",
+        (*_LOST, *remarks_of_figure_4(simulation)),
+        played=simulation.description,
         finding=_BIASED,
     )
 
@@ -103,12 +103,12 @@ def figure_5(finished: FinishedRuns) -> ItemResult:
     The horizontal axis is the separation a: the losses of members are drawn from Gamma(shape, 1), and those of the
     population from Gamma(shape + a, 1).
     """
-    found = _simulated(finished.extent)
-    sizes = found.settings.sizes
+    simulation = _simulated(finished.extent)
+    sizes = simulation.settings.sizes
     figure = new_figure(3.0 + 2.2 * ((len(sizes) + 1) // 2))
     panels = figure.subplots((len(sizes) + 1) // 2, 2, sharex=True, sharey=True, squeeze=False).ravel()
     for letter, axes, size in zip("abcdefgh", panels, sizes, strict=False):
-        own = found.ten[found.ten["size"] == size]
+        own = simulation.ten[simulation.ten["size"] == size]
         for column, line, name in (("truth", "-", THEORY), ("narrow_truth", "-.", f"{THEORY}, cut of empirical form")):
             truth = own.groupby("separation")[column].first()
             axes.plot(truth.index, truth, line, color=INK, linewidth=1.4, label=name)
@@ -118,15 +118,15 @@ def figure_5(finished: FinishedRuns) -> ItemResult:
     for axes in panels[len(sizes) :]:
         axes.set_axis_off()
     legend_below(figure, list(panels))
-    rows = _rows_of_ten(found)
+    rows = _rows_of_ten(simulation)
     return ItemResult(
-        table([*rows, *_rows_of_sizes(found), *_rows_of_many(found)]),
+        table([*rows, *_rows_of_sizes(simulation), *_rows_of_many(simulation)]),
         figure,
-        f"Mean and standard deviation of {found.settings.repetitions} repetitions. Losses of members: "
-        f"Gamma({found.settings.shape:g}, 1), of the population: Gamma({found.settings.shape:g} + a, 1).",
-        (*_LOST, *remarks_of_figure_5(found)),
+        f"Mean and standard deviation of {simulation.settings.repetitions} repetitions. Losses of members: "
+        f"Gamma({simulation.settings.shape:g}, 1), of the population: Gamma({simulation.settings.shape:g} + a, 1).",
+        (*_LOST, *remarks_of_figure_5(simulation)),
         shown_rows=len(rows) // 2,
-        played=found.description,
+        played=simulation.description,
         finding=_BIASED,
     )
 
@@ -136,10 +136,10 @@ def claims_of_figure_4(finished: FinishedRuns) -> Iterator[PaperClaim]:
 
     Such a model leaks nothing, so its Epsilon* is 0. The claims are tested on the simulation with many repetitions.
     """
-    found = _simulated(finished.extent, 1)
-    of = {key[1:]: cell for key, cell in _columns(found.more).items() if key[0] == 0.0}
+    simulation = _simulated(finished.extent, 1)
+    of = {key[1:]: cell for key, cell in _columns(simulation.more).items() if key[0] == 0.0}
     sizes = sorted({size for size, _ in of})
-    trials = found.many.repetitions
+    trials = simulation.many.repetitions
     for size in sizes:
         nearer = t_interval(abs(of[size, EMPIRICAL]) - abs(of[size, PARAMETRIC]))
         yield CLAIMS["parametric-nearer-to-zero"].on(f"{size:,} losses", nearer, trials)
@@ -155,11 +155,11 @@ def claims_of_figure_5(finished: FinishedRuns) -> Iterator[PaperClaim]:
 
     The errors of each repetition are averaged over all separations, the distances between the two distributions.
     """
-    found = _simulated(finished.extent)
-    of, trials = _columns(found.more), found.many.repetitions
-    apart = [one for one in found.many.separations if one > 0]
+    simulation = _simulated(finished.extent)
+    of, trials = _columns(simulation.more), simulation.many.repetitions
+    apart = [one for one in simulation.many.separations if one > 0]
     below: dict[tuple[int, str], Floats] = {}
-    for size in found.many.sizes:
+    for size in simulation.many.sizes:
         errors = {name: np.stack([of[one, size, name] for one in apart]) for name in _LOOKS}
         below |= {(size, name): -values.mean(axis=0) for name, values in errors.items()}
         where = f"{size:,} losses, all separations"
@@ -169,7 +169,7 @@ def claims_of_figure_5(finished: FinishedRuns) -> Iterator[PaperClaim]:
         squares = {name: (values**2).mean(axis=0) for name, values in errors.items()}
         excess = t_interval(squares[EMPIRICAL] - squares[PARAMETRIC])
         yield CLAIMS["parametric-more-accurate"].on(where, excess, trials)
-    for fewer, more in pairwise(found.many.sizes):
+    for fewer, more in pairwise(simulation.many.sizes):
         fall = welch_interval(below[fewer, EMPIRICAL], below[more, EMPIRICAL])
         quantity = f"truth less empirical form, of {fewer:,} losses less that of {more:,}"
         yield CLAIMS["more-losses-fix-it"].on("all separations", fall, trials, quantity=quantity)
@@ -193,10 +193,10 @@ def _draw(axes: Axes, estimates: pd.DataFrame, over: str) -> None:
         )  # fmt: skip
 
 
-def _rows_of_ten(found: PaperAndLongSimulation) -> list[ItemRow]:
+def _rows_of_ten(simulation: PaperAndLongSimulation) -> list[ItemRow]:
     """Return table rows of the estimates over the paper's ten repetitions: first means, then standard deviations."""
     means, spreads = [], []
-    for (separation, size, name), cell in grouped_estimates(found.ten).items():
+    for (separation, size, name), cell in grouped_estimates(simulation.ten).items():
         if name not in _LOOKS:
             continue
         estimates = cell["estimate"].to_numpy(dtype="float64")
@@ -214,10 +214,10 @@ def _rows_of_ten(found: PaperAndLongSimulation) -> list[ItemRow]:
     return [*means, *spreads]
 
 
-def _rows_of_many(found: PaperAndLongSimulation) -> list[ItemRow]:
+def _rows_of_many(simulation: PaperAndLongSimulation) -> list[ItemRow]:
     """Return table rows of each estimator's bias, standard deviation and RMSE, over many repetitions."""
-    rows, errors = [], summary(found.more)
-    for (separation, size, name), apart in _columns(found.more).items():
+    rows, errors = [], summary(simulation.more)
+    for (separation, size, name), apart in _columns(simulation.more).items():
         if name not in _LOOKS:
             continue
         setting, count = f"{loss_pair_name(separation)}, {size:,} losses, {len(apart)} repetitions", len(apart)
@@ -232,14 +232,14 @@ def _rows_of_many(found: PaperAndLongSimulation) -> list[ItemRow]:
     return rows
 
 
-def _rows_of_sizes(found: PaperAndLongSimulation) -> list[ItemRow]:
+def _rows_of_sizes(simulation: PaperAndLongSimulation) -> list[ItemRow]:
     """Return table rows with each estimator's RMSE at each number of losses.
 
     The errors are pooled over all separations, the distances between the loss distributions of members and population.
     """
     return [
         ItemRow(f"all separations, {size:,} losses", f"root mean squared error of Epsilon*, {name} form", measured=rmse,
-            repetitions=found.settings.repetitions * len(found.settings.separations), note="nats")
-        for size in found.settings.sizes
-        for name, rmse in errors_of_size(found, size).items()
+            repetitions=simulation.settings.repetitions * len(simulation.settings.separations), note="nats")
+        for size in simulation.settings.sizes
+        for name, rmse in errors_of_size(simulation, size).items()
     ]  # fmt: skip

@@ -25,10 +25,11 @@ from fl_audit.experiments.papers.negoescu2023.epsilon_star_runs import (
     point_of,
 )
 from fl_audit.experiments.papers.papers import FinishedRuns, PaperDataset
+from fl_audit.learning.metric_names import Metric, metric_column
 from fl_audit.plurals import plural
 from fl_audit.released_model.parametric_star import epsilon_star_gaussian
 from fl_audit.released_model.star_methods import PARAMETRIC_CUT
-from fl_audit.runs.sweeps.privacy_utility_plot import UTILITY_NAMES
+from fl_audit.runs.sweeps.privacy_utility_plot import utility_name
 from fl_audit.runs.sweeps.sweep import SweepResults, results_of
 from fl_audit.runs.sweeps.tables import models_table
 from fl_audit.statistics.interval_estimates import IntervalEstimate
@@ -56,15 +57,16 @@ def baselines_of(models: pd.DataFrame) -> dict[int, Floats]:
 def figure_of(finished: FinishedRuns) -> ItemResult:
     """Return the figure of the privacy and utility of one task's models."""
     (data,) = finished.data
+    utility = Metric.ACCURACY if data.study == PURCHASE.study else Metric.AUROC
     points, utility_title = [point_of(run) for run in all_runs(data)], f"Privacy and utility: {data.title}"
-    sweep = results_of(points, directory_of(finished, data), None, utility_title, by_guarantee=False)
+    sweep = results_of(points, directory_of(finished, data), utility, utility_title, by_guarantee=False)
     rows, claims = [*_point_rows(data, sweep), *_level_rows(data, sweep.models)], claims_of_figure(finished)
     return ItemResult(
         table(rows),
         sweep.figure,
         f"Each point is the mean of {data['audit.trials']} models, with the range from the smallest to the largest; "
         f"the frontier is convex. Horizontal: Epsilon* at delta {data['privacy.delta']:g}; vertical: "
-        f"{UTILITY_NAMES[sweep.utility]}.",
+        f"{utility_name(sweep.utility)}.",
         _remarks(data, sweep.models, claims),
         shown_rows=len(rows),
         played=training_description(data),
@@ -109,7 +111,10 @@ def _point_rows(data: PaperDataset, sweep: SweepResults) -> Iterator[ItemRow]:
     for row in sweep.points.itertuples():
         run, models = points[str(row.point)], sweep.models[sweep.models["point"] == row.point]
         epochs = "" if row.private else plural(run["training.epochs"], "epoch")
-        for quantity, column in (("Epsilon*", "epsilon_star"), (UTILITY_NAMES[sweep.utility], sweep.utility.column)):
+        for quantity, column in (
+            ("Epsilon*", "epsilon_star"),
+            (utility_name(sweep.utility), metric_column(sweep.utility)),
+        ):
             values, printed = models[column].to_numpy(dtype=np.float64), PRINTED(data.study, epochs, quantity)
             note = ["on the frontier"] if row.on_frontier else []
             note += [f"{printed:g} in print, on {data.study}"] if data.stands_in and np.isfinite(printed) else []

@@ -111,13 +111,13 @@ def grouped_estimates(table: pd.DataFrame) -> dict[Cell, pd.DataFrame]:
 
 def summary(table: pd.DataFrame, truth: str = "truth") -> dict[Cell, EstimatorErrors]:
     """Return bias, standard deviation and RMSE of the estimates, keyed by separation, size and estimator."""
-    found = {}
+    by_cell = {}
     for key, cell in grouped_estimates(table).items():
         errors = (cell["estimate"] - cell[truth]).to_numpy(dtype=np.float64)
-        found[key] = EstimatorErrors(
+        by_cell[key] = EstimatorErrors(
             float(errors.mean()), float(errors.std(ddof=1)), math.sqrt(float(np.mean(errors**2)))
         )
-    return found
+    return by_cell
 
 
 @dataclass(frozen=True)

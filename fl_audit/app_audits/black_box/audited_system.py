@@ -103,6 +103,15 @@ class AuditedSystem:
         object.__setattr__(self, "observer", choice(Observer, "observer", self.observer))
 
 
+def made_by(factory: str, clients: int) -> tuple[Callable[..., Any], Any]:
+    """Return a factory by its name, as `package.module:name`, and what it makes.
+
+    `clients`: It is passed to a factory that takes an argument.
+    """
+    make = import_function(factory, "factory")
+    return make, make(clients) if signature(make).parameters else make()
+
+
 def system_of(
     factory: str, mods: Sequence[str], clients: int, norm: float | None, is_clipped: bool, observer: str
 ) -> AuditedSystem:
@@ -112,8 +121,7 @@ def system_of(
 
     `factory`: If the function has a parameter, it is called with the number of clients.
     """
-    make = import_function(factory, "factory")
-    made = make(clients) if signature(make).parameters else make()
+    make, made = made_by(factory, clients)
     if isinstance(made, AuditedSystem):
         return made
     try:
@@ -122,7 +130,7 @@ def system_of(
         raise InputError(f"factory {factory!r} returned {type(made).__name__}: {error}, or an AuditedSystem") from error
     own = getattr(made, "clipping_norm", 1.0)
     chosen = norm if norm is not None else float(own) if isinstance(own, (int, float)) else 1.0
-    looks, modifiers = choice(Observer, "--observer", observer), tuple(import_function(mod, "modifier") for mod in mods)
+    looks, modifiers = choice(Observer, "observer", observer), tuple(import_function(mod, "modifier") for mod in mods)
     return AuditedSystem(make, modifiers, None, clients, chosen, is_clipped, looks, initial_model(made))
 
 

@@ -106,7 +106,7 @@ def _report_text(result: ClaimAudit, found: Sequence[DistinguisherFinding], note
     for finding in found:
         if finding.attempt.is_broken:
             lines.append(f"  {finding.cause}")
-        lines.append(f"  {finding.sentence}")
+        lines.append(f"  {finding.attempt.distinguisher.kind} ({finding.words}): {finding.sentence}")
         if finding.attempt.is_broken:
             lines += [f"    {line}" for line in (*finding.attempt.lines, finding.fix)]
         if finding.noise is not None:

@@ -358,7 +358,7 @@ FIXES = {name: kind.fix for name, kind in BY_NAME.items()}
 """Usual fix for a leak that a scenario finds, keyed by the scenario's name."""
 PROVISOS = {
     name: "Where the clients' own training code clips, which no trial sees, no such update can come, and "
-    "--trust-client-clipping "
+    "--set trust-client-clipping=true "
     "(is_clipped=False in Python) plays none."
     for name, kind in BY_NAME.items()
     if kind.is_beyond and kind.present.direction in (Direction.FIRST, Direction.EVERY_TENSOR)

@@ -18,9 +18,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fl_audit.adjacency import Unit
+from fl_audit.adjacency import Relation, Unit
 from fl_audit.app_audits.black_box.audited_system import AuditedSystem
 from fl_audit.app_audits.black_box.black_box_trial import BlackBoxTrial, model_of, sketch_of
+from fl_audit.app_audits.black_box.later_rounds import late_rounds_without_noise
 from fl_audit.app_audits.black_box.recorder import errors_in, evidence_names
 from fl_audit.app_audits.black_box.scenario import Direction, ModelKind, OtherContributions, Scenario
 from fl_audit.app_audits.black_box.scenarios import BY_NAME, FEW, MANY, ZERO_PROBE, ZERO_PROBE_ON_OWN
@@ -43,6 +44,7 @@ from fl_audit.app_audits.generator_states import seed_generators
 from fl_audit.app_audits.temporary_directories import new_temporary_directory
 from fl_audit.errors import require
 from fl_audit.randomness import Purpose, generator
+from fl_audit.verdict.verdict import Verdict
 
 _OWN_MODEL = (
     "Trials of a strategy have small models of their own: one that loads what is released into its app's model refuses "
@@ -60,6 +62,7 @@ class TrialChunk(NamedTuple):
     scenario: str  # name of the scenario
     number: int  # number of the chunk, from 0
     bears_zero: bool = True  # whether an absent target sends an update of exactly zero, or else a negligible one
+    rounds: int | None = None  # number of rounds of a trial; None for those of the claim
 
 
 _Chunk = tuple[list[Transcript], NDArray[np.bool_], list[str]]
@@ -79,6 +82,7 @@ def audit_system(
     seconds: float = math.inf,
     tell: Tell = lambda _: None,
     keep: Callable[[ClaimAudit], None] = lambda _: None,
+    later_rounds: int = 0,
 ) -> ClaimAudit:
     """Test the privacy claim of a strategy by thousands of short trials with the target (D) and without it (D').
 
@@ -109,6 +113,9 @@ def audit_system(
         Function that is called with messages on progress.
     keep
         Function that is called with the result so far after each tested distinguisher.
+    later_rounds
+        Number of rounds in which a few trials look for rounds without noise after those of the claim, unless the claim
+        is violated; 0 for none. If there are any, the result is not consistent.
     """
     kinds = [kind for kind in kinds_of(system, claim) if not {kind.name, kind.plain_name} & set(exclude)]
     kinds = [kind for kind in kinds if include is None or kind.name in include]
@@ -138,6 +145,9 @@ def audit_system(
             return stacked(seen, model.tensors if reduced is None else reduced.columns, numbers), present
 
         result = audit_claim(claim, names, play, malformed, log.last_words.__getitem__, budget, confidence, tell, keep)
+        if later_rounds > claim.rounds and result.verdict is not Verdict.VIOLATED:
+            longer = TrialChunk(_plainest(system, claim), 1, bears_zero, later_rounds)
+            result = _with_later_rounds(result, players, longer, began + seconds)
     if log.outside:
         say(outside_words(sorted(log.outside)))
     # Of malformed inputs nothing is known by this: a strategy may refuse them.
@@ -173,6 +183,27 @@ def _bears_zero(system: AuditedSystem, players: "WorkerPool[TrialChunk, _Chunk]"
     ]
     of_zero, of_others = ([is_well for bit, is_well in ends_well if bit is side] for side in (False, True))
     return any(of_zero) or not any(of_others)
+
+
+def _plainest(system: AuditedSystem, claim: StatedClaim) -> str:
+    """Return the name of the plainest scenario for a claim, on the system's own model if there is one."""
+    plain = "removed" if claim.neighbours.relation is Relation.ADD_REMOVE else "opposite"
+    return plain if system.model is None else f"{plain}, own model"
+
+
+def _with_later_rounds(
+    result: ClaimAudit, players: "WorkerPool[TrialChunk, _Chunk]", longer: TrialChunk, until: float
+) -> ClaimAudit:
+    """Return the result with the rounds after those of the claim in which the strategy releases without noise.
+
+    `longer`: A chunk of trials that play more rounds than those of the claim.
+    """
+    came = players.done([longer], until).get(0)
+    if came is None or len(came[0]) < CHUNK:
+        return result
+    bare = late_rounds_without_noise(came[0], came[1], result.claim.rounds)
+    is_open = bool(bare) and result.verdict is Verdict.CONSISTENT
+    return replace(result, bare_rounds=bare, verdict=Verdict.INCONCLUSIVE if is_open else result.verdict)
 
 
 def _ends_well(seen: Transcript) -> bool:
@@ -289,8 +320,9 @@ class _TrialExecutor:
         return draws, draws.random(CHUNK) < 0.5
 
     def _trial(self, wanted: TrialChunk, bit: np.bool_, draws: np.random.Generator) -> BlackBoxTrial:
+        claim = self._claim if wanted.rounds is None else replace(self._claim, rounds=wanted.rounds)
         scenario, place = _SCENARIOS[wanted.scenario], self._target_places.get(wanted.scenario, 0)
-        return BlackBoxTrial(self._system, self._claim, scenario, bool(bit), draws, wanted.bears_zero, place)
+        return BlackBoxTrial(self._system, claim, scenario, bool(bit), draws, wanted.bears_zero, place)
 
     def _copy_here(self) -> WorkingCopy:
         """Return this process's own copy of the working directory; it is made at the first call."""

@@ -26,7 +26,20 @@ def opening_sentences(result: ClaimAudit) -> str:
     """Return the sentences that begin a report: on the verdict, on untested scenarios, and on a floating-point leak."""
     verdict = result.verdict if result.verdict in (Verdict.VIOLATED, Verdict.CONSISTENT) else Verdict.INCONCLUSIVE
     said = f"{str(verdict).capitalize()}: {claim_words(result)}"
-    return " ".join(part for part in (said, untried_words(result), floating_words(result)) if part)
+    later = "" if verdict is Verdict.INCONCLUSIVE else bare_rounds_words(result)
+    return " ".join(part for part in (said, later, untried_words(result), floating_words(result)) if part)
+
+
+def bare_rounds_words(result: ClaimAudit) -> str:
+    """Return a sentence on rounds without noise after those that trials play; empty if there are none."""
+    if not result.bare_rounds:
+        return ""
+    first, count = result.bare_rounds[0], len(result.bare_rounds)
+    which = f"round {first}" if count == 1 else f"{count} rounds from round {first} on"
+    return (
+        f"In {which} the strategy releases with less than a tenth of the noise of its first round, and trials play "
+        f"{result.claim.rounds} of them: --rounds {first} has them play the first that lacks it."
+    )
 
 
 def claim_warning(claim: StatedClaim) -> str | None:
@@ -171,6 +184,8 @@ def _claim_words(result: ClaimAudit) -> str:
                 f"{so_far}no trial told more than the claim allows ({result.claim.words}). This is no proof: it covers "
                 f"the trials that were played, at their numbers. {reach}"
             )
+        case Verdict.INCONCLUSIVE if result.bare_rounds:
+            return f"the claim ({result.claim.words}) is not kept by later rounds. {bare_rounds_words(result)}"
         case Verdict.INCONCLUSIVE if disagreeing := broken_estimates(result.claim, result.attempts):
             return (
                 f"two readings disagree: no trial was guessed better than the claim allows ({result.claim.words}), and "

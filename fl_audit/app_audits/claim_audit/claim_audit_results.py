@@ -155,6 +155,8 @@ class ClaimAudit:
     not_covered: OthersNoiseShareReason = OthersNoiseShareReason.SHARES
     # The trials of each scenario, keyed by its name.
     asked: Mapping[str, ScenarioTrialsSummary] = field(default_factory=dict)
+    # Numbers of the rounds after those of the claim in which the strategy releases without its noise.
+    bare_rounds: tuple[int, ...] = ()
     hindrance: str = ""  # why many trials are not valid, as a sentence; empty if no reason is known
 
     @property

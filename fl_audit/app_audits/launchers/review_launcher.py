@@ -11,6 +11,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from fl_audit.app_audits.launchers.app_bundle import bundle_hash
 from fl_audit.app_audits.launchers.isolated_process import run_isolated, temporary_directory
 from fl_audit.app_audits.review.options import ReviewOptions
 from fl_audit.app_audits.temporary_directories import DIRECTORY_PREFIX
@@ -37,11 +38,12 @@ def reviewed(app: Path, wishes: ReviewOptions, out: Path | None = None) -> dict[
     began = time.monotonic()
     with temporary_directory() as place:
         environment = _environment(place)
+        bundle = bundle_hash(app, place / "bundle")
         traces = _fresh_starts(app, wishes, place, environment)
         # The copy keeps the name of the directory, because this may be the name of the app.
         copy = _copied(app, place / "copy")
         left = replace(wishes, seconds=wishes.seconds - (time.monotonic() - began))
-        asked = {"out": out and str(out.absolute()), "wishes": asdict(left), "traces": traces}
+        asked = {"out": out and str(out.absolute()), "wishes": asdict(left), "traces": traces, "bundle": bundle}
         with (place / "log").open("wb") as log:
             found, ended, is_late = run_isolated(_PROGRAM, asked, place, left.seconds, copy, environment, log)
         last = _last_line(place)
@@ -57,7 +59,7 @@ def reviewed(app: Path, wishes: ReviewOptions, out: Path | None = None) -> dict[
     if ended:
         early = f"the review {ended}: this is what was judged until then, and no page was written"
         found["remarks"].append(early)
-        found["screen"].append(["Stopped early", f"{capital(early)}."])
+        found["lines"].append(["Stopped early", f"{capital(early)}."])
     return found
 
 

@@ -13,7 +13,7 @@ from fl_audit.app_audits.claim_audit.claim import StatedClaim
 from fl_audit.app_audits.launchers.isolated_process import run_command_isolated
 from fl_audit.errors import InputError
 from fl_audit.privacy.accounting_enums import MultiplierReference
-from fl_audit.value_checks import choice
+from fl_audit.value_checks import choice, require_number
 
 _PROGRAM = "fl_audit.app_audits.launchers.strategy_audit_program"
 _START = 60.0  # seconds beyond the time for the trials in which a process may start and end, at most
@@ -29,8 +29,8 @@ class StrategyOptions:
     delta: float = 1e-5  # delta of the claimed epsilon
     noise_multiplier: float | None = None  # the claimed noise, in its place
     noise_over: str = "sensitivity"  # quantity that the claimed noise multiplies
-    rounds: int = 1  # rounds that the claim is for
-    clients: int = 4  # clients in a trial
+    rounds: int | None = None  # rounds that the claim is for; None for one, with a look at later rounds
+    clients: int | None = None  # clients in a trial; None for the number that the strategy names, or 4
     norm: float | None = None  # norm that the claim refers to; None for the strategy's
     is_clipped: bool = True  # whether anything but the clients' own code clips
     mods: tuple[str, ...] = ()  # modifiers of the client app, as `package.module:name`
@@ -43,19 +43,28 @@ class StrategyOptions:
     seconds: float | None = None  # time for the trials; None for as long as they take
     seed: int = 0  # as of `audit_system`
 
-    def claim(self) -> StatedClaim:
-        """Return the claim that the options state; raise `InputError` if they state no valid claim."""
+    def claim(self) -> StatedClaim | None:
+        """Return the claim that the options state; None if it is left to the strategy.
+
+        Raises `InputError` if the options state no valid claim.
+        """
         between = choice(Adjacency, "--adjacency", self.adjacency)
-        over = choice(MultiplierReference, "--noise-over", self.noise_over)
-        return StatedClaim(between, self.epsilon, self.delta, self.noise_multiplier, self.rounds, over)
+        over = choice(MultiplierReference, "noise-over", self.noise_over)
+        require_number("rounds are", self.claimed_rounds, "whole numbers from 1")
+        if self.clients is not None:
+            require_number("clients are", self.clients, "whole numbers from 2")
+        if self.epsilon is None and self.noise_multiplier is None:
+            return None
+        return StatedClaim(between, self.epsilon, self.delta, self.noise_multiplier, self.claimed_rounds, over)
+
+    @property
+    def claimed_rounds(self) -> int:
+        """Number of rounds that the claim is for."""
+        return 1 if self.rounds is None else self.rounds
 
 
 def audit_in_subprocess(wishes: StrategyOptions, out: Path | None = None) -> dict[str, Any]:
-    """Audit a strategy in a subprocess, and return the result.
-
-    Its keys are "result" (JSON values), "lines" (list of lines for the console) and "report" (path of the page, or
-    None).
-    """
+    """Audit a strategy in a subprocess, and return the result as JSON values, with the path of a page as `report`."""
     seconds = math.inf if wishes.seconds is None else 2 * wishes.seconds + _START
     found, ended, _ = run_command_isolated(_PROGRAM, wishes, out, seconds, is_quiet=False)
     if found is None:
@@ -66,6 +75,6 @@ def audit_in_subprocess(wishes: StrategyOptions, out: Path | None = None) -> dic
     if ended:
         page = "" if out is None else ", and no page was written"
         early = f"the process that plays trials {ended}: this is what it had judged until then{page}"
-        found["result"]["stopped_early"] = early
-        found["lines"].append(f"* Stopped early: {early}.")
+        found["stopped_early"] = early
+        found["lines"].append(["Stopped early", f"{early}."])
     return found

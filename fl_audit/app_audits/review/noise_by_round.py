@@ -5,46 +5,34 @@ twice over all of its rounds, with new random states and the same replies. Repli
 whatever it is, so the two trainings differ in a round by the noise of this round alone.
 """
 
-from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from scipy.stats import f as f_distribution
 
 from fl_audit.app_audits.black_box.audited_system import AuditedSystem, StrategyStartCall
+from fl_audit.app_audits.black_box.later_rounds import rounds_without_noise
 from fl_audit.app_audits.black_box.message_tensors import arrays_of
 from fl_audit.app_audits.claim_audit.claim import StatedClaim
 from fl_audit.app_audits.review.recorded_training import in_new_working_copy, recorded_training
 from fl_audit.array_types import Floats
 
-LEAST_SHARE = 0.1
-"""Share of the first round's noise below which a later round counts as one without its noise."""
-_LEVEL = 1e-6  # largest probability of so small a share by chance, in one round
-MOST_ROUNDS = 200  # largest number of rounds that are played
-
-
-def rounds_without_noise(noise: Sequence[Floats]) -> tuple[int, ...]:
-    """Return the numbers of the rounds, from 2, whose noise is less than a tenth of that of the first round.
-
-    Shapes: `noise` (parameters,).
-    """
-    squares = [float(np.mean(np.square(values))) for values in noise]
-    if not squares or squares[0] == 0:
-        return ()
-    largest = min(LEAST_SHARE**2, float(f_distribution.ppf(_LEVEL, noise[0].size, noise[0].size)))
-    return tuple(number for number, square in enumerate(squares, start=1) if square < largest * squares[0])
+MOST_ROUNDS = 1000  # largest number of rounds that are played
+_MOST_VALUES = 50_000_000  # largest number of released values in them; a small model takes the place of a larger one
 
 
 def noise_of_rounds(
     start: StrategyStartCall, nodes: int, system: AuditedSystem, claim: StatedClaim, rounds: int
-) -> list[Floats]:
+) -> tuple[list[Floats], list[bool]]:
     """Return for each round the difference between two trainings with the same replies, shape (parameters,).
 
-    Raises `RuntimeError` if the strategy refuses to train.
+    The second list says whether the round released a new model in both. Raises `RuntimeError` if the strategy refuses
+    to train.
     """
     first, second = (_released(start, nodes, system, claim, rounds) for _ in range(2))
     moves = [np.diff(np.stack(models), axis=0) for models in (first, second)]
-    return list(moves[0] - moves[1])
+    is_released = [bool(np.any(one) and np.any(other)) for one, other in zip(*moves, strict=True)]
+    return list(moves[0] - moves[1]), is_released
 
 
 def noise_doubt(
@@ -53,12 +41,17 @@ def noise_doubt(
     """Return a phrase on later rounds without noise that trials of `played` rounds do not show; else ()."""
     if played >= rounds:
         return ()
+    stepped = min(rounds, MOST_ROUNDS)
+    if system.model is not None and stepped * sum(value.size for value in system.model.values()) > _MOST_VALUES:
+        system = replace(system, model=None)
     try:
         with in_new_working_copy():
-            bare = rounds_without_noise(noise_of_rounds(start, nodes, system, claim, min(rounds, MOST_ROUNDS)))
+            bare = rounds_without_noise(*noise_of_rounds(start, nodes, system, claim, stepped))
     except Exception as error:  # other people's code may raise anything
         return (f"the noise of rounds {played + 1} to {rounds} was not seen ({error}), and trials play {played}",)
     late = [number for number in bare if number > played]
+    if not late and stepped < rounds:
+        return (f"the noise of rounds {stepped + 1} to {rounds} was not seen",)
     if not late:
         return ()
     which = f"round {late[0]}" if len(late) == 1 else f"{len(late)} rounds from round {late[0]} on"

@@ -4,7 +4,8 @@ Epsilon* is an empirical epsilon from the losses of one model on members and on 
 """
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from fl_audit.array_types import Floats, finite
 from fl_audit.federation.findings import Findings, json_of
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.federation.run_tables import NonPrivateAccuracy
+from fl_audit.learning.metric_names import Metric, columns_of
 from fl_audit.released_model.normal_fit_tests import FIT, rejected
 from fl_audit.released_model.star_methods import StarMethod
 
@@ -76,13 +78,21 @@ class ModelAccuracyFinding:
     # Accuracy of the same training without privacy; None if no such run was given.
     unprotected: NonPrivateAccuracy | None = None
     commonest: float | None = None  # accuracy of always predicting the most frequent class; None if unknown
+    # Each metric of the final models on test records, mean over trials, the headline first; NaN if not determined.
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def headline(self) -> tuple[str, float]:
+        """The metric that stands for how good a model is, and its mean over the trials."""
+        return next(iter(self.metrics.items()), (Metric.ACCURACY, self.test_accuracy))
 
     def to_json(self) -> dict[str, Any]:
         """Return this finding as a dict with the one key `utility`, for `summary.json`."""
         without = None if self.unprotected is None else self.unprotected.final
         accuracy = {"test_accuracy": self.test_accuracy, "test_auroc": finite(self.test_auroc)}
         others = {"commonest_class": self.commonest, "test_accuracy_without_privacy": without}
-        return {"utility": accuracy | others}
+        metrics = {str(name): finite(value) for name, value in self.metrics.items()}
+        return {"utility": accuracy | others | {"headline": str(self.headline[0]), "metrics": metrics}}
 
 
 def measure_model(run: FinishedRun, _: Findings) -> ModelAccuracyFinding:
@@ -90,7 +100,9 @@ def measure_model(run: FinishedRun, _: Findings) -> ModelAccuracyFinding:
     trials = run.tables.trials
     # Tables of older versions have no such column.
     area = float(trials["test_auroc"].mean()) if "test_auroc" in trials else math.nan
-    return ModelAccuracyFinding(float(trials["test_accuracy"].mean()), area, run.unprotected, run.commonest)
+    columns = {metric: column for metric, column in columns_of(run.plan.metrics).items() if column in trials}
+    metrics = {metric: float(trials[column].mean()) for metric, column in columns.items()}
+    return ModelAccuracyFinding(float(trials["test_accuracy"].mean()), area, run.unprotected, run.commonest, metrics)
 
 
 def measure_star(run: FinishedRun, _: Findings) -> EpsilonStarFinding | None:

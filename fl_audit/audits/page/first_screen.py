@@ -20,9 +20,10 @@ from fl_audit.audits.identifiability.sections_insider import advantage_row
 from fl_audit.audits.page.gauge import gauge_html
 from fl_audit.audits.page.html_building_blocks import banner_html, next_step_html, warning_html
 from fl_audit.audits.sections import page_rows
+from fl_audit.learning.metric_names import Metric, metric_title
 from fl_audit.plurals import plural
 from fl_audit.privacy.guarantee_line import guarantee_line, guarantee_values
-from fl_audit.report.formatting import finding_text, is_certainty, number_text, one_in, percent
+from fl_audit.report.formatting import finding_text, is_certainty, metric_text, number_text, one_in, percent
 from fl_audit.report.guarantee_warnings import delta_warning, is_weak_guarantee, weakness_warning
 from fl_audit.report.mechanism_messages import multiplied_text, not_private_label
 from fl_audit.report.report_elements import ReportContents
@@ -130,6 +131,10 @@ def _model(contents: ReportContents) -> Fact:
     numbers = contents.find(ModelAccuracyFinding)
     if numbers is None:
         return Fact("The model", "not measured", "its accuracy could not be computed")
+    metric, value = numbers.headline
+    if metric != Metric.ACCURACY:
+        right = f"right for {percent(numbers.test_accuracy)} of new cases{reference_accuracies_text(numbers)}"
+        return Fact(f"The model's {metric_title(metric)}", metric_text(metric, value), right)
     return Fact(
         "The model is right for",
         percent(numbers.test_accuracy),
@@ -153,6 +158,8 @@ def next_step(contents: ReportContents) -> str:
             return "Do not lean on this run: see to what is named above, and audit again."
         case Verdict.INCONCLUSIVE:
             needed = numbers.judged.trials_for_conclusive_verdict
+            if needed is not None and needed <= contents.run.trials:
+                return "Do not lean on this run: so many trials could have told. Audit again with another seed."
             setting = "" if needed is None else f" Set trials = {needed} in [audit], or more."
             return f"Do not lean on this run. {trials_needed_text(numbers, contents.words)}{setting}"
         case Verdict.NOT_AUDITED:

@@ -1,10 +1,11 @@
-"""The figure of a comparison of runs: epsilon as claimed and as found, and accuracy."""
+"""The figure of a comparison of runs: epsilon as claimed and as found, and how good the models are."""
 
 from collections.abc import Callable, Sequence
 
 import numpy as np
 from matplotlib.figure import Figure
 
+from fl_audit.learning.metric_names import Metric, metric_title
 from fl_audit.released_model.star_methods import cuts_text
 from fl_audit.report.figure_style import INK, MUTED, add_legend, finish_axes, literal, new_figure
 from fl_audit.runs.comparison.rows import ACCURACY, SHOWN, STAR, RunRow
@@ -21,7 +22,7 @@ _KINDS: tuple[tuple[str, Callable[[RunRow], float | None], dict[str, object]], .
 
 
 def comparison_figure(rows: Sequence[RunRow]) -> Figure:
-    """Return a figure with one line per run: claimed and found values of epsilon on the left, accuracy on the right."""
+    """Return a figure with one line per run: values of epsilon on the left, and how good models are on the right."""
     figure = new_figure(1.9 + 0.42 * len(rows))
     left, right = figure.subplots(1, 2, sharey=True, width_ratios=[2, 1])
     places = list(range(len(rows)))[::-1]
@@ -30,13 +31,14 @@ def comparison_figure(rows: Sequence[RunRow]) -> Figure:
         known = [(found, place) for row, place in zip(rows, places, strict=True) if (found := value(row)) is not None]
         if known:
             left.plot(*np.transpose(known), linestyle="", label=name, **look)
-    accuracy = [row.value(ACCURACY) for row in rows]
-    known = [(value, place) for value, place in zip(accuracy, places, strict=True) if value is not None]
+    metric, values = _shared_metric(rows)
+    known = [(value, place) for value, place in zip(values, places, strict=True) if value is not None]
     right.plot(*np.reshape(known, (-1, 2)).T, linestyle="", marker="D", color=INK)
     left.set_yticks(places, [f"{literal(printable(row.run))}\n{row.verdict}" for row in rows])
     left.set_ylim(-0.6, len(rows) - 0.4)
     left.set_xlim(left=0)
-    right.set_xlim(0, 1)
+    if all(0 <= value <= 1 for value, _ in known):
+        right.set_xlim(0, 1)
     deltas = {row.delta for row in rows if row.delta is not None}
     at = (
         "epsilon, each at the delta of its run: these differ"
@@ -44,6 +46,14 @@ def comparison_figure(rows: Sequence[RunRow]) -> Figure:
         else "epsilon, at the delta of the runs"
     )
     finish_axes(left, "What is claimed, and what was shown", at, "")
-    finish_axes(right, "What models are worth", "accuracy on test records", "")
+    finish_axes(right, "What models are worth", f"{metric_title(metric)} on test records", "")
     add_legend(left, columns=2)
     return figure
+
+
+def _shared_metric(rows: Sequence[RunRow]) -> tuple[str, list[float | None]]:
+    """Return the metric by which runs are compared, with its values: the headline of all, or the accuracy."""
+    headlines = [row.headline for row in rows if row.headline is not None]
+    if len(headlines) == len(rows) and len({metric for metric, _ in headlines}) == 1:
+        return headlines[0][0], [value for _, value in headlines]
+    return Metric.ACCURACY, [row.value(ACCURACY) for row in rows]

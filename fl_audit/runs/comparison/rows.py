@@ -29,6 +29,7 @@ class RunRow:
     guarantee: Mapping[str, Any] | None  # values of the guarantee by name, as commands print it; None without one
     # Numbers on the first page of the report, by name: each with its interval, the claimed value and their relation.
     findings: Mapping[str, Mapping[str, Any]]
+    headline: tuple[str, float | None] | None = None  # metric that stands for how good the models are, and its value
     epsilon_star_cut: float | None = None  # cut c of Epsilon*, which ignores error rates below c and above 1 - c
 
     def value(self, name: str) -> float | None:
@@ -49,6 +50,7 @@ class RunRow:
             "advantage": advantage.get("value"),
             "advantage_bound": advantage.get("claimed"),
             "accuracy": self.value(ACCURACY),
+            "headline": None if self.headline is None else dict(zip(("metric", "value"), self.headline, strict=True)),
             "epsilon_star": self.value(STAR),
             "attack": self.attack,
         }
@@ -114,5 +116,12 @@ def _row(name: str, summary: Mapping[str, Any]) -> RunRow:
         adjacency=guarantee.get("adjacency"),
         guarantee={name: guarantee.get(name) for name in _OF_LINE} if guarantee.get("adjacency") else None,
         findings={entry["name"]: entry for entry in summary.get("findings", [])},
+        headline=_headline(summary),
         epsilon_star_cut=(summary.get("epsilon_star") or {}).get("cut"),
     )
+
+
+def _headline(summary: Mapping[str, Any]) -> tuple[str, float | None] | None:
+    utility = summary.get("utility") or {}
+    name = utility.get("headline")
+    return None if name is None else (str(name), (utility.get("metrics") or {}).get(name))

@@ -53,6 +53,11 @@ class RunConfig(ConfigSection):
         copies = {name: getattr(self, name).model_copy(update=values) for name, values in sections.items()}
         return self.model_copy(update=copies)
 
+    @property
+    def is_ordinary_training(self) -> bool:
+        """Whether the run is an ordinary training, and no audit: a single trial, or no insider who attacks."""
+        return self.audit.trials == 1 or not self.audit.insider
+
     def as_dict(self) -> dict[str, Any]:
         """Return the configuration with defaults as JSON values by section and key, as in a configuration file.
 

@@ -2,14 +2,15 @@
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, Field, GetJsonSchemaHandler, model_validator
+from pydantic import AfterValidator, Field, GetJsonSchemaHandler, Strict, model_validator
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError
 
+from fl_audit.learning.metric_names import Metric
 from fl_audit.learning.optimizer_enums import LocalOptimizer, ServerOptimizerKind
 from fl_audit.mechanisms.participations.registry import PARTICIPATIONS, REFUSED, accepted_instead, foreign_settings
 from fl_audit.runs.config.config_section import ConfigSection
-from fl_audit.runs.config.setting_types import Choice, Count, Positive
+from fl_audit.runs.config.setting_types import Choice, Count, OneOr, Positive, Size
 
 MOST_ROUNDS = 10**6
 """Largest number of rounds: more are a typing error, and would never end."""
@@ -88,7 +89,12 @@ class TrainingSection(ConfigSection):
     """Rule of local training, with `dp-fedavg`; it starts anew in every round. Left out, `sgd`."""
     early_stopping: Count | None = None
     """Evaluated releases without a smaller loss on the population sample that end training; left out, none do."""
-    learning_rate: Positive = 0.005
+    metrics: Annotated[tuple[OneOr[Metric], ...], Strict(False), Field(min_length=1)] | None = None
+    """Metrics of every evaluated release on the test records, the headline first. Left out, those that suit the labels;
+    in an audit of many trials accuracy and headline alone. `package.module:function` of one's own is called with the
+    outputs of a model (n, classes) and the labels (n,).
+    """
+    learning_rate: Size = 0.005
     """Step size of the server; left out, 0.005, and where clients train 1 (0.01 with `adam`)."""
     optimizer: Choice[ServerOptimizerKind] = ServerOptimizerKind.SGD
     """Rule by which the server moves the model."""

@@ -5,18 +5,20 @@ import math
 import os
 import re
 import socket
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import numpy as np
+import pandas as pd
 from matplotlib.image import imread
 
 from fl_audit.errors import InputError, first_line, require
 from fl_audit.ordinary_files import require_ordinary
+from fl_audit.runs.epsilon_by_round import EPSILON
 from fl_audit.runs.stored_run import Run
+from fl_audit.user_modules import title_of_named
 
 
 @dataclass(frozen=True)
@@ -31,9 +33,9 @@ class Series:
 def series_of(run: Run) -> list[Series]:
     """Return the time series of a finished run over its rounds, as means or maxima over the trials.
 
-    The series are accuracy, Epsilon* (a model's privacy risk), noise, sensitivity and belief. The belief is the
-    insider's posterior probability of the data set that was really used. Series that the run does not have are left
-    out.
+    The series are the metrics on test records, the epsilon spent, Epsilon* (a model's privacy risk), noise, sensitivity
+    and belief. The belief is the insider's posterior probability of the data set that was really used. Series that the
+    run does not have are left out.
     """
     releases, rounds = run.releases, run.rounds
     if "log_odds" in rounds and "bit" in run.trials:
@@ -43,7 +45,8 @@ def series_of(run: Run) -> list[Series]:
         rounds = rounds.assign(belief=np.exp(-np.logaddexp(0.0, -log_odds)))
     found = []
     for table, column, statistic, name in (
-        (releases, "test_accuracy", "mean", "accuracy/mean"),
+        *((releases, column, "mean", f"{column.removeprefix('test_')}/mean") for column in _metric_columns(releases)),
+        (releases, EPSILON, "mean", "epsilon/spent"),
         (releases, "epsilon_star", "mean", "epsilon_star/mean"),
         (releases, "epsilon_star", "max", "epsilon_star/max"),
         (rounds, "belief", "mean", "belief/mean"),
@@ -61,24 +64,22 @@ def series_of(run: Run) -> list[Series]:
     return found
 
 
+def _metric_columns(releases: pd.DataFrame) -> list[str]:
+    return [str(column) for column in releases if str(column).startswith("test_")]
+
+
 def findings_of(run: Run) -> dict[str, float]:
-    """Return all finite numbers in a run's summary and on the first page of its report, by name.
+    """Return the finite numbers of the guarantee and of the first page of the report, by name.
 
-    Examples of names are `guarantee.epsilon` from the summary and `page/AUC LiRA` from the page. Names have no special
-    characters, because TensorBoard and MLflow do not accept them.
+    Examples of names are `guarantee.epsilon`, `metric.auroc` and `page/AUC LiRA`. Names have no special characters,
+    because trackers do not accept them. All other numbers are in `summary.json`.
     """
-    page = ((entry["name"], entry["value"]) for entry in run.summary.get("findings", []) if entry["value"] is not None)
-    named = ((f"page/{' '.join(re.findall('[A-Za-z0-9.-]+', name))}", float(value)) for name, value in page)
-    return {name: value for name, value in (*_flat(run.summary), *named) if math.isfinite(value)}
-
-
-def _numbers(run: Run) -> Iterator[tuple[str, float, int]]:
-    """Yield every exported number as name, value and round; the round is 0 for numbers about the whole run."""
-    for series in series_of(run):
-        for step, value in zip(series.steps, series.values, strict=True):
-            yield series.name, value, step
-    for name, value in findings_of(run).items():
-        yield f"findings/{name}", value, 0
+    guarantee, utility = (run.summary.get(section) or {} for section in ("guarantee", "utility"))
+    named = [(f"guarantee.{name}", guarantee.get(name)) for name in ("epsilon", "delta")]
+    named += [(f"metric.{title_of_named(name)}", value) for name, value in (utility.get("metrics") or {}).items()]
+    page = [(" ".join(re.findall("[A-Za-z0-9.-]+", row["name"])), row["value"]) for row in run.summary["findings"]]
+    named += [(f"page/{name}", value) for name, value in page]
+    return {name: float(value) for name, value in named if value is not None and math.isfinite(value)}
 
 
 def settings_of(run: Run) -> dict[str, str]:
@@ -89,18 +90,6 @@ def settings_of(run: Run) -> dict[str, str]:
         for key, value in keys.items()
         if value is not None
     }
-
-
-def _flat(values: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, float]]:
-    for key, value in values.items():
-        name = f"{before}{key}"
-        match value:
-            case Mapping():
-                yield from _flat(value, f"{name}.")
-            case bool() | int() | float():
-                yield name, float(value)
-            case _:
-                pass  # words and lists are in the report
 
 
 def to_tensorboard(run: Run, directory: Path) -> Path:
@@ -116,8 +105,12 @@ def to_tensorboard(run: Run, directory: Path) -> Path:
     if place.exists() and any(place.iterdir()):
         raise InputError(f"{place} exists: accepted is a log directory without a run of this name")
     with SummaryWriter(str(place)) as writer:
-        for name, value, step in _numbers(run):
-            writer.add_scalar(name, value, step)
+        for series in series_of(run):
+            for step, value in zip(series.steps, series.values, strict=True):
+                writer.add_scalar(series.name, value, step)
+        # Numbers about the whole run are no curves: a table says them.
+        rows = "\n".join(f"| {name} | {value:.6g} |" for name, value in findings_of(run).items())
+        writer.add_text("findings", f"| finding | value |\n| --- | --- |\n{rows}")
         writer.add_text("verdict", f"**{run.verdict}**. {run.summary['scope']}")
         writer.add_text("configuration", "\n".join(f"    {name} = {text}" for name, text in settings_of(run).items()))
         for name, figure in run.figures.items():
@@ -185,7 +178,12 @@ def _require_database(tracking_uri: str, path: Path) -> None:
 def _log(client: Any, entities: Any, begun: str, run: Run) -> None:
     """Write a run to the MLflow run with the id `begun`; `entities` is the module `mlflow.entities`."""
     parameters = [entities.Param(name, text[:_LONGEST_PARAMETER]) for name, text in settings_of(run).items()]
-    metrics = [entities.Metric(name, value, 0, step) for name, value, step in _numbers(run)]
+    curves = [
+        entities.Metric(series.name, value, 0, step)
+        for series in series_of(run)
+        for step, value in zip(series.steps, series.values, strict=True)
+    ]
+    metrics = curves + [entities.Metric(f"findings/{name}", value, 0, 0) for name, value in findings_of(run).items()]
     tags = [entities.RunTag("verdict", str(run.verdict)), entities.RunTag("scope", str(run.summary["scope"]))]
     # One call takes at most 1000 metrics and 100 parameters.
     for start in range(0, len(metrics), 900):

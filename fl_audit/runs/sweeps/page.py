@@ -19,7 +19,7 @@ from fl_audit.report.figure_style import to_png
 from fl_audit.report.formatting import number_text
 from fl_audit.report.mechanism_messages import SIMULATION_NOTICE
 from fl_audit.rounding import rounded
-from fl_audit.runs.sweeps.privacy_utility_plot import UTILITY_NAMES
+from fl_audit.runs.sweeps.privacy_utility_plot import utility_name
 from fl_audit.runs.sweeps.sweep import RUNS, SweepResults
 from fl_audit.runs.sweeps.tables import ATTACKED, UNTRAINED, guarantee_varies
 
@@ -82,7 +82,7 @@ def sweep_page(sweep: SweepResults, title: str) -> str:
     return html_page(
         title=title,
         heading=title,
-        subtitle=f"Utility: {UTILITY_NAMES[sweep.utility]}",
+        subtitle=f"Utility: {utility_name(sweep.utility)}",
         opening=f"{_READING}{chance_text(sweep)} {' '.join(sentences)}",
         body=f"{figure}\n<h2>Points</h2>\n{points_html(sweep)}",
         footer=SIMULATION_NOTICE,

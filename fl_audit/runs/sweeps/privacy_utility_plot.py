@@ -17,13 +17,13 @@ from matplotlib.ticker import FuncFormatter
 from scipy.stats import gaussian_kde
 
 from fl_audit.array_types import Flags, Floats
+from fl_audit.learning.metric_names import Metric, is_share, metric_column, metric_title
 from fl_audit.released_model.star_methods import cuts_text
 from fl_audit.report import figure_style
 from fl_audit.report.figure_style import INK, MUTED, SMALL_TEXT_SIZE, add_legend, finish_axes, literal, new_figure, span
 from fl_audit.report.formatting import number_text
-from fl_audit.runs.sweeps.tables import UtilityColumn, guarantee_varies
+from fl_audit.runs.sweeps.tables import guarantee_varies
 
-UTILITY_NAMES = {UtilityColumn.ACCURACY: "test accuracy (share)", UtilityColumn.AUROC: "test AUROC (probability)"}
 NO_GUARANTEE = "no privacy"
 _MOST_GROUPS = 6
 _SHADES = ("#0b2d4e", "#1f5f99", "#4f94cd", "#8ebbe0", "#12426e", "#2f6fa8")
@@ -32,6 +32,12 @@ _FEWEST_FOR_A_DENSITY = 20
 """Number of models below which they are drawn one by one, because a density would show its own width."""
 _MOST_LABELS = 12
 _SHORT_LABEL = 26  # letters of a label in the legend with which three or four stand side by side
+
+
+def utility_name(utility: str) -> str:
+    """Return the name of a metric on test records for axes, such as "test accuracy (share)"."""
+    unit = " (share)" if is_share(utility) else " (probability)" if utility == Metric.AUROC else ""
+    return f"test {metric_title(utility)}{unit}"
 
 
 class _Group(NamedTuple):
@@ -44,7 +50,7 @@ class _Group(NamedTuple):
 
 
 def landscape_figure(
-    points: pd.DataFrame, models: pd.DataFrame, utility: UtilityColumn, title: str, by_guarantee: bool = True
+    points: pd.DataFrame, models: pd.DataFrame, utility: str, title: str, by_guarantee: bool = True
 ) -> Figure:
     """Return the plot of utility against privacy for the points of a sweep.
 
@@ -70,10 +76,10 @@ def landscape_figure(
         limit(low - margin, high + margin)
     is_density = {
         top: _draw_densities(top, models, "epsilon_star", upright=False),
-        right: _draw_densities(right, models, utility.column, upright=True),
+        right: _draw_densities(right, models, metric_column(utility), upright=True),
     }
     risk = f"Epsilon* (nats; {cuts_text(models['epsilon_star_cut'])}), mean and range over repetitions"
-    finish_axes(main, "", risk, UTILITY_NAMES[utility])
+    finish_axes(main, "", risk, utility_name(utility))
     finish_axes(top, literal(title), "", "density (1/nat)" if is_density[top] else "models")
     finish_axes(right, "", "density" if is_density[right] else "models", "")
     top.tick_params(labelbottom=False, labelleft=is_density[top], left=is_density[top])
@@ -86,7 +92,7 @@ def landscape_figure(
     return figure
 
 
-def _guarantee_figure(points: pd.DataFrame, utility: UtilityColumn, title: str) -> Figure:
+def _guarantee_figure(points: pd.DataFrame, utility: str, title: str) -> Figure:
     """Return the plot of utility against claimed epsilon; a horizontal line shows the best point without privacy."""
     figure = new_figure(4.6)
     axes = figure.add_subplot()
@@ -106,7 +112,7 @@ def _guarantee_figure(points: pd.DataFrame, utility: UtilityColumn, title: str) 
     for set_formatter in (axes.xaxis.set_major_formatter, axes.xaxis.set_minor_formatter):
         set_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     _number_points(axes, claimed, "epsilon")
-    finish_axes(axes, title.replace("$", r"\$"), "Claimed epsilon (nats, logarithmic)", UTILITY_NAMES[utility])
+    finish_axes(axes, title.replace("$", r"\$"), "Claimed epsilon (nats, logarithmic)", utility_name(utility))
     labels = axes.get_legend_handles_labels()[1]
     add_legend(axes, columns=3 if max(map(len, labels)) <= _SHORT_LABEL else 2)
     return figure

@@ -15,6 +15,7 @@ from fl_audit.data.catalogue import load_source
 from fl_audit.data.neighbours import CRAFTED
 from fl_audit.errors import InputError, require
 from fl_audit.federation.run_plan import RunPlan
+from fl_audit.learning.metric_names import Metric
 from fl_audit.report.figure_style import to_png
 from fl_audit.run_files import read_json
 from fl_audit.runs.engine_names import Engine
@@ -25,7 +26,7 @@ from fl_audit.runs.run_directory import file_lock
 from fl_audit.runs.sweeps.grid import Point, describe, require_distinct
 from fl_audit.runs.sweeps.point_execution import play_points
 from fl_audit.runs.sweeps.privacy_utility_plot import landscape_figure
-from fl_audit.runs.sweeps.tables import UtilityColumn, choose_utility, models_table, points_table
+from fl_audit.runs.sweeps.tables import choose_utility, models_table, points_table
 from fl_audit.runs.trial_batch_store import make_private
 from fl_audit.strategies.errors import FederationError
 
@@ -38,7 +39,7 @@ class SweepResults:
 
     models: pd.DataFrame  # one row for each trained model, see `models_table`
     points: pd.DataFrame  # one row for each point, see `points_table`
-    utility: UtilityColumn  # the measure of utility
+    utility: str  # the metric that is the measure of utility
     figure: Figure = field(repr=False)  # the plot of utility against privacy
 
 
@@ -46,7 +47,7 @@ def run_sweep(
     points: Sequence[Point],
     directory: Path,
     options: RayOptions | None = None,
-    utility: UtilityColumn | None = None,
+    utility: str | None = None,
     progress: RunsProgress = no_runs_progress,
     title: str = "Privacy-utility landscape",
     engine: Engine = Engine.RAY,
@@ -58,7 +59,7 @@ def run_sweep(
 
     `options`: Not used with the local engine.
 
-    `utility`: None selects the area under the ROC curve for two classes, and accuracy otherwise.
+    `utility`: None selects the headline metric of the runs.
     """
     require(len(points) > 0, "the sweep has no points: accepted is at least one")
     require_distinct(points)
@@ -82,7 +83,7 @@ def run_sweep(
         return _found(points, directory, utility, title, by_guarantee)
 
 
-def _plans(points: Sequence[Point], utility: UtilityColumn | None) -> dict[str, RunPlan]:
+def _plans(points: Sequence[Point], utility: str | None) -> dict[str, RunPlan]:
     """Return the plan of each point by name; points with equal data and neighbour have the same pair D and D'."""
     pairs: dict[str, NeighbourPair] = {}
     plans = {}
@@ -95,13 +96,21 @@ def _plans(points: Sequence[Point], utility: UtilityColumn | None) -> dict[str, 
             question += repr((one.config.model, privacy.clipping_norm))
         try:
             plan = plan_run(one.config, pairs.get(question))
-            classes = load_source(plan.federation.data).pool.classes
         except InputError as error:
             raise InputError(f"point {describe(one.settings)}: {error}") from None
-        many = utility is UtilityColumn.AUROC and classes != 2
-        require(not many, f"utility auroc needs 2 classes, {one.config.data.name} has {classes}: accepted is accuracy")
+        _require_utility(plan, utility)
         pairs[question], plans[one.name] = plan.federation.pair, plan
     return plans
+
+
+def _require_utility(plan: RunPlan, utility: str | None) -> None:
+    """Raise `InputError` if the runs of a sweep do not compute a metric, or a smaller value of it is better."""
+    has_area = load_source(plan.federation.data).pool.classes == 2
+    known = dict.fromkeys((*plan.metrics, Metric.ACCURACY, *((Metric.AUROC,) if has_area else ())))
+    accepted = ", ".join(str(metric) for metric in known if metric != Metric.LOSS)
+    is_known = utility is None or (utility in known and utility != Metric.LOSS)
+    more = "those of training.metrics of which more is better"
+    require(is_known, f"utility is {utility}: accepted for {plan.config.data.name} are {accepted}, and {more}")
 
 
 @contextmanager
@@ -130,7 +139,7 @@ def _secret(directory: Path) -> int:
 
 
 def _found(
-    points: Sequence[Point], directory: Path, utility: UtilityColumn | None, title: str, by_guarantee: bool
+    points: Sequence[Point], directory: Path, utility: str | None, title: str, by_guarantee: bool
 ) -> SweepResults:
     results = results_of(points, directory / RUNS, utility, title, by_guarantee)
     with atomic_file(directory / "points.csv") as file:
@@ -140,7 +149,7 @@ def _found(
 
 
 def results_of(
-    points: Sequence[Point], runs: Path, utility: UtilityColumn | None, title: str, by_guarantee: bool
+    points: Sequence[Point], runs: Path, utility: str | None, title: str, by_guarantee: bool
 ) -> SweepResults:
     """Return the results of points whose finished runs lie in the directory `runs`."""
     models = models_table(points, runs)

@@ -12,11 +12,11 @@ import pandas as pd
 
 from fl_audit.audits.membership.findings_attacks import INSIDER
 from fl_audit.errors import require
+from fl_audit.learning.metric_names import Metric, metric_column
 from fl_audit.parquet_files import read_frame
 from fl_audit.privacy.guarantee_line import GUARANTEE_NAMES
 from fl_audit.run_files import read_json
 from fl_audit.runs.sweeps.grid import Point, describe
-from fl_audit.runs.utility_columns import UtilityColumn as UtilityColumn
 from fl_audit.statistics.pareto_front import convex_frontier
 
 CLAIMED = (*GUARANTEE_NAMES, "noise_multiplier", "rounds", "sampling_rate")
@@ -24,6 +24,8 @@ ATTACKED = ("attack", "attack_auc", "attack_tpr_at_fpr_001")
 """Columns of the strongest attack in the membership audit."""
 UNTRAINED = "epsilon_star_untrained"
 """Column of Epsilon* of a point's untrained models, which cannot leak: the value by chance alone."""
+HEADLINE = "headline"
+"""Column of the metric that stands for how good the models of a point are."""
 _LEFT_OUT = (
     "bit",
     "log_odds",
@@ -60,6 +62,7 @@ def _models_of(one: Point, keys: Sequence[str], run: Path) -> pd.DataFrame:
     if outsiders := {name: attack for name, attack in found.items() if name != INSIDER}:
         name, best = max(outsiders.items(), key=lambda attack: float(attack[1]["auc"]["value"]))
         head |= zip(ATTACKED, (name, best["auc"]["value"], best["tpr_at_fpr_001"]["value"]), strict=True)
+    head[HEADLINE] = (summary.get("utility") or {}).get("headline")
     star = summary.get("epsilon_star") or {}
     # Points are held against each other by one estimator, and early ones know normals alone.
     head[UNTRAINED] = (star.get("by_normals") or star).get("untrained_mean")
@@ -70,14 +73,18 @@ def _models_of(one: Point, keys: Sequence[str], run: Path) -> pd.DataFrame:
     return table.assign(epsilon_star_cut=one.config.audit.epsilon_star_cut)
 
 
-def choose_utility(models: pd.DataFrame, wanted: UtilityColumn | None) -> UtilityColumn:
-    """Return the requested measure of utility, or a default if none is requested.
+def choose_utility(models: pd.DataFrame, wanted: str | None) -> str:
+    """Return the metric that is the utility of a sweep: the requested one, or the headline of its runs.
 
-    `wanted`: None selects AUROC if all models have it, which needs two classes, and accuracy otherwise.
+    `wanted`: None selects accuracy if the headlines differ, or a smaller value of the headline is better.
     """
-    has_area = bool(models[UtilityColumn.AUROC.column].notna().all())
-    require(wanted is not UtilityColumn.AUROC or has_area, "utility auroc needs two classes: accepted here is accuracy")
-    return wanted or (UtilityColumn.AUROC if has_area else UtilityColumn.ACCURACY)
+    headlines = [str(name) for name in models[HEADLINE].dropna().unique()] if HEADLINE in models else []
+    is_usable = len(headlines) == 1 and headlines[0] != Metric.LOSS
+    utility = wanted or (headlines[0] if is_usable else str(Metric.ACCURACY))
+    column = metric_column(utility)
+    is_known = column in models and bool(models[column].notna().all())
+    require(is_known, f"utility {utility} was not computed of every model: accepted is {Metric.ACCURACY}")
+    return utility
 
 
 def guarantee_varies(points: pd.DataFrame) -> bool:
@@ -90,7 +97,7 @@ def guarantee_varies(points: pd.DataFrame) -> bool:
 
 
 def points_table(
-    models: pd.DataFrame, points: Sequence[Point], utility: UtilityColumn, by_guarantee: bool = True
+    models: pd.DataFrame, points: Sequence[Point], utility: str, by_guarantee: bool = True
 ) -> pd.DataFrame:
     """Return a table with a row for each point of a sweep: results over its models, and whether it is on the frontier.
 
@@ -102,7 +109,7 @@ def points_table(
         row: dict[str, Any] = {"point": one.name, "settings": describe(one.settings)}
         row |= {"private": bool(own["private"].iloc[0]), "models": len(own)}
         row |= {name: own[name].iloc[0] for name in GUARANTEE_NAMES}
-        for name, column in (("utility", utility.column), ("epsilon_star",) * 2, ("membership_advantage",) * 2):
+        for name, column in (("utility", metric_column(utility)), ("epsilon_star",) * 2, ("membership_advantage",) * 2):
             row |= {name: own[column].mean(), f"{name}_low": own[column].min(), f"{name}_high": own[column].max()}
         rows.append(row | {name: own[name].iloc[0] for name in ATTACKED if name in own})
     table = pd.DataFrame(rows)

@@ -66,7 +66,7 @@ def _held_here(wishes: StrategyOptions, out: Path | None = None) -> dict[str, An
 def test_averaging_without_noise_breaks_a_claim(tmp_path: Path) -> None:
     out = _strategy(
         "strategies_of_mine:plain", "--claim-epsilon", "4", "--adjacency", "add-remove-client", "--include", "removed",
-        "--quick", "--processes", "1", "--out", str(tmp_path / "trial"), "--json",
+        "--quick", "--set", "processes=1", "--out", str(tmp_path / "trial"), "--json",
     )  # fmt: skip
     told = json.loads(out)
     assert told["verdict"] == "violated"
@@ -75,6 +75,7 @@ def test_averaging_without_noise_breaks_a_claim(tmp_path: Path) -> None:
     finding = told["findings"][0]
     assert finding["right"] == finding["trials"] == 400
     assert any("step of" in line for line in finding["transcript"])
+    assert Path(told.pop("report")) == tmp_path / "trial" / "report.html"
     assert json.loads((tmp_path / "trial" / "summary.json").read_text()) == told
     page = (tmp_path / "trial" / "report.html").read_text()
     assert "breaks the claim" in page
@@ -85,7 +86,7 @@ def test_averaging_without_noise_breaks_a_claim(tmp_path: Path) -> None:
 def test_a_violation_ends_with_status_4_where_it_is_asked_for(
     verdict: Verdict, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = {"result": {"verdict": str(verdict)}, "lines": [], "report": None}
+    found = {"verdict": str(verdict), "headline": "So it is.", "lines": []}
     monkeypatch.setattr(strategy_audit_launcher, "audit_in_subprocess", lambda *_: found)
     claim = ["strategies_of_mine:plain", "--claim-epsilon", "1", "--adjacency", "add-remove-client"]
     ended = [CliRunner().invoke(app, ["strategy", *claim, *flags]) for flags in (["--fail-on-violation"], [])]
@@ -95,7 +96,7 @@ def test_a_violation_ends_with_status_4_where_it_is_asked_for(
 def test_a_claim_about_users_is_held_against_a_strategy() -> None:
     out = _strategy(
         "strategies_of_mine:plain", "--claim-epsilon", "4", "--adjacency", "add-remove-user",
-        "--include", "removed among opposite ones", "--quick", "--processes", "1", "--json",
+        "--include", "removed among opposite ones", "--quick", "--set", "processes=1", "--json",
     )  # fmt: skip
     told = json.loads(out)
     assert told["verdict"] == "violated"
@@ -107,7 +108,7 @@ def test_exchanging_a_client_tells_twice_as_much_as_leaving_it_out() -> None:
     # One round with z = 1: the shift is 2 spreads, so about 84 % are guessed right; the claim allows 69 %.
     out = _strategy(
         "strategies_of_mine:private", "--claim-noise-multiplier", "1", "--adjacency", "replace-client",
-        "--include", "opposite", "--quick", "--processes", "1", "--json",
+        "--include", "opposite", "--quick", "--set", "processes=1", "--json",
     )  # fmt: skip
     told = json.loads(out)
     finding = told["findings"][0]
@@ -121,8 +122,8 @@ def test_exchanging_a_client_tells_twice_as_much_as_leaving_it_out() -> None:
 
 def test_an_answer_comes_when_the_time_is_over_and_says_what_is_missing() -> None:
     out = _strategy(
-        "strategies_of_mine:plain", "--claim-epsilon", "4", "--adjacency", "add-remove-client", "--processes", "1",
-        "--seconds", "0.5", "--json",
+        "strategies_of_mine:plain", "--claim-epsilon", "4", "--adjacency", "add-remove-client", "--set", "processes=1",
+        "--set", "seconds=0.5", "--json",
     )  # fmt: skip
     told = json.loads(out)
     assert "wrong shape" in told["unplayed"]
@@ -136,13 +137,13 @@ def test_an_answer_comes_when_the_time_is_over_and_says_what_is_missing() -> Non
         (("missing_module:f", "--claim-epsilon", "1"), "cannot be imported"),
         (("strategies_of_mine:NO_FUNCTION", "--claim-epsilon", "1"), "tuple"),
         (("strategies_of_mine:failing", "--claim-epsilon", "1"), "raised ValueError: no noise named"),
-        (("strategies_of_mine:plain",), r"\bepsilon or .*noise multiplier"),
+        (("strategies_of_mine:plain",), "no claim is stated, .*--claim-epsilon, --claim-noise-multiplier"),
         (("strategies_of_mine:plain", "--claim-epsilon", "-1"), "epsilon is -1"),
         (("strategies_of_mine:plain", "--claim-epsilon", "1", "--adjacency", "client"), "--adjacency is 'client'"),
         (("strategies_of_mine:plain", "--claim-epsilon", "1", "--include", "all"), "--include 'all'"),
-        (("strategies_of_mine:plain", "--claim-epsilon", "1", "--observer", "me"), "--observer is 'me'"),
+        (("strategies_of_mine:plain", "--claim-epsilon", "1", "--set", "observer=me"), "observer is 'me'"),
         (("strategies_of_mine:plain", "--claim-epsilon", "1", "--clients", "1"), "clients are 1"),
-        (("strategies_of_mine:plain", "--claim-epsilon", "1", "--seconds", "0"), "--seconds is 0"),
+        (("strategies_of_mine:plain", "--claim-epsilon", "1", "--set", "seconds=0"), "seconds are 0"),
     ],
 )
 def test_bad_input_is_one_line(arguments: tuple[str, ...], wrong: str) -> None:

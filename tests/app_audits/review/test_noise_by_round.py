@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from apps import with_strategy, write_app
 
-from fl_audit.app_audits.review.noise_by_round import rounds_without_noise
+from fl_audit.app_audits.black_box.later_rounds import rounds_without_noise
 
 
 def differences(scales: list[float], parameters: int) -> list[np.ndarray]:

@@ -12,6 +12,7 @@ from flwr.common import ndarrays_to_parameters
 from flwr.server.strategy import FedAvg as OldFedAvg
 from flwr.serverapp.strategy import FedAvg
 
+from fl_audit.app_audits.audit_results import review_result
 from fl_audit.app_audits.black_box.audited_system import AuditedSystem
 from fl_audit.app_audits.black_box.metric_lookups import plain_numbers
 from fl_audit.app_audits.black_box.scenarios import FIXES, PROVISOS, WORDS
@@ -26,7 +27,7 @@ from fl_audit.app_audits.claim_audit.claim_audit_results import (
 )
 from fl_audit.app_audits.claim_audit.distinguishers import Distinguisher
 from fl_audit.app_audits.claim_audit.findings import findings
-from fl_audit.app_audits.page import write_page
+from fl_audit.app_audits.page import app_text, write_result
 from fl_audit.app_audits.review.claims import StatedAppClaim
 from fl_audit.app_audits.review.options import ReviewOptions
 from fl_audit.app_audits.review.probe_trials import probed
@@ -157,9 +158,8 @@ def test_a_guarantee_about_records_is_unseen_and_never_no_guarantee(tmp_path: Pa
     assert headline(said).startswith("Unseen: ")
     assert all("Opacus (client.py:1)" in line for line in (headline(said), dict(report_lines_of_review(said))["Claim"]))
     assert "o guarantee" not in headline(said)
-    path = write_page(
-        "app", verdict, headline(said), report_lines_of_review(said), [(said.result, ())], review_json(said), tmp_path
-    )
+    result = review_result(said)
+    path = write_result(result, app_text(result, [(said.result, ())], is_loaded=True), tmp_path)
     assert "Opacus (client.py:1)" in path.read_text()
     assert review_json(said)["of_records"] == [{"what": "Opacus", "file": "client.py", "line": 1, "is_library": True}]
     # A claim about clients is judged as ever.
@@ -348,8 +348,8 @@ def test_the_numbers_of_any_value_are_found() -> None:
 def test_an_update_beyond_the_norm_is_told_with_its_proviso() -> None:
     result = _result(attempts=(_attempt("huge", "along"), _attempt("removed", "along")))
     causes = {one.attempt.distinguisher.kind: one.cause for one in findings(result, WORDS, FIXES, PROVISOS)}
-    assert "--trust-client-clipping" in causes["huge"]
-    assert "--trust-client-clipping" not in causes["removed"]
+    assert "--set trust-client-clipping=true" in causes["huge"]
+    assert "--set trust-client-clipping=true" not in causes["removed"]
 
 
 @pytest.mark.long
@@ -360,5 +360,5 @@ def test_clients_that_clip_by_themselves_are_told_how_to_say_so(is_clipped: bool
     wishes = ReviewOptions(processes=1, seconds=1000, rounds=1, nodes=4, is_quick=True, is_clipped=is_clipped)
     found = review(directory, wishes)
     assert found.verdict is (Verdict.VIOLATED if is_clipped else Verdict.CONSISTENT)
-    assert ("--trust-client-clipping" in headline(found)) is is_clipped
+    assert ("--set trust-client-clipping=true" in headline(found)) is is_clipped
     assert "Floating-point leak" not in headline(found)

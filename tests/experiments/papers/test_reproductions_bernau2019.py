@@ -332,7 +332,7 @@ def test_claims_find_what_was_put_in() -> None:
     claims = {claim.statement: claim for claim in claims_of([played]) if "white" not in claim.quantity}
     better = claims["local DP trades strictly better with 10 and 20 classes"]
     assert better.verdict is ClaimVerdict.HOLDS
-    assert better.found.value == pytest.approx(-0.15, abs=0.04)
+    assert better.interval.value == pytest.approx(-0.15, abs=0.04)
     assert len(claims_of([played])) >= len(TESTS) - 2
 
 
@@ -512,7 +512,7 @@ def test_claims_say_how_many_trials_would_decide_them() -> None:
         "6", "said", "there", "share", IntervalEstimate(0.0, 0.0, 0.003), highest=0.001, trials=1000, narrows=1.0
     )
     assert share.trials_to_decide == 3000
-    narrow = replace(share, found=IntervalEstimate(0.0, 0.0, 0.001))
+    narrow = replace(share, interval=IntervalEstimate(0.0, 0.0, 0.001))
     assert narrow.verdict is ClaimVerdict.HOLDS
 
 
@@ -564,7 +564,7 @@ def test_a_premise_that_is_not_decided_leaves_a_claim_as_it_is() -> None:
     premise = PaperClaim("3", "it is attacked", "there", "AUC", IntervalEstimate(0.52, 0.49, 0.55), 0.53)
     claim = PaperClaim("6", "it is so", "there", "phi", IntervalEstimate(1.2, 1.1, 1.3), 1.0, premises=(premise,))
     assert claim.verdict is ClaimVerdict.HOLDS
-    gone = replace(premise, found=IntervalEstimate(0.51, 0.5, 0.525))
+    gone = replace(premise, interval=IntervalEstimate(0.51, 0.5, 0.525))
     assert replace(claim, premises=(premise, gone)).verdict is ClaimVerdict.UNTESTED
 
 

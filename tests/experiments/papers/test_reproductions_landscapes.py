@@ -114,7 +114,7 @@ ADULT_MODELS = landscape(
 
 def test_claims_are_numbers_with_intervals() -> None:
     claims = {claim.quantity: claim for claim in _claims(*ADULT_MODELS)}
-    grown = claims["Epsilon* at 20 epochs less that at 1"].found
+    grown = claims["Epsilon* at 20 epochs less that at 1"].interval
     expected = stats.ttest_rel([0.5, 0.9, 0.7], [0.1, 0.2, 0.15]).confidence_interval(0.95)
     assert (grown.value, grown.low, grown.high) == pytest.approx((0.55, expected.low, expected.high))
     # Intervals of the two private settings hold together: each at 97.5 %.
@@ -123,20 +123,20 @@ def test_claims_are_numbers_with_intervals() -> None:
         stats.ttest_1samp(np.array(values) - epsilon, 0).confidence_interval(0.975)
         for epsilon, values in {1.0: [0.1, 0.2, 1.1], 3.0: [0.6, 0.8, 0.8]}.items()
     ]
-    assert below.found.value == pytest.approx(1.4 / 3 - 1)
-    assert (below.found.low, below.found.high) == pytest.approx(
+    assert below.interval.value == pytest.approx(1.4 / 3 - 1)
+    assert (below.interval.low, below.interval.high) == pytest.approx(
         (max(end.low for end in ends), max(end.high for end in ends))
     )
     largest = claims["largest Epsilon*, over settings"]
-    assert (largest.found.value, largest.highest) == (pytest.approx(2.2 / 3), 0.3)
-    over = claims["largest Epsilon* of private settings less the lowest of these baselines"].found
+    assert (largest.interval.value, largest.highest) == (pytest.approx(2.2 / 3), 0.3)
+    over = claims["largest Epsilon* of private settings less the lowest of these baselines"].interval
     assert over.value == pytest.approx((0.6 + 0.8 + 0.8 - 0.5 - 0.9 - 0.7) / 3)
-    assert claims[_LOWER].found.value == 1.0
+    assert claims[_LOWER].interval.value == 1.0
 
 
 def test_repetitions_that_agree_are_few() -> None:
     found = {claim.quantity: claim for claim in _claims(*ADULT_MODELS)}[_LOWER]
-    assert (found.found.low, found.found.high) == pytest.approx((stats.beta.ppf(0.025, 3, 1), 1))
+    assert (found.interval.low, found.interval.high) == pytest.approx((stats.beta.ppf(0.025, 3, 1), 1))
     assert found.verdict is ClaimVerdict.OPEN
 
 
@@ -151,7 +151,7 @@ def test_the_tasks_are_set_apart() -> None:
         _with(LOCATION, **{"audit.trials": 3}), {10: [1.0, 2.0, 1.5], 100: [9.0, 10.0, 8.0]}, {1.0: [0.1, 0.2]}
     )
     claim = _contrast(many, ADULT_MODELS)
-    assert claim.found.value == pytest.approx(9.0 - 0.7)
+    assert claim.interval.value == pytest.approx(9.0 - 0.7)
     assert claim.verdict is ClaimVerdict.HOLDS
 
 
@@ -203,7 +203,7 @@ def test_figures_of_trained_models(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert rows["Adult, 10 epochs", "Epsilon*"] == pytest.approx(adult["epsilon_star"].mean())
     assert rows["Adult, 10 epochs", "test AUROC (probability)"] == pytest.approx(adult["test_auroc"].mean())
     apart = many["epsilon_star"].mean() - adult["epsilon_star"].mean()
-    assert second.claims[-1].found.value == pytest.approx(apart)
+    assert second.claims[-1].interval.value == pytest.approx(apart)
     assert second.spent.trials == 2 * len(all_runs(TINY_ADULT))
     assert len(third.frame) == 4 * 2
     assert len(third.claims) == 4

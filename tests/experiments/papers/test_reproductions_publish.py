@@ -140,7 +140,7 @@ def test_a_second_look_is_told_of_claims_that_do_not_hold() -> None:
 
 def test_theorem_2_has_a_counterexample() -> None:
     claim = theorem_2()
-    assert claim.found.value == pytest.approx(2.19 - 3.53, abs=0.01)
+    assert claim.interval.value == pytest.approx(2.19 - 3.53, abs=0.01)
     assert claim.verdict is ClaimVerdict.FAILS
 
 

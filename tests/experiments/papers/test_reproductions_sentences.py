@@ -66,10 +66,10 @@ def test_models_that_all_reject_one_component_decide_the_claim() -> None:
 def test_what_was_counted_keeps_its_own_interval() -> None:
     setting = insider_run(MNIST, SensitivityKind.LOCAL, Adjacency.REPLACE_RECORD)
     claim = counted_advantage(setting, IntervalEstimate(0.278, 0.217, 0.338), 1000)
-    assert claim.found.high - claim.found.low == pytest.approx(0.121)
+    assert claim.interval.high - claim.interval.low == pytest.approx(0.121)
     assert claim.verdict is ClaimVerdict.OPEN
     counted = IntervalEstimate(0.003, 0.0006, 0.0087)
-    assert exceedance("MNIST", counted, 0.01, 1000).found == counted
+    assert exceedance("MNIST", counted, 0.01, 1000).interval == counted
 
 
 def test_table_2_is_as_printed_with_two_digits() -> None:

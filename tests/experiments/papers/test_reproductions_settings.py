@@ -9,11 +9,13 @@ from fl_audit.adjacency import Adjacency
 from fl_audit.data.data_setting_enums import NeighbourChoice
 from fl_audit.errors import InputError
 from fl_audit.experiments.papers import runner
+from fl_audit.experiments.papers.bernau2019.membership_runs import PRINTED as PRINTED_2019
 from fl_audit.experiments.papers.bernau2021.insider_runs import (
     ADULT,
     CANDIDATES,
     LOCATION,
     MNIST,
+    PRINTED,
     PURCHASE,
     all_runs,
     audit_runs,
@@ -22,6 +24,7 @@ from fl_audit.experiments.papers.bernau2021.insider_runs import (
     neighbour_runs,
 )
 from fl_audit.experiments.papers.bernau2021.paper import PAPER
+from fl_audit.experiments.papers.negoescu2023.epsilon_star_runs import PRINTED as PRINTED_2023
 from fl_audit.experiments.papers.papers import ComputeExtent
 from fl_audit.experiments.papers.reproduce import chosen_items
 from fl_audit.experiments.papers.reproduction_names import item_names
@@ -115,6 +118,15 @@ def test_neighbours_of_figure_4() -> None:
     assert (audit.neighbour, audit.neighbour_rank) == ("least-dissimilar", 3)
     further = {(run.data, run["privacy.adjacency"]) for run in every if (run["audit.neighbour-rank"] or 1) > 1}
     assert further == {(MNIST, B)}
+
+
+def test_every_printed_number_stands_beside_a_run() -> None:
+    runs = {(run.data.study, run.label.removeprefix(f"{run.data.title}, ")) for data in ALL for run in all_runs(data)}
+    of_runs = [number for number in PRINTED.rows if number.place != "Table 3"]  # which needs no runs
+    assert [(number.data, number.setting) for number in of_runs if (number.data, number.setting) not in runs] == []
+    for numbers in (PRINTED.rows, PRINTED_2019.rows, PRINTED_2023.rows):
+        keys = [(number.data, number.setting, number.quantity) for number in numbers]
+        assert len(set(keys)) == len(keys)
 
 
 def test_the_quick_form_changes_little() -> None:

@@ -32,7 +32,8 @@ def stored(directory: Path) -> Path:
     (directory / "figures" / "beliefs.png").write_bytes(ONE_PIXEL)
     summary = {
         "schema": 1, "verdict": "consistent", "scope": "one pair",
-        "guarantee": {"epsilon": 2.0, "delta": 0.001}, "epsilon_star": None, "noise": {"tests": [], "ratio": 1.01},
+        "guarantee": {"epsilon": 2.0, "delta": 0.001}, "epsilon_star": None,
+        "utility": {"metrics": {"auroc": 0.8}}, "noise": {"tests": [], "ratio": 1.01},
         "findings": [{"name": "Share at 10\xa0% (nats)", "value": 0.2}, {"name": "AUC", "value": None}],
     }  # fmt: skip
     (directory / "summary.json").write_text(json.dumps(summary))
@@ -48,7 +49,11 @@ def stored(directory: Path) -> Path:
         for number, value in enumerate(row, start=1)
     ]
     pd.DataFrame(each).to_parquet(directory / "rounds.parquet")
-    releases = [{"trial": w, "round": r, "test_accuracy": 0.1 * w + 0.2 * r} for w in range(3) for r in range(3)]
+    releases = [
+        {"trial": w, "round": r, "test_accuracy": 0.1 * w + 0.2 * r, "test_auroc": 0.5}
+        for w in range(3)
+        for r in range(3)
+    ]
     pd.DataFrame(releases).to_parquet(directory / "releases.parquet")
     return directory
 
@@ -67,7 +72,8 @@ def export(*arguments: object) -> str:
 def test_series_are_statistics_over_the_trials_of_a_round(run: Run) -> None:
     found = {series.name: series for series in series_of(run)}
     assert set(found) == {
-        "accuracy/mean", "belief/mean", "belief/max", "noise/claimed", "sensitivity/mean", "sensitivity/max",
+        "accuracy/mean", "auroc/mean", "belief/mean", "belief/max", "noise/claimed", "sensitivity/mean",
+        "sensitivity/max",
     }  # fmt: skip
     # Beliefs are in the data set that was really used: D, D and D'.
     right = 1 / (1 + np.exp(-np.array(LOG_ODDS) * np.array([[1], [1], [-1]])))
@@ -78,10 +84,9 @@ def test_series_are_statistics_over_the_trials_of_a_round(run: Run) -> None:
     assert found["accuracy/mean"].values == pytest.approx([0.1, 0.3, 0.5])
     assert found["sensitivity/max"].values == (3.0, 3.0)
     assert findings_of(run) == {
-        "schema": 1.0,
         "guarantee.epsilon": 2.0,
         "guarantee.delta": 0.001,
-        "noise.ratio": 1.01,
+        "metric.auroc": 0.8,
         "page/Share at 10 nats": 0.2,
     }
 
@@ -95,7 +100,9 @@ def test_tensorboard_reads_what_was_written(run: Run, tmp_path: Path) -> None:
     events.Reload()
     assert [event.step for event in events.Scalars("accuracy/mean")] == [0, 1, 2]
     assert [event.value for event in events.Scalars("accuracy/mean")] == pytest.approx([0.1, 0.3, 0.5])
-    assert events.Scalars("findings/guarantee.epsilon")[0].value == 2.0
+    scalars = events.Tags()["scalars"]
+    assert all(len(events.Scalars(name)) > 1 for name in scalars), "a number about the whole run is no curve"
+    assert "findings/text_summary" in events.Tags()["tensors"]
     assert events.Tags()["images"] == ["figures/beliefs"]
     again = CliRunner().invoke(app, ["export", str(run.path), "--to", "tensorboard", "--out", str(tmp_path / "logs")])
     assert f"{tmp_path / 'logs' / 'first'} exists: " in str(again.exception)
@@ -116,7 +123,7 @@ def test_mlflow_reads_what_was_written(run: Run, tmp_path: Path, monkeypatch: py
     assert found.info.status == "FINISHED"
     assert found.data.tags["verdict"] == "consistent"
     assert found.data.params == {"privacy.prior": "0.5", "privacy.epsilon": "2.0", "run.device": "cpu"}
-    assert found.data.metrics["findings/noise.ratio"] == 1.01
+    assert found.data.metrics["findings/metric.auroc"] == 0.8
     assert [metric.value for metric in client.get_metric_history(found.info.run_id, "accuracy/mean")] == pytest.approx(
         [0.1, 0.3, 0.5]
     )

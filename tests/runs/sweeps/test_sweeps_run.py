@@ -19,6 +19,7 @@ from untold import assert_untold
 
 from fl_audit.cli.main import main
 from fl_audit.errors import InputError
+from fl_audit.learning.metric_names import Metric
 from fl_audit.privacy.gaussian import gaussian_mu
 from fl_audit.released_model.normal_fit_tests import FIT
 from fl_audit.report.figure_style import to_png
@@ -33,7 +34,7 @@ from fl_audit.runs.sweeps.grid import Axis, Point, baselines, grid
 from fl_audit.runs.sweeps.page import chance_text, claims_text, fit_text, points_html, sweep_page
 from fl_audit.runs.sweeps.privacy_utility_plot import landscape_figure
 from fl_audit.runs.sweeps.sweep import SweepResults, run_sweep
-from fl_audit.runs.sweeps.tables import UNTRAINED, UtilityColumn, choose_utility, models_table, points_table
+from fl_audit.runs.sweeps.tables import UNTRAINED, choose_utility, models_table, points_table
 from fl_audit.strategies.errors import FederationError
 
 VALUES = small_settings(
@@ -99,7 +100,7 @@ def test_a_sweep_is_its_runs_survives_interrupts_and_failures_and_grows(
     alone = run_audit(plan, tmp_path / "alone", Engine.LOCAL, with_report=False)
     for column in ("test_accuracy", "test_auroc", "epsilon_star", "membership_advantage"):
         np.testing.assert_array_equal(models.loc[models["point"] == "epsilon=8.0", column], alone.trials[column])
-    assert found.utility is UtilityColumn.AUROC
+    assert found.utility == Metric.ACCURACY
     claimed = found.points["gdp_mu"].to_numpy()
     multipliers = models["noise_multiplier"].to_numpy()[[0, 3]]
     np.testing.assert_allclose(claimed[:2], [gaussian_mu(one, 2) for one in multipliers], rtol=1e-12)
@@ -215,12 +216,12 @@ def test_frontier_and_ranges_of_points() -> None:
             for index in range(2)
         ]
     )  # fmt: skip
-    table = points_table(models, given, UtilityColumn.ACCURACY).set_index("point")
+    table = points_table(models, given, Metric.ACCURACY).set_index("point")
     assert table.loc["epsilon=1.0", ["utility", "utility_low", "utility_high"]].tolist() == [0.6, 0.5, 0.7]
     assert table["on_frontier"].tolist() == [True, False, False]
-    assert choose_utility(models, None) is UtilityColumn.ACCURACY
-    with pytest.raises(InputError, match="two classes"):
-        choose_utility(models, UtilityColumn.AUROC)
+    assert choose_utility(models, None) == Metric.ACCURACY
+    with pytest.raises(InputError, match="not computed"):
+        choose_utility(models, Metric.AUROC)
 
 
 def test_values_of_several_kinds_are_written_as_words(tmp_path: Path) -> None:
@@ -242,19 +243,19 @@ def test_points_of_the_membership_audit_name_their_strongest_attack(tmp_path: Pa
     both = grid(settings, [Axis("audit.kind", ("membership",))]) + grid(VALUES, [Axis("training.rounds", (1,))])
     found = [run_audit(plan_run(one.config), tmp_path / one.name, Engine.LOCAL, with_report=False) for one in both]
     models = models_table(both, tmp_path)
-    table = points_table(models, both, UtilityColumn.ACCURACY)
+    table = points_table(models, both, Metric.ACCURACY)
     rates = found[0].summary["attacks"]["by_name"]["loss"]
     assert table["attack"].fillna("none").tolist() == ["loss", "none"]
     assert table["attack_auc"][0] == rates["auc"]["value"]
     assert table["attack_tpr_at_fpr_001"][0] == rates["tpr_at_fpr_001"]["value"]
-    page = points_html(SweepResults(models, table, UtilityColumn.ACCURACY, Figure()))
+    page = points_html(SweepResults(models, table, Metric.ACCURACY, Figure()))
     assert "Strongest attack" in page
     # What chance reaches stands beside Epsilon*, as in the report of a run.
     stars = [one.summary["epsilon_star"] for one in found]
     # Points are compared by normals, also where a run has too few losses to state a value.
     untrained = [(star.get("by_normals") or star)["untrained_mean"] for star in stars]
     assert models.groupby("point", sort=False)[UNTRAINED].first().tolist() == untrained
-    chance = chance_text(SweepResults(models, table, UtilityColumn.ACCURACY, Figure()))
+    chance = chance_text(SweepResults(models, table, Metric.ACCURACY, Figure()))
     assert all(number_text(one, 3) in chance for one in untrained)
     assert f">{number_text(rates['auc']['value'], 3)}</td>" in page
 
@@ -264,7 +265,7 @@ def test_what_epsilon_star_of_a_sweep_rests_on_is_said() -> None:
 
     def said(**columns: object) -> str:
         models = pd.DataFrame({"point": ["one"] * 4, "epsilon_star": 1.0} | columns)
-        return fit_text(SweepResults(models, models, UtilityColumn.ACCURACY, Figure()))
+        return fit_text(SweepResults(models, models, Metric.ACCURACY, Figure()))
 
     assert "in 2 of 3 models" in said(**{FIT: [1e-9, 0.5, 1e-3, np.nan]})
     assert "rejects most" in said(**{FIT: [1e-9, 0.5, 1e-3, np.nan]})
@@ -278,19 +279,19 @@ def test_unbounded_models_are_not_drawn() -> None:
         {**CLAIM, "point": ["epsilon=1.0"] * 2, "private": True, "test_accuracy": [0.5, 0.6],
          "epsilon_star": [np.inf, np.inf], "membership_advantage": 0.0, "epsilon_star_cut": 1e-6}
     )  # fmt: skip
-    table = points_table(models, points(1.0)[:1], UtilityColumn.ACCURACY)
+    table = points_table(models, points(1.0)[:1], Metric.ACCURACY)
     assert not table["on_frontier"].any()
-    figure = landscape_figure(table, models, UtilityColumn.ACCURACY, "cost in $ and $$")
+    figure = landscape_figure(table, models, Metric.ACCURACY, "cost in $ and $$")
     to_png(figure)
     assert all(panel.get_xlim()[0] >= 0 or panel.get_ylim()[0] >= 0 for panel in figure.axes), "no density is below 0"
 
 
 @pytest.mark.parametrize(
     ("utility", "out", "said"),
-    [(UtilityColumn.AUROC, "new", r"auroc .*2 classes, .*\b10"), (None, "file/new", "cannot be written")],
+    [(Metric.AUROC, "new", r"auroc: accepted for digits are accuracy"), (None, "file/new", "cannot be written")],
 )
 def test_what_cannot_work_is_refused_before_training(
-    utility: UtilityColumn | None, out: str, said: str, tmp_path: Path
+    utility: Metric | None, out: str, said: str, tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match=said):

@@ -1,0 +1,142 @@
+"""Metrics of the models of many trials on test records: accuracy, loss, AUROC and others, and the user's own."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from torch import Tensor
+
+from fl_audit.array_types import Floats, Integers
+from fl_audit.errors import InputError, require
+from fl_audit.learning.metric_names import Metric, metric_column
+from fl_audit.learning.stacked_model import losses_of
+from fl_audit.released_model.empirical_star import ThresholdCounts, area_under_roc, threshold_counts
+from fl_audit.user_modules import import_function
+
+
+@dataclass(frozen=True)
+class TestOutputs:
+    """Outputs of the models of several trials on the test records; what several metrics use is computed once."""
+
+    __test__ = False  # no class of tests
+
+    logits: Tensor  # (trials, n, classes)
+    labels: Tensor  # classes of the records, int64 (n,)
+
+    @property
+    def trials(self) -> int:
+        """Number of trials."""
+        return len(self.logits)
+
+    @cached_property
+    def right(self) -> Tensor:
+        """Whether the class with the largest logit, the first one at ties, is the right one; bool (trials, n)."""
+        if self.logits.shape[-1] == 2:  # four times as fast as `argmax`
+            return (self.logits[..., 1] > self.logits[..., 0]).long() == self.labels
+        return self.logits.argmax(dim=-1) == self.labels
+
+    @cached_property
+    def ranking(self) -> ThresholdCounts | None:
+        """Counts of records of class 1 (as members) and class 0 at each threshold; None if a class is missing."""
+        positive = self.labels == 1
+        if bool(positive.all()) or not bool(positive.any()):
+            return None
+        # The sign is reversed, since `threshold_counts` takes small values for positives.
+        falling = (self.logits[..., 0] - self.logits[..., 1]).double()
+        return threshold_counts(falling[:, positive].cpu().numpy(), falling[:, ~positive].cpu().numpy())
+
+
+MetricFunction = Callable[[TestOutputs], Floats]
+"""A function that returns a metric of the model of each trial, float64 (trials,); NaN where it is not defined."""
+
+
+def accuracy(outputs: TestOutputs) -> Floats:
+    """Return the share of records that each model classifies right."""
+    return np.asarray((outputs.right.sum(dim=1).double() / len(outputs.labels)).cpu().numpy())
+
+
+def balanced_accuracy(outputs: TestOutputs) -> Floats:
+    """Return the mean, over the classes that occur, of the share of a class that each model classifies right."""
+    right, labels = outputs.right.cpu().numpy(), outputs.labels.cpu().numpy()
+    return np.asarray(np.mean([right[:, labels == label].mean(axis=1) for label in np.unique(labels)], axis=0))
+
+
+def mean_loss(outputs: TestOutputs) -> Floats:
+    """Return the mean cross-entropy of each model, in nats."""
+    return np.asarray(losses_of(outputs.logits, outputs.labels).double().mean(dim=1).cpu().numpy())
+
+
+def auroc(outputs: TestOutputs) -> Floats:
+    """Return the area under the ROC curve of each model of two classes; NaN if the records are of one class."""
+    counts = outputs.ranking
+    return np.full(outputs.trials, np.nan) if counts is None else area_under_roc(counts)
+
+
+def average_precision(outputs: TestOutputs) -> Floats:
+    """Return the average precision of class 1 of each model: precision at each threshold, weighted by gained recall.
+
+    It is the sum over thresholds of (recall - recall before) x precision, without interpolation. NaN if the records are
+    of one class.
+    """
+    counts = outputs.ranking
+    if counts is None:
+        return np.full(outputs.trials, np.nan)
+    precision = counts.members / (counts.members + counts.population)
+    # Records of equal score share the precision at the last of them.
+    places = np.where(counts.last, np.arange(precision.shape[-1]), precision.shape[-1])
+    end_of_ties = np.minimum.accumulate(places[..., ::-1], axis=-1)[..., ::-1]
+    gained = np.diff(counts.members, axis=-1, prepend=0)
+    shared = np.take_along_axis(precision, end_of_ties, axis=-1)
+    return np.asarray((gained * shared).sum(axis=-1) / counts.member_total)
+
+
+_FUNCTIONS: Mapping[Metric, MetricFunction] = {
+    Metric.ACCURACY: accuracy,
+    Metric.BALANCED_ACCURACY: balanced_accuracy,
+    Metric.AUROC: auroc,
+    Metric.AVERAGE_PRECISION: average_precision,
+    Metric.LOSS: mean_loss,
+}
+
+
+def metric_function(metric: str) -> MetricFunction:
+    """Return the function of a metric; raise `InputError` if it is the user's own and cannot be imported.
+
+    A user's own function gets the outputs of one model, float64 (n, classes), and the labels, int64 (n,), and returns a
+    number.
+    """
+    if metric in list(Metric):
+        return _FUNCTIONS[Metric(metric)]
+    function = import_function(metric, "metric")
+
+    def of_trials(outputs: TestOutputs) -> Floats:
+        labels: Integers = outputs.labels.cpu().numpy()
+        logits = outputs.logits.double().cpu().numpy()
+        return np.array([_number(metric, function(of_one.copy(), labels.copy())) for of_one in logits])
+
+    return of_trials
+
+
+def _number(metric: str, value: object) -> float:
+    number = value.item() if isinstance(value, np.generic | np.ndarray | Tensor) and np.size(value) == 1 else value
+    if not isinstance(number, int | float):
+        raise InputError(f"metric {metric!r} returned a {type(value).__name__}: accepted is a number")
+    return float(number)
+
+
+def require_metrics(metrics: Sequence[str], classes: int) -> None:
+    """Raise `InputError` if a metric needs another number of classes, cannot be imported, or is named as another is."""
+    for metric in metrics:
+        if metric in list(Metric):
+            needed = Metric(metric).classes
+            accepted = ", ".join(one for one in Metric if one.classes in (None, classes))
+            require(
+                needed in (None, classes),
+                f"metric {metric} needs 2 classes, and there are {classes}: accepted are {accepted}",
+            )
+        else:
+            import_function(metric, "metric")
+    columns = [metric_column(metric) for metric in metrics]
+    twice = sorted({column for column in columns if columns.count(column) > 1})
+    require(not twice, f"two metrics have the name {', '.join(twice)}: accepted are metrics of different names")
