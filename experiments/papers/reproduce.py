@@ -61,7 +61,8 @@ def _write(options: ReproductionOptions, name: str, paper: Paper, results: Paper
 
     Nothing is written before all results are rendered.
     """
-    files, pictures = dict[str, bytes](), dict[str, bytes]()
+    files = dict[str, bytes]()
+    pictures = dict[str, bytes]()
     for item, result in results.results:
         record = _record_of(options, paper, results, item, result)
         # The layout of a second drawing begins with that of the first: their order is a matter of last digits.

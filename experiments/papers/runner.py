@@ -105,9 +105,9 @@ def find_data(
     return tuple(available), tuple(remarks)
 
 
-def _missing(paper: Paper, data: PaperDataset, data_dir: Path | None) -> str | None:
+def _missing(paper: Paper, dataset: PaperDataset, data_dir: Path | None) -> str | None:
     """Return the reason why a data set cannot be loaded; None if it can."""
-    run = next(iter(paper.runs(data)))
+    run = next(iter(paper.runs(dataset)))
     try:
         load_source(data_spec(run.config(data_dir).data))
     except InputError as error:
