@@ -59,7 +59,8 @@ def _require_private_training(
     )
     adds_noise = noise.origin is not NoiseOrigin.NOBODY
     require(adds_noise, f"{bare}: accepted without a guarantee are 'dp-fedsgd' and 'dp-fedavg'")
-    private, fits = "with strategy 'dp-sgd-clients'", quoted_names(NoiseOrigin.TRAINING)
+    private = "with strategy 'dp-sgd-clients'"
+    fits = quoted_names(NoiseOrigin.TRAINING)
     inside = f"whose clients have added theirs in every step of their training: accepted with it is {fits}"
     require(is_inside, f"noise is '{noise.name}' {private}, {inside}")
     fixed = "whose clients clip the gradients of records in every step, all at one norm: accepted with it is 'fixed'"
@@ -68,8 +69,8 @@ def _require_private_training(
     comes = f"adjacency is '{adjacency}' {private}, {opacus}: accepted with it is 'add-remove-record'"
     require(adjacency.relation is Relation.ADD_REMOVE, comes)
     composed = "whose guarantee is composed over the steps of a client that trains in all rounds"
-    some = f"not everybody takes part in every round {private}, {composed}"
-    require(participation.takes_all, f"{some}: accepted with it is that everybody takes part")
+    partial_participation = f"not everybody takes part in every round {private}, {composed}"
+    require(participation.takes_all, f"{partial_participation}: accepted with it is that everybody takes part")
 
 
 def _require_adaptive(contribution: Contribution, noise: MechanismNoise) -> None:

@@ -123,8 +123,8 @@ class PrivateTraining:
         others
             Number of records, from 1, of each other client whose noise the adversary does not know.
         """
-        own = target * self.rate_of(target)
-        return math.sqrt(1 + sum((own / (records * self.rate_of(records))) ** 2 for records in others))
+        target_gain = target * self.rate_of(target)
+        return math.sqrt(1 + sum((target_gain / (records * self.rate_of(records))) ** 2 for records in others))
 
     def _batches(self, records: int) -> int:
         return batches_per_epoch(records, self.schedule.batch)

@@ -48,9 +48,9 @@ class Hypotheses:
 
         `release` has shape (trials, parameters). A group is small enough for the cache.
         """
-        parts = (release, self.shared, self.present, self.absent)
+        tensors = (release, self.shared, self.present, self.absent)
         for rows in cached_rows(len(self.shared), self.shared.shape[1], on_card=self.shared.is_cuda):
-            yield ReleaseUnderHypotheses(rows, *(part[rows].double() for part in parts))
+            yield ReleaseUnderHypotheses(rows, *(tensor[rows].double() for tensor in tensors))
 
 
 class LikelihoodRatioInput(NamedTuple):
@@ -94,8 +94,8 @@ def local_sensitivity(present: Tensor, absent: Tensor) -> Floats:
     """
     portions = cached_rows(len(present), present.shape[1], on_card=present.is_cuda)
     norms = [(present[rows].double() - absent[rows].double()).norm(dim=1) for rows in portions]
-    found: Floats = torch.cat(norms).cpu().numpy()
-    return found
+    sensitivities: Floats = torch.cat(norms).cpu().numpy()
+    return sensitivities
 
 
 @dataclass(frozen=True)
@@ -132,15 +132,17 @@ def gaussian_llr(
         scores = torch.stack([along - half, along + half], dim=1)
         plain = agreement / sigma.square()
         return ReleaseLlrs(plain if sides is None else plain + sides[0] - sides[1], scores)
-    rest = comparison.release - comparison.shared
-    parts = (comparison.present, comparison.absent)
-    each = [((rest - part / 2) * part).sum(dim=1) / sigma.square() for part in parts]
+    residual = comparison.release - comparison.shared
+    contributions = (comparison.present, comparison.absent)
+    llrs = [
+        ((residual - contribution / 2) * contribution).sum(dim=1) / sigma.square() for contribution in contributions
+    ]
     if sides is not None:
-        each = [one + side for one, side in zip(each, sides, strict=True)]
-    means = [(part * comparison.difference).sum(dim=1) / (sigma * distance) for part in parts]
-    place = along + (means[0] + means[1]) / 2
-    scores = torch.stack([_normal_score(place, mean, weight) for mean in means], dim=1)
-    return ReleaseLlrs(mixed_llr(each[0], weight) - mixed_llr(each[1], weight), scores)
+        llrs = [llr + side for llr, side in zip(llrs, sides, strict=True)]
+    means = [(contribution * comparison.difference).sum(dim=1) / (sigma * distance) for contribution in contributions]
+    position = along + (means[0] + means[1]) / 2
+    scores = torch.stack([_normal_score(position, mean, weight) for mean in means], dim=1)
+    return ReleaseLlrs(mixed_llr(llrs[0], weight) - mixed_llr(llrs[1], weight), scores)
 
 
 def mixed_llr(log_odds: Tensor, weight: float) -> Tensor:
@@ -148,18 +150,18 @@ def mixed_llr(log_odds: Tensor, weight: float) -> Tensor:
     return torch.logaddexp(torch.full_like(log_odds, math.log1p(-weight)), math.log(weight) + log_odds)
 
 
-def _normal_score(place: Tensor, mean: Tensor, weight: float) -> Tensor:
-    """Return Phi^-1(F(`place`)) for the distribution function F of the mixture (1 - q) N(0, 1) + q N(`mean`, 1).
+def _normal_score(position: Tensor, mean: Tensor, weight: float) -> Tensor:
+    """Return Phi^-1(F(`position`)) for the distribution function F of the mixture (1 - q) N(0, 1) + q N(`mean`, 1).
 
     `weight` is q. The smaller tail is used, for accuracy.
     """
     lower, upper = (
         torch.logaddexp(
-            math.log1p(-weight) + torch.special.log_ndtr(sign * place),
-            math.log(weight) + torch.special.log_ndtr(sign * (place - mean)),
+            math.log1p(-weight) + torch.special.log_ndtr(sign * position),
+            math.log(weight) + torch.special.log_ndtr(sign * (position - mean)),
         )
         for sign in (1, -1)
     )
     smaller = torch.minimum(lower, upper).cpu().numpy()
-    score = torch.from_numpy(ndtri_exp(smaller)).to(place.device)
+    score = torch.from_numpy(ndtri_exp(smaller)).to(position.device)
     return torch.where(lower <= upper, score, -score)

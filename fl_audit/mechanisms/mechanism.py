@@ -56,7 +56,7 @@ class Mechanism:
         _require_known("noise", self.noise, tuple(NOISES.values()))
         _require_known("optimizer", self.optimizer, (ServerOptimizer,))
         unit = self.contribution.unit
-        accepted = " and ".join(one for one in Adjacency if one.unit is unit)
+        accepted = " and ".join(adjacency for adjacency in Adjacency if adjacency.unit is unit)
         clipped = f"adjacency is '{self.adjacency}', and what is clipped are contributions of a {unit}"
         require(self.adjacency.unit is unit or not self.adds_noise, f"{clipped}: accepted are {accepted}")
         require_positive(denominator=self.denominator)
@@ -228,7 +228,7 @@ class Mechanism:
         return self.noise.round_multiplier(z, self.participation)
 
     def events_of_each(self, rounds: int, threat_model: ThreatModel) -> tuple[tuple[ReleaseEvent, ...], ...]:
-        """Return the release events of k rounds for the accountant, one tuple of events for every kind of client.
+        """Return the release events of the first k rounds for the accountant, one tuple for every kind of client.
 
         There are several kinds only if clients train by DP-SGD on shards of several sizes. A guarantee has to hold for
         all.
@@ -240,8 +240,9 @@ class Mechanism:
         threat_model
             The adversary against which the guarantee is computed.
         """
-        z, seen = self.claimed_multiplier(threat_model), threat_model.sees_participation
-        accounted = AccountedRounds(rounds, z, self.participation, seen)
+        z = self.claimed_multiplier(threat_model)
+        is_seen = threat_model.sees_participation
+        accounted = AccountedRounds(rounds, z, self.participation, is_seen)
         if isinstance(self.contribution, PrivateTraining):
             accounted = replace(accounted, schedule=self.contribution.schedule, shards=self.contribution.shards)
         return self.noise.events_of_each(accounted)
@@ -263,13 +264,13 @@ class Mechanism:
         return only
 
 
-def _require_known(name: str, part: object, known: Sequence[type]) -> None:
+def _require_known(name: str, value: object, kinds: Sequence[type]) -> None:
     """Raise `InputError` unless the type of a mechanism's part is one of the known types.
 
     A subclass of a known type is refused too, because it may behave differently.
     """
-    accepted = name_list(kind.__name__ for kind in known)
-    require(type(part) in known, f"{name} is {part!r}: accepted are values of {accepted}")
+    accepted = name_list(kind.__name__ for kind in kinds)
+    require(type(value) in kinds, f"{name} is {value!r}: accepted are values of {accepted}")
 
 
 def require_likelihood_ratio(mechanism: Mechanism, threat_model: ThreatModel) -> None:

@@ -19,8 +19,8 @@ def read_part(value: Any, base: type, kinds: Mapping[str, type[Part]], name: str
         return value  # type: ignore[return-value]  # `base` is abstract, so it cannot be annotated as type[Part]
     kind = value.get("kind") if isinstance(value, dict) else None
     require(kind in kinds, f"stored {name} is of kind {kind!r}: accepted are {name_list(kinds)}")
-    known: Any = kinds[str(kind)]  # mypy takes no type[Part] for hashable
-    return _reader(known).validate_python(value)  # type: ignore[no-any-return]
+    kind_class: Any = kinds[str(kind)]  # mypy takes no type[Part] for hashable
+    return _reader(kind_class).validate_python(value)  # type: ignore[no-any-return]
 
 
 @lru_cache(maxsize=16)
@@ -28,6 +28,6 @@ def _reader(kind: Any) -> TypeAdapter[Any]:
     return TypeAdapter(kind)
 
 
-def stored_part(part: Any) -> dict[str, Any]:
+def stored_part(value: Any) -> dict[str, Any]:
     """Return a noise or a participation, which is a frozen dataclass, as a dict of its fields."""
-    return asdict(part)
+    return asdict(value)

@@ -65,9 +65,9 @@ class PrivacyProfile:
     @property
     def gaussian_mu(self) -> float | None:
         """Gaussian-DP parameter mu if every event is Gaussian without sampling; otherwise None."""
-        each = [exact_gaussian_mu(event) for event in self.events]
-        known = [mu for mu in each if mu is not None]
-        return math.hypot(*known) if len(known) == len(each) else None
+        mus = [exact_gaussian_mu(event) for event in self.events]
+        finite_mus = [mu for mu in mus if mu is not None]
+        return math.hypot(*finite_mus) if len(finite_mus) == len(mus) else None
 
     @property
     def error(self) -> float:
@@ -293,5 +293,5 @@ def client_epsilons(
         events = local_events(records, batch, rounds, noise_multiplier, epochs=epochs, steps=steps)
         return account(PrivacyProfile(events, Adjacency.ADD_REMOVE_RECORD), accountant, delta)
 
-    known = {records: claimed(records) for records in dict.fromkeys(shard_sizes)}
-    return tuple(known[records] for records in shard_sizes)
+    epsilon_by_size = {records: claimed(records) for records in dict.fromkeys(shard_sizes)}
+    return tuple(epsilon_by_size[records] for records in shard_sizes)

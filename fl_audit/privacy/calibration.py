@@ -85,15 +85,15 @@ def noise_multiplier_for_all(target: Target, claims: Sequence[Claim]) -> float:
     claims
         At least one claim with noise multiplier 1.
     """
-    first, *left = claims
+    first, *other_claims = claims
     noise = noise_multiplier_for(target, first)
     while True:
-        used = [_ratio_to_target(target, claim.with_noise(noise)) for claim in left]
+        used = [_ratio_to_target(target, claim.with_noise(noise)) for claim in other_claims]
         missed = sorted((-share, number) for number, share in enumerate(used) if share > 1)
         if not missed:
             return noise
-        noise = max(noise, noise_multiplier_for(target, left[missed[0][1]]))
-        left = [left[number] for _, number in missed[1:]]
+        noise = max(noise, noise_multiplier_for(target, other_claims[missed[0][1]]))
+        other_claims = [other_claims[number] for _, number in missed[1:]]
 
 
 def _ratio_to_target(target: Target, claim: Claim) -> float:
@@ -156,7 +156,8 @@ def _for_belief(belief: float, claim: Claim) -> float:
             raise InputError(f"accountant is rdp: its conversion bounds no belief; {accepted}")
         case Accountant.GDP | Accountant.PLD:
             _require_accountable(claim.profile, claim.accountant)
-            delta, kind = claim.delta, claim.sensitivities
+            delta = claim.delta
+            kind = claim.sensitivities
             mu = identifiability_bounds.mu_from_belief(belief, delta, kind, claim.prior)
             return _for_mu(mu, claim, lambda curves: curves._log_odds_at(delta, kind) / log_odds - 1)
         case _:
@@ -216,8 +217,8 @@ def _start(claim: Claim, mu: float) -> float:
 
     This noise multiplier would be exact if sampling reduced mu in proportion to the sampling rate.
     """
-    each = (full_participation_mu(event) for event in claim.events)
-    unsampled = math.hypot(*(known for known in each if known is not None)) / mu
+    mus = (full_participation_mu(event) for event in claim.events)
+    unsampled = math.hypot(*(known_mu for known_mu in mus if known_mu is not None)) / mu
     return max(unsampled * claim.sampling_rate, min(0.5, unsampled), SMALLEST_SAMPLED_NOISE)
 
 
@@ -236,10 +237,11 @@ def _by_curves(gap: Callable[[pld.PrivacyCurvePair], float], claim: Claim, start
     return smallest_root(at(pld.FINE), near, _PLD_TOLERANCE, SMALLEST_SAMPLED_NOISE)
 
 
-def _raised_until(kept: Callable[[float], bool], noise_multiplier: float) -> float:
-    """Return a noise multiplier at which `kept` is True: the given one, raised as little as rounding errors require."""
-    raised, step = noise_multiplier, 1e-16
-    while not kept(raised):
+def _raised_until(is_kept: Callable[[float], bool], noise_multiplier: float) -> float:
+    """Return a noise multiplier at which `is_kept` is True: the given one, raised as little as rounding requires."""
+    raised = noise_multiplier
+    step = 1e-16
+    while not is_kept(raised):
         step *= 2
         raised = noise_multiplier * (1 + step)
     return raised

@@ -90,9 +90,11 @@ class Claim:
 
     def __str__(self) -> str:
         released = " and ".join(str(event) for event in self.events)
-        kept = "" if self.sensitivities is defaults.SENSITIVITIES else f", {self.sensitivities} sensitivities"
-        told = f"neighbours by {self.adjacency}, at delta {self.delta:g}, prior {self.prior:g}, by {self.accountant}"
-        return f"{released}, {told}{kept}"
+        sensitivities = "" if self.sensitivities is defaults.SENSITIVITIES else f", {self.sensitivities} sensitivities"
+        description = (
+            f"neighbours by {self.adjacency}, at delta {self.delta:g}, prior {self.prior:g}, by {self.accountant}"
+        )
+        return f"{released}, {description}{sensitivities}"
 
     def _repr_html_(self) -> str:
         return f"<p>{escape(str(self))}</p>"
@@ -132,8 +134,8 @@ class Claim:
 
         Infinite if an event has other than Gaussian noise.
         """
-        each = [full_participation_mu(event) for event in self.events]
-        return math.hypot(*(math.inf if mu is None else mu for mu in each))
+        mus = [full_participation_mu(event) for event in self.events]
+        return math.hypot(*(math.inf if mu is None else mu for mu in mus))
 
     def with_noise(self, factor: float) -> "Claim":
         """Return the claim with all Gaussian noise multiplied by a positive factor; other events do not change.

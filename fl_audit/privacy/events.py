@@ -68,8 +68,8 @@ class SampledGaussianRelease:
         require_whole(count=self.count)
 
     def __str__(self) -> str:
-        seen = ", participation seen" if self.seen else ""
-        return f"{self.count} x Poisson-sampled Gaussian release (sampling rate {self.sampling_rate:g}{seen})"
+        participation = ", participation seen" if self.seen else ""
+        return f"{self.count} x Poisson-sampled Gaussian release (sampling rate {self.sampling_rate:g}{participation})"
 
 
 @dataclass(frozen=True)
@@ -205,11 +205,11 @@ def local_events(
         Number of steps per round, from 1, unless `epochs` is given.
     """
     batches = batches_per_epoch(records, batch)
-    given = {name: count for name, count in (("epochs", epochs), ("steps", steps)) if count is not None}
-    require(len(given) == 1, f"epochs is {epochs} and steps is {steps}: accepted is exactly one of them")
-    require_whole(rounds=rounds, **given)
-    each = (steps or 0) if epochs is None else epochs * batches
-    return gaussian_rounds(noise_multiplier, rounds * each, 1 / batches)
+    durations = {name: count for name, count in (("epochs", epochs), ("steps", steps)) if count is not None}
+    require(len(durations) == 1, f"epochs is {epochs} and steps is {steps}: accepted is exactly one of them")
+    require_whole(rounds=rounds, **durations)
+    steps_per_round = (steps or 0) if epochs is None else epochs * batches
+    return gaussian_rounds(noise_multiplier, rounds * steps_per_round, 1 / batches)
 
 
 def _with_scaled_noise(event: ReleaseEvent, factor: float) -> ReleaseEvent:

@@ -45,21 +45,21 @@ def require_noise_multiplier(noise_multiplier: float) -> None:
     require_number("noise multiplier is", noise_multiplier, "numbers from 1e-100 to 1e100")
 
 
-def require_positive(**given: float) -> None:
+def require_positive(**numbers: float) -> None:
     """Check that every keyword argument is positive and finite.
 
     Raises `InputError` with the argument's name otherwise.
     """
-    for name, value in given.items():
+    for name, value in numbers.items():
         require_number(f"{name.replace('_', ' ')} is", value, "positive finite numbers")
 
 
-def require_whole(**given: float) -> None:
+def require_whole(**numbers: float) -> None:
     """Check that every keyword argument is an integer from 1 to 1e15.
 
     Raises `InputError` with the argument's name otherwise.
     """
-    for name, value in given.items():
+    for name, value in numbers.items():
         require_number(f"{name} is", value, "whole numbers from 1 to 1e15")
 
 
@@ -77,7 +77,8 @@ def _log_gdp_delta(epsilon: float, mu: float) -> float:
     """
     if mu == 0:
         return -math.inf
-    near, far = epsilon / mu - mu / 2, epsilon / mu + mu / 2
+    near = epsilon / mu - mu / 2
+    far = epsilon / mu + mu / 2
     if near > 0:
         gap = float(erfcx(near / _SQRT2) - erfcx(far / _SQRT2))
         return -near * near / 2 - math.log(2) + math.log(gap) if gap > 0 else -math.inf
@@ -128,7 +129,8 @@ def gdp_mu(epsilon: float, delta: float) -> float:
     quantile = -float(ndtri(delta))
     root = math.hypot(quantile, math.sqrt(2 * epsilon))
     low = max(at_zero, 2 * epsilon / (quantile + root) if quantile > 0 else root - quantile)
-    high, target = 2 * low, math.log(delta)
+    high = 2 * low
+    target = math.log(delta)
     while _log_gdp_delta(epsilon, high) < target:
         high *= 2
     if _log_gdp_delta(epsilon, low) >= target:

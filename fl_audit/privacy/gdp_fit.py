@@ -21,7 +21,9 @@ from fl_audit.privacy.gaussian import gdp_mu
 
 SMALLEST_DELTA = 1e-7
 """Smallest delta down to which mu bounds the profile; below it, profiles of sampled releases are loose bounds."""
-_EPSILONS, _ALPHAS, _HALVINGS = 1500, 2001, 40
+_EPSILONS = 1500
+_ALPHAS = 2001
+_HALVINGS = 40
 _LARGEST_EPSILON = 600.0
 """Largest epsilon of profiles whose pairs are spread from 0 on; if one reaches further, they begin at delta near 1."""
 
@@ -55,7 +57,7 @@ def gdp_fit(profile: PrivacyProfile) -> GdpFit:
     smallest = 0.0 if largest <= _LARGEST_EPSILON else profile.epsilon(1 - SMALLEST_DELTA)
     epsilons = np.linspace(smallest, largest, _EPSILONS)
     try:
-        deltas = np.array([profile.delta(float(one)) for one in epsilons])
+        deltas = np.array([profile.delta(float(x)) for x in epsilons])
     except OverflowError:  # next to no noise: epsilons that no profile is computed at
         return GdpFit(math.inf, 1.0)
     inside = (deltas > 0) & (deltas < 1)
@@ -76,7 +78,8 @@ def _regret(mu: float, epsilons: Floats, deltas: Floats) -> float:
         with np.errstate(over="ignore"):  # a line of infinite slope is below every other where alpha is above 0
             lines = 1 - delta - np.exp(epsilon) * alphas, np.exp(-epsilon) * (1 - delta - alphas)
         errors = np.maximum(errors, np.maximum(*lines))
-    alphas, errors = np.concatenate([[0.0], alphas, [1.0]]), np.concatenate([[1 - deltas[-1]], errors, [0.0]])
+    alphas = np.concatenate([[0.0], alphas, [1.0]])
+    errors = np.concatenate([[1 - deltas[-1]], errors, [0.0]])
     fitted = ndtr(-ndtri(alphas) - mu)
     low, high = 0.0, 1.0
     for _ in range(_HALVINGS):

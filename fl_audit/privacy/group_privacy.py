@@ -31,10 +31,10 @@ def group_epsilon(profile: PrivacyProfile, size: int, delta: float) -> float:
         return gdp_epsilon(delta, size * profile.gaussian_mu)
 
     def is_enough(epsilon: float) -> bool:
-        one = profile.delta(epsilon)
+        delta_of_one = profile.delta(epsilon)
         # log of (e^(k epsilon) - 1) / (e^epsilon - 1)
         factor = math.log(math.expm1(size * epsilon)) - math.log(math.expm1(epsilon)) if epsilon > 0 else math.log(size)
-        return one == 0 or math.log(one) + factor <= math.log(delta)
+        return delta_of_one == 0 or math.log(delta_of_one) + factor <= math.log(delta)
 
     low, high = 0.0, min(profile.epsilon(delta), _LARGEST / size)
     while not is_enough(high):

@@ -165,11 +165,13 @@ class Guarantee:
         rate = "" if self.sampling_rate == 1 else f" at sampling rate {self.sampling_rate:g}"
         releases = "1 release" if self.rounds == 1 else f"{self.rounds} releases"
         remark = f" ({self.remark})" if self.remark else ""
-        who = f"epsilon {self.epsilon:.4g} at delta {self.delta:g} by {self.accountant}, neighbours by {self.adjacency}"
+        claim_text = (
+            f"epsilon {self.epsilon:.4g} at delta {self.delta:g} by {self.accountant}, neighbours by {self.adjacency}"
+        )
         noise = f"{noise}, {mu_text(self.gdp_mu, self.gdp_regret)}"
         bounds = f"belief at most {self.belief_bound:.4g}, advantage at most {self.advantage_bound_exact:.4g}"
         score = "" if self.rho_alpha is None else f", rho_alpha {self.rho_alpha:.4g}"
-        return f"{who}{noise}, {releases}{rate}, {bounds}{score}{remark}"
+        return f"{claim_text}{noise}, {releases}{rate}, {bounds}{score}{remark}"
 
     def __repr__(self) -> str:
         return f"<Guarantee: {self}>"
@@ -225,11 +227,11 @@ def guarantee_of_all(claims: Sequence[Claim]) -> Guarantee:
     The result is the guarantee of the claim with the largest epsilon, except that mu and every bound are the largest
     over all claims. Raises `InputError` if the accountant of a claim does not support its events.
     """
-    each = [derive_guarantee(claim) for claim in claims]
+    guarantees = [derive_guarantee(claim) for claim in claims]
     bounds = ("mu", "belief_bound", "belief_bound_fixed", "advantage_bound_exact")
-    largest = {name: max(getattr(one, name) for one in each) for name in bounds}
+    largest = {name: max(getattr(guarantee, name) for guarantee in guarantees) for name in bounds}
     # `rho_alpha` grows with epsilon, so it is largest for the claim with the largest epsilon.
-    return replace(max(each, key=lambda one: one.epsilon), others=tuple(claims), **largest)
+    return replace(max(guarantees, key=lambda guarantee: guarantee.epsilon), others=tuple(claims), **largest)
 
 
 def _belief_bound(claim: Claim, epsilon: float, sensitivities: SignalToNoiseAdaptivity) -> float:
@@ -289,7 +291,9 @@ def membership_bounds(guarantee: Guarantee) -> MembershipBounds:
     """
     match guarantee.adjacency.relation:
         case Relation.REPLACE:
-            epsilon, delta, exact = guarantee.epsilon, guarantee.delta, guarantee.advantage_bound_exact
+            epsilon = guarantee.epsilon
+            delta = guarantee.delta
+            exact = guarantee.advantage_bound_exact
         case Relation.ADD_REMOVE:
             epsilon = 2 * guarantee.epsilon
             delta = guarantee.delta * (2 + yeom_bound(guarantee.epsilon))

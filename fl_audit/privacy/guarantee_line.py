@@ -41,9 +41,10 @@ def guarantee_values(epsilon: float, claims: Sequence[Claim]) -> dict[str, Any]:
 
 def guarantee_line(values: Mapping[str, Any]) -> str:
     """Return a guarantee as one line without a full stop."""
-    epsilon, adjacency = values["epsilon"], Adjacency(values["adjacency"])
-    said = "without bound" if epsilon is None else f"{epsilon:.4g}"
-    line = f"epsilon {said} at delta {values['delta']:g} by {values['accountant']}, neighbours by {adjacency}"
+    epsilon = values["epsilon"]
+    adjacency = Adjacency(values["adjacency"])
+    epsilon_text = "without bound" if epsilon is None else f"{epsilon:.4g}"
+    line = f"epsilon {epsilon_text} at delta {values['delta']:g} by {values['accountant']}, neighbours by {adjacency}"
     line += f" (the unit is a {adjacency.unit})"
     mu = values.get("gdp_mu")
     if mu is None:

@@ -70,11 +70,13 @@ def independent_epsilon(releases: Sequence[PlayedReleases], delta: float) -> Ind
     require_number("delta is", delta, "numbers above 0 and below 1")
     if all(release.rate == 1 for release in releases):
         mu = math.sqrt(math.fsum(release.count / release.multiplier**2 for release in releases))
-        found = _gaussian_epsilon(mu, delta)
-        return IndependentEpsilon(found, 1e-9 * max(1.0, found))
+        epsilon = _gaussian_epsilon(mu, delta)
+        return IndependentEpsilon(epsilon, 1e-9 * max(1.0, epsilon))
     accepted = f"accepted are numbers from {SMALLEST_DELTA:g}, where units are sampled"
     require(delta >= SMALLEST_DELTA, f"delta is {delta:g}: {accepted}")
-    fine, coarse = (max(_composed(releases, delta, cells, way) for way in (1, -1)) for cells in (_LOSSES, _LOSSES // 2))
+    fine, coarse = (
+        max(_composed(releases, delta, cells, direction) for direction in (1, -1)) for cells in (_LOSSES, _LOSSES // 2)
+    )
     return IndependentEpsilon(fine, 2 * abs(fine - coarse) + 1e-5 * max(1.0, fine))
 
 
@@ -82,7 +84,8 @@ def _gaussian_epsilon(mu: float, delta: float) -> float:
     """Return the root of Phi(mu/2 - e/mu) - exp(e) Phi(-mu/2 - e/mu) = delta in e, or 0 if it would be negative."""
 
     def excess(epsilon: float) -> float:
-        first, second = log_ndtr(mu / 2 - epsilon / mu), epsilon + log_ndtr(-mu / 2 - epsilon / mu)
+        first = log_ndtr(mu / 2 - epsilon / mu)
+        second = epsilon + log_ndtr(-mu / 2 - epsilon / mu)
         return float(first + np.log(-np.expm1(min(second - first, -1e-300)))) - math.log(delta)
 
     if excess(0.0) <= 0:
@@ -91,11 +94,14 @@ def _gaussian_epsilon(mu: float, delta: float) -> float:
     return float(brentq(excess, 0.0, high, xtol=1e-13, rtol=1e-13))
 
 
-def _cells(release: PlayedReleases, way: int) -> tuple[Floats, Floats, float]:
-    """Return losses log(P/Q), their probabilities under P, and the largest; `way` -1 exchanges P and Q."""
-    shift, q = 1 / release.multiplier, release.rate
+def _cells(release: PlayedReleases, direction: int) -> tuple[Floats, Floats, float]:
+    """Return losses log(P/Q), their probabilities under P, and the largest; `direction` -1 exchanges P and Q."""
+    shift = 1 / release.multiplier
+    q = release.rate
     if release.is_seen:
-        up, down, q = shift, 0.0, 1.0
+        up = shift
+        down = 0.0
+        q = 1.0
     else:
         up, down = (shift / 2, -shift / 2) if release.is_replaced else (shift, 0.0)
     edges = np.linspace(min(down, 0.0) - _REACH, max(up, 0.0) + _REACH, _OUTCOMES + 1)
@@ -110,26 +116,29 @@ def _cells(release: PlayedReleases, way: int) -> tuple[Floats, Floats, float]:
         inside = [np.where(edges[1:] <= m, np.diff(ndtr(edges - m)), -np.diff(ndtr(m - edges))) for m in (0.0, mean)]
         return np.asarray((1 - q) * inside[0] + q * inside[1])
 
-    losses = way * (log_density(up, middle) - log_density(down, middle))
-    masses = mass(up if way == 1 else down)
+    losses = direction * (log_density(up, middle) - log_density(down, middle))
+    masses = mass(up if direction == 1 else down)
     if release.is_seen:
-        masses, losses = np.append(release.rate * masses, 1 - release.rate), np.append(losses, 0.0)
+        masses = np.append(release.rate * masses, 1 - release.rate)
+        losses = np.append(losses, 0.0)
     return losses, masses, float(np.abs(losses[masses > 1e-30]).max())
 
 
-def _composed(releases: Sequence[PlayedReleases], delta: float, cells: int, way: int) -> float:
+def _composed(releases: Sequence[PlayedReleases], delta: float, cells: int, direction: int) -> float:
     """Return the epsilon of the losses log(P/Q) of all releases, on a grid of so many cells."""
-    parts = [(*_cells(release, way), release.count) for release in releases]
-    means = [float(masses @ losses) for losses, masses, _, _ in parts]
-    spreads = [float(masses @ (losses - mean) ** 2) for (losses, masses, _, _), mean in zip(parts, means, strict=True)]
-    middle = sum(mean * part[3] for mean, part in zip(means, parts, strict=True))
-    deviation = math.sqrt(sum(spread * part[3] for spread, part in zip(spreads, parts, strict=True)))
-    largest = max(part[2] for part in parts)
+    cell_tables = [(*_cells(release, direction), release.count) for release in releases]
+    means = [float(masses @ losses) for losses, masses, _, _ in cell_tables]
+    spreads = [
+        float(masses @ (losses - mean) ** 2) for (losses, masses, _, _), mean in zip(cell_tables, means, strict=True)
+    ]
+    middle = sum(mean * table[3] for mean, table in zip(means, cell_tables, strict=True))
+    deviation = math.sqrt(sum(spread * table[3] for spread, table in zip(spreads, cell_tables, strict=True)))
+    largest = max(table[2] for table in cell_tables)
     # The grid covers the composed loss around its mean, and every single loss: what is outside it would be wrapped.
-    half = min(max(2 * _REACH * deviation + largest, 1e-6), sum(part[2] * part[3] for part in parts) + 1e-6)
+    half = min(max(2 * _REACH * deviation + largest, 1e-6), sum(table[2] * table[3] for table in cell_tables) + 1e-6)
     width = 2 * half / cells
     shape = np.ones(cells // 2 + 1, dtype=np.complex128)
-    for (losses, masses, _, count), mean in zip(parts, means, strict=True):
+    for (losses, masses, _, count), mean in zip(cell_tables, means, strict=True):
         shape *= rfft(_placed(losses - mean, masses, width, cells)) ** count
     grid = np.fft.fftfreq(cells, 1 / cells) * width + middle
     order = np.argsort(grid)
@@ -140,11 +149,12 @@ def _composed(releases: Sequence[PlayedReleases], delta: float, cells: int, way:
 def _placed(losses: Floats, masses: Floats, width: float, cells: int) -> Floats:
     """Return the masses on a circular grid; each is split between two cells so that its mean stays as it is."""
     below = np.floor(losses / width)
-    share, found = losses / width - below, np.zeros(cells)
+    share = losses / width - below
+    placed_masses = np.zeros(cells)
     first = below.astype(np.int64)
-    np.add.at(found, first % cells, masses * (1 - share))
-    np.add.at(found, (first + 1) % cells, masses * share)
-    return found
+    np.add.at(placed_masses, first % cells, masses * (1 - share))
+    np.add.at(placed_masses, (first + 1) % cells, masses * share)
+    return placed_masses
 
 
 def _epsilon_of(losses: Floats, masses: Floats, delta: float) -> float:

@@ -43,11 +43,11 @@ class LedgerTraining:
     digest: str = ""  # digest of this entry and the previous digest; empty before the entry is written
 
     def __post_init__(self) -> None:
-        both = (self.sensitivity is None) == (self.clipping_norm is None)
-        require(both, "sensitivity without clipping norm, or the other way round: accepted are both or none")
-        for what, value in (("sensitivity", self.sensitivity), ("clipping norm", self.clipping_norm)):
+        is_consistent = (self.sensitivity is None) == (self.clipping_norm is None)
+        require(is_consistent, "sensitivity without clipping norm, or the other way round: accepted are both or none")
+        for quantity, value in (("sensitivity", self.sensitivity), ("clipping norm", self.clipping_norm)):
             if value is not None:
-                require_number(f"{what} is", value, "positive finite numbers")
+                require_number(f"{quantity} is", value, "positive finite numbers")
 
     @property
     def sensitivity_ratio(self) -> float:
@@ -72,8 +72,8 @@ class LedgerTraining:
     def to_json(self) -> dict[str, Any]:
         """Return the entry as a dict of JSON values, without its digest."""
         sizes = {"sensitivity": self.sensitivity, "clipping_norm": self.clipping_norm}
-        given = {name: one for name, one in sizes.items() if one is not None}
-        return {"name": self.name} | self.terms.to_json() | given
+        stated_sizes = {name: size for name, size in sizes.items() if size is not None}
+        return {"name": self.name} | self.terms.to_json() | stated_sizes
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,8 @@ def read_ledger(path: Path) -> tuple[LedgerTraining, ...]:
         where = f"{path} line {number}"
         try:
             stored = json.loads(text)
-            terms, sizes = terms_of_json(stored, where), (stored.get("sensitivity"), stored.get("clipping_norm"))
+            terms = terms_of_json(stored, where)
+            sizes = (stored.get("sensitivity"), stored.get("clipping_norm"))
             line = LedgerTraining(str(stored["name"]), terms, *sizes, digest=str(stored["digest"]))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise InputError(f"{where} is no training: {error}") from None
@@ -133,7 +134,9 @@ def ledger_lock(path: Path) -> "FileLock":
     return FileLock(lock, is_singleton=True)
 
 
-def add_to_ledger(path: Path, line: LedgerTraining, budget: float | None = None, delta: float | None = None) -> bool:
+def add_to_ledger(
+    path: Path, training: LedgerTraining, budget: float | None = None, delta: float | None = None
+) -> bool:
     """Append an entry to a ledger and return True; return False without a change if the budget would be exceeded.
 
     Raises `InputError` if the ledger is damaged, its entries have another adjacency than the new one, or a number is
@@ -143,7 +146,7 @@ def add_to_ledger(path: Path, line: LedgerTraining, budget: float | None = None,
     ----------
     path
         Path of the ledger file, which is created if it is missing; concurrent writers wait.
-    line
+    training
         The entry of the new training.
     budget
         Largest allowed epsilon of all trainings together, above 0; None for no budget.
@@ -155,10 +158,10 @@ def add_to_ledger(path: Path, line: LedgerTraining, budget: float | None = None,
     require(budget is None or delta is not None, "a budget without delta: accepted are both")
     with ledger_lock(path):
         lines = read_ledger(path)
-        _require_one_adjacency([*lines, line])
-        if budget is not None and delta is not None and composed_epsilon((*lines, line), delta).epsilon > budget:
+        _require_one_adjacency([*lines, training])
+        if budget is not None and delta is not None and composed_epsilon((*lines, training), delta).epsilon > budget:
             return False
-        body = line.to_json() | {"digest": _digest(line, lines[-1].digest if lines else _START)}
+        body = training.to_json() | {"digest": _digest(training, lines[-1].digest if lines else _START)}
         before = read_text_file(path) if lines else ""
         write_text(path, f"{before}{json.dumps(body)}\n")
     return True
@@ -199,10 +202,10 @@ def composed_epsilon(lines: Sequence[LedgerTraining], delta: float) -> SpentPriv
 
 def _require_one_adjacency(lines: Sequence[LedgerTraining]) -> None:
     """Raise `InputError` if entries have different adjacencies, because their privacy losses cannot be added."""
-    found = sorted({line.terms.adjacency for line in lines})
-    trainings = f"the ledger has trainings between neighbours by {' and '.join(found)}"
-    require(len(found) < 2, f"{trainings}: accepted is one ledger for each")
+    adjacencies = sorted({line.terms.adjacency for line in lines})
+    trainings = f"the ledger has trainings between neighbours by {' and '.join(adjacencies)}"
+    require(len(adjacencies) < 2, f"{trainings}: accepted is one ledger for each")
 
 
-def _digest(line: LedgerTraining, before: str) -> str:
-    return hashlib.sha256(f"{before}\n{json.dumps(line.to_json(), sort_keys=True)}".encode()).hexdigest()
+def _digest(training: LedgerTraining, before: str) -> str:
+    return hashlib.sha256(f"{before}\n{json.dumps(training.to_json(), sort_keys=True)}".encode()).hexdigest()

@@ -28,7 +28,8 @@ from fl_audit.privacy.accounting import PrivacyProfile
 from fl_audit.privacy.events import ReleaseEvent
 
 # Target length of a fine grid, and the largest factor by which a fine grid has more points than the usual one.
-_GRID, _FINER = 500_000, 32
+_GRID = 500_000
+_FINER = 32
 
 
 class TrueHypothesis(StrEnum):
@@ -110,9 +111,9 @@ class GriddedLogOdds:
         There the numbers are less uniform. At noise multiplier 0.2 the deviation is up to 0.008, which tests of 10,000
         log-odds do not detect.
         """
-        found = np.asarray(log_odds, dtype=np.float64)
-        low, high = self.cdf(found - self.error), self.cdf(found + self.error)
-        return np.asarray(low + (high - low) * generator.random(found.shape), dtype=np.float64)
+        values = np.asarray(log_odds, dtype=np.float64)
+        low, high = self.cdf(values - self.error), self.cdf(values + self.error)
+        return np.asarray(low + (high - low) * generator.random(values.shape), dtype=np.float64)
 
 
 LogOddsDistribution = NormalLogOdds | GriddedLogOdds
@@ -120,13 +121,16 @@ LogOddsDistribution = NormalLogOdds | GriddedLogOdds
 
 
 def _probabilities(probability: ArrayLike) -> Floats:
-    found = np.asarray(probability, dtype=np.float64)
-    require(bool(np.all((found >= 0) & (found <= 1))), f"probability is {found}: accepted are numbers from 0 to 1")
-    return found
+    probabilities = np.asarray(probability, dtype=np.float64)
+    require(
+        bool(np.all((probabilities >= 0) & (probabilities <= 1))),
+        f"probability is {probabilities}: accepted are numbers from 0 to 1",
+    )
+    return probabilities
 
 
 def log_odds_distribution(
-    events: Sequence[ReleaseEvent], adjacency: Adjacency, under: TrueHypothesis, fine: bool = True
+    events: Sequence[ReleaseEvent], adjacency: Adjacency, hypothesis: TrueHypothesis, fine: bool = True
 ) -> LogOddsDistribution:
     """Return the distribution of the adversary's log-odds of D against D' after all releases.
 
@@ -136,13 +140,17 @@ def log_odds_distribution(
     """
     profile = PrivacyProfile(tuple(events), adjacency)
     if profile.gaussian_mu is not None:
-        return NormalLogOdds(profile.gaussian_mu, under)
+        return NormalLogOdds(profile.gaussian_mu, hypothesis)
     curves = fine_curves(profile) if fine else pld.loss_curves(profile.events, adjacency)
-    if under is TrueHypothesis.PRESENT:
-        values, masses, beyond = curves.curves[0].losses, curves.curves[0].probabilities, 0.0
+    if hypothesis is TrueHypothesis.PRESENT:
+        values = curves.curves[0].losses
+        masses = curves.curves[0].probabilities
+        beyond = 0.0
     else:
         curve = curves.curves[-1]
-        values, masses, beyond = -curve.losses[::-1], curve.probabilities[::-1], curve.infinity
+        values = -curve.losses[::-1]
+        masses = curve.probabilities[::-1]
+        beyond = curve.infinity
     cumulative = np.minimum(beyond + np.cumsum(masses), 1.0)  # `beyond` is the mass under the grid
     return GriddedLogOdds(values, cumulative, curves.error, float(values @ masses / masses.sum()))
 

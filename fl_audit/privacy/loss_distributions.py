@@ -47,19 +47,21 @@ class DiscreteLossDistribution:
     probabilities: Floats  # mass at each grid point from `first` on
     infinity: float  # mass at infinity
 
-    def plus(self, other: "DiscreteLossDistribution") -> "DiscreteLossDistribution":
+    def plus(self, added_loss: "DiscreteLossDistribution") -> "DiscreteLossDistribution":
         """Return the distribution of the sum of two independent losses; tails of negligible mass are truncated."""
-        length = self.probabilities.size + other.probabilities.size - 1
+        length = self.probabilities.size + added_loss.probabilities.size - 1
         size = next_fast_len(length, real=True)
-        product = rfft(self.probabilities, size) * rfft(other.probabilities, size)
+        product = rfft(self.probabilities, size) * rfft(added_loss.probabilities, size)
         masses = np.asarray(irfft(product, size), dtype=np.float64)[:length]
         # Mass truncated below moves to the lowest point that is kept, mass truncated above to infinity.
         start = _negligible(masses)
         stop = max(start + 1, length - _negligible(masses[::-1]))
-        kept = masses[start:stop].copy()
-        kept[0] += float(masses[:start].sum())
-        infinity = self.infinity + other.infinity - self.infinity * other.infinity + float(masses[stop:].sum())
-        return DiscreteLossDistribution(self.first + other.first + start, kept, infinity)
+        truncated = masses[start:stop].copy()
+        truncated[0] += float(masses[:start].sum())
+        infinity = (
+            self.infinity + added_loss.infinity - self.infinity * added_loss.infinity + float(masses[stop:].sum())
+        )
+        return DiscreteLossDistribution(self.first + added_loss.first + start, truncated, infinity)
 
     def times(self, count: int) -> "DiscreteLossDistribution":
         """Return the distribution of the sum of `count` independent losses of this distribution, `count` from 1."""
@@ -75,12 +77,14 @@ class DiscreteLossDistribution:
 
         Index 0 is the smallest possible sum.
         """
-        size, slack = self.probabilities.size, math.log(2 / _TRUNCATED)
+        size = self.probabilities.size
+        slack = math.log(2 / _TRUNCATED)
         low, high = 0, (size - 1) * count
         growth = np.exp(np.arange(size) / size)
         rising = falling = self.probabilities
         for exponent in _EXPONENTS:
-            rising, falling = rising * growth, falling / growth
+            rising = rising * growth
+            falling = falling / growth
             above, below = float(rising.sum()), float(falling.sum())
             if above > 0 and below > 0:
                 high = min(high, math.ceil((count * math.log(above) + slack) * size / exponent))
@@ -90,8 +94,8 @@ class DiscreteLossDistribution:
 
 def _negligible(masses: Floats) -> int:
     """Return the number of leading masses that may be cut off: their sum is at most 5e-16, half of `_TRUNCATED`."""
-    counted = np.cumsum(masses) > _TRUNCATED / 2
-    return int(counted.argmax()) if counted.any() else masses.size - 1
+    is_counted = np.cumsum(masses) > _TRUNCATED / 2
+    return int(is_counted.argmax()) if is_counted.any() else masses.size - 1
 
 
 def _split_cells(first: int, interval: float, upper: Floats, lower: Floats) -> Floats:
@@ -134,7 +138,8 @@ def _places(span: tuple[float, float], interval: float) -> tuple[int, int]:
 def _differences(edges: Floats, mean: float) -> Floats:
     """Return the mass of N(mean, 1) between successive edges, computed in the nearer tail for accuracy."""
     shifted = edges - mean
-    rising, falling = np.diff(ndtr(shifted)), -np.diff(ndtr(-shifted))
+    rising = np.diff(ndtr(shifted))
+    falling = -np.diff(ndtr(-shifted))
     return np.maximum(0.0, np.where(shifted[1:] > 0, falling, rising))
 
 
@@ -168,7 +173,8 @@ class _GaussianLoss:
 
         The result is -infinity where the given loss is smaller than the loss of every outcome.
         """
-        q, mu = self.sampling_rate, self.mu
+        q = self.sampling_rate
+        mu = self.mu
         if q == 1:
             return loss / mu + (0.0 if self.replaced else mu / 2)
         if not self.replaced:
@@ -200,9 +206,9 @@ class _GaussianLoss:
             return self.mu
         u: Floats = np.linspace(-_REACH, _REACH, 761, dtype=np.float64)
         weight = np.exp(-u * u / 2) / np.sum(np.exp(-u * u / 2))
-        parts = ((1 - self.sampling_rate, u), (self.sampling_rate, u + self._means[0]))
-        mean = sum(share * float(weight @ self.loss(x)) for share, x in parts)
-        return math.sqrt(sum(share * float(weight @ (self.loss(x) - mean) ** 2) for share, x in parts))
+        components = ((1 - self.sampling_rate, u), (self.sampling_rate, u + self._means[0]))
+        mean = sum(share * float(weight @ self.loss(x)) for share, x in components)
+        return math.sqrt(sum(share * float(weight @ (self.loss(x) - mean) ** 2) for share, x in components))
 
     def masses(self, interval: float, reverse: bool) -> DiscreteLossDistribution:
         """Return the distribution of the loss on a grid of width `interval`.
@@ -214,7 +220,8 @@ class _GaussianLoss:
         edges = self._outcome(np.arange(first, last + 1, dtype=np.float64) * interval)
         bounded = math.isinf(float(edges[0]))
         edges[0] = -np.inf
-        q, (up, down) = self.sampling_rate, self._means
+        q = self.sampling_rate
+        up, down = self._means
         unsampled = _differences(edges, 0.0)
         upper = (1 - q) * unsampled + q * _differences(edges, up)
         lower = (1 - q) * unsampled + q * _differences(edges, down) if self.replaced else unsampled
@@ -222,7 +229,8 @@ class _GaussianLoss:
         if not reverse:
             points = _split_cells(first, interval, upper, lower)
             if not bounded:  # the lowest cell includes the whole lower tail, so its mass moves to its upper end
-                points[0], points[1] = 0.0, points[1] + points[0]
+                points[0] = 0.0
+                points[1] = points[1] + points[0]
             return DiscreteLossDistribution(first, points, beyond_upper)
         upper, lower = lower[::-1].copy(), upper[::-1].copy()
         points = _split_cells(-last, interval, upper, lower)
@@ -242,14 +250,16 @@ class _KnownSamplingGaussianLoss(_GaussianLoss):
 
     @property
     def deviation(self) -> float:
-        q, mu = self.share, self.mu
+        q = self.share
+        mu = self.mu
         return mu * math.sqrt(q * (1 + (1 - q) * mu * mu / 4))
 
     def masses(self, interval: float, reverse: bool) -> DiscreteLossDistribution:
-        taken, q = super().masses(interval, reverse), self.share
-        points = q * taken.probabilities
-        points[-taken.first] += 1 - q
-        return DiscreteLossDistribution(taken.first, points, q * taken.infinity)
+        participating = super().masses(interval, reverse)
+        q = self.share
+        points = q * participating.probabilities
+        points[-participating.first] += 1 - q
+        return DiscreteLossDistribution(participating.first, points, q * participating.infinity)
 
 
 @dataclass(frozen=True)
@@ -278,7 +288,8 @@ class _LaplaceLoss(_PureDPLoss):
         return math.sqrt(float(weight @ (loss - weight @ loss) ** 2))
 
     def masses(self, interval: float, reverse: bool) -> DiscreteLossDistribution:
-        e, (first, last) = self.epsilon, _places(self.span, interval)
+        e = self.epsilon
+        first, last = _places(self.span, interval)
         edges = np.clip((first + np.arange(last - first + 1)) * interval, -e, e)
         upper = np.exp(-(e - edges[1:]) / 2) * -np.expm1(-np.diff(edges) / 2) / 2
         lower = np.exp(-(e + edges[:-1]) / 2) * -np.expm1(-np.diff(edges) / 2) / 2
@@ -321,7 +332,8 @@ def loss_distributions(events: Sequence[ReleaseEvent], adjacency: Adjacency) -> 
 
     All Gaussian releases without sampling are composed into one.
     """
-    exact, distributions = [], Counter[LossDistribution]()
+    exact = []
+    distributions = Counter[LossDistribution]()
     for event in events:
         mu = exact_gaussian_mu(event)
         if mu is None:

@@ -39,7 +39,9 @@ from fl_audit.privacy.renyi import rdp_epsilon, renyi_divergences
 MISPLACED_MASS = 1e-12
 """theta, the largest mass that is misplaced by truncation, FFT rounding and the tail of Hoeffding's inequality."""
 _MASS_PER_RELEASE = 2e-15
-FINE, COARSE, FINEST = 200, 40, 800
+FINE = 200
+COARSE = 40
+FINEST = 800
 """Grid points per standard deviation of one release's loss: FINE for results, COARSE for the first steps of a search,
 and FINEST for quantiles of distributions with few grid points."""
 _SLACK_SHARE = 1e-3  # share of a probability that is reserved for sums of losses beyond `PrivacyCurvePair.slack`
@@ -82,10 +84,11 @@ class PrivacyCurve:
         index = int(np.searchsorted(-self.deltas, -delta, side="left")) - 1
         if index < 0:
             return float(self.losses[0])
-        left, lower = float(self.losses[index]), float(self.lower_masses[index])
+        left_loss = float(self.losses[index])
+        lower = float(self.lower_masses[index])
         if lower <= 0:
-            return max(0.0, left + self.interval)
-        return max(0.0, left + min(math.log1p((float(self.deltas[index]) - delta) / lower), self.interval))
+            return max(0.0, left_loss + self.interval)
+        return max(0.0, left_loss + min(math.log1p((float(self.deltas[index]) - delta) / lower), self.interval))
 
     def composed_quantile(self, probability: float) -> float:
         """Return a loss that is exceeded with at most the given probability, derived from the curve delta(eps) alone.
@@ -95,8 +98,8 @@ class PrivacyCurve:
         delta(eps) / (1 - e^(eps - x)). The result is the smallest x for which some eps of the grid makes this bound at
         most `probability`. `probability` must exceed `infinity`, the P-mass beyond the grid.
         """
-        kept = self.deltas < probability
-        return float(np.min(self.losses[kept] - np.log1p(-self.deltas[kept] / probability)))
+        is_below = self.deltas < probability
+        return float(np.min(self.losses[is_below] - np.log1p(-self.deltas[is_below] / probability)))
 
     def quantile(self, probability: float) -> float:
         """Return the smallest grid point that the loss exceeds with at most the given probability.
@@ -187,12 +190,16 @@ class PrivacyCurvePair:
         """
         best = 0.0
         for curve in self.curves:
-            kept = (curve.losses >= 0) & (curve.losses < 700)
-            epsilons, grown = np.append(0.0, curve.losses[kept]), np.append(1.0, np.exp(curve.losses[kept]))
-            deltas = np.array([self.delta(float(epsilons[0])), *curve.deltas[kept]])
+            is_used = (curve.losses >= 0) & (curve.losses < 700)
+            epsilons = np.append(0.0, curve.losses[is_used])
+            grown = np.append(1.0, np.exp(curve.losses[is_used]))
+            deltas = np.array([self.delta(float(epsilons[0])), *curve.deltas[is_used]])
             if len(self.curves) > 1:
-                each = (np.interp(epsilons, one.losses, one.deltas, right=one.infinity) for one in self.curves)
-                deltas = np.maximum.reduce([deltas, *each])
+                curve_deltas = (
+                    np.interp(epsilons, other_curve.losses, other_curve.deltas, right=other_curve.infinity)
+                    for other_curve in self.curves
+                )
+                deltas = np.maximum.reduce([deltas, *curve_deltas])
             best = max(best, float(np.max(1 - deltas - grown * alpha)), float(np.max((1 - deltas - alpha) / grown)))
         return best
 
@@ -204,10 +211,10 @@ def _interval(distributions: Sequence[tuple[LossDistribution, int]], points: int
     `longest` would then be too large. `count` is the number of releases.
     """
     deviation = math.sqrt(sum(times * distribution.deviation**2 for distribution, times in distributions))
-    wanted = deviation / (points * math.sqrt(count))
+    width = deviation / (points * math.sqrt(count))
     if points >= FINE:
-        wanted = min(wanted, _WIDEST_INTERVAL)
-    interval = max(wanted, 20 * deviation / _LARGEST_GRID, longest / _LARGEST_STEP_GRID)
+        width = min(width, _WIDEST_INTERVAL)
+    interval = max(width, 20 * deviation / _LARGEST_GRID, longest / _LARGEST_STEP_GRID)
     pure = [distribution.span[1] for distribution, _ in distributions if distribution.is_pure]
     if len(pure) == len(distributions) and len(set(pure)) == 1:
         return pure[0] / max(1, math.ceil(pure[0] / interval)) * (1 + 1e-13)
@@ -224,8 +231,8 @@ def _self_compose(distribution: DiscreteLossDistribution, count: int) -> Discret
         return distribution if count == 1 else distribution.times(count)
     stage = math.isqrt(count)
     composed = distribution.times(stage).times(count // stage)
-    rest = count % stage
-    return composed.plus(_self_compose(distribution, rest)) if rest else composed
+    remaining = count % stage
+    return composed.plus(_self_compose(distribution, remaining)) if remaining else composed
 
 
 def _curve(distribution: DiscreteLossDistribution, interval: float, misplaced: float) -> PrivacyCurve:
@@ -234,7 +241,8 @@ def _curve(distribution: DiscreteLossDistribution, interval: float, misplaced: f
     Delta at grid point j is the mass at infinity plus the mass above j, minus S_j. Here S_j = e^-h (S_{j+1} + p_{j+1}),
     where h is the width of the grid, `interval`, and p_j the mass at grid point j.
     """
-    probabilities, infinity = distribution.probabilities, distribution.infinity + misplaced
+    probabilities = distribution.probabilities
+    infinity = distribution.infinity + misplaced
     occupied = np.flatnonzero(probabilities > 1e-25)
     start, stop = (int(occupied[0]), int(occupied[-1]) + 1) if occupied.size else (0, probabilities.size)
     probabilities = probabilities[start:stop]
@@ -248,7 +256,8 @@ def _curve(distribution: DiscreteLossDistribution, interval: float, misplaced: f
 
 def _decaying_sums(values: Floats, decay: float) -> Floats:
     """Return y with y_i = decay (values_i + y_{i-1}) and y_{-1} = 0, by recursive doubling."""
-    sums, reach = decay * values, 1
+    sums = decay * values
+    reach = 1
     while reach < sums.size and (weight := decay**reach) > 0:
         sums[reach:] = sums[reach:] + weight * sums[:-reach]
         reach *= 2
@@ -275,12 +284,10 @@ def loss_curves(events: tuple[ReleaseEvent, ...], adjacency: Adjacency, points: 
     dp-accounting.
     """
     distributions = loss_distributions(events, adjacency)
-    longest, count = (
-        max(high - low for low, high in (distribution.span for distribution, _ in distributions)),
-        sum(times for _, times in distributions),
-    )
-    most = f"accepted by pld are up to {_MOST_RELEASES:,}"
-    require(count <= _MOST_RELEASES, f"{count:,} releases are composed: {most}")
+    longest = max(high - low for low, high in (distribution.span for distribution, _ in distributions))
+    count = sum(times for _, times in distributions)
+    limit_text = f"accepted by pld are up to {_MOST_RELEASES:,}"
+    require(count <= _MOST_RELEASES, f"{count:,} releases are composed: {limit_text}")
     accepted = f"accepted by pld are losses up to {_LARGEST_LOSS:g}"
     require(longest < _LARGEST_LOSS, f"the noise is so weak that losses reach {longest:.3g}: {accepted}")
     interval = _interval(distributions, points, count, longest)
@@ -289,10 +296,10 @@ def loss_curves(events: tuple[ReleaseEvent, ...], adjacency: Adjacency, points: 
     curves = []
     for reverse in directions:
         with np.errstate(over="ignore"):  # Chernoff bounds that overflow are never the smallest
-            each = [
+            composed = [
                 _self_compose(distribution.masses(interval, reverse), times) for distribution, times in distributions
             ]
-        curves.append(_curve(reduce(DiscreteLossDistribution.plus, each), interval, misplaced))
+        curves.append(_curve(reduce(DiscreteLossDistribution.plus, composed), interval, misplaced))
     error = min(count * interval, count * interval**2 / 8 + _rounding_bound(count, interval, MISPLACED_MASS))
     return PrivacyCurvePair(tuple(curves), interval, error, count, events, adjacency)
 

@@ -39,9 +39,10 @@ def as_add_remove(claim: Claim) -> Claim:
     `InputError` if the noise is scaled to the pair D, D', because such noise gives no guarantee for other records.
     """
     adaptive = "adaptive, noise that is scaled to the longest contribution of anybody"
-    found = f"sensitivities are {claim.sensitivities}"
+    description = f"sensitivities are {claim.sensitivities}"
     require(
-        claim.sensitivities is SignalToNoiseAdaptivity.ADAPTIVE, f"{found}: accepted for reconstruction is {adaptive}"
+        claim.sensitivities is SignalToNoiseAdaptivity.ADAPTIVE,
+        f"{description}: accepted for reconstruction is {adaptive}",
     )
     match claim.adjacency.relation:
         case Relation.ADD_REMOVE:

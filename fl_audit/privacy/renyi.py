@@ -37,7 +37,8 @@ def _sampled_divergences(noise_multiplier: float, sampling_rate: float, replaced
     # D_alpha = log E[(1 - q + q e^ell)^alpha] / (alpha - 1) with ell = (2x - 1) / (2 z^2), x ~ N(0, z^2) (Mironov,
     # Talwar & Zhang 2019, section 3.3); the other direction is smaller (theorem 5). In terms of Delta/2, as for
     # `replaced`, z is twice as large, and the denominator is the second mixture.
-    z, q = noise_multiplier * (2 if replaced else 1), sampling_rate
+    z = noise_multiplier * (2 if replaced else 1)
+    q = sampling_rate
     if z < _WEAK_NOISE:
         # The trapezoidal rule would need millions of points. Minkowski's inequality for the norm of order alpha bounds
         # D_alpha, and equals it up to rounding if q is at least e^-50.

@@ -77,11 +77,11 @@ def banded_coefficients(rounds: int, bands: int) -> Floats:
     returned.
     """
     require_number("bands is", bands, f"whole numbers from 1 to {rounds}, the number of rounds")
-    offered = {known: values for (known, width), values in _optimised().items() if width == bands}
+    offered = {matrix_rounds: values for (matrix_rounds, width), values in _optimised().items() if width == bands}
     if not offered:
         return _square_root_coefficients(bands)
-    enough = [known for known in offered if known >= rounds]
-    return np.array(offered[min(enough) if enough else max(offered)])
+    long_enough = [matrix_rounds for matrix_rounds in offered if matrix_rounds >= rounds]
+    return np.array(offered[min(long_enough) if long_enough else max(offered)])
 
 
 @lru_cache(maxsize=1)
@@ -99,17 +99,19 @@ def inverse(strategy: Floats) -> Floats:
 
 
 def correlated_event(
-    noise_multiplier: float, kind: StrategyMatrixKind, rounds: int, bands: int, separation: int, participations: int
+    noise_multiplier: float, strategy: Floats, separation: int, participations: int
 ) -> GaussianRelease:
     """Return one Gaussian release event that represents all rounds with correlated noise.
 
     The event has the sensitivity sens(C) of the strategy matrix C to one unit. This sensitivity is exact, with one
     exception: for a tree it is an upper bound if a unit can participate in more than 100,000 different sets of rounds.
 
+    The first t rounds of a longer training are represented by the leading t x t block of its matrix: C is lower
+    triangular, so the noise of these rounds is the inverse of this block times their own draws.
+
     `noise_multiplier`: The noise multiplier of the event is this number divided by sens(C).
     """
     require_noise_multiplier(noise_multiplier)
-    strategy = strategy_matrix(kind, rounds, bands)
     return GaussianRelease(sensitivity(strategy, separation, participations), noise_multiplier)
 
 
@@ -133,18 +135,19 @@ def sensitivity(strategy: Floats, separation: int, participations: int) -> float
 
     `participations`: If `separation` allows only fewer rounds, the largest allowed number is used.
     """
-    most = _require_pattern(strategy, separation, participations)
-    gram, rounds = np.abs(strategy.T @ strategy), strategy.shape[0]
-    if separation == 1 and most == rounds:
+    limit = _require_pattern(strategy, separation, participations)
+    gram = np.abs(strategy.T @ strategy)
+    rounds = strategy.shape[0]
+    if separation == 1 and limit == rounds:
         return math.sqrt(float(gram.sum()))
-    if most == 1 or not np.any(np.tril(gram, -separation)):
-        return math.sqrt(float(_largest_sum(np.diag(gram), separation, most)))
+    if limit == 1 or not np.any(np.tril(gram, -separation)):
+        return math.sqrt(float(_largest_sum(np.diag(gram), separation, limit)))
     if _is_decreasing_toeplitz(strategy):
-        return float(np.linalg.norm(strategy[:, : most * separation : separation].sum(axis=1)))
-    count = sum(math.comb(rounds - (taken - 1) * (separation - 1), taken) for taken in range(1, most + 1))
+        return float(np.linalg.norm(strategy[:, : limit * separation : separation].sum(axis=1)))
+    count = sum(math.comb(rounds - (times - 1) * (separation - 1), times) for times in range(1, limit + 1))
     if count > _LARGEST_ENUMERATION:
         return _sensitivity_upper_bound(strategy, separation, participations)
-    return math.sqrt(max(_largest_enumerated(gram, separation, taken) for taken in range(1, most + 1)))
+    return math.sqrt(max(_largest_enumerated(gram, separation, times) for times in range(1, limit + 1)))
 
 
 def _sensitivity_upper_bound(strategy: Floats, separation: int, participations: int) -> float:
@@ -153,9 +156,9 @@ def _sensitivity_upper_bound(strategy: Floats, separation: int, participations: 
     A pattern allows sets of at most `participations` rounds that are at least `separation` apart. The square of the
     bound is the largest sum of |(C'C)_st| over s in one allowed set and t in another (arXiv:2306.08153, algorithm 4).
     """
-    most = _require_pattern(strategy, separation, participations)
-    rows = _largest_sum(np.abs(strategy.T @ strategy), separation, most)
-    return math.sqrt(float(_largest_sum(rows, separation, most)))
+    limit = _require_pattern(strategy, separation, participations)
+    rows = _largest_sum(np.abs(strategy.T @ strategy), separation, limit)
+    return math.sqrt(float(_largest_sum(rows, separation, limit)))
 
 
 def _require_pattern(strategy: Floats, separation: int, participations: int) -> int:
@@ -167,15 +170,15 @@ def _require_pattern(strategy: Floats, separation: int, participations: int) -> 
     return min(int(participations), -(-int(strategy.shape[0]) // int(separation)))
 
 
-def _largest_sum(weights: Floats, separation: int, most: int) -> Floats:
-    """Return the largest sum along the last axis over at most `most` positions that are at least `separation` apart.
+def _largest_sum(weights: Floats, separation: int, limit: int) -> Floats:
+    """Return the largest sum along the last axis over at most `limit` positions that are at least `separation` apart.
 
     A dynamic programme: after j steps, best[i] is the largest sum over at most j positions from i on.
     """
     best = np.zeros((*weights.shape[:-1], weights.shape[-1] + separation))
-    for _ in range(most):
-        taken = weights + best[..., separation:]
-        best[..., : weights.shape[-1]] = np.maximum.accumulate(taken[..., ::-1], axis=-1)[..., ::-1]
+    for _ in range(limit):
+        totals = weights + best[..., separation:]
+        best[..., : weights.shape[-1]] = np.maximum.accumulate(totals[..., ::-1], axis=-1)[..., ::-1]
     return np.asarray(best[..., 0], dtype=np.float64)
 
 
@@ -185,15 +188,16 @@ def _is_decreasing_toeplitz(strategy: Floats) -> bool:
     return falling and np.array_equal(strategy, toeplitz(coefficients, np.zeros_like(coefficients)))
 
 
-def _largest_enumerated(gram: Floats, separation: int, taken: int) -> float:
+def _largest_enumerated(gram: Floats, separation: int, times: int) -> float:
     """Return the largest sum of `gram` over all pairs of rounds in a set.
 
-    All sets of `taken` rounds that are at least `separation` apart are tried.
+    All sets of `times` rounds that are at least `separation` apart are tried.
     """
-    free = gram.shape[0] - (taken - 1) * (separation - 1)
-    sets, largest = combinations(range(free), taken), 0.0
+    free = gram.shape[0] - (times - 1) * (separation - 1)
+    sets = combinations(range(free), times)
+    largest = 0.0
     while chunk := list(islice(sets, _CHUNK)):
-        rounds = np.array(chunk) + (separation - 1) * np.arange(taken)
+        rounds = np.array(chunk) + (separation - 1) * np.arange(times)
         sums = gram[rounds[:, :, None], rounds[:, None, :]].sum(axis=(1, 2))
         largest = max(largest, float(sums.max()))
     return largest

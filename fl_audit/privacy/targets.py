@@ -116,7 +116,7 @@ DETAILS: Final = {"candidates": "reconstruction", "population-share": "singling-
 """Additional settings that belong to a single target, with the name of that target."""
 
 
-def one_target(given: Mapping[str, float | None], mark: str = "") -> Target:
+def one_target(target_values: Mapping[str, float | None], mark: str = "") -> Target:
     """Return the one privacy target among the given values.
 
     Raises `InputError` if no target or several targets are given, if a value is out of range, or if a detail belongs to
@@ -124,7 +124,7 @@ def one_target(given: Mapping[str, float | None], mark: str = "") -> Target:
 
     Parameters
     ----------
-    given
+    target_values
         Values by name (of `TARGETS` and `DETAILS`), with exactly one target; None for a value that is not given.
     mark
         Prefix of the names in error messages, such as "--" for command-line options.
@@ -136,13 +136,15 @@ def one_target(given: Mapping[str, float | None], mark: str = "") -> Target:
     >>> one_target({"reconstruction": 0.5, "candidates": 10})
     ReconstructionTarget(probability=0.5, candidates=10)
     """
-    values = {name: value for name, value in given.items() if value is not None}
-    named, offered = ([mark + name for name in TARGETS if name in some] for some in (values, given))
+    values = {name: value for name, value in target_values.items() if value is not None}
+    named_targets, offered = (
+        [mark + name for name in TARGETS if name in mapping] for mapping in (values, target_values)
+    )
     accepted = f"accepted is exactly one of {name_list(offered, 'or')}"
-    require(len(named) == 1, f"{' and '.join(named) or 'no target'} given: {accepted}")
+    require(len(named_targets) == 1, f"{' and '.join(named_targets) or 'no target'} given: {accepted}")
     for detail, value in values.items():
         require_number(f"{detail} is", value)
-    name = named[0].removeprefix(mark)
+    name = named_targets[0].removeprefix(mark)
     details = {}
     for detail in DETAILS.keys() & values.keys():
         require(DETAILS[detail] == name, f"{mark}{detail} needs {mark}{DETAILS[detail]}, which is left out")

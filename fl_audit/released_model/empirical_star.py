@@ -52,14 +52,14 @@ class ThresholdCounts:
 def threshold_counts(member_losses: Floats, population_losses: Floats) -> ThresholdCounts:
     """Return the numbers of losses at or below every threshold, where the thresholds are all losses of both sets."""
     m = member_losses.shape[-1]
-    both = np.concatenate([member_losses, population_losses], axis=-1)
-    order = np.argsort(both, axis=-1)
-    thresholds = np.take_along_axis(both, order, axis=-1)
+    losses = np.concatenate([member_losses, population_losses], axis=-1)
+    order = np.argsort(losses, axis=-1)
+    thresholds = np.take_along_axis(losses, order, axis=-1)
     members = np.cumsum(order < m, axis=-1)
-    last = np.ones(both.shape, dtype=np.bool_)
+    last = np.ones(losses.shape, dtype=np.bool_)
     last[..., :-1] = thresholds[..., 1:] > thresholds[..., :-1]
-    population = np.arange(1, both.shape[-1] + 1) - members
-    return ThresholdCounts(thresholds, members, population, last, m, both.shape[-1] - m)
+    population = np.arange(1, losses.shape[-1] + 1) - members
+    return ThresholdCounts(thresholds, members, population, last, m, losses.shape[-1] - m)
 
 
 def definition_ratios(fpr: Floats, tnr: Floats, fnr: Floats, tpr: Floats, delta: float) -> Floats:
@@ -108,9 +108,9 @@ def epsilon_star_of_counts(counts: ThresholdCounts, delta: float, cut: float) ->
     fpr, fnr = counts.fpr, counts.fnr
     tpr = counts.members / counts.member_total
     tnr = (counts.population_total - counts.population) / counts.population_total
-    counted = within_cut(fpr, fnr, cut) & counts.last
-    counted = np.where(counted.any(axis=-1, keepdims=True), counted, counts.last)
-    ratios = np.where(counted, definition_ratios(fpr, tnr, fnr, tpr, delta), 0.0)
+    is_admitted = within_cut(fpr, fnr, cut) & counts.last
+    is_admitted = np.where(is_admitted.any(axis=-1, keepdims=True), is_admitted, counts.last)
+    ratios = np.where(is_admitted, definition_ratios(fpr, tnr, fnr, tpr, delta), 0.0)
     return np.asarray(np.log(np.maximum(ratios.max(axis=-1), 1.0)), dtype=np.float64)
 
 
@@ -175,8 +175,8 @@ def area_under_roc(counts: ThresholdCounts) -> Floats:
     It is the probability that a member's loss is smaller than the loss of a population record; ties count half.
     """
     # A threshold that is not the last of several equal ones repeats the corner of the curve before it.
-    found = (np.where(counts.last, each, 0) for each in (counts.population, counts.members))
-    x, y = (np.maximum.accumulate(each, axis=-1) for each in found)
+    points = (np.where(counts.last, counts_of_set, 0) for counts_of_set in (counts.population, counts.members))
+    x, y = (np.maximum.accumulate(counts_of_set, axis=-1) for counts_of_set in points)
     y0 = np.concatenate([np.zeros_like(y[..., :1]), y[..., :-1]], axis=-1)
     area = (np.diff(x, axis=-1, prepend=0) * (y + y0)).sum(axis=-1) / 2
     return np.asarray(area / (counts.member_total * counts.population_total), dtype=np.float64)

@@ -23,9 +23,9 @@ from fl_audit.released_model.star_methods import PARAMETRIC_CUT
 
 
 class _Summary:
-    def where(self, held: Flags) -> Self:
-        """Return the summary with 0 in all fields for models where `held` is false."""
-        return type(self)(*(np.where(held, part, 0.0) for part in vars(self).values()))
+    def where(self, is_kept: Flags) -> Self:
+        """Return the summary with 0 in all fields for models where `is_kept` is false."""
+        return type(self)(*(np.where(is_kept, values, 0.0) for values in vars(self).values()))
 
 
 @dataclass(frozen=True)
@@ -69,20 +69,21 @@ def range_of(losses: ArrayLike) -> LossRange:
     `losses` has shape (..., n), n at least 0.
     """
     values = np.asarray(losses, dtype=np.float64)
-    shape, n = values.shape[:-1], values.shape[-1]
+    shape = values.shape[:-1]
+    n = values.shape[-1]
     if n == 0:
         return LossRange(np.zeros(shape), np.zeros(shape), np.zeros(shape))
     return LossRange(np.full(shape, float(n)), values.min(axis=-1), values.max(axis=-1))
 
 
-def joint_range(parts: Sequence[LossRange]) -> LossRange:
+def joint_range(ranges: Sequence[LossRange]) -> LossRange:
     """Return the number and the range of all owners' losses together, under each model.
 
-    `parts` holds the range of each owner, at least one.
+    `ranges` holds the range of each owner, at least one.
     """
-    counts = np.stack([part.count for part in parts])
-    low = np.where(counts > 0, np.stack([part.low for part in parts]), np.inf).min(axis=0)
-    high = np.where(counts > 0, np.stack([part.high for part in parts]), -np.inf).max(axis=0)
+    counts = np.stack([owner_range.count for owner_range in ranges])
+    low = np.where(counts > 0, np.stack([owner_range.low for owner_range in ranges]), np.inf).min(axis=0)
+    high = np.where(counts > 0, np.stack([owner_range.high for owner_range in ranges]), -np.inf).max(axis=0)
     total = counts.sum(axis=0)
     return LossRange(total, np.where(total > 0, low, 0.0), np.where(total > 0, high, 0.0))
 
@@ -111,35 +112,37 @@ def moments_of(losses: ArrayLike, low: ArrayLike, high: ArrayLike) -> ScoreMomen
     return ScoreMoments(count, mean[..., 0], np.square(scores - mean).sum(axis=-1))
 
 
-def joint_moments(parts: Sequence[ScoreMoments]) -> ScoreMoments:
+def joint_moments(owner_moments: Sequence[ScoreMoments]) -> ScoreMoments:
     """Return the moments of the scores of all owners together, under each model.
 
-    `parts` holds the moments of each owner, at least one; all scores were computed with the same range of losses. The
-    formula is that of Chan, Golub and LeVeque 1983, Eq. 2.1.
+    `owner_moments` holds the moments of each owner, at least one; all scores were computed with the same range of
+    losses. The formula is that of Chan, Golub and LeVeque 1983, Eq. 2.1.
     """
-    total = parts[0]
-    for part in parts[1:]:
-        count = total.count + part.count
-        share = part.count / np.maximum(count, 1.0)
+    total = owner_moments[0]
+    for moments in owner_moments[1:]:
+        count = total.count + moments.count
+        share = moments.count / np.maximum(count, 1.0)
         # The mean of an owner without records is undefined and must be ignored.
-        gap = np.where((total.count > 0) & (part.count > 0), part.mean - total.mean, 0.0)
-        mean = np.where(total.count > 0, total.mean, part.mean) + gap * share
-        total = ScoreMoments(count, mean, total.squares + part.squares + gap**2 * total.count * share)
+        gap = np.where((total.count > 0) & (moments.count > 0), moments.mean - total.mean, 0.0)
+        mean = np.where(total.count > 0, total.mean, moments.mean) + gap * share
+        total = ScoreMoments(count, mean, total.squares + moments.squares + gap**2 * total.count * share)
     return total
 
 
 def epsilon_star_of_moments(
-    members: ScoreMoments, population: ScoreMoments, delta: float, cut: float = PARAMETRIC_CUT
+    member_moments: ScoreMoments, population_moments: ScoreMoments, delta: float, cut: float = PARAMETRIC_CUT
 ) -> Floats:
     """Return the parametric Epsilon* of each model, shape (...), from moments of members' and the population's scores.
 
     A score is a transformed loss. The result equals that of `parametric_epsilon_star` for the same losses. It is NaN
     where the members or the population have fewer than two records.
 
-    `population`: Both must be computed with the same range of losses.
+    `population_moments`: Both must be computed with the same range of losses.
     """
-    enough = (members.count >= 2) & (population.count >= 2)
-    star = epsilon_star_gaussian(members.mean, members.deviation, population.mean, population.deviation, delta, cut)
+    enough = (member_moments.count >= 2) & (population_moments.count >= 2)
+    star = epsilon_star_gaussian(
+        member_moments.mean, member_moments.deviation, population_moments.mean, population_moments.deviation, delta, cut
+    )
     return np.where(enough, star, np.nan)
 
 

@@ -46,7 +46,8 @@ from fl_audit.released_model.star_methods import PARAMETRIC_CUT
 from fl_audit.root_finding import falling_root
 from fl_audit.value_checks import require_number
 
-_RANKS, _LARGEST_RATE = 8, 1 / 3
+_RANKS = 8
+_LARGEST_RATE = 1 / 3
 _STAKES = np.array([0.1, 0.3, 0.6, 0.9])
 
 
@@ -108,15 +109,17 @@ def mechanism_star_gaussian(
     InputError
         If a number is out of its range.
     """
-    given = (member_mean, member_std, population_mean, population_std)
-    mean_1, std_1, mean_0, std_0 = np.broadcast_arrays(*(np.atleast_1d(np.asarray(x, dtype=np.float64)) for x in given))
-    each = parametric.epsilon_star_gaussian(mean_1, std_1, mean_0, std_0, delta, cut)
+    moments = (member_mean, member_std, population_mean, population_std)
+    mean_1, std_1, mean_0, std_0 = np.broadcast_arrays(
+        *(np.atleast_1d(np.asarray(x, dtype=np.float64)) for x in moments)
+    )
+    epsilon_stars = parametric.epsilon_star_gaussian(mean_1, std_1, mean_0, std_0, delta, cut)
     require(mean_1.ndim == 1 and mean_1.size >= 1, f"models have shape {mean_1.shape}: accepted is (models,)")
     require(bool(np.all((std_1 > 0) & (std_0 > 0))), "a standard deviation is 0: accepted are positive numbers")
     distributions, counts = np.unique(np.stack([(mean_1 - mean_0) / std_0, std_1 / std_0]), axis=1, return_counts=True)
     mixture = NormalMixture(counts / mean_1.size, distributions[0], distributions[1])
     together = epsilon_star_mixtures(mixture, normal(0.0, 1.0), delta, cut, tolerance)
-    return MechanismEpsilonStar(together.epsilon_star, float(each.mean()), int(mean_1.size), delta)
+    return MechanismEpsilonStar(together.epsilon_star, float(epsilon_stars.mean()), int(mean_1.size), delta)
 
 
 def parametric_mechanism_star(
@@ -157,9 +160,11 @@ def parametric_mechanism_star(
     """
     members, population = parametric.checked_pair(member_losses, population_losses)
     low = mechanism_lower_bound(members, population, delta, confidence)
-    one, zero = parametric.scores_of_pair(members, population, shift)
-    found = mechanism_star_gaussian(*parametric.fit_normal(one), *parametric.fit_normal(zero), delta, cut=cut)
-    return replace(found, lower_bound=low, confidence=confidence)
+    member_scores, population_scores = parametric.scores_of_pair(members, population, shift)
+    estimate = mechanism_star_gaussian(
+        *parametric.fit_normal(member_scores), *parametric.fit_normal(population_scores), delta, cut=cut
+    )
+    return replace(estimate, lower_bound=low, confidence=confidence)
 
 
 def mechanism_lower_bound(
@@ -202,8 +207,9 @@ def mechanism_lower_bound(
     require(members.ndim == 2, f"member losses have shape {members.shape}: accepted is (models, losses)")
     p = population.shape[1]
     ranks = np.unique(np.geomspace(1, max(1, int(p * _LARGEST_RATE)), _RANKS).round().astype(np.int64))
-    beyond = np.stack([_rates_below(sign * members, sign * population, ranks) for sign in (1, -1)])
-    fpr, needed = ranks / (p + 1), -math.log(1 - confidence)
+    rates = np.stack([_rates_below(sign * members, sign * population, ranks) for sign in (1, -1)])
+    fpr = ranks / (p + 1)
+    needed = -math.log(1 - confidence)
 
     def over(epsilon: float) -> float:
         """Return a number that is positive if the observed error rates reject `epsilon`.
@@ -211,8 +217,8 @@ def mechanism_lower_bound(
         It is the log of the average gain of the bets in the module's docstring, minus log(1 / level).
         """
         # `beyond` has the members' rates, shape (tails, models, ranks), `most` their largest allowed means by rank.
-        most = np.minimum(np.exp(epsilon) * fpr + delta, 1 - math.exp(-epsilon) * (1 - delta - fpr))
-        gains = np.log1p(_STAKES * (beyond / np.minimum(most, 1.0) - 1)[..., None]).sum(axis=1)
+        largest_mean = np.minimum(np.exp(epsilon) * fpr + delta, 1 - math.exp(-epsilon) * (1 - delta - fpr))
+        gains = np.log1p(_STAKES * (rates / np.minimum(largest_mean, 1.0) - 1)[..., None]).sum(axis=1)
         return float(logsumexp(gains) - math.log(gains.size)) - needed
 
     return falling_root(over, xtol=1e-9)
@@ -225,5 +231,7 @@ def _rates_below(members: Floats, population: Floats, ranks: Integers) -> Floats
     """
     thresholds = np.sort(population, axis=1)[:, ranks - 1]
     ordered = np.sort(members, axis=1)
-    below = [np.searchsorted(own, cut, side="left") for own, cut in zip(ordered, thresholds, strict=True)]
+    below = [
+        np.searchsorted(model_losses, cut, side="left") for model_losses, cut in zip(ordered, thresholds, strict=True)
+    ]
     return np.asarray(np.stack(below) / members.shape[1], dtype=np.float64)

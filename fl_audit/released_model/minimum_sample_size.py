@@ -45,5 +45,5 @@ def value_by_chance(sizes: tuple[int, int], delta: float, cut: float, rng: np.ra
         # The mean and the standard deviation of a normal sample are independent, with known distributions.
         return rng.normal(0, size**-0.5, _PAIRS), np.sqrt(rng.chisquare(size - 1, _PAIRS) / size)
 
-    found = epsilon_star_gaussian(*fits(sizes[0]), *fits(sizes[1]), delta, cut)
-    return float(np.quantile(found, _LEVEL, method="inverted_cdf"))
+    values = epsilon_star_gaussian(*fits(sizes[0]), *fits(sizes[1]), delta, cut)
+    return float(np.quantile(values, _LEVEL, method="inverted_cdf"))

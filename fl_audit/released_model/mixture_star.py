@@ -26,7 +26,9 @@ from fl_audit.released_model.normal_mixture import NormalMixture
 from fl_audit.released_model.parametric_star import require_cut, require_star_delta
 from fl_audit.value_checks import require_number
 
-_MOST_CELLS, _HALVINGS, _START_EDGES = 2**20, 120, 1024
+_MOST_CELLS = 2**20
+_HALVINGS = 120
+_START_EDGES = 1024
 _NEGLIGIBLE = 8.3
 """Number of standard deviations below the mean at which P(X > t) differs from 1 by less than 1e-16."""
 _FAR = 38.0  # an unbounded range is searched up to this many standard deviations, where P(X > t) is 1e-316
@@ -43,7 +45,11 @@ class CertifiedEpsilonStar:
 
 
 def epsilon_star_mixtures(
-    members: NormalMixture, population: NormalMixture, delta: float, cut: float = 0.0, tolerance: float = 1e-9
+    member_mixture: NormalMixture,
+    population_mixture: NormalMixture,
+    delta: float,
+    cut: float = 0.0,
+    tolerance: float = 1e-9,
 ) -> CertifiedEpsilonStar:
     """Return Epsilon*, if the scores of members and population are mixtures of normals.
 
@@ -58,37 +64,44 @@ def epsilon_star_mixtures(
     require_number("tolerance is", tolerance, "positive numbers")
     tables = [
         np.stack([distribution.weights, distribution.means, distribution.stds])
-        for distribution in (members, population)
+        for distribution in (member_mixture, population_mixture)
     ]
     # Components are sorted, so that equal mixtures compare equal.
-    own, others = (table[:, np.lexsort(table)] for table in tables)
-    if np.array_equal(own, others):
+    member_components, population_components = (table[:, np.lexsort(table)] for table in tables)
+    if np.array_equal(member_components, population_components):
         return CertifiedEpsilonStar(0.0, 0.0)
-    limits = threshold_limits(members, population, cut) or (-math.inf, math.inf)
-    if delta == 0 and not all(map(math.isfinite, limits)) and not _tails_agree(members, population):
+    limits = threshold_limits(member_mixture, population_mixture, cut) or (-math.inf, math.inf)
+    if delta == 0 and not all(map(math.isfinite, limits)) and not _tails_agree(member_mixture, population_mixture):
         return CertifiedEpsilonStar(math.inf, 0.0)
-    best, gap = 0.0, tolerance
+    best = 0.0
+    gap = tolerance
     mirrored = (-limits[1], -limits[0])
-    for one, other in ((members, population), (population, members)):
-        for p, q, range_ in ((one, other, limits), (one.mirrored(), other.mirrored(), mirrored)):
+    for first, second in ((member_mixture, population_mixture), (population_mixture, member_mixture)):
+        for p, q, range_ in ((first, second, limits), (first.mirrored(), second.mirrored(), mirrored)):
             value, bound = _tail_supremum(p, q, delta, range_, best, tolerance)
             best, gap = value, max(tolerance, gap - (value - best), bound - value)
     return CertifiedEpsilonStar(best, gap)
 
 
-def threshold_limits(members: NormalMixture, population: NormalMixture, cut: float) -> tuple[float, float] | None:
+def threshold_limits(
+    member_mixture: NormalMixture, population_mixture: NormalMixture, cut: float
+) -> tuple[float, float] | None:
     """Return the smallest and largest threshold with FPR and FNR in [cut, 1 - cut]; None if there is no such threshold.
 
     If the cut is 0, the result is -infinity and infinity.
     """
     if cut == 0:
         return -math.inf, math.inf
-    low = max(-distribution.mirrored().upper_quantile(math.log(cut)) for distribution in (members, population))
-    high = min(distribution.upper_quantile(math.log(cut)) for distribution in (members, population))
+    low = max(
+        -distribution.mirrored().upper_quantile(math.log(cut)) for distribution in (member_mixture, population_mixture)
+    )
+    high = min(distribution.upper_quantile(math.log(cut)) for distribution in (member_mixture, population_mixture))
     return (low, high) if low < high else None
 
 
-def threshold_log_ratios(members: NormalMixture, population: NormalMixture, points: Floats, delta: float) -> Floats:
+def threshold_log_ratios(
+    member_mixture: NormalMixture, population_mixture: NormalMixture, points: Floats, delta: float
+) -> Floats:
     """Return the largest of the four log ratios that define Epsilon*, at each threshold, shape (points,).
 
     Source: Negoescu et al. 2023, definition 2. The result is -infinity at thresholds where no ratio is positive.
@@ -97,8 +110,8 @@ def threshold_log_ratios(members: NormalMixture, population: NormalMixture, poin
     """
     ratios = [
         _log_over_delta(p.log_sf(at), delta) - q.log_sf(at)
-        for one, other in ((members, population), (population, members))
-        for p, q, at in ((one, other, points), (one.mirrored(), other.mirrored(), -points))
+        for first, second in ((member_mixture, population_mixture), (population_mixture, member_mixture))
+        for p, q, at in ((first, second, points), (first.mirrored(), second.mirrored(), -points))
     ]
     return np.asarray(np.maximum.reduce(ratios), dtype=np.float64)
 
@@ -126,16 +139,20 @@ def _tail_supremum(
     inner = np.unique(inner[(inner > low) & (inner < high)])
     inner = inner[:: max(1, inner.size // _START_EDGES)]
     edges = np.unique(np.concatenate([[low], inner, np.linspace(low, high, 33)]))
-    a, b, bound = edges[:-1], edges[1:], best
+    a = edges[:-1]
+    b = edges[1:]
+    bound = best
     for _ in range(_HALVINGS):
         best, upper = _bounds_on_intervals(p, q, a, b, delta, best)
         open_ = (upper > best + tolerance) & (np.nextafter(a, b) < b)
         bound = max(float(upper[open_].max()), best) if open_.any() else best
         if not open_.any() or 2 * int(open_.sum()) > _MOST_CELLS:
             break
-        a, b = a[open_], b[open_]
+        a = a[open_]
+        b = b[open_]
         middle = a + (b - a) / 2
-        a, b = np.concatenate([a, middle]), np.concatenate([middle, b])
+        a = np.concatenate([a, middle])
+        b = np.concatenate([middle, b])
     return best, bound
 
 
@@ -147,10 +164,14 @@ def _bounds_on_intervals(
     F is the log ratio that the module docstring defines. The largest value is `best`, or F at an end of an interval.
     """
     ends, back = np.unique(np.concatenate([a, b]), return_inverse=True)
-    over, under = _log_over_delta(p.log_sf(ends), delta), q.log_sf(ends)
-    over_a, over_b = over[back[: a.size]], over[back[a.size :]]
-    under_a, under_b = under[back[: a.size]], under[back[a.size :]]
-    at_a, at_b = over_a - under_a, over_b - under_b
+    over = _log_over_delta(p.log_sf(ends), delta)
+    under = q.log_sf(ends)
+    over_a = over[back[: a.size]]
+    over_b = over[back[a.size :]]
+    under_a = under[back[: a.size]]
+    under_b = under[back[a.size :]]
+    at_a = over_a - under_a
+    at_b = over_b - under_b
     best = max(best, float(at_a.max()), float(at_b.max()))
     p_least, p_most = p.log_density_range(a, b)
     q_least, q_most = q.log_density_range(a, b)
@@ -168,15 +189,15 @@ def _log_over_delta(log_tail: Floats, delta: float) -> Floats:
     """Return log(exp(log_tail) - delta), or -infinity where the difference is not positive."""
     if delta == 0:
         return log_tail
-    rest = np.minimum(math.log(delta) - log_tail, 0.0)
+    log_ratio = np.minimum(math.log(delta) - log_tail, 0.0)
     with np.errstate(divide="ignore"):
-        return np.asarray(log_tail + np.log(-np.expm1(rest)), dtype=np.float64)
+        return np.asarray(log_tail + np.log(-np.expm1(log_ratio)), dtype=np.float64)
 
 
-def _tails_agree(one: NormalMixture, other: NormalMixture) -> bool:
+def _tails_agree(first_mixture: NormalMixture, second_mixture: NormalMixture) -> bool:
     """Return whether the same component dominates both mixtures in each tail."""
     # The widest component dominates a tail; among equally wide ones, the one with the outermost mean.
-    pairs = ((one, other), (one.mirrored(), other.mirrored()))
+    pairs = ((first_mixture, second_mixture), (first_mixture.mirrored(), second_mixture.mirrored()))
     leaders = (
         [max(zip(distribution.stds.tolist(), distribution.means.tolist(), strict=True)) for distribution in pair]
         for pair in pairs

@@ -25,15 +25,15 @@ def fits_of_trials(member_losses: Floats, population_losses: Floats, trials: Int
 
     Shapes: `member_losses` (trials, m), `population_losses` (trials, p), `trials` (trials,).
     """
-    found = np.full(len(trials), np.nan)
+    p_values = np.full(len(trials), np.nan)
     if min(member_losses.shape[1], population_losses.shape[1]) < FEWEST:
-        return found
-    for place in np.flatnonzero(trials < TRIALS_TESTED):
-        draw = generator(seed, Purpose.FIT_TEST, trial=int(trials[place]))
-        scores = scores_of_pair(member_losses[place], population_losses[place])
-        known = [p for one in scores if (p := fit_p_value(one, 1, draw)) is not None]
-        found[place] = min(known, default=np.nan)
-    return found
+        return p_values
+    for row in np.flatnonzero(trials < TRIALS_TESTED):
+        draw = generator(seed, Purpose.FIT_TEST, trial=int(trials[row]))
+        scores = scores_of_pair(member_losses[row], population_losses[row])
+        known_p_values = [p for scores_of_set in scores if (p := fit_p_value(scores_of_set, 1, draw)) is not None]
+        p_values[row] = min(known_p_values, default=np.nan)
+    return p_values
 
 
 def rejected(p_values: Floats) -> tuple[int, int]:

@@ -45,7 +45,7 @@ class NormalMixture:
     stds: Floats  # positive and finite, shape (components,)
 
     def __post_init__(self) -> None:
-        shapes = {np.shape(part) for part in (self.weights, self.means, self.stds)}
+        shapes = {np.shape(values) for values in (self.weights, self.means, self.stds)}
         require(len(shapes) == 1, f"weights, means and stds have shapes {shapes}: accepted is one shape")
         whole = bool(np.all(self.weights > 0)) and abs(float(np.sum(self.weights)) - 1) < 1e-9
         require(whole, "weights of a mixture are not positive with sum 1: accepted are such")
@@ -75,13 +75,14 @@ class NormalMixture:
 
         Shapes: `low` (intervals,), `high` (intervals,).
         """
-        least, most = np.empty_like(low), np.empty_like(low)
+        lowest = np.empty_like(low)
+        highest = np.empty_like(low)
         for rows in _chunks(low.size, self.components):
             z_low, z_high = ((ends[rows, None] - self.means) / self.stds for ends in (low, high))
             farthest = np.where(np.abs(z_low) > np.abs(z_high), z_low, z_high)
-            least[rows] = self._sum(-(farthest**2) / 2, density=True)
-            most[rows] = self._sum(-(np.clip(0.0, z_low, z_high) ** 2) / 2, density=True)
-        return least, most
+            lowest[rows] = self._sum(-(farthest**2) / 2, density=True)
+            highest[rows] = self._sum(-(np.clip(0.0, z_low, z_high) ** 2) / 2, density=True)
+        return lowest, highest
 
     def upper_quantile(self, log_tail: float) -> float:
         """Return the point t with log P(X > t) = `log_tail`; infinity if `log_tail` is -infinity.
@@ -107,11 +108,11 @@ class NormalMixture:
     def _mixed(self, points: ArrayLike, log_of: Callable[[Floats], Floats], density: bool) -> Floats:
         values = np.asarray(points, dtype=np.float64)
         flat = values.reshape(-1)
-        found = np.empty_like(flat)
+        results = np.empty_like(flat)
         for rows in _chunks(flat.size, self.components):
             z = (flat[rows, None] - self.means) / self.stds
-            found[rows] = self._sum(log_of(z), density)
-        return found.reshape(values.shape)
+            results[rows] = self._sum(log_of(z), density)
+        return results.reshape(values.shape)
 
     def _sum(self, logs: Floats, density: bool) -> Floats:
         """Return the log of the weighted sum of exp(logs) over components, the last axis.
@@ -121,10 +122,10 @@ class NormalMixture:
         weights = np.log(self.weights)
         if density:
             weights = weights - np.log(self.stds) - math.log(2 * math.pi) / 2
-        parts = logs + weights
-        largest = np.maximum(parts.max(axis=-1), -_LARGE)
+        terms = logs + weights
+        largest = np.maximum(terms.max(axis=-1), -_LARGE)
         with np.errstate(divide="ignore"):
-            return np.asarray(largest + np.log(np.exp(parts - largest[..., None]).sum(axis=-1)), dtype=np.float64)
+            return np.asarray(largest + np.log(np.exp(terms - largest[..., None]).sum(axis=-1)), dtype=np.float64)
 
 
 def normal(mean: float, std: float) -> NormalMixture:
@@ -147,8 +148,8 @@ def fit_mixture(
     `start`: None starts from quantiles and from a random initialisation, and keeps the more likely fit.
     """
     values, mean, std = _standardised(scores)
-    most = min(MOST_COMPONENTS, values.size)
-    require(1 <= components <= most, f"components is {components}: accepted are whole numbers from 1 to {most}")
+    largest = min(MOST_COMPONENTS, values.size)
+    require(1 <= components <= largest, f"components is {components}: accepted are whole numbers from 1 to {largest}")
     if components == 1:
         # Its likelihood has one maximum, which needs no search; a seed is drawn as for others.
         rng.integers(2**31)
@@ -165,13 +166,16 @@ def choose_mixture(scores: ArrayLike, rng: np.random.Generator) -> NormalMixture
     Shapes: `scores` (n,).
     """
     values, mean, std = _standardised(scores)
-    best, lowest, since = None, math.inf, 0
+    best = None
+    lowest = math.inf
+    since = 0
     for components in range(1, min(MOST_COMPONENTS, np.unique(values).size) + 1):
         fitted = _em(values, components, rng, None)
         criterion = float(fitted.bic(values[:, None]))
         since = 0 if criterion < lowest else since + 1
         if criterion < lowest:
-            best, lowest = fitted, criterion
+            best = fitted
+            lowest = criterion
         if since == _PATIENCE:
             break
     assert best is not None
@@ -191,9 +195,10 @@ def ks_check(scores: ArrayLike, components: int, evaluation_size: int, rng: np.r
     fits = 1 <= evaluation_size <= values.size - 2
     require(fits, f"evaluation size is {evaluation_size}: accepted are whole numbers from 1 to {values.size - 2}")
     shuffled = rng.permutation(values)
-    kept, used = shuffled[:evaluation_size], shuffled[evaluation_size:]
-    fitted = fit_mixture(used, components, rng)
-    return float(scipy.stats.ks_2samp(kept, fitted.sample(evaluation_size, rng)).pvalue)
+    evaluation_scores = shuffled[:evaluation_size]
+    fit_scores = shuffled[evaluation_size:]
+    fitted = fit_mixture(fit_scores, components, rng)
+    return float(scipy.stats.ks_2samp(evaluation_scores, fitted.sample(evaluation_size, rng)).pvalue)
 
 
 def _em(values: Floats, components: int, rng: np.random.Generator, start: NormalMixture | None) -> "GaussianMixture":
@@ -205,18 +210,21 @@ def _em(values: Floats, components: int, rng: np.random.Generator, start: Normal
     settings: dict[str, Any] = {"n_components": components, "reg_covar": _FLOOR, "random_state": seed}
     if start is None:  # equal weights and spreads, and means at the medians of equal shares of the scores
         means = np.quantile(values, (np.arange(components) + 0.5) / components)
-        weights, precisions = np.full(components, 1 / components), np.full(components, float(components) ** 2)
+        weights = np.full(components, 1 / components)
+        precisions = np.full(components, float(components) ** 2)
     else:
-        weights, means, precisions = start.weights, start.means, 1 / start.stds**2
-    first = {"weights_init": weights, "means_init": means[:, None], "precisions_init": precisions[:, None, None]}
-    fits = [mixture.GaussianMixture(**settings, **first)]
+        weights = start.weights
+        means = start.means
+        precisions = 1 / start.stds**2
+    start_values = {"weights_init": weights, "means_init": means[:, None], "precisions_init": precisions[:, None, None]}
+    fits = [mixture.GaussianMixture(**settings, **start_values)]
     if start is None and components > 1:
         fits.append(mixture.GaussianMixture(**settings, init_params="k-means++"))
     with warnings.catch_warnings():
         # A fit that did not converge is still a mixture; `ks_check` tells whether it fits.
         warnings.simplefilter("ignore", exceptions.ConvergenceWarning)
-        fitted = [one.fit(values[:, None]) for one in fits]
-    return max(fitted, key=lambda one: float(one.lower_bound_))
+        mixtures = [fit.fit(values[:, None]) for fit in fits]
+    return max(mixtures, key=lambda fit: float(fit.lower_bound_))
 
 
 def _standardised(scores: ArrayLike) -> tuple[Floats, float, float]:
@@ -224,12 +232,18 @@ def _standardised(scores: ArrayLike) -> tuple[Floats, float, float]:
     require(values.ndim == 1, f"scores have {values.ndim} axes: accepted is one axis")
     usable = values.size >= 2 and bool(np.all(np.isfinite(values))) and float(np.ptp(values)) > 0
     require(usable, "scores are constant, not finite or fewer than two: accepted are two or more different numbers")
-    mean, std = float(values.mean()), float(values.std())
+    mean = float(values.mean())
+    std = float(values.std())
     return (values - mean) / std, mean, std
 
 
 def _unscaled(fitted: "GaussianMixture", mean: float, std: float) -> NormalMixture:
     weights = np.asarray(fitted.weights_, dtype=np.float64)
-    kept = weights > 0
-    means, variances = fitted.means_[:, 0], fitted.covariances_[:, 0, 0]
-    return NormalMixture(weights[kept] / weights[kept].sum(), mean + std * means[kept], std * np.sqrt(variances[kept]))
+    is_positive = weights > 0
+    means = fitted.means_[:, 0]
+    variances = fitted.covariances_[:, 0, 0]
+    return NormalMixture(
+        weights[is_positive] / weights[is_positive].sum(),
+        mean + std * means[is_positive],
+        std * np.sqrt(variances[is_positive]),
+    )

@@ -65,17 +65,17 @@ class StarSettings:
         require_cut(self.cut)
 
 
-def _checked_losses(losses: ArrayLike, what: str, at_least: int = 2) -> Floats:
+def _checked_losses(losses: ArrayLike, description: str, at_least: int = 2) -> Floats:
     """Return losses as float64; raise `InputError` unless there are `at_least` of them, all finite and at least 0.
 
-    `what` is the word for the losses in the message.
+    `description` is the word for the losses in the message.
     """
     values = np.asarray(losses, dtype=np.float64)
     enough = values.ndim >= 1 and values.shape[-1] >= at_least
-    require(enough, f"{what} have shape {values.shape}: accepted are {at_least} or more losses")
+    require(enough, f"{description} have shape {values.shape}: accepted are {at_least} or more losses")
     if values.size and not (values.min() >= 0 and values.max() < math.inf):
         wrong = values[~((values >= 0) & (values < math.inf))][0]
-        require(False, f"{what} contain {wrong}: accepted are finite numbers from 0")
+        require(False, f"{description} contain {wrong}: accepted are finite numbers from 0")
     return values
 
 
@@ -95,8 +95,12 @@ def checked_pair(member_losses: ArrayLike, population_losses: ArrayLike, at_leas
     """
     members = _checked_losses(member_losses, "member losses", at_least)
     population = _checked_losses(population_losses, "population losses", at_least)
-    axes, others = members.shape[:-1], population.shape[:-1]
-    require(axes == others, f"member losses have leading axes {axes}: accepted are {others}, the population's")
+    axes = members.shape[:-1]
+    population_axes = population.shape[:-1]
+    require(
+        axes == population_axes,
+        f"member losses have leading axes {axes}: accepted are {population_axes}, the population's",
+    )
     return members, population
 
 
@@ -209,26 +213,36 @@ def epsilon_star_gaussian(
     """
     require_star_delta(delta)
     require_cut(cut)
-    given = (member_mean, member_std, population_mean, population_std)
-    distributions = np.broadcast_arrays(*(np.asarray(value, dtype=np.float64) for value in given))
-    finite = np.logical_and.reduce([np.isfinite(each) for each in distributions])
+    moments = (member_mean, member_std, population_mean, population_std)
+    distributions = np.broadcast_arrays(*(np.asarray(value, dtype=np.float64) for value in moments))
+    finite = np.logical_and.reduce([np.isfinite(values) for values in distributions])
     require(bool(np.all(finite)), "a mean or standard deviation is NaN or infinite: accepted are finite numbers")
     mean_1, std_1, mean_0, std_0 = distributions
     require(bool(np.all((std_1 >= 0) & (std_0 >= 0))), "a standard deviation is negative: accepted are numbers from 0")
-    same, constant = (mean_1 == mean_0) & (std_1 == std_0), (std_1 == 0) | (std_0 == 0)
+    same = (mean_1 == mean_0) & (std_1 == std_0)
+    constant = (std_1 == 0) | (std_0 == 0)
     reach = np.full(same.shape, np.inf)
     if cut:
         reach[np.abs(mean_1 - mean_0) < -ndtri(cut) * (std_1 + std_0)] = -ndtri(cut)
     unbounded = ~same & (constant | ((delta == 0) & np.isinf(reach)))
     plain = ~same & ~unbounded
-    found = np.where(unbounded, np.inf, 0.0)
+    epsilon_star = np.where(unbounded, np.inf, 0.0)
     # Epsilon* is the largest over both orders of the two distributions, and over upper and lower tails.
-    gap, one, zero = mean_0[plain] - mean_1[plain], std_1[plain], std_0[plain]
-    offset = np.stack([gap / one, -gap / one, -gap / zero, gap / zero])
-    spread = np.stack([zero / one, zero / one, one / zero, one / zero])
+    gap = mean_0[plain] - mean_1[plain]
+    finite_std_1 = std_1[plain]
+    finite_std_0 = std_0[plain]
+    offset = np.stack([gap / finite_std_1, -gap / finite_std_1, -gap / finite_std_0, gap / finite_std_0])
+    spread = np.stack(
+        [
+            finite_std_0 / finite_std_1,
+            finite_std_0 / finite_std_1,
+            finite_std_1 / finite_std_0,
+            finite_std_1 / finite_std_0,
+        ]
+    )
     with np.errstate(all="ignore"):
-        found[plain] = np.max(_tail_supremum(offset, spread, delta, reach[plain]), axis=0)
-    return np.asarray(found, dtype=np.float64)
+        epsilon_star[plain] = np.max(_tail_supremum(offset, spread, delta, reach[plain]), axis=0)
+    return np.asarray(epsilon_star, dtype=np.float64)
 
 
 def _tail_supremum(offset: Floats, spread: Floats, delta: float, reach: Floats) -> Floats:
@@ -244,12 +258,12 @@ def _tail_supremum(offset: Floats, spread: Floats, delta: float, reach: Floats) 
     high = np.minimum(np.full_like(low, -ndtri(delta)), last)
     inner = (low < high) & _rises(low, offset, spread, delta) & ~_rises(last, offset, spread, delta)
     # The bisection runs only for ratios with an inner maximum, so that it does no work for the others.
-    left, right, shift, scale = (values[inner] for values in (low, high, offset, spread))
+    low_point, high_point, shift, scale = (values[inner] for values in (low, high, offset, spread))
     for _ in range(_BISECTIONS):
-        middle = (left + right) / 2
+        middle = (low_point + high_point) / 2
         rises = _rises(middle, shift, scale, delta)
-        left, right = np.where(rises, middle, left), np.where(rises, right, middle)
-    low[inner] = left
+        low_point, high_point = np.where(rises, middle, low_point), np.where(rises, high_point, middle)
+    low[inner] = low_point
     x = (low - offset) / spread
     # At its maximum the ratio of tails equals that of the densities.
     inside = np.where(inner, (x - low) * (x + low) / 2 + np.log(spread), 0.0)
@@ -264,9 +278,11 @@ def _rises(t: Floats, offset: Floats, spread: Floats, delta: float) -> Flags:
     gap = np.log(np.maximum(ndtr(-t) - delta, 0.0))
     log_density = -t * t / 2 - math.log(2 * math.pi) / 2
     # The log of the Mills ratio (1 - Phi(x)) / phi(x), without overflow on either side.
-    right = np.log(erfcx(np.maximum(x, 0.0) / math.sqrt(2))) + math.log(math.pi / 2) / 2
-    left = log_ndtr(-np.minimum(x, 0.0)) + x * x / 2 + math.log(2 * math.pi) / 2
-    return np.asarray(gap > log_density + np.log(spread) + np.where(x > 0, right, left), dtype=np.bool_)
+    log_mills_positive = np.log(erfcx(np.maximum(x, 0.0) / math.sqrt(2))) + math.log(math.pi / 2) / 2
+    log_mills_negative = log_ndtr(-np.minimum(x, 0.0)) + x * x / 2 + math.log(2 * math.pi) / 2
+    return np.asarray(
+        gap > log_density + np.log(spread) + np.where(x > 0, log_mills_positive, log_mills_negative), dtype=np.bool_
+    )
 
 
 def parametric_epsilon_star(

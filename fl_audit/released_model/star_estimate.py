@@ -36,7 +36,8 @@ _REPLICATES = 1000
 _MIXTURE_REPLICATES = 100
 _MIXTURE_REPLICATE_TOLERANCE = 1e-5
 _POOR_FIT = 0.05
-_LARGEST_EVALUATION, _LEAST_EVALUATION = 1000, 30
+_LARGEST_EVALUATION = 1000
+_LEAST_EVALUATION = 30
 _SETS = ("members", "population")
 
 
@@ -84,7 +85,8 @@ class StarEstimate:
         return cut_text(self.cut)
 
     def __str__(self) -> str:
-        at_least, ends = "at least " if self.is_lower_bound else "", interval_text(*self.interval)
+        at_least = "at least " if self.is_lower_bound else ""
+        ends = interval_text(*self.interval)
         return (
             f"Epsilon* {at_least}{self.epsilon_star:.4g} at delta {self.delta:g}, {self.cut_name} "
             f"({self.interval_name} {ends}), by {self.method} from {self.members:,} and {self.population:,} losses"
@@ -145,28 +147,28 @@ def estimate_epsilon_star(
     InputError
         If a loss is negative or not finite, or a number is out of its range.
     """
-    wanted = None if method is None else choice(StarMethod, "method", method)
+    star_method = None if method is None else choice(StarMethod, "method", method)
     parametric.require_star_delta(delta)
     require_number("confidence is", confidence, "numbers above 0 and below 1")
     losses = parametric.checked_pair(in_one_axis(member_losses), in_one_axis(population_losses))
     require(losses[0].ndim == 1, f"member losses have shape {losses[0].shape}: accepted is one axis")
     if cut is not None:
         parametric.require_cut(cut)
-    if min(each.size for each in losses) < FEWEST:
-        chosen = wanted or StarMethod.EMPIRICAL
+    if min(losses_of_set.size for losses_of_set in losses) < FEWEST:
+        chosen = star_method or StarMethod.EMPIRICAL
         return _of_few(losses, delta, chosen, confidence, DEFAULT_CUTS[chosen] if cut is None else cut)
-    numbers = _Arguments(delta, confidence, cut, shift, loss_attacks(*losses))
-    if wanted is not None:
-        return _estimate(losses, wanted, numbers, rng)[0]
-    fitted, rejected = _estimate(losses, StarMethod.PARAMETRIC, numbers, rng)
+    arguments = _Arguments(delta, confidence, cut, shift, loss_attacks(*losses))
+    if star_method is not None:
+        return _estimate(losses, star_method, arguments, rng)[0]
+    parametric_estimate, rejected = _estimate(losses, StarMethod.PARAMETRIC, arguments, rng)
     if not rejected:
-        return fitted
-    counted, _ = _estimate(losses, StarMethod.EMPIRICAL, numbers, rng)
+        return parametric_estimate
+    empirical, _ = _estimate(losses, StarMethod.EMPIRICAL, arguments, rng)
     reason = (
         f"{rejected[0]}; the value is therefore that of empirical, which assumes no form (parametric: "
-        f"{fitted.epsilon_star:.4g} for {fitted.cut_name})"
+        f"{parametric_estimate.epsilon_star:.4g} for {parametric_estimate.cut_name})"
     )
-    return replace(counted, warnings=(reason, *rejected[1:], *counted.warnings))
+    return replace(empirical, warnings=(reason, *rejected[1:], *empirical.warnings))
 
 
 class _Arguments(NamedTuple):
@@ -180,58 +182,63 @@ class _Arguments(NamedTuple):
 
 
 def _estimate(
-    losses: _Pair, method: StarMethod, given: _Arguments, rng: np.random.Generator
+    losses: _Pair, method: StarMethod, arguments: _Arguments, rng: np.random.Generator
 ) -> tuple[StarEstimate, tuple[str, ...]]:
     """Return the estimate by one method, and a warning for each set whose fit was rejected."""
-    delta, cut = given.delta, DEFAULT_CUTS[method] if given.cut is None else given.cut
-    scores = parametric.scores_of_pair(*losses, given.shift)
-    value, beyond, interval, distributions = _value(losses, scores, method, given, cut, rng)
+    delta = arguments.delta
+    cut = DEFAULT_CUTS[method] if arguments.cut is None else arguments.cut
+    scores = parametric.scores_of_pair(*losses, arguments.shift)
+    value, beyond, interval, distributions = _value(losses, scores, method, arguments, cut, rng)
     warnings = tuple(_warnings(losses, distributions, delta, cut, value, method))
     fits = zip(_SETS, scores, distributions or (), strict=False)
-    poor = tuple(said for name, each, distribution in fits for said in _poor_fit(name, each, distribution, method, rng))
+    fit_warnings = tuple(
+        warning
+        for name, scores_of_set, distribution in fits
+        for warning in _poor_fit(name, scores_of_set, distribution, method, rng)
+    )
     sizes = losses[0].size, losses[1].size
     chance = tuple(_by_chance(value, sizes, delta, cut, method, rng))
-    found = StarEstimate(
+    estimate = StarEstimate(
         value,
         delta,
         method,
         interval,
-        given.confidence,
+        arguments.confidence,
         cut,
         max(value, beyond),
         *sizes,
-        given.attacks,
+        arguments.attacks,
         distributions,
-        warnings + poor + chance,
+        warnings + fit_warnings + chance,
     )
-    return found, poor
+    return estimate, fit_warnings
 
 
 def _value(
-    losses: _Pair, scores: _Pair, method: StarMethod, given: _Arguments, cut: float, rng: np.random.Generator
+    losses: _Pair, scores: _Pair, method: StarMethod, arguments: _Arguments, cut: float, rng: np.random.Generator
 ) -> tuple[float, float, tuple[float, float], _Distributions | None]:
     """Return Epsilon* with the stability cut, Epsilon* without a cut, and the interval of the former.
 
     The last element holds the fitted distributions; None if none were fitted.
     """
-    delta = given.delta
+    delta = arguments.delta
     if method is StarMethod.EMPIRICAL:
         counts = threshold_counts(*losses)
         value, beyond = (float(epsilon_star_of_counts(counts, delta, limit)) for limit in (cut, 0.0))
-        return value, beyond, empirical_interval(*losses, delta, cut, given.confidence), None
-    if not all(np.ptp(each) > 0 for each in scores):
+        return value, beyond, empirical_interval(*losses, delta, cut, arguments.confidence), None
+    if not all(np.ptp(scores_of_set) > 0 for scores_of_set in scores):
         # If a set is constant, the value is 0 or infinite whatever the distribution of the other set.
-        value = float(parametric.parametric_epsilon_star(*losses, delta, given.shift, cut))
+        value = float(parametric.parametric_epsilon_star(*losses, delta, arguments.shift, cut))
         return value, value, (value, value), None
     distributions = _distributions(scores, method, rng)
     value, beyond = (_of_distributions(distributions, delta, limit, method) for limit in (cut, 0.0))
     if not math.isfinite(value):
         return value, beyond, (value, value), distributions
     if method is StarMethod.PARAMETRIC:
-        draws = parametric_draws(loss_cells(*losses), delta, given.shift, _REPLICATES, rng, cut)
+        draws = parametric_draws(loss_cells(*losses), delta, arguments.shift, _REPLICATES, rng, cut)
     else:
         draws = _mixture_draws(scores, distributions, delta, cut, rng)
-    return value, beyond, hull_interval(value, draws, given.confidence), distributions
+    return value, beyond, hull_interval(value, draws, arguments.confidence), distributions
 
 
 def _of_few(losses: _Pair, delta: float, method: StarMethod, confidence: float, cut: float) -> StarEstimate:
@@ -239,18 +246,19 @@ def _of_few(losses: _Pair, delta: float, method: StarMethod, confidence: float, 
     low, high = empirical_interval(*losses, delta, cut, confidence)
     # The losses give no upper limit of the Epsilon* of fitted distributions, which depends on their far tails.
     interval = (low, high if method is StarMethod.EMPIRICAL else math.inf)
-    fewest = min(zip((each.size for each in losses), _SETS, strict=True))
-    said = (
+    fewest = min(zip((losses_of_set.size for losses_of_set in losses), _SETS, strict=True))
+    problem = (
         f"{fewest[0]} losses of {fewest[1]}, and a value of Epsilon* takes {FEWEST} of each set: with fewer, two sets"
     )
     warnings = [
-        f"{said} from one distribution mostly show a value above 1, so only the interval that holds for any "
+        f"{problem} from one distribution mostly show a value above 1, so only the interval that holds for any "
         "distributions is stated"
     ]
     warnings += _equal_losses(losses)
-    sizes, attacks = (losses[0].size, losses[1].size), loss_attacks(*losses)
-    shown = (interval, confidence, cut, low, *sizes, attacks, None, tuple(warnings))
-    return StarEstimate(low, delta, method, *shown, is_lower_bound=True)
+    sizes = (losses[0].size, losses[1].size)
+    attacks = loss_attacks(*losses)
+    fields = (interval, confidence, cut, low, *sizes, attacks, None, tuple(warnings))
+    return StarEstimate(low, delta, method, *fields, is_lower_bound=True)
 
 
 def least_of_few(member_losses: Floats, population_losses: Floats, delta: float, cut: float) -> Floats:
@@ -288,18 +296,26 @@ def _by_chance(
 
 def _distributions(scores: _Pair, method: StarMethod, rng: np.random.Generator) -> _Distributions:
     if method is StarMethod.PARAMETRIC:
-        one, zero = (mixtures.normal(float(each.mean()), float(each.std())) for each in scores)
+        member_distribution, population_distribution = (
+            mixtures.normal(float(scores_of_set.mean()), float(scores_of_set.std())) for scores_of_set in scores
+        )
     else:
-        one, zero = (mixtures.choose_mixture(_some(each, rng), rng) for each in scores)
-    return one, zero
+        member_distribution, population_distribution = (
+            mixtures.choose_mixture(_some(scores_of_set, rng), rng) for scores_of_set in scores
+        )
+    return member_distribution, population_distribution
 
 
 def _of_distributions(distributions: _Distributions, delta: float, cut: float, method: StarMethod) -> float:
     """Return Epsilon* for the fitted distributions of scores."""
     if method is StarMethod.MIXTURE:
         return epsilon_star_mixtures(*distributions, delta, cut).epsilon_star
-    one, zero = distributions
-    return float(parametric.epsilon_star_gaussian(one.means[0], one.stds[0], zero.means[0], zero.stds[0], delta, cut))
+    members, population = distributions
+    return float(
+        parametric.epsilon_star_gaussian(
+            members.means[0], members.stds[0], population.means[0], population.stds[0], delta, cut
+        )
+    )
 
 
 def _some(scores: Floats, rng: np.random.Generator) -> Floats:
@@ -314,19 +330,20 @@ def _mixture_draws(
 
     For a sample of equal scores, Epsilon* is infinite.
     """
-    found = []
-    used = [_some(each, rng) for each in scores]
+    values = []
+    samples = [_some(scores_of_set, rng) for scores_of_set in scores]
     for _ in range(_MIXTURE_REPLICATES):
-        drawn = [rng.choice(each, each.size) for each in used]
-        if not all(np.ptp(each) > 0 for each in drawn):
-            found.append(math.inf)
+        bootstrap_samples = [rng.choice(scores_of_set, scores_of_set.size) for scores_of_set in samples]
+        if not all(np.ptp(scores_of_set) > 0 for scores_of_set in bootstrap_samples):
+            values.append(math.inf)
             continue
-        pairs = zip(drawn, distributions, strict=True)
-        one, zero = (
-            mixtures.fit_mixture(each, distribution.components, rng, start=distribution) for each, distribution in pairs
+        pairs = zip(bootstrap_samples, distributions, strict=True)
+        members, population = (
+            mixtures.fit_mixture(scores_of_set, distribution.components, rng, start=distribution)
+            for scores_of_set, distribution in pairs
         )
-        found.append(epsilon_star_mixtures(one, zero, delta, cut, _MIXTURE_REPLICATE_TOLERANCE).epsilon_star)
-    return np.array(found)
+        values.append(epsilon_star_mixtures(members, population, delta, cut, _MIXTURE_REPLICATE_TOLERANCE).epsilon_star)
+    return np.array(values)
 
 
 def _warnings(
@@ -337,19 +354,19 @@ def _warnings(
     A cut is unsuitable if no threshold has error rates from `cut` to 1 - `cut`. With the method `empirical`, a cut is
     also unsuitable if it is less than one over the number of losses of a set.
     """
-    found = _equal_losses(losses)
+    warnings = _equal_losses(losses)
     if math.isinf(value) and distributions is not None and delta == 0:
         instead = f"a cut above 0, such as {PARAMETRIC_CUT:g}, leaves out the error rates where it has none"
-        found.append(f"unbounded: at delta 0 two different normal distributions have no largest ratio; {instead}")
+        warnings.append(f"unbounded: at delta 0 two different normal distributions have no largest ratio; {instead}")
     elif math.isinf(value) and method is StarMethod.EMPIRICAL:
-        found.append("unbounded: a threshold tells more than delta of one set apart without an error")
+        warnings.append("unbounded: a threshold tells more than delta of one set apart without an error")
     elif math.isinf(value):
-        found.append("unbounded: a set of equal losses is told apart by a threshold beside it")
+        warnings.append("unbounded: a set of equal losses is told apart by a threshold beside it")
     if distributions is not None and cut and threshold_limits(*distributions, cut) is None:
-        found.append(f"no threshold has both error rates within the cut of {cut:g}: all thresholds count")
-    if method is StarMethod.EMPIRICAL and cut * min(each.size for each in losses) < 1:
-        found.append(f"the cut of {cut:g} is less than one loss of a set: single losses decide the value")
-    return found
+        warnings.append(f"no threshold has both error rates within the cut of {cut:g}: all thresholds count")
+    if method is StarMethod.EMPIRICAL and cut * min(losses_of_set.size for losses_of_set in losses) < 1:
+        warnings.append(f"the cut of {cut:g} is less than one loss of a set: single losses decide the value")
+    return warnings
 
 
 def fit_p_value(scores: Floats, components: int, rng: np.random.Generator) -> float | None:
@@ -379,10 +396,10 @@ def fit_is_rejected(p_value: float | None) -> bool:
 
 
 def _equal_losses(losses: _Pair) -> list[str]:
-    named = zip(_SETS, losses, strict=True)
+    sets = zip(_SETS, losses, strict=True)
     return [
         f"all losses of {name} are equal: their distribution says nothing about other records"
-        for name, x in named
+        for name, x in sets
         if np.ptp(x) == 0
     ]
 

@@ -38,7 +38,8 @@ from fl_audit.released_model.star_methods import EMPIRICAL_CUT, PARAMETRIC_CUT
 from fl_audit.value_checks import require_number
 
 _ALL_APART = 4000
-_CELL_FINENESS, _BAND_FINENESS = 100, 20
+_CELL_FINENESS = 100
+_BAND_FINENESS = 20
 _AT_ONCE = 2**19
 _CONSTANT = 1e-12
 
@@ -70,20 +71,22 @@ def loss_cells(member_losses: Floats, population_losses: Floats) -> tuple[LossCe
     Shapes: `member_losses` (m,), `population_losses` (p,).
     """
     counts = threshold_counts(member_losses, population_losses)
-    own = np.diff(counts.members, prepend=0)
+    is_member = np.diff(counts.members, prepend=0)
     ends = np.flatnonzero(counts.last) + 1
     if counts.thresholds.size > _ALL_APART:
         sets = ((counts.members, counts.member_total), (counts.population, counts.population_total))
-        wanted = [np.searchsorted(ranks, _tail_ranks(total, _CELL_FINENESS), side="left") + 1 for ranks, total in sets]
+        rank_ends = [
+            np.searchsorted(ranks, _tail_ranks(total, _CELL_FINENESS), side="left") + 1 for ranks, total in sets
+        ]
         # A cell ends where its last value does, so that equal losses stay together.
-        ends = np.unique(ends[np.searchsorted(ends, np.concatenate([*wanted, [counts.thresholds.size]]))])
+        ends = np.unique(ends[np.searchsorted(ends, np.concatenate([*rank_ends, [counts.thresholds.size]]))])
     starts = np.concatenate([[0], ends[:-1]])
-    members = np.add.reduceat(own, starts)
-    sums = np.add.reduceat(counts.thresholds * own, starts)
-    others = np.add.reduceat(counts.thresholds * (1 - own), starts)
-    pairs = ((members, sums), (ends - starts - members, others))
-    one, zero = (LossCells(numbers, total / np.maximum(numbers, 1)) for numbers, total in pairs)
-    return one, zero
+    members = np.add.reduceat(is_member, starts)
+    sums = np.add.reduceat(counts.thresholds * is_member, starts)
+    population_sums = np.add.reduceat(counts.thresholds * (1 - is_member), starts)
+    pairs = ((members, sums), (ends - starts - members, population_sums))
+    members_cells, population_cells = (LossCells(numbers, total / np.maximum(numbers, 1)) for numbers, total in pairs)
+    return members_cells, population_cells
 
 
 def parametric_draws(
@@ -98,21 +101,25 @@ def parametric_draws(
 
     Each sample's losses are normalised by the smallest and largest loss of that sample.
     """
-    found, step = [], max(1, _AT_ONCE // cells[0].numbers.size)
+    values = []
+    step = max(1, _AT_ONCE // cells[0].numbers.size)
     for start in range(0, replicates, step):
-        some, totals = min(step, replicates - start), [(int(one.numbers.sum()), *one) for one in cells]
-        drawn = [(rng.multinomial(n, numbers / n, size=some).astype(np.int64), x) for n, numbers, x in totals]
-        low = np.minimum.reduce([np.where(n > 0, x, np.inf).min(axis=1) for n, x in drawn])
-        high = np.maximum.reduce([np.where(n > 0, x, -np.inf).max(axis=1) for n, x in drawn])
+        samples = min(step, replicates - start)
+        totals = [(int(cells_of_set.numbers.sum()), *cells_of_set) for cells_of_set in cells]
+        samples_of_sets = [
+            (rng.multinomial(n, numbers / n, size=samples).astype(np.int64), x) for n, numbers, x in totals
+        ]
+        low = np.minimum.reduce([np.where(n > 0, x, np.inf).min(axis=1) for n, x in samples_of_sets])
+        high = np.maximum.reduce([np.where(n > 0, x, -np.inf).max(axis=1) for n, x in samples_of_sets])
         span = np.where(high > low, high - low, 1.0)[:, None]
         distributions = list[Floats]()
-        for numbers, losses in drawn:
+        for numbers, losses in samples_of_sets:
             used = np.flatnonzero(numbers.any(axis=0))
             distributions += _fit(numbers[:, used], np.clip((losses[used] - low[:, None]) / span, 0, 1) + shift)
-        found.append(
+        values.append(
             epsilon_star_gaussian(distributions[0], distributions[1], distributions[2], distributions[3], delta, cut)
         )
-    return np.concatenate(found)
+    return np.concatenate(values)
 
 
 def _fit(numbers: Integers, shifted: Floats) -> tuple[Floats, Floats]:
@@ -133,7 +140,8 @@ def _tail_ranks(total: int, fineness: int) -> Integers:
     The step between ranks is their distance from the nearer end divided by `fineness`, at least 1.
     """
     # The step between ranks is the distance from the nearer end divided by `fineness`, and at least 1.
-    ranks, rank = [1], 1
+    ranks = [1]
+    rank = 1
     while rank <= total // 2:
         ranks.append(rank)
         rank += max(1, rank // fineness)
@@ -165,15 +173,16 @@ def empirical_interval(
     points = np.unique(np.concatenate([[-math.inf], *(losses for losses, _ in bands)]))
     # Bounds of both distribution functions, shape (2, points); each holds from its threshold up to the next one.
     low, high = np.stack([ends[:, np.searchsorted(losses, points, side="right")] for losses, ends in bands], axis=1)
-    least = _ratios(low, high, delta)
+    low_ratios = _ratios(low, high, delta)
     if cut == 0:
-        return _log(least.max()), math.inf
-    proven, possible = _within(low, high, cut), _within(high, low, cut)
+        return _log(low_ratios.max()), math.inf
+    proven = _within(low, high, cut)
+    possible = _within(high, low, cut)
     if proven.any():
-        most = _ratios(np.clip(high, cut, 1 - cut), np.clip(low, cut, 1 - cut), delta)
-        return _log(least[proven].max()), _log(most[possible].max())
+        high_ratios = _ratios(np.clip(high, cut, 1 - cut), np.clip(low, cut, 1 - cut), delta)
+        return _log(low_ratios[proven].max()), _log(high_ratios[possible].max())
     # Maybe some thresholds lie within the cut, or none, so that all are admitted: the lower end holds in both cases.
-    return _log(min(least.max(), _least_within(low, high, cut, delta))), math.inf
+    return _log(min(low_ratios.max(), _least_within(low, high, cut, delta))), math.inf
 
 
 def _band(losses: Floats, level: float) -> tuple[Floats, Floats]:
@@ -205,7 +214,8 @@ def _ratios(over: Floats, under: Floats, delta: float) -> Floats:
     `over` and `under` are bounds on the two distribution functions. The result is an upper bound if `over` are upper
     and `under` are lower bounds; if they are exchanged, it is a lower bound.
     """
-    (over_1, over_0), (under_1, under_0) = over, under
+    over_1, over_0 = over
+    under_1, under_0 = under
     pairs = ((1 - under_0, 1 - over_1), (over_1, under_0), (over_0, under_1), (1 - under_1, 1 - over_0))
     return largest_ratio(pairs, delta)
 

@@ -42,5 +42,5 @@ def cuts_text(cuts: Iterable[float | None]) -> str:
 
     Different cuts give a list, such as "cuts 0, 0.01". If all are equal, it is the text of `cut_text`.
     """
-    known = sorted({cut for cut in cuts if cut is not None})
-    return cut_text(known[0]) if len(known) == 1 else f"cuts {', '.join(f'{cut:g}' for cut in known)}"
+    used_cuts = sorted({cut for cut in cuts if cut is not None})
+    return cut_text(used_cuts[0]) if len(used_cuts) == 1 else f"cuts {', '.join(f'{cut:g}' for cut in used_cuts)}"

@@ -55,11 +55,13 @@ def mean_interval(values: Floats, confidence: float, smallest: float = 0.0, larg
     (0.5, 0.49, 0.51)
     """
     bets = MeanBettingTest.of(values, confidence, smallest, largest)
-    scaled, width = bets.values, largest - smallest
+    scaled = bets.values
+    width = largest - smallest
     mean = float(scaled.mean())
     low = last_true(bets.refutes_too_small, 0.0, mean, _STEPS) if mean > 0 else 0.0
     high = last_true(bets.refutes_too_large, 1.0, mean, _STEPS) if mean < 1 else 1.0
-    ends, count = (smallest + width * low, smallest + width * high), int(scaled.size)
+    ends = (smallest + width * low, smallest + width * high)
+    count = int(scaled.size)
     error = width * float(scaled.std(ddof=1)) / math.sqrt(count) if count > 1 else math.nan
     return MeanInterval(smallest + width * mean, *ends, error, confidence, count)
 
@@ -92,7 +94,8 @@ class MeanBettingTest:
         within = bool(np.all((values >= smallest) & (values <= largest)))
         require(within, f"a value lies outside {smallest:g} to {largest:g}: accepted are numbers within")
         scaled = (np.asarray(values, dtype=np.float64) - smallest) / (largest - smallest)
-        log_threshold, count = math.log(2 / (1 - confidence)), np.arange(1, scaled.size + 1)
+        log_threshold = math.log(2 / (1 - confidence))
+        count = np.arange(1, scaled.size + 1)
         means = (0.5 + np.cumsum(scaled)) / (count + 1)
         variances = (0.25 + np.cumsum(np.square(scaled - means))) / (count + 1)
         # Each stake follows from the numbers before its own: sqrt(2 log(2/alpha) / (n variance so far)).
@@ -194,8 +197,8 @@ def mean_advantage(advantages: Floats, confidence: float) -> AdvantageInterval:
     (0.2, 0.18, 0.22)
     """
     require(advantages.size >= 1, "number of trials is 0: accepted are whole numbers from 1")
-    found = mean_interval(advantages, confidence, -1.0, 1.0)
-    return AdvantageInterval(found.count, float(advantages.mean()), found.low, found.high, confidence)
+    estimate = mean_interval(advantages, confidence, -1.0, 1.0)
+    return AdvantageInterval(estimate.count, float(advantages.mean()), estimate.low, estimate.high, confidence)
 
 
 def most_wins(trials: int, largest_advantage: float, level: float) -> int:

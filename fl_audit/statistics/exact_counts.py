@@ -27,7 +27,7 @@ class CountDistribution:
     copies: int  # number of independent integers with this distribution
 
 
-def sum_tails(distributions: Sequence[CountDistribution], found: int) -> tuple[float, float]:
+def sum_tails(distributions: Sequence[CountDistribution], observed: int) -> tuple[float, float]:
     """Return the probabilities that a sum of independent integers is at most, and at least, an observed value.
 
     They are exact up to rounding within twenty standard deviations of the mean.
@@ -38,25 +38,27 @@ def sum_tails(distributions: Sequence[CountDistribution], found: int) -> tuple[f
     >>> round(lower, 4), round(upper, 4)
     (0.9375, 0.3125)
     """
-    mean, variance, highest = 0.0, 0.0, 0
-    for one in distributions:
-        values = np.arange(one.probabilities.size)
-        own = float(values @ one.probabilities)
-        mean += one.copies * own
-        variance += one.copies * float(np.square(values - own) @ one.probabilities)
-        highest += one.copies * (one.probabilities.size - 1)
+    mean = 0.0
+    variance = 0.0
+    highest = 0
+    for distribution in distributions:
+        values = np.arange(distribution.probabilities.size)
+        distribution_mean = float(values @ distribution.probabilities)
+        mean += distribution.copies * distribution_mean
+        variance += distribution.copies * float(np.square(values - distribution_mean) @ distribution.probabilities)
+        highest += distribution.copies * (distribution.probabilities.size - 1)
     if variance < 1e-12:  # nothing is random
-        return float(found >= round(mean)), float(found <= round(mean))
+        return float(observed >= round(mean)), float(observed <= round(mean))
     spread = min(highest + 1, 2 * math.ceil(_REACH * math.sqrt(variance)) + 2)
-    size = 1 << max(4, (spread + max(one.probabilities.size for one in distributions)).bit_length())
+    size = 1 << max(4, (spread + max(distribution.probabilities.size for distribution in distributions)).bit_length())
     first = max(0, round(mean) - size // 2) if highest >= size else 0
-    if not first <= found < first + size:
-        return (_LEAST, 1.0) if found < first else (1.0, _LEAST)
+    if not first <= observed < first + size:
+        return (_LEAST, 1.0) if observed < first else (1.0, _LEAST)
     product = np.ones(size // 2 + 1, dtype=np.complex128)
-    for one in distributions:
-        product *= np.fft.rfft(one.probabilities, size) ** one.copies
+    for distribution in distributions:
+        product *= np.fft.rfft(distribution.probabilities, size) ** distribution.copies
     shares = np.roll(np.maximum(np.fft.irfft(product, size), 0.0), -(first % size))
-    at = found - first
+    at = observed - first
     lower, upper = float(shares[: at + 1].sum()), float(shares[at:].sum())
     return tuple(min(1.0, max(_LEAST, tail)) for tail in (lower, upper))  # type: ignore[return-value]
 
@@ -124,14 +126,16 @@ def dispersion(counts: Sequence[BinomialHistogram]) -> Dispersion:
 
     `counts`: There is at least one count in all.
     """
-    number = sum(int(one.often.sum()) for one in counts)
-    lower, upper = sum_tails([one.distribution for one in counts], sum(one.total for one in counts))
-    return Dispersion(sum(one.squares for one in counts) / number, lower, upper)
+    number = sum(int(histogram.often.sum()) for histogram in counts)
+    lower, upper = sum_tails(
+        [histogram.distribution for histogram in counts], sum(histogram.total for histogram in counts)
+    )
+    return Dispersion(sum(histogram.squares for histogram in counts) / number, lower, upper)
 
 
-def binomial_p(found: Integers | int, trials: int, probability: float) -> Floats:
-    """Return the two-sided p-value of each observed binomial count, in the shape of `found`."""
-    values = np.asarray(found, dtype=np.float64)
+def binomial_p(observed: Integers | int, trials: int, probability: float) -> Floats:
+    """Return the two-sided p-value of each observed binomial count, in the shape of `observed`."""
+    values = np.asarray(observed, dtype=np.float64)
     upper = np.where(values <= 0, 1.0, bdtrc(np.maximum(values - 1, 0), trials, probability))
     return np.asarray(np.minimum(1.0, 2 * np.minimum(bdtr(values, trials, probability), upper)), dtype=np.float64)
 

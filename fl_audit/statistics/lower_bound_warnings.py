@@ -13,8 +13,11 @@ from fl_audit.array_types import Floats
 
 # Approximate probability of each warning about continuous scores if the assumption holds.
 _FALSE_ALARM = 0.001
-_LEAST, _LEAST_COUNT, _SHAPIRO_LIMIT = 8, 5, 5000
-_DISTINCT_SHARE, _TAIL = 0.9, 0.1
+_LEAST = 8
+_LEAST_COUNT = 5
+_SHAPIRO_LIMIT = 5000
+_DISTINCT_SHARE = 0.9
+_TAIL = 0.1
 
 
 def normality_warnings(members: Floats, nonmembers: Floats) -> tuple[str, ...]:
@@ -24,20 +27,20 @@ def normality_warnings(members: Floats, nonmembers: Floats) -> tuple[str, ...]:
     """
     # Repeated values; Shapiro and Wilk's test in either group (D'Agostino and Pearson's above 5000 scores); Levene's
     # test about the median (Brown & Forsythe 1974). The three tests share a level of 0.001.
-    found = list(_repeated(members, nonmembers, "normal scores do not repeat"))
-    for scores, who in ((members, "members"), (nonmembers, "nonmembers")):
+    warnings = list(_repeated(members, nonmembers, "normal scores do not repeat"))
+    for scores, group in ((members, "members"), (nonmembers, "nonmembers")):
         if scores.size >= _LEAST and np.ptp(scores) > 0:
             test = scipy.stats.shapiro if scores.size <= _SHAPIRO_LIMIT else scipy.stats.normaltest
             # Over the largest magnitude, so that squares neither overflow nor vanish.
             p_value = float(test(scores / np.max(np.abs(scores))).pvalue)
             if p_value < _FALSE_ALARM / 3:
-                found.append(f"scores of {who} are not normal (p = {p_value:.2g}): the bound may certify too much")
+                warnings.append(f"scores of {group} are not normal (p = {p_value:.2g}): the bound may certify too much")
     if min(members.size, nonmembers.size) >= _LEAST and np.ptp(members) > 0 and np.ptp(nonmembers) > 0:
         scale = float(max(np.max(np.abs(members)), np.max(np.abs(nonmembers))))
         p_value = float(scipy.stats.levene(members / scale, nonmembers / scale, center="median").pvalue)
         if p_value < _FALSE_ALARM / 3:
-            found.append(f"spreads of both groups differ (p = {p_value:.2g}): the bound may certify too much")
-    return tuple(found)
+            warnings.append(f"spreads of both groups differ (p = {p_value:.2g}): the bound may certify too much")
+    return tuple(warnings)
 
 
 def gaussian_tradeoff_warnings(members: Floats, nonmembers: Floats) -> tuple[str, ...]:
@@ -50,12 +53,12 @@ def gaussian_tradeoff_warnings(members: Floats, nonmembers: Floats) -> tuple[str
     """
     # Repeated values; and whether Phi^-1(TPR) - Phi^-1(FPR) is the same at a false-positive rate of a tenth as at a
     # false-negative rate of a tenth, as it is everywhere on a Gaussian trade-off function. Depends on ranks alone.
-    found = list(_repeated(members, nonmembers, "the log-odds of a Gaussian mechanism do not"))
+    warnings = list(_repeated(members, nonmembers, "the log-odds of a Gaussian mechanism do not"))
     distance = _bend(np.sort(members), np.sort(nonmembers))
     if abs(distance) > -float(ndtri(_FALSE_ALARM / 2)):
-        seen = f"the trade-off that the scores show is not Gaussian ({abs(distance):.1f} standard errors)"
-        found.append(f"{seen}: if they are the best scores of the mechanism, the bound may certify too much")
-    return tuple(found)
+        problem = f"the trade-off that the scores show is not Gaussian ({abs(distance):.1f} standard errors)"
+        warnings.append(f"{problem}: if they are the best scores of the mechanism, the bound may certify too much")
+    return tuple(warnings)
 
 
 def _repeated(members: Floats, nonmembers: Floats, rule: str) -> tuple[str, ...]:
@@ -78,7 +81,8 @@ def _bend(members: Floats, nonmembers: Floats) -> float:
     """
     thresholds = [np.quantile(nonmembers, 1 - _TAIL, method="lower"), np.quantile(members, _TAIL, method="lower")]
     high, low = max(thresholds), min(thresholds)
-    difference, variance = 0.0, 0.0
+    difference = 0.0
+    variance = 0.0
     for scores, sign in ((members, 1), (nonmembers, -1)):
         counts = [scores.size - int(np.searchsorted(scores, t, side="right")) for t in (high, low)]
         if min(*counts, *(scores.size - count for count in counts)) < _LEAST_COUNT:

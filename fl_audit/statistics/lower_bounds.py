@@ -75,8 +75,8 @@ def bound_json(bound: LowerBound) -> dict[str, Any]:
     """Return a lower bound as a dictionary of JSON values; infinite numbers are None."""
     head = {"epsilon": finite(bound.epsilon), "delta": bound.delta, "method": str(bound.method)}
     limit = {"limit_of_detection": finite(bound.limit_of_detection), "limit_meaning": bound.limit_meaning}
-    said = {"assumption": bound.assumption, "warnings": list(bound.warnings)}
-    return head | {"confidence": bound.confidence} | limit | said
+    conditions = {"assumption": bound.assumption, "warnings": list(bound.warnings)}
+    return head | {"confidence": bound.confidence} | limit | conditions
 
 
 def epsilon_lower_bound(
@@ -125,13 +125,16 @@ def epsilon_lower_bound(
 def _bound(method: BoundMethod, splits: "_Splits", delta: float, confidence: float) -> LowerBound:
     require_number("delta is", delta, "numbers from 0 to below 1")
     require_number("confidence is", confidence, "numbers above 0.5 and below 1")
-    members, nonmembers, level = splits.members, splits.nonmembers, 1 - confidence
+    members = splits.members
+    nonmembers = splits.nonmembers
+    level = 1 - confidence
     if method.needs is not ScoreDistribution.ANY:
         reason = "at 0 the epsilon of a Gaussian mechanism is infinite"
         require(delta > 0, f"delta is {delta}: accepted by {method} are numbers above 0 and below 1; {reason}")
     match method:
         case BoundMethod.CLOPPER_PEARSON | BoundMethod.ORDER_STATISTIC:
-            epsilon, warnings = _by_threshold(method, splits, delta, level), tuple[str, ...]()
+            epsilon = _by_threshold(method, splits, delta, level)
+            warnings = tuple[str, ...]()
         case BoundMethod.GDP:
             epsilon = _by_threshold(method, splits, delta, level)
             warnings = gaussian_tradeoff_warnings(members, nonmembers)
@@ -178,11 +181,11 @@ def all_bounds(
         for method in BoundMethod
         if method.is_valid_under(distribution) and (delta > 0 or method.needs is ScoreDistribution.ANY)
     ]
-    found, refused = _accepted(methods, _splits_of(member_scores, nonmember_scores), delta, confidence)
+    bounds, refused = _accepted(methods, _splits_of(member_scores, nonmember_scores), delta, confidence)
     for method, error in refused.items():
         if method is not BoundMethod.GAUSSIAN_SHIFT:
             raise error
-    return found
+    return bounds
 
 
 def applicable_bounds(
@@ -206,24 +209,25 @@ def applicable_bounds(
     InputError
         If no method accepts these scores.
     """
-    found, refused = _accepted(BoundMethod, _splits_of(member_scores, nonmember_scores), delta, confidence)
-    if not found:
+    bounds, refused = _accepted(BoundMethod, _splits_of(member_scores, nonmember_scores), delta, confidence)
+    if not bounds:
         first = next(iter(refused.values()))
         raise first
-    return found
+    return bounds
 
 
 def _accepted(
     methods: Iterable[BoundMethod], splits: "_Splits", delta: float, confidence: float
 ) -> tuple[tuple[LowerBound, ...], dict[BoundMethod, InputError]]:
     """Return the bounds of the methods that accept the scores, and the errors of the other methods."""
-    found, refused = [], {}
+    bounds = []
+    refused = {}
     for method in methods:
         try:
-            found.append(_bound(method, splits, delta, confidence))
+            bounds.append(_bound(method, splits, delta, confidence))
         except InputError as error:
             refused[method] = error
-    return tuple(found), refused
+    return tuple(bounds), refused
 
 
 @lru_cache(maxsize=1024)
@@ -256,14 +260,14 @@ def bound_limit(method: BoundMethod, members: int, nonmembers: int, delta: float
     return max(bound_of(method, counts, delta, level) for counts in perfect)
 
 
-def _checked(scores: NDArray[np.floating], who: str) -> Floats:
+def _checked(scores: NDArray[np.floating], group: str) -> Floats:
     """Return scores as float64 of one axis; raise `InputError` if there are none or one is NaN."""
     array = np.asarray(in_one_axis(scores), dtype=np.float64)
-    require(array.ndim == 1, f"scores of {who} have {array.ndim} axes: accepted is one axis")
-    require(array.size > 0, f"scores of {who} are empty: accepted is at least one score")
+    require(array.ndim == 1, f"scores of {group} have {array.ndim} axes: accepted is one axis")
+    require(array.size > 0, f"scores of {group} are empty: accepted is at least one score")
     wrong = np.flatnonzero(np.isnan(array))
     if wrong.size:
-        require(False, f"score {wrong[0]} of {who} is nan: accepted are numbers")
+        require(False, f"score {wrong[0]} of {group} is nan: accepted are numbers")
     return array
 
 
@@ -298,7 +302,9 @@ def _by_threshold(method: BoundMethod, scores: _Splits, delta: float, level: flo
     splits = scores.of(method is BoundMethod.ORDER_STATISTIC)
     if splits[0].values < 2:
         return 0.0
-    return float(np.median([bound_of(method, chosen_rule(method, one, delta, level), delta, level) for one in splits]))
+    return float(
+        np.median([bound_of(method, chosen_rule(method, split, delta, level), delta, level) for split in splits])
+    )
 
 
 def _reach(method: BoundMethod, epsilon: float, limit: float, fewest: int) -> tuple[str, ...]:

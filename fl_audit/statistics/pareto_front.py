@@ -28,20 +28,20 @@ def convex_frontier(risk: ArrayLike, utility: ArrayLike) -> Integers:
     x, y = np.asarray(risk, dtype=np.float64), np.asarray(utility, dtype=np.float64)
     require(x.ndim == 1 and x.shape == y.shape and x.size > 0, f"shapes are {x.shape} and {y.shape}: accepted is (n,)")
     require(bool(np.isfinite(x).all() and np.isfinite(y).all()), "risk or utility is not finite: accepted are numbers")
-    kept: list[int] = []
+    frontier: list[int] = []
     for index in np.lexsort((-y, x)):
-        if kept and y[index] <= y[kept[-1]]:
+        if frontier and y[index] <= y[frontier[-1]]:
             continue
-        while len(kept) > 1 and _is_below(x, y, kept[-2], kept[-1], int(index)):
-            kept.pop()
-        kept.append(int(index))
-    return np.array(kept, dtype=np.int64)
+        while len(frontier) > 1 and _is_below(x, y, frontier[-2], frontier[-1], int(index)):
+            frontier.pop()
+        frontier.append(int(index))
+    return np.array(frontier, dtype=np.int64)
 
 
-def _is_below(x: Floats, y: Floats, left: int, middle: int, right: int) -> bool:
-    """Return whether the point `middle` is below the line from `left` to `right`.
+def _is_below(x: Floats, y: Floats, start: int, middle: int, end: int) -> bool:
+    """Return whether the point `middle` is below the line from `start` to `end`.
 
     The indices are in ascending order of x.
     """
-    gain, step = y[[middle, right]] - y[left], x[[middle, right]] - x[left]
+    gain, step = y[[middle, end]] - y[start], x[[middle, end]] - x[start]
     return bool(gain[0] * step[1] < gain[1] * step[0])

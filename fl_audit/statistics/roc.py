@@ -44,12 +44,12 @@ class TradeoffBand:
     """True-positive rates at given false-positive rates, with a confidence band; each field has the shape (points,)."""
 
     alarms: Floats  # false-positive rates: shares of the reference group above the threshold
-    found: Floats  # measured true-positive rates, at thresholds with at most these measured false-positive rates
+    rates: Floats  # measured true-positive rates, at thresholds with at most these measured false-positive rates
     low: Floats  # lower end of the band, which holds with its confidence at each point by itself
     high: Floats  # upper end of the band
 
 
-def tradeoff_band(members: Floats, others: Floats, alarms: Floats, confidence: float) -> TradeoffBand:
+def tradeoff_band(members: Floats, nonmembers: Floats, alarms: Floats, confidence: float) -> TradeoffBand:
     """Return the true-positive rates at given false-positive rates, with a confidence interval at each of them.
 
     The threshold at a false-positive rate is estimated from scores, too. A band that ignores this error covers 77 to 81
@@ -62,38 +62,40 @@ def tradeoff_band(members: Floats, others: Floats, alarms: Floats, confidence: f
     Clopper-Pearson bound. For the upper end, k is the smallest number for which V falls below the given rate with
     probability at most e.
 
-    Shapes: `members` (n1,), `others` (n0,), `alarms` (points,).
+    Shapes: `members` (n1,), `nonmembers` (n0,), `alarms` (points,).
 
     Examples
     --------
     >>> scores = np.arange(500.0)
     >>> band = tradeoff_band(scores + 100, scores, np.array([0.1]), 0.95)
-    >>> [round(float(end[0]), 3) for end in (band.low, band.found, band.high)]
+    >>> [round(float(end[0]), 3) for end in (band.low, band.rates, band.high)]
     [0.226, 0.3, 0.383]
     """
-    _require_scores(members, others)
+    _require_scores(members, nonmembers)
     require(bool(((alarms >= 0) & (alarms <= 1)).all()), f"alarms are {alarms}: accepted are numbers from 0 to 1")
     require_number("confidence is", confidence, "numbers above 0 and below 1")
-    n1, n0, side = members.size, others.size, (1 - confidence) / 4
+    n1 = members.size
+    n0 = nonmembers.size
+    side = (1 - confidence) / 4
     ascending = np.sort(members)
     # Index k holds the k-th largest reference score; index 0 is infinity, and the last index is minus infinity.
-    reference = np.concatenate([[np.inf], np.sort(others)[::-1], [-np.inf]])
+    reference = np.concatenate([[np.inf], np.sort(nonmembers)[::-1], [-np.inf]])
     ranks = np.arange(1, n0 + 1)
     share = alarms[:, np.newaxis]
     # P(V > a) grows with k, and P(V < a) falls.
-    few = (betainc(ranks, n0 + 1 - ranks, share) >= 1 - side).sum(axis=1)
-    many = 1 + (betainc(ranks, n0 + 1 - ranks, share) > side).sum(axis=1)
-    wanted = np.floor(alarms * n0 + 1e-9).astype(np.int64)
-    above = n1 - np.searchsorted(ascending, reference[few], side="right")
-    reaching = n1 - np.searchsorted(ascending, reference[many], side="left")
-    found = (n1 - np.searchsorted(ascending, reference[wanted + 1], side="right")) / n1
+    low_rank = (betainc(ranks, n0 + 1 - ranks, share) >= 1 - side).sum(axis=1)
+    high_rank = 1 + (betainc(ranks, n0 + 1 - ranks, share) > side).sum(axis=1)
+    alarm_count = np.floor(alarms * n0 + 1e-9).astype(np.int64)
+    above = n1 - np.searchsorted(ascending, reference[low_rank], side="right")
+    reaching = n1 - np.searchsorted(ascending, reference[high_rank], side="left")
+    rates = (n1 - np.searchsorted(ascending, reference[alarm_count + 1], side="right")) / n1
     low = np.where(above > 0, betaincinv(np.maximum(above, 1), n1 - above + 1, side), 0.0)
     high = np.where(reaching < n1, betaincinv(reaching + 1, np.maximum(n1 - reaching, 1), 1 - side), 1.0)
-    return TradeoffBand(alarms, found, low, high)
+    return TradeoffBand(alarms, rates, low, high)
 
 
-def _require_scores(one: Floats, zero: Floats) -> int:
+def _require_scores(members: Floats, nonmembers: Floats) -> int:
     """Return the number of scores in the smaller group; raise `InputError` if it is 0."""
-    fewest = min(one.size, zero.size)
+    fewest = min(members.size, nonmembers.size)
     require(fewest > 0, "a group of scores is empty: accepted is at least one score in each")
     return fewest

@@ -65,9 +65,11 @@ class ScoreSplit:
         In each direction, `first` is the group that is expected to score higher, and `second` is the reference. Every
         event `score > threshold` bounds epsilon from below by log((P(first) - delta) / P(second)).
         """
-        one, two = (TwoSampleScores(-part.first[::-1], -part.second[::-1]) for part in (self.choosing, self.measuring))
-        down = ScoreSplit(one, two, self.values)
-        return self, down._exchanged(), down, self._exchanged()
+        negated_choosing, negated_measuring = (
+            TwoSampleScores(-scores.first[::-1], -scores.second[::-1]) for scores in (self.choosing, self.measuring)
+        )
+        negated = ScoreSplit(negated_choosing, negated_measuring, self.values)
+        return self, negated._exchanged(), negated, self._exchanged()
 
     def _exchanged(self) -> "ScoreSplit":
         return ScoreSplit(TwoSampleScores(*self.choosing[::-1]), TwoSampleScores(*self.measuring[::-1]), self.values)
@@ -120,20 +122,20 @@ def split_scores(members: Floats, nonmembers: Floats, break_ties: bool = False, 
     if break_ties and sum(sizes) > len(counts):
         # Scores are replaced by their ranks in the pooled scores, where equal scores are ordered at random.
         together = np.concatenate(groups)
-        places = np.empty(together.size)
-        places[np.lexsort((bits.random_raw(sum(sizes)), together))] = np.arange(together.size)
-        groups = [places[: groups[0].size], places[groups[0].size :]]
+        positions = np.empty(together.size)
+        positions[np.lexsort((bits.random_raw(sum(sizes)), together))] = np.arange(together.size)
+        groups = [positions[: groups[0].size], positions[groups[0].size :]]
     first, second = ((np.sort(group[lots]), np.sort(group[~lots])) for group, lots in zip(groups, chosen, strict=True))
     return ScoreSplit(TwoSampleScores(first[0], second[0]), TwoSampleScores(first[1], second[1]), values=len(counts))
 
 
 def _lowest(lots: NDArray[np.uint64], number: int) -> Flags:
     """Return a mask of the `number` smallest draws; among equal draws the first ones are taken."""
-    found = lots <= np.partition(lots, number - 1)[number - 1]
-    if np.count_nonzero(found) > number:
-        found = np.zeros(lots.size, dtype=np.bool_)
-        found[np.argsort(lots, kind="stable")[:number]] = True
-    return np.asarray(found, dtype=np.bool_)
+    is_lowest = lots <= np.partition(lots, number - 1)[number - 1]
+    if np.count_nonzero(is_lowest) > number:
+        is_lowest = np.zeros(lots.size, dtype=np.bool_)
+        is_lowest[np.argsort(lots, kind="stable")[:number]] = True
+    return np.asarray(is_lowest, dtype=np.bool_)
 
 
 def _canonical(members: Floats, nonmembers: Floats) -> Integers:
@@ -144,12 +146,16 @@ def _canonical(members: Floats, nonmembers: Floats) -> Integers:
     """
     # Exchanged groups and negated scores give four tables; the one that is first in the order of bytes is taken.
     values, ranks = np.unique(np.concatenate([members, nonmembers]), return_inverse=True)
-    parts = (ranks[: members.size], ranks[members.size :])
-    table = np.stack([np.bincount(part, minlength=values.size) for part in parts], axis=1).astype("<i8")
+    group_ranks = (ranks[: members.size], ranks[members.size :])
+    table = np.stack(
+        [np.bincount(ranks_of_group, minlength=values.size) for ranks_of_group in group_ranks], axis=1
+    ).astype("<i8")
     variants = (table, table[:, ::-1], table[::-1], table[::-1, ::-1])
     # The first rows mostly decide, and copies of all rows would take as long as the sort.
-    beginnings = [np.ascontiguousarray(one[:_BEGINNING]).tobytes() for one in variants]
-    alike = [one for one, beginning in zip(variants, beginnings, strict=True) if beginning == min(beginnings)]
-    if len(alike) > 1 and len(table) > _BEGINNING:
-        alike.sort(key=lambda one: one.tobytes())
-    return np.ascontiguousarray(alike[0])
+    beginnings = [np.ascontiguousarray(variant[:_BEGINNING]).tobytes() for variant in variants]
+    candidates = [
+        variant for variant, beginning in zip(variants, beginnings, strict=True) if beginning == min(beginnings)
+    ]
+    if len(candidates) > 1 and len(table) > _BEGINNING:
+        candidates.sort(key=lambda variant: variant.tobytes())
+    return np.ascontiguousarray(candidates[0])

@@ -33,27 +33,28 @@ class ShiftEstimate(NamedTuple):
     low: float  # lower bound of mu, at least 0
 
 
-def _checked(scores: Floats, who: str) -> Floats:
+def _checked(scores: Floats, group: str) -> Floats:
     """Return scores as float64 of one axis; raise `InputError` if one is not finite."""
     array = np.asarray(scores, dtype=np.float64)
-    require(array.ndim == 1, f"scores of {who} have {array.ndim} axes: accepted is one axis")
+    require(array.ndim == 1, f"scores of {group} have {array.ndim} axes: accepted is one axis")
     wrong = np.flatnonzero(~np.isfinite(array))
     if wrong.size:
-        require(False, f"score {wrong[0]} of {who} is {array[wrong[0]]}: accepted are finite numbers")
+        require(False, f"score {wrong[0]} of {group} is {array[wrong[0]]}: accepted are finite numbers")
     return array
 
 
 def _studentised(member: Floats, nonmember: Floats) -> float:
     """Return the difference of the means over the pooled standard deviation; 0 if all values are equal."""
     scale = max(float(np.max(np.abs(member))), float(np.max(np.abs(nonmember)))) or 1.0
-    one, zero = member / scale, nonmember / scale
-    difference = float(np.mean(one) - np.mean(zero))
-    if np.ptp(one) == 0 and np.ptp(zero) == 0:
-        same = bool(one[0] == zero[0])
+    members = member / scale
+    nonmembers = nonmember / scale
+    difference = float(np.mean(members) - np.mean(nonmembers))
+    if np.ptp(members) == 0 and np.ptp(nonmembers) == 0:
+        same = bool(members[0] == nonmembers[0])
         require(same, f"scores are constant, {member[0]} and {nonmember[0]}: accepted are scores that vary in a group")
         return 0.0
-    squares = float(np.sum((one - np.mean(one)) ** 2) + np.sum((zero - np.mean(zero)) ** 2))
-    return difference / math.sqrt(squares / (one.size + zero.size - 2))
+    squares = float(np.sum((members - np.mean(members)) ** 2) + np.sum((nonmembers - np.mean(nonmembers)) ** 2))
+    return difference / math.sqrt(squares / (members.size + nonmembers.size - 2))
 
 
 def gaussian_shift(member_scores: Floats, nonmember_scores: Floats, confidence: float) -> ShiftEstimate:
@@ -81,7 +82,7 @@ def gaussian_shift(member_scores: Floats, nonmember_scores: Floats, confidence: 
     return _estimate(_studentised(member, nonmember), _root_of_sizes(n1, n0), n1 + n0 - 2, confidence)
 
 
-def gaussian_slope(parts: Floats, scores: Floats, confidence: float) -> ShiftEstimate:
+def gaussian_slope(shares: Floats, scores: Floats, confidence: float) -> ShiftEstimate:
     """Return how much normal scores rise if a larger part of a member is included, with a lower confidence bound.
 
     The result is the slope of a least-squares fit with a constant, in standard deviations of the residuals. This
@@ -89,18 +90,23 @@ def gaussian_slope(parts: Floats, scores: Floats, confidence: float) -> ShiftEst
     that of `gaussian_shift`. Raises `InputError` if shapes differ, if a number is not finite, or if the confidence is
     out of its range.
 
-    Shapes: `parts` (n,), `scores` (n,).
+    Shapes: `shares` (n,), `scores` (n,).
     """
     require_number("confidence is", confidence, "numbers from 0.5 to below 1")
-    held, values = _checked(parts, "parts"), _checked(scores, "canaries")
-    require(held.size == values.size, f"{held.size} parts of {values.size} scores: accepted are as many")
-    n1 = int(np.count_nonzero(held))
-    centred, root = held - held.mean(), root_sum_of_squared_deviations(held) if held.size else 0.0
-    if min(n1, held.size - n1) < 2 or root == 0:
+    included_parts = _checked(shares, "parts")
+    values = _checked(scores, "canaries")
+    require(
+        included_parts.size == values.size, f"{included_parts.size} parts of {values.size} scores: accepted are as many"
+    )
+    n1 = int(np.count_nonzero(included_parts))
+    centred = included_parts - included_parts.mean()
+    root = root_sum_of_squared_deviations(included_parts) if included_parts.size else 0.0
+    if min(n1, included_parts.size - n1) < 2 or root == 0:
         return ShiftEstimate(0.0, 0.0)
     slope = float(centred @ values) / root**2
-    rest = values - values.mean() - slope * centred
-    degrees, squares = held.size - 2, float(rest @ rest)
+    residuals = values - values.mean() - slope * centred
+    degrees = included_parts.size - 2
+    squares = float(residuals @ residuals)
     require(squares > 0 or slope == 0, "scores follow their parts without any spread: accepted are scores that vary")
     shift = slope / math.sqrt(squares / degrees) if squares > 0 else 0.0
     return _estimate(shift, root, degrees, confidence)
@@ -114,13 +120,13 @@ def _estimate(shift: float, root: float, degrees: int, probability: float) -> Sh
     return ShiftEstimate(shift, noncentrality_at(probability, shift * root, degrees) / root if shift > 0 else 0.0)
 
 
-def root_sum_of_squared_deviations(parts: Floats) -> float:
-    """Return the square root of the sum over trials of (part - mean part)^2.
+def root_sum_of_squared_deviations(shares: Floats) -> float:
+    """Return the square root of the sum over trials of (share - mean share)^2.
 
-    `parts`, shape (n,), says which part of a member each trial includes. If scores truly rise by one standard deviation
-    per member, the result is the noncentrality of the t statistic in `gaussian_slope`.
+    `shares`, shape (n,), says which share of a member each trial includes. If scores truly rise by one standard
+    deviation per member, the result is the noncentrality of the t statistic in `gaussian_slope`.
     """
-    return float(np.linalg.norm(parts - parts.mean()))
+    return float(np.linalg.norm(shares - shares.mean()))
 
 
 def _root_of_sizes(n1: int, n0: int) -> float:
@@ -196,5 +202,6 @@ def noncentrality_at(probability: float, t: float, degrees: float) -> float:
 
 def noncentral_t_quantile(probability: float, degrees: float, noncentrality: float) -> float:
     """Return the t at which a noncentral t variable T has P(T <= t) = probability; 0 if that t is negative."""
-    high, cdf = noncentrality + _REACH, partial(_noncentral_t_cdf, degrees=degrees, noncentrality=noncentrality)
+    high = noncentrality + _REACH
+    cdf = partial(_noncentral_t_cdf, degrees=degrees, noncentrality=noncentrality)
     return falling_root(lambda t: probability - cdf(t), high, xtol=1e-13 * high, rtol=1e-13)

@@ -74,15 +74,17 @@ def chosen_rule(method: BoundMethod, split: ScoreSplit, delta: float, level: flo
 
     `split`: For `ORDER_STATISTIC`, equal scores must have been given different ranks.
     """
-    best, (first, second) = -np.inf, split.measuring
-    found = CountsAboveThreshold(0, first.size, 0, second.size)
-    for way in split.directions():
-        expected, thresholds, alarms = _CHOICES[method](way, delta, level)
-        at, (first, second) = int(np.argmax(expected)), way.measuring
+    best = -np.inf
+    first, second = split.measuring
+    counts = CountsAboveThreshold(0, first.size, 0, second.size)
+    for direction in split.directions():
+        expected, thresholds, alarms = _CHOICES[method](direction, delta, level)
+        at = int(np.argmax(expected))
+        first, second = direction.measuring
         if expected[at] > best:
             best = expected[at]
-            found = CountsAboveThreshold(int(_above(first, thresholds[at])), first.size, int(alarms[at]), second.size)
-    return found
+            counts = CountsAboveThreshold(int(_above(first, thresholds[at])), first.size, int(alarms[at]), second.size)
+    return counts
 
 
 def bound_of(method: BoundMethod, counts: CountsAboveThreshold, delta: float, level: float) -> float:
@@ -101,9 +103,9 @@ def _ranks(size: int) -> Integers:
 
     The ranks are about a geometric progression, so they are dense near 1.
     """
-    found = np.unique(np.geomspace(1, size, _CANDIDATES).round().astype(np.int64))
-    found.flags.writeable = False
-    return found
+    ranks = np.unique(np.geomspace(1, size, _CANDIDATES).round().astype(np.int64))
+    ranks.flags.writeable = False
+    return ranks
 
 
 def _ratio_bound(hits: Floats, first: float, alarms: Floats, second: float, delta: float, level: float) -> Floats:
@@ -118,7 +120,7 @@ def _ratio_bound(hits: Floats, first: float, alarms: Floats, second: float, delt
         return np.asarray(np.log(np.maximum(low - delta, 0.0)) - np.log(high))
 
 
-def _by_value(way: ScoreSplit, delta: float, level: float) -> _Rules:
+def _by_value(split: ScoreSplit, delta: float, level: float) -> _Rules:
     """Return candidate thresholds, with the bound on epsilon that each of them is expected to give.
 
     The thresholds are scores of the part of the data that chooses a threshold. The first array holds the expected
@@ -129,16 +131,16 @@ def _by_value(way: ScoreSplit, delta: float, level: float) -> _Rules:
     # leaves a share of j / (n + 1) of its distribution above it on average; between two of its scores, half a step
     # less. The expected bound is computed for a number of scores that is the geometric mean of the numbers of choosing
     # and measuring scores: the latter number would trust an extreme threshold's few hits too much.
-    first, second = way.choosing
+    first, second = split.choosing
     top = [second[second.size - _ranks(second.size)], first[first.size - _ranks(first.size)]]
     thresholds = np.concatenate([*top, first[_ranks(first.size) - 1]])
-    own = np.arange(thresholds.size) >= top[0].size
-    tpr = (_above(first, thresholds) + np.where(own, 1.0, 0.5)) / (first.size + 1)
-    fpr = (_above(second, thresholds) + np.where(own, 0.5, 1.0)) / (second.size + 1)
-    weight1 = math.sqrt(way.measuring.first.size * first.size)
-    weight0 = math.sqrt(way.measuring.second.size * second.size)
+    is_first_group = np.arange(thresholds.size) >= top[0].size
+    tpr = (_above(first, thresholds) + np.where(is_first_group, 1.0, 0.5)) / (first.size + 1)
+    fpr = (_above(second, thresholds) + np.where(is_first_group, 0.5, 1.0)) / (second.size + 1)
+    weight1 = math.sqrt(split.measuring.first.size * first.size)
+    weight0 = math.sqrt(split.measuring.second.size * second.size)
     expected = _ratio_bound(tpr * weight1, weight1, fpr * weight0, weight0, delta, level)
-    return expected, thresholds, _above(way.measuring.second, thresholds)
+    return expected, thresholds, _above(split.measuring.second, thresholds)
 
 
 def _clopper_pearson(counts: CountsAboveThreshold, delta: float, level: float) -> float:
@@ -150,7 +152,7 @@ def _clopper_pearson(counts: CountsAboveThreshold, delta: float, level: float) -
     return max(0.0, float(_ratio_bound(hits, counts.first, alarms, counts.second, delta, level)[0]))
 
 
-def _where_allowed(tpr: tuple[float, float], fpr: BetaExpectation, delta: float, level: float) -> float:
+def _where_allowed(tpr: tuple[float, float], fpr_expectation: BetaExpectation, delta: float, level: float) -> float:
     """Return the epsilon at which a random pair (FPR, TPR) satisfies (epsilon, delta)-DP with probability `level`.
 
     The TPR has a beta distribution with the parameters `tpr`. The result is 0 if the probability exceeds `level`
@@ -164,32 +166,32 @@ def _where_allowed(tpr: tuple[float, float], fpr: BetaExpectation, delta: float,
 
     def covered(epsilon: float) -> float:
         bend = (1 - delta) / (1 + math.exp(min(epsilon, _LARGEST_EPSILON)))  # the FPR at which both lines meet
-        return fpr.mean(lambda v: betainc(*tpr, largest_tpr(v, epsilon)), kink=bend)
+        return fpr_expectation.mean(lambda v: betainc(*tpr, largest_tpr(v, epsilon)), kink=bend)
 
     return argument_at_level(covered, level, _LARGEST_EPSILON)
 
 
-def _by_rank(way: ScoreSplit) -> _Rules:
+def _by_rank(split: ScoreSplit) -> _Rules:
     """Return candidate thresholds, which are scores with D' from the measuring part, at some of their ranks.
 
     The first array holds the expected FPR of each threshold, and the second array the thresholds. The third array holds
     how many scores with D' in the measuring part exceed each threshold.
     """
-    size = way.measuring.second.size
+    size = split.measuring.second.size
     tried = _ranks(size)
-    return tried / (size + 1), way.measuring.second[size - tried], tried - 1
+    return tried / (size + 1), split.measuring.second[size - tried], tried - 1
 
 
-def _by_estimated_mu(way: ScoreSplit, _: float, __: float) -> _Rules:
+def _by_estimated_mu(split: ScoreSplit, _: float, __: float) -> _Rules:
     """Return the candidate thresholds of `_by_rank`, with a cautious estimate of mu at each as the criterion of choice.
 
     The cautious estimate is the estimate minus 2.5 of its standard errors.
     """
     # The criterion is Phi^-1(TPR) - Phi^-1(FPR), less `_CAUTION` of its standard errors over the choosing scores.
-    first, second = way.choosing
-    fpr, thresholds, alarms = _by_rank(way)
-    place = np.clip(fpr * (second.size + 1), 1, second.size)
-    hits = np.interp(place, np.arange(1, second.size + 1), _above(first, second[::-1]))
+    first, second = split.choosing
+    fpr, thresholds, alarms = _by_rank(split)
+    position = np.clip(fpr * (second.size + 1), 1, second.size)
+    hits = np.interp(position, np.arange(1, second.size + 1), _above(first, second[::-1]))
     tpr = (hits + 0.5) / (first.size + 1)
     shift = ndtri(tpr) - ndtri(fpr)
     spread = np.sqrt(_probit_variance(tpr, first.size) + _probit_variance(fpr, second.size))
@@ -233,32 +235,32 @@ def _distributions_of_rank(counts: CountsAboveThreshold) -> tuple[tuple[float, f
     return tpr, BetaExpectation(counts.alarms + 1.0, float(counts.second - counts.alarms))
 
 
-def _by_order(way: ScoreSplit, delta: float, level: float) -> _Rules:
+def _by_order(split: ScoreSplit, delta: float, level: float) -> _Rules:
     """Return the candidate thresholds of `_by_rank`, and how well each is expected to do.
 
     The first array holds the order-statistic bound that is expected for each threshold. The other arrays are those of
     `_by_rank`.
     """
-    fpr, thresholds, alarms = _by_rank(way)
+    fpr, thresholds, alarms = _by_rank(split)
     # The choosing scores are uncertain as well, so the effective number is 1 / (1 / measuring + 1 / choosing).
-    parts = zip(way.measuring, way.choosing, strict=True)
-    n1, n0 = (1 / (1 / measuring.size + 1 / choosing.size) for measuring, choosing in parts)
-    expected = _expected_bound(_rate_at(way, fpr), fpr, (n1, n0), delta, _SHARE_OF_LEVEL_TO_CHOOSE * level)
+    groups = zip(split.measuring, split.choosing, strict=True)
+    n1, n0 = (1 / (1 / measuring.size + 1 / choosing.size) for measuring, choosing in groups)
+    expected = _expected_bound(_rate_at(split, fpr), fpr, (n1, n0), delta, _SHARE_OF_LEVEL_TO_CHOOSE * level)
     return expected, thresholds, alarms
 
 
-def _rate_at(way: ScoreSplit, fpr: Floats) -> Floats:
+def _rate_at(split: ScoreSplit, fpr: Floats) -> Floats:
     """Return an estimate of the true-positive rate at each false-positive rate in `fpr`."""
     # Between choosing reference scores the TPR is interpolated. Beyond the largest it falls as a power of the FPR, with
     # the exponent between the largest and the third largest score. A threshold so far out is then neither taken to be
     # as good as the largest score, nor excluded where the first group lies far above the reference.
-    hits = _above(way.choosing.first, way.choosing.second[::-1]) + 0.5
-    size = way.choosing.second.size
-    place = fpr * (size + 1)
+    hits = _above(split.choosing.first, split.choosing.second[::-1]) + 0.5
+    size = split.choosing.second.size
+    position = fpr * (size + 1)
     last = min(_SLOPE_PLACES, size)
     power = min(1.0, float(np.log(hits[last - 1] / hits[0]) / np.log(last))) if last > 1 else 1.0
-    inner = np.interp(place, np.arange(1, size + 1), hits)
-    return np.asarray(np.where(place < 1, hits[0] * place**power, inner) / (way.choosing.first.size + 1))
+    inner = np.interp(position, np.arange(1, size + 1), hits)
+    return np.asarray(np.where(position < 1, hits[0] * position**power, inner) / (split.choosing.first.size + 1))
 
 
 def _expected_bound(tpr: Floats, fpr: Floats, sizes: tuple[float, float], delta: float, level: float) -> Floats:

@@ -20,7 +20,7 @@ from fl_audit.audits.page.report_page import MOST_FAILED, ON_ITS_WORD, DrawnPict
 from fl_audit.audits.sections import SECTIONS, page_rows, report_contents, sections_with_findings
 from fl_audit.data.catalogue import DataSpec
 from fl_audit.federation.run_tables import Timing
-from fl_audit.report.formatting import ClaimStatus, finding_text, number_text
+from fl_audit.report.formatting import Reading, finding_text, number_text
 from fl_audit.report.mechanism_messages import AUDIT_DEVICE
 from fl_audit.report.report_elements import Section
 from fl_audit.verdict.declared_tests import FAMILY_LEVEL, TestName
@@ -115,7 +115,7 @@ def test_nothing_on_a_violated_page_takes_the_guarantee_at_its_word(make_content
     assert {"beliefs", "tradeoff"} <= set(trusting)
     assert not any(f'id="figure-{name}"' in page for name in trusting)
     assert appendix.count(ON_ITS_WORD) == len(trusting)
-    assert f">{ClaimStatus.KEPT}<" not in page
+    assert f">{Reading.KEPT}<" not in page
     broken = broken_tests(verdict_of(contents).judgement, contents.words)
     assert page.count("<li><strong>") == min(MOST_FAILED, len(broken))
     assert ON_ITS_WORD not in html_of(make_contents(exact=False))

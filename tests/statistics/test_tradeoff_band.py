@@ -40,13 +40,13 @@ def test_band_of_few_scores_says_nothing_where_no_rank_can_stand_for_the_thresho
     band = tradeoff_band(np.arange(5.0), np.arange(5.0), np.array([0.0, 1e-3, 1.0]), 0.95)
     assert band.low[:2].tolist() == [0.0, 0.0]
     assert band.high[2] == 1.0
-    assert bool((band.low <= band.found).all() and (band.found <= band.high).all())
+    assert bool((band.low <= band.rates).all() and (band.rates <= band.high).all())
 
 
 def test_equal_scores_are_covered_whichever_side_a_test_puts_them_on() -> None:
     """Coins: at a false-alarm rate of .1 no threshold finds anything, a randomised test a ninth of nine tenths."""
     band = tradeoff_band(np.repeat([0.0, 1.0], [10, 90]), np.repeat([0.0, 1.0], [10, 90]), np.array([0.1]), 0.95)
-    assert band.found[0] == 0.0 == band.low[0]
+    assert band.rates[0] == 0.0 == band.low[0]
     assert band.high[0] > 0.1
 
 

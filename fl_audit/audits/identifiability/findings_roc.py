@@ -98,7 +98,7 @@ def measure_tradeoff(run: FinishedRun, _: Findings) -> TprAtFprFinding | None:
     except InputError:  # the noise is too small for a grid of losses
         return None
     curve = curve_of(run, np.array([_AT]), run.plan.confidence)
-    return TprAtFprFinding(_AT, float(curve.found[0]), float(curve.low[0]), float(curve.high[0]), allowed)
+    return TprAtFprFinding(_AT, float(curve.rates[0]), float(curve.low[0]), float(curve.high[0]), allowed)
 
 
 def curve_of(run: FinishedRun, fprs: Floats, confidence: float) -> TradeoffBand:

@@ -85,7 +85,7 @@ def _tradeoff_figure(figure: Figure, _: evidence.TprAtFprFinding, contents: Repo
         axes, curve.alarms, np.maximum(curve.low, _SMALLEST_RATE), curve.high, facecolor=PALE, linewidth=0.8,
         edgecolor=style.colour, label=f"its {percent(run.plan.confidence)} band, point by point",
     )  # fmt: skip
-    axes.plot(curve.alarms, np.maximum(curve.found, _SMALLEST_RATE), "-", color=style.colour, linewidth=2.2,
+    axes.plot(curve.alarms, np.maximum(curve.rates, _SMALLEST_RATE), "-", color=style.colour, linewidth=2.2,
               label="the insider, measured")  # fmt: skip
     rates = np.geomspace(_SMALLEST_RATE, 1, 60)
     allowed = largest_tpr(guarantee.claim.profile, rates)

@@ -58,7 +58,9 @@ class CorrelatedGaussian(MechanismNoise):
         If cohorts take turns, it is the number of rounds from one turn of a cohort to its next, or the number of rounds
         of the run if this is smaller.
         """
-        matrix, rounds, bands = StrategyMatrixKind(settings.name), settings.rounds, settings.own["bands"]
+        matrix = StrategyMatrixKind(settings.name)
+        rounds = settings.rounds
+        bands = settings.own["bands"]
         match matrix:
             case StrategyMatrixKind.TREE:
                 return cls(settings.multiplier, matrix, rounds)
@@ -95,10 +97,13 @@ class CorrelatedGaussian(MechanismNoise):
         return self._event(multiplier, self.rounds, participation).noise_multiplier
 
     def events_of_each(self, rounds: AccountedRounds) -> tuple[tuple[ReleaseEvent, ...], ...]:
-        """Return one Gaussian release that represents all rounds together.
+        """Return one Gaussian release that represents the first `rounds.count` rounds together.
 
-        It stands in a tuple of its own, since there is one kind of client: the server adds the noise.
+        It stands in a tuple of its own, since there is one kind of client: the server adds the noise. Raises
+        `InputError` if there are more rounds than the matrix has.
         """
+        found = f"rounds is {rounds.count}, and the noise is correlated over {plural(self.rounds, 'round')}"
+        require(rounds.count <= self.rounds, f"{found}: accepted are 1 to {self.rounds}")
         return ((self._event(rounds.multiplier, rounds.count, rounds.participation),),)
 
     def joint_sensitivity(self, participation: "Participation") -> float:
@@ -110,11 +115,12 @@ class CorrelatedGaussian(MechanismNoise):
 
     def _event(self, multiplier: float, rounds: int, participation: "Participation") -> GaussianRelease:
 
-        often, apart = participation.participations(rounds), participation.separation
+        often = participation.participations(rounds)
+        apart = participation.separation
 
         from fl_audit.privacy.strategy_matrices import correlated_event  # noqa: PLC0415
 
-        return correlated_event(multiplier, self.matrix, rounds, self.bands, apart, often)
+        return correlated_event(multiplier, self._strategy[:rounds, :rounds], apart, often)
 
     @property
     def rounds_needed(self) -> int:
@@ -154,8 +160,8 @@ class CorrelatedGaussian(MechanismNoise):
 
     def require_rounds(self, rounds: int) -> None:
         """Raise `InputError` if the number of rounds differs from the size of the strategy matrix C."""
-        found = f"the noise is correlated over {self.rounds} rounds and rounds is {rounds}"
-        require(self.rounds == rounds, f"{found}: accepted is the same")
+        problem = f"the noise is correlated over {self.rounds} rounds and rounds is {rounds}"
+        require(self.rounds == rounds, f"{problem}: accepted is the same")
 
     def source_words(self) -> str:
         """Return a phrase for reports which says that the server adds the noise, and which matrix correlates it."""
@@ -197,11 +203,12 @@ class _CorrelatedDraws:
 
         `normals` is called to draw z_t.
         """
-        row, draws = self._matrix[server_round - 1], normals(0)
+        row = self._matrix[server_round - 1]
+        draws = normals(0)
         first = server_round - 1 - len(self._drawn)
-        for place, earlier in enumerate(self._drawn, start=first):
-            if row[place] != 0:
-                draws.sub_(earlier, alpha=float(row[place]))
+        for position, earlier in enumerate(self._drawn, start=first):
+            if row[position] != 0:
+                draws.sub_(earlier, alpha=float(row[position]))
         draws.div_(float(row[server_round - 1]))
         self._drawn.append(draws.clone())
         return draws

@@ -35,13 +35,14 @@ class LocalDPSGD(MechanismNoise):
 
     def events_of_each(self, rounds: AccountedRounds) -> tuple[tuple[ReleaseEvent, ...], ...]:
         """Return the release events of a client's DP-SGD steps in all rounds, one tuple per distinct size of shard."""
-        schedule, z = rounds.schedule, rounds.multiplier
+        schedule = rounds.schedule
+        z = rounds.multiplier
         assert schedule is not None, "noise inside training goes with private training alone"
-        each = (
+        events = (
             local_events(records, schedule.batch, rounds.count, z, epochs=schedule.epochs, steps=schedule.steps)
             for records in rounds.shards
         )
-        return tuple(dict.fromkeys(each))
+        return tuple(dict.fromkeys(events))
 
     def require_participation(self, participation: "Participation") -> None:
         """Do nothing: another check requires that all clients participate (module `compatibility_checks`)."""

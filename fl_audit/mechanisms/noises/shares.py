@@ -32,9 +32,9 @@ class ClientsNoise(MechanismNoise):
 
     def require_participation(self, participation: "Participation") -> None:
         """Raise `InputError`: partial participation is not supported, since absent clients would add no noise."""
-        some = f"noise is '{self.name}' and not everybody takes part in every round"
+        partial_participation = f"noise is '{self.name}' and not everybody takes part in every round"
         shares = "so the shares of the noise that a round holds would change"
-        raise InputError(f"{some}, {shares}: accepted with it is that everybody takes part")
+        raise InputError(f"{partial_participation}, {shares}: accepted with it is that everybody takes part")
 
     def require_adaptive_clipping(self) -> None:
         """Raise `InputError` in every case: no client adds noise to the count that adaptive clipping releases."""
@@ -50,7 +50,8 @@ def root_of_unknown_shares(clients: int, threat_model: ThreatModel) -> float:
     """
     if threat_model.adversary is Adversary.SERVER:
         return 1.0
-    known, found = threat_model.known_shares, f"colluders is {threat_model.colluders} and there are {clients} clients"
+    known_shares = threat_model.known_shares
+    counts = f"colluders is {threat_model.colluders} and there are {clients} clients"
     accepted = f"accepted are 0 to {clients - 2}, for somebody else's noise must be left"
-    require(known < clients, f"{found}: {accepted}")
-    return math.sqrt(clients - known)
+    require(known_shares < clients, f"{counts}: {accepted}")
+    return math.sqrt(clients - known_shares)

@@ -43,8 +43,8 @@ class CyclicPoisson(Participation):
 
     def __post_init__(self) -> None:
         require_number("sampling rate is", self.rate, "numbers from 1e-20 and below 1")
-        many = f"cycle is {self.cycle} of {self.units} units"
-        require(2 <= self.cycle <= self.units, f"{many}: accepted are 2 to {self.units}, the number of groups")
+        description = f"cycle is {self.cycle} of {self.units} units"
+        require(2 <= self.cycle <= self.units, f"{description}: accepted are 2 to {self.units}, the number of groups")
 
     @classmethod
     def of_settings(cls, settings: ParticipationSettings) -> Self:
@@ -59,9 +59,9 @@ class CyclicPoisson(Participation):
         if cycle is None:
             left_out = "sampling is 'cyclic-poisson' and cycle is left out"
             raise InputError(f"{left_out}: accepted is the number of groups, from 2")
-        known = "where everybody of a group takes part, so that sampling protects nobody"
+        reason = "where everybody of a group takes part, so that sampling protects nobody"
         rates = "accepted is a sampling rate below 1, or a smaller cycle"
-        require(settings.rate < 1, f"sampling is 'cyclic-poisson' at a rate of 1, {known}: {rates}")
+        require(settings.rate < 1, f"sampling is 'cyclic-poisson' at a rate of 1, {reason}: {rates}")
         return cls(float(settings.rate), cycle, settings.units)
 
     @classmethod

@@ -158,16 +158,16 @@ class Participation(ABC):
         return ""
 
 
-def restricted_to_eligible(drawn: Flags, eligible: Integers | None, units: Integers) -> Flags:
+def restricted_to_eligible(participates: Flags, eligible: Integers | None, units: Integers) -> Flags:
     """Restrict a random sample to the units that may participate in the round; return it, bool (trials, units).
 
     Parameters
     ----------
-    drawn
+    participates
         Whether each unit was sampled, bool (trials, units).
     eligible
         Numbers of the units that may participate in the round; None for all.
     units
-        Numbers of the units in the columns of `drawn`, shape (units,).
+        Numbers of the units in the columns of `participates`, shape (units,).
     """
-    return drawn if eligible is None else drawn & (units[:, None] == eligible).any(axis=1)
+    return participates if eligible is None else participates & (units[:, None] == eligible).any(axis=1)

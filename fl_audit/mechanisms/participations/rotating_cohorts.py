@@ -38,8 +38,8 @@ class RotatingCohorts(Participation):
     def __post_init__(self) -> None:
         accepted = 1 <= self.size < self.clients
         require(accepted, f"cohort is {self.size} of {self.clients} clients: accepted are 1 to {self.clients - 1}")
-        known = self.first is None or 0 <= self.first < self.clients
-        require(known, f"first client of the cohorts is {self.first}: accepted are 0 to {self.clients - 1}")
+        is_known = self.first is None or 0 <= self.first < self.clients
+        require(is_known, f"first client of the cohorts is {self.first}: accepted are 0 to {self.clients - 1}")
 
     @classmethod
     def of_settings(cls, settings: ParticipationSettings) -> Self:
@@ -73,8 +73,8 @@ class RotatingCohorts(Participation):
         """Return the numbers of the clients that participate in a round, ascending, integers (size,)."""
         order = generator(seed, Purpose.COHORT_ORDER).permutation(self.clients)
         if self.first is not None:
-            place = int(np.flatnonzero(order == self.first)[0])
-            order[[0, place]] = order[[place, 0]]
+            position = int(np.flatnonzero(order == self.first)[0])
+            order[[0, position]] = order[[position, 0]]
         begin = (server_round - 1) * self.size
         return np.sort(order[np.arange(begin, begin + self.size) % self.clients]).astype(np.int64)
 

@@ -15,6 +15,7 @@ import pandas as pd
 from matplotlib.image import imread
 
 from fl_audit.errors import InputError, first_line, require
+from fl_audit.runs.epsilon_by_round import EPSILON
 from fl_audit.runs.stored_run import Run
 from fl_audit.user_modules import title_of_named
 
@@ -31,9 +32,9 @@ class Series:
 def series_of(run: Run) -> list[Series]:
     """Return the time series of a finished run over its rounds, as means or maxima over the trials.
 
-    The series are the metrics on test records, Epsilon* (a model's privacy risk), noise, sensitivity and belief. The
-    belief is the insider's posterior probability of the data set that was really used. Series that the run does not
-    have are left out.
+    The series are the metrics on test records, the epsilon spent, Epsilon* (a model's privacy risk), noise, sensitivity
+    and belief. The belief is the insider's posterior probability of the data set that was really used. Series that the
+    run does not have are left out.
     """
     releases, rounds = run.releases, run.rounds
     if "log_odds" in rounds and "bit" in run.trials:
@@ -44,6 +45,7 @@ def series_of(run: Run) -> list[Series]:
     found = []
     for table, column, statistic, name in (
         *((releases, column, "mean", f"{column.removeprefix('test_')}/mean") for column in _metric_columns(releases)),
+        (releases, EPSILON, "mean", "epsilon/spent"),
         (releases, "epsilon_star", "mean", "epsilon_star/mean"),
         (releases, "epsilon_star", "max", "epsilon_star/max"),
         (rounds, "belief", "mean", "belief/mean"),
