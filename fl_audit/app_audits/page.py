@@ -1,29 +1,29 @@
-"""The files of a black-box audit: a self-contained HTML page with figures of the findings, and its content as JSON."""
+"""The files of an audit of other people's code: a self-contained HTML page, and the result as JSON values."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from html import escape
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 
 from fl_audit.app_audits.claim_audit.claim import StatedClaim
 from fl_audit.app_audits.claim_audit.claim_audit_messages import (
-    claim_warning,
     claim_words,
     floating_words,
     refusal_words,
     untried_words,
 )
 from fl_audit.app_audits.claim_audit.claim_audit_results import ClaimAudit, DistinguisherTest
-from fl_audit.app_audits.claim_audit.findings import DistinguisherFinding, result_json
-from fl_audit.app_audits.local_training.assessment import Assessment, headline, report_lines
+from fl_audit.app_audits.claim_audit.findings import DistinguisherFinding
+from fl_audit.app_audits.local_training.assessment import Assessment
 from fl_audit.app_audits.local_training.pitfalls import Severity
 from fl_audit.atomic_files import write_json, write_text
 from fl_audit.audits.page.html_building_blocks import html_figure, html_page, page_table
 from fl_audit.report.figure_style import BIT_STYLES, INK, MUTED, add_legend, finish_axes, new_figure, to_png
 from fl_audit.report.formatting import capital
+from fl_audit.verdict.audit_result import AuditResult
 from fl_audit.verdict.banner import verdict_banner
 from fl_audit.verdict.verdict import Verdict
 
@@ -38,88 +38,84 @@ _NOTICE = (
 )
 
 
-def write_result(
-    result: ClaimAudit,
-    found: Sequence[DistinguisherFinding],
-    name: str,
-    directory: Path,
-    played: Mapping[str, Any] | None = None,
-) -> Path:
-    """Write the page `report.html` and `summary.json` on one audit of a claim, and return the path of the page.
+@dataclass(frozen=True)
+class PageText:
+    """Texts of a page on an audit beside its result: a subtitle, an opening, details and the next step."""
 
-    `played`: Further values for `summary.json`, keyed by name.
-    """
+    subtitle: str
+    step: str  # advice for the next step
+    opening: str = ""  # sentences below the banner
+    banner: str = ""  # the line of the banner, if it is not the headline
+    details: str = ""  # HTML below the findings of the first screen
+    is_listed: bool = True  # whether the findings of the first screen are listed; False where details show them
+
+
+def write_result(result: AuditResult, text: PageText, directory: Path) -> Path:
+    """Write the page `report.html` and `summary.json` on an audit, and return the path of the page."""
+    body = f"{_listed(result.lines)}\n{text.details}" if text.is_listed else text.details
     page = html_page(
-        title=f"{name}: {result.verdict}",
-        heading=name,
-        subtitle=f"Claim: {result.claim.words} · {result.pilots} trials looked for distinguishers",
-        opening=_opening(result, found),
-        body=f"{_details(result, found)}\n<p>{_NOTICE}</p>",
-        banner=verdict_banner(result.verdict, capital(claim_words(result))),
-        step=_next(result, found),
-        warning=claim_warning(result.claim),
+        title=f"{result.name}: {result.verdict}",
+        heading=result.name,
+        subtitle=text.subtitle,
+        opening=text.opening,
+        body=body,
+        banner=verdict_banner(result.verdict, text.banner or result.headline),
+        step=text.step,
+        warning=result.warning,
     )
-    return _written(page, result_json(result, tuple(found)) | dict(played or {}), directory)
-
-
-def write_page(
-    name: str,
-    verdict: Verdict,
-    headline: str,
-    screen: Sequence[tuple[str, str]],
-    results: Sequence[tuple[ClaimAudit, Sequence[DistinguisherFinding]]],
-    values: Mapping[str, Any],
-    directory: Path,
-) -> Path:
-    """Write the page `report.html` and `summary.json` on the review of an app, and return the path of the page.
-
-    The page begins with a summary of one screen; details follow.
-    """
-    first, _ = results[0]
-    details = "\n".join(_details(result, found) for result, found in results)
-    body = f"{_listed(screen)}\n<details><summary>Every trial that was followed</summary>\n{details}\n</details>"
-    unseen = bool(values.get("not_loaded"))
-    # The verdict differs from that of the trials if the claim covers more than was played, or if a part was not loaded.
-    is_of_trials = verdict is first.verdict and not unseen and headline.startswith(f"{capital(str(verdict))}:")
-    # Where another sentence leads, the headline has said what the opening would say.
-    is_opened = verdict is first.verdict and not unseen and verdict not in (Verdict.NO_GUARANTEE, Verdict.NOT_AUDITED)
-    page = html_page(
-        title=f"{name}: {verdict}",
-        heading=name,
-        subtitle="A Flower app, as it is",
-        opening=_opening(*results[0]) if is_opened else "",
-        body=f"{body}<p>{_NOTICE}</p>",
-        banner=verdict_banner(verdict, capital(claim_words(first)) if is_of_trials else headline),
-        step=_LOAD if unseen else _next(*results[0]),
-    )
-    return _written(page, values, directory)
-
-
-def write_assessment(assessment: Assessment, values: Mapping[str, Any], directory: Path) -> Path:
-    """Write the page `report.html` and `summary.json` on an audit of private training, and return the page's path."""
-    broken = [one for one in assessment.found if one.weight is Severity.BREAKS]
-    page = html_page(
-        title=f"{assessment.name}: {assessment.verdict}",
-        heading=assessment.name,
-        subtitle="Private training, as it ran",
-        opening="",
-        body=_listed(report_lines(assessment)),
-        banner=verdict_banner(assessment.verdict, headline(assessment)),
-        step=broken[0].fix if broken else "Run it with the data and the configuration that you will train with.",
-    )
-    return _written(page, values, directory)
-
-
-def _listed(screen: Iterable[tuple[str, str]]) -> str:
-    rows = "".join(f"<dt><strong>{escape(about)}</strong></dt><dd>{escape(said)}</dd>" for about, said in screen)
-    return f"<dl>{rows}</dl>"
-
-
-def _written(page: str, values: Mapping[str, Any], directory: Path) -> Path:
-    write_json(directory / "summary.json", values)
+    write_json(directory / "summary.json", result.to_json())
     path = directory / "report.html"
     write_text(path, page)
     return path
+
+
+def strategy_text(audit: ClaimAudit, findings: Sequence[DistinguisherFinding]) -> PageText:
+    """Return the text of the page on a strategy, with a figure for each finding."""
+    return PageText(
+        subtitle=f"Claim: {audit.claim.words} · {audit.pilots} trials looked for distinguishers",
+        step=_next(audit, findings),
+        opening=_opening(audit, findings),
+        banner=capital(claim_words(audit)),
+        details=f"{_details(audit, findings)}\n<p>{_NOTICE}</p>",
+        is_listed=False,
+    )
+
+
+def app_text(
+    result: AuditResult, audits: Sequence[tuple[ClaimAudit, Sequence[DistinguisherFinding]]], is_loaded: bool
+) -> PageText:
+    """Return the text of the page on an app, whose trials are shown in detail below its first screen.
+
+    `is_loaded`: whether every part of the app could be loaded and read.
+    """
+    first, findings = audits[0]
+    details = "\n".join(_details(audit, some) for audit, some in audits)
+    # The verdict differs from that of the trials if the claim covers more than was played, or if a part was not loaded.
+    is_of_trials = (
+        first.verdict is result.verdict and is_loaded and result.headline.startswith(f"{capital(str(result.verdict))}:")
+    )
+    # Where another sentence leads, the headline has said what the opening would say.
+    without_claim = result.verdict in (Verdict.NO_GUARANTEE, Verdict.NOT_AUDITED)
+    is_opened = first.verdict is result.verdict and is_loaded and not without_claim
+    return PageText(
+        subtitle="A Flower app, as it is",
+        step=_next(first, findings) if is_loaded else _LOAD,
+        opening=_opening(first, findings) if is_opened else "",
+        banner=capital(claim_words(first)) if is_of_trials else "",
+        details=(f"<details><summary>Every trial that was followed</summary>\n{details}\n</details><p>{_NOTICE}</p>"),
+    )
+
+
+def training_text(assessment: Assessment) -> PageText:
+    """Return the text of the page on a private training."""
+    broken = [pitfall for pitfall in assessment.found if pitfall.weight is Severity.BREAKS]
+    usual = "Run it with the data and the configuration that you will train with."
+    return PageText(subtitle="Private training, as it ran", step=broken[0].fix if broken else usual)
+
+
+def _listed(lines: Iterable[tuple[str, str]]) -> str:
+    rows = "".join(f"<dt><strong>{escape(subject)}</strong></dt><dd>{escape(text)}</dd>" for subject, text in lines)
+    return f"<dl>{rows}</dl>"
 
 
 def _details(result: ClaimAudit, found: Sequence[DistinguisherFinding]) -> str:
@@ -176,7 +172,7 @@ def _section(result: ClaimAudit, finding: DistinguisherFinding) -> str:
     parts = [
         f"<h2>{escape(attempt.distinguisher.kind.capitalize())}: {broken}</h2>",
         f"<p>{escape(finding.cause)}</p>" if attempt.is_broken else "",
-        f"<p>{escape(finding.sentence)}</p>",
+        f"<p>{escape(capital(f'{finding.words}: {finding.sentence}'))}</p>",
         html_figure(
             to_png(figure),
             f"Scores under D and D' and their trade-off, trial: {attempt.distinguisher.kind}",

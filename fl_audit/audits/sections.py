@@ -30,10 +30,11 @@ from fl_audit.audits.registry import audit_of
 from fl_audit.errors import in_a_line, require
 from fl_audit.federation.findings import Findings
 from fl_audit.federation.finished_run import FinishedRun
-from fl_audit.report.formatting import ClaimStatus
+from fl_audit.report.formatting import Reading
 from fl_audit.report.report_elements import ReportContents, ReportNumber, Section, SectionError
 from fl_audit.run_files import SCHEMA
 from fl_audit.user_modules import import_object
+from fl_audit.verdict.audit_result import AuditedKind
 from fl_audit.verdict.findings_verdict import VerdictFinding
 from fl_audit.verdict.judging import without_tests
 from fl_audit.verdict.sections_noise import NOISE
@@ -93,7 +94,7 @@ def report_contents(run: FinishedRun, sections: tuple[Section[Any], ...] | None 
         of_kind = audit_of(run.plan.federation).sections_at
         sections = (*SECTIONS, *map(_section_at, of_kind), *map(own_section, named))
     found: dict[type, Any] = {}
-    summary: dict[str, Any] = {"schema": SCHEMA}
+    summary: dict[str, Any] = {"schema": SCHEMA, "kind": str(AuditedKind.RUN)}
     errors: list[SectionError] = []
     for section in sections:
         summary |= dict.fromkeys(section.keys)
@@ -138,7 +139,7 @@ def _without_contradictions(contents: ReportContents, errors: list[SectionError]
     if verdict is None:
         return replace(contents, errors=tuple(errors))
     # A page must not say `consistent` beside a number that is broken.
-    broken = tuple(row.name for row in _rows(contents) if row.reading is ClaimStatus.BROKEN)
+    broken = tuple(row.name for row in _rows(contents) if row.reading is Reading.BROKEN)
     verdict = verdict.with_contradictions(broken).with_errors((*verdict.errors, *errors))
     contents.summary.update(verdict.to_json())
     return replace(contents, findings=contents.findings.replaced(verdict), errors=verdict.errors)

@@ -10,15 +10,7 @@ from fl_audit.adjacency import Adjacency, Unit
 from fl_audit.app_audits.launchers import strategy_audit_launcher
 from fl_audit.app_audits.launchers.review_launcher import reviewed
 from fl_audit.app_audits.review.options import ReviewOptions
-from fl_audit.cli.options import (
-    AdjacencyOption,
-    FailOption,
-    JsonOption,
-    ResultOptions,
-    end_if_violated,
-    noise_over_of,
-    print_json,
-)
+from fl_audit.cli.options import AdjacencyOption, FailOption, ResultOptions, end_if_violated, noise_over_of
 from fl_audit.cli.rare_settings import setting_names, settings_of
 from fl_audit.errors import InputError, require
 from fl_audit.name_lists import name_list
@@ -178,8 +170,8 @@ def strategy(
     wishes.claim()  # refuses a claim before a process is started
     with at_work(f"trials against {factory}"):
         found = strategy_audit_launcher.audit_in_subprocess(wishes, shown.out)
-    shown.show(found["result"], found["lines"], found["report"])
-    end_if_violated(found["result"]["verdict"], fail_on_violation)
+    shown.show(found)
+    end_if_violated(found["verdict"], fail_on_violation)
 
 
 def _require_scenarios(given: Mapping[str, Scenarios]) -> None:
@@ -245,7 +237,7 @@ def review(
     )  # fmt: skip
     with at_work(f"review of {app_dir}"):
         found = reviewed(app_dir, wishes, shown.out)
-    shown.show_screen(found)
+    shown.show(found)
     end_if_violated(found["verdict"], fail_on_violation)
 
 
@@ -256,30 +248,28 @@ def live(
         bool, switch("--finished", "The training is over, though its last claimed round is missing.")
     ] = False,
     confidence: Annotated[float, option("P", "Confidence of the bounds, in (0.5, 1).")] = 0.95,
-    out: Annotated[Path | None, option("FILE", "The HTML page to write.  [default: DIR/report.html]")] = None,
+    *,
+    shown: ResultOptions,
     fail_on_violation: FailOption = False,
-    as_json: JsonOption = False,
 ) -> None:
     """Bound epsilon from below by the canaries of a running or finished training.
 
     Canaries are clients that send a known update in secretly drawn rounds. An observer, in the server or in another
     client, stores in DIR how strongly it sees the canaries in each round.
     """
-    is_file = out is None or not out.is_dir()
-    place = (out or directory) / "live.html"
-    require(is_file, f"--out {out} is a directory: accepted is a file for the page, such as --out {place}")
+    out = shown.out or directory
+    require(out.is_dir() or not out.exists(), f"--out {out} is a file: accepted is a directory, new or not")
 
+    from fl_audit.app_audits.audit_results import live_result
     from fl_audit.app_audits.live.live_audit import measure_live
+    from fl_audit.app_audits.live.live_page import live_text
     from fl_audit.app_audits.live.observer_store import seed_in
+    from fl_audit.app_audits.page import write_result
 
-    numbers = measure_live(directory, seed_in(coins), confidence, finished)
-
-    from fl_audit.app_audits.live.live_page import live_lines, write_live_page
-
-    if as_json:
-        print_json(numbers.to_json())
-    else:
-        for line in live_lines(numbers):
-            print(line)
-        print(f"report: {write_live_page(numbers, out or directory / 'report.html')}")
-    end_if_violated(numbers.verdict, fail_on_violation)
+    finding = measure_live(directory, seed_in(coins), confidence, finished)
+    result = live_result(directory.resolve().name, finding)
+    values = result.to_json()
+    if shown.out is not None or not shown.as_json:
+        values |= {"report": str(write_result(result, live_text(finding), out))}
+    shown.show(values)
+    end_if_violated(finding.verdict, fail_on_violation)

@@ -21,7 +21,7 @@ Exit status:
   0    done; of run, demo and report: whatever the verdict is
   2    wrong input, said in one line; nothing was written
   3    the run stopped, said in one line; what was finished is kept
-  4    violated, with --fail-on-violation; of replay and verify: it does not agree
+  4    violated, with --fail-on-violation; of replay and verify: it does not agree; of gate: a rule is not met
   5    of account --ledger: the budget is spent
   130  interrupted; the line says which command goes on, if any does
 """
@@ -46,6 +46,7 @@ class Commands(LazyGroup):
         "datasets": f"{_HERE}.datasets",
         "sign": f"{_HERE}.sign",
         "verify": f"{_HERE}.sign",
+        "gate": f"{_HERE}.gate",
         "calibrate": f"{_HERE}.guarantee",
         "account": f"{_HERE}.guarantee",
         "bound": f"{_HERE}.offline_bounds",

@@ -1,7 +1,7 @@
 """Command-line options: functions that define them, and options that several commands share."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -130,32 +130,21 @@ class ResultOptions:
     out: Annotated[Path | None, option("DIR", "Write report.html and summary.json there.")] = None
     as_json: JsonOption = False
 
-    def show(self, values: object, lines: Iterable[str], report: object) -> None:
-        """Print a result: as JSON with `--json`, else as lines of text and the path of a page.
+    def show(self, result: Mapping[str, Any]) -> None:
+        """Print the result of an audit: as JSON with `--json`, else as a headline, lines and the path of a page.
 
         Parameters
         ----------
-        values
-            The result as JSON values.
-        lines
-            The result as text.
-        report
-            Path of the HTML page with the result, or None.
+        result
+            The content of `summary.json`, and perhaps `report`, the path of the page.
         """
         if self.as_json:
-            print_json(values)
+            print_json(result)
             return
-        for line in (*lines, *([] if report is None else [f"report: {report}"])):
-            print(line)
-
-    def show_screen(self, found: Mapping[str, Any]) -> None:
-        """Print a result: as JSON with `--json`, else as a headline, its main findings and the path of a page.
-
-        Parameters
-        ----------
-        found
-            The result, with the keys `headline`, `screen` (pairs of a name and a text) and perhaps `report` (path of
-            the page).
-        """
-        named = (f"* {about}: {said}" for about, said in found["screen"])
-        self.show(found, [found["headline"], *named], found.get("report"))
+        print(result["headline"])
+        if result.get("warning"):
+            print(f"warning: {result['warning']}")
+        for subject, text in result["lines"]:
+            print(f"* {subject}: {text}")
+        if result.get("report") is not None:
+            print(f"report: {result['report']}")

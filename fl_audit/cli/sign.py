@@ -28,11 +28,12 @@ def sign(
 ) -> None:
     """Sign what DIR holds: add a statement to DIR/statements.intoto.jsonl, with digests of all files and the verdict.
 
-    DIR is the directory of a finished run. Several people may sign it, each by a statement of their own. The signature
-    proves who makes the statement. It does not prove that the statement is true.
+    DIR is the directory of a finished run, or of another audit that was written with --out. Several people may sign it,
+    each by a statement of their own. The signature proves who makes the statement. It does not prove that the statement
+    is true.
     """
 
-    _require_library()
+    require_library()
 
     from fl_audit.runs.signed_statement import STATEMENTS, SignerIdentity, sign, verify
 
@@ -60,7 +61,7 @@ def verify(
     statements are checked by the keys that they name, and nothing proves whose keys these are.
     """
 
-    _require_library()
+    require_library()
 
     from fl_audit.runs.signed_statement import verify
 
@@ -122,6 +123,7 @@ def _differences(found: "VerifiedStatement") -> list[str]:
     return phrases
 
 
-def _require_library() -> None:
+def require_library() -> None:
+    """Raise `InputError` if the package is missing that signs and verifies."""
     needed = "signatures need the package cryptography: pip install 'fl-audit[sign]' brings it"
     require(find_spec("cryptography") is not None, needed)

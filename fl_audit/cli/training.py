@@ -31,8 +31,8 @@ def training(
     if ledger is not None and (composed := found["composed"]) is not None and composed["epsilon"] is not None:
         _add_steps(ledger, wishes.function, composed)
         if composed["is_least"]:
-            found["screen"].append(["Ledger", "what was added is the least that these steps may spend."])
-    shown.show_screen(found)
+            found["lines"].append(["Ledger", "what was added is the least that these steps may spend."])
+    shown.show(found)
     if ledger is not None and composed is not None and composed["epsilon"] is None:
         raise InputError(
             f"{ledger} got no line, since the training has no finite epsilon: accepted is a training whose output is "

@@ -152,9 +152,16 @@ def _absent(plan: RunPlan, source: LoadedDataset, split: Split) -> Iterator[Data
         counted = [f"{names[code]} ({np.sum(source.pool.labels == code):,} in the data)" for code in absent]
         told = f"{', '.join(counted[:_CLASSES_NAMED])}{', ...' * (absent.size > _CLASSES_NAMED)}"
         yield DataWarning(
-            f"no record of class {told} is among the {plan.config.data.records:,} that train, so that nothing of it is "
-            "learned: more records in [data] would hold some"
+            f"no record of class {told} is among the {plan.federation.records:,} that train, so that nothing of it is "
+            f"learned: {_more_records(plan)} would hold some"
         )
+
+
+def _more_records(plan: RunPlan) -> str:
+    """Return words for where more training records come from: a larger setting, or more data if all of them train."""
+    pool = len(load_source(plan.federation.data).pool)
+    are_left = plan.federation.records >= plan.config.data.records and plan.federation.records < pool
+    return "more records in [data]" if are_left else "more data"
 
 
 def _few(plan: RunPlan) -> Iterator[DataWarning]:
@@ -168,7 +175,7 @@ def _few(plan: RunPlan) -> Iterator[DataWarning]:
         yield _of_few("accuracy is measured", tested, "test", fix, (more,) if is_set else ())
     compares = bool(audit.membership or audit.epsilon_star or audit.attacks)
     if compares and (members := plan.federation.records) < ENOUGH_FOR_A_RATE:
-        fix = "more records in [data] make it more"
+        fix = f"{_more_records(plan)} make it more"
         yield _of_few("what models give away is measured", members, "training", fix)
     population = len(federation.population_records)
     if compares and population < ENOUGH_FOR_A_RATE:

@@ -1,8 +1,9 @@
-"""Signed statements about a finished run: in-toto statements in DSSE envelopes, which can be checked offline.
+"""Signed statements about a finished audit: in-toto statements in DSSE envelopes, which can be checked offline.
 
-A statement lists every file of the run directory with its SHA-256 digest, and states the claim, the audit and the
-verdict. It proves that the holder of the key signed this statement. It proves neither that the numbers are right nor
-who holds the key. Several people may sign a run: the file has one line for each of their statements.
+A statement lists every file of the directory of an audit with its SHA-256 digest, and states the claim, the verdict,
+and what was looked at and what was not. It proves that the holder of the key signed this statement. It proves neither
+that the numbers are right nor who holds the key. Several people may sign an audit: the file has one line for each of
+their statements.
 
 Sources: the in-toto attestation framework, Statement v1 and its bundles (https://github.com/in-toto/attestation), and
 DSSE, the dead simple signing envelope, v1.0.2 (https://github.com/secure-systems-lab/dsse).
@@ -12,6 +13,7 @@ import base64
 import binascii
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -32,10 +34,10 @@ from cryptography.hazmat.primitives.serialization import (
 from fl_audit.atomic_files import write_bytes
 from fl_audit.errors import InputError, require
 from fl_audit.ordinary_files import LARGEST_TEXT, read_file, require_ordinary, sha256_of
-from fl_audit.run_files import read_json
 from fl_audit.runs.provenance import package_versions, read_provenance
 from fl_audit.runs.run_directory import RunDirectory
 from fl_audit.runs.run_directory_checks import CONFIGURATION
+from fl_audit.verdict.audit_result import AuditResult, read_result, scope_json
 
 STATEMENTS = "statements.intoto.jsonl"
 """Name of the file with the signed statements in a run directory: one envelope in each line, the earliest first."""
@@ -100,12 +102,11 @@ def new_key(path: Path) -> None:
 def sign(
     directory: Path, key: Path, signer: SignerIdentity = SignerIdentity(), with_new_key: bool = False
 ) -> VerifiedStatement:
-    """Add a signed statement about a finished run to those in its directory, and return it after checking it.
+    """Add a signed statement about a finished audit to those in its directory, and return it after checking it.
 
     Earlier statements stay. Raises `InputError` if a file was edited, added or removed since one of them was signed.
     """
-    summary = directory / "summary.json"
-    require(summary.is_file(), f"{summary} is missing: accepted is the directory of a run that is finished")
+    result = read_result(directory)
     earlier = _envelopes(directory) if (directory / STATEMENTS).exists() else []
     for signed_before in map(partial(_opened, directory), earlier):
         differing = signed_before.edited + signed_before.missing + signed_before.added
@@ -117,7 +118,7 @@ def sign(
     if with_new_key:
         new_key(key)
     private = _private_key(key)
-    statement = _statement(directory, signer, _pem(private.public_key()))
+    statement = _statement(directory, result, signer, _pem(private.public_key()))
     payload = json.dumps(statement, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
     signature = private.sign(_authenticated(payload))
     signed = _envelope(payload, signature, fingerprint(private.public_key()))
@@ -200,34 +201,42 @@ def _signer_words(found: VerifiedStatement) -> str:
     return signer["name"] or signer["role"] or found.key
 
 
-def _statement(directory: Path, signer: SignerIdentity, key: str) -> dict[str, Any]:
-    summary, configuration = read_json(directory / "summary.json"), read_json(directory / CONFIGURATION)
-    origin = read_provenance(RunDirectory(directory))
+def _statement(directory: Path, result: AuditResult, signer: SignerIdentity, key: str) -> dict[str, Any]:
     digests = _digests(directory)
-    session = None if origin is None else origin.sessions[-1]
-    privacy = configuration["configuration"]["privacy"]
     return {
         "_type": _STATEMENT_TYPE,
         "subject": [{"name": name, "digest": {"sha256": digest}} for name, digest in digests.items()],
         "predicateType": _PREDICATE_TYPE,
         "predicate": {
             "proves": _PROVES,
-            "verdict": summary["verdict"],
-            "scope": summary["scope"],
-            "claim": summary["guarantee"] if summary["guarantee"] is not None else {"private": False},
-            "adjacency": privacy.get("adjacency"),
-            "look_at": summary["look_at"],
-            "configuration": {"sha256": digests[CONFIGURATION.as_posix()]},
-            "data": None if origin is None else {"sha256": origin.data, "is_keyed": origin.is_keyed},
-            "code": {
-                "fl_audit": package_versions().get("fl_audit"),
-                "run_with": {} if session is None else session.versions,
-                "run_from_commit": None if session is None else session.commit,
-                "run_began": None if session is None else session.began,
-            },
+            "kind": str(result.kind),
+            "name": result.name,
+            "verdict": str(result.verdict),
+            "claim": {"private": False} if result.guarantee is None else dict(result.guarantee),
+            "warning": result.warning,
+            "scope": scope_json(result.scope),
+            "bundle": result.bundle,
+            "versions": dict(result.versions) or package_versions(),
+            **_run_values(directory, digests),
             "signed": datetime.now(UTC).isoformat(timespec="seconds"),
             "signer": {"name": signer.name, "role": signer.role, "key": key},
         },
+    }
+
+
+def _run_values(directory: Path, digests: Mapping[str, str]) -> dict[str, Any]:
+    """Return what a statement says of a run beside its result: digests of configuration and data, versions, commit."""
+    configuration = digests.get(CONFIGURATION.as_posix())
+    if configuration is None:
+        return {}
+    origin = read_provenance(RunDirectory(directory))
+    session = None if origin is None else origin.sessions[-1]
+    return {
+        "configuration": {"sha256": configuration},
+        "data": None if origin is None else {"sha256": origin.data, "is_keyed": origin.is_keyed},
+        "versions": {} if session is None else session.versions,
+        "commit": None if session is None else session.commit,
+        "began": None if session is None else session.began,
     }
 
 

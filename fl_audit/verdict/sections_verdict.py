@@ -10,10 +10,11 @@ from fl_audit.plurals import plural
 from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.report import formatting
 from fl_audit.report.banner import Banner
-from fl_audit.report.formatting import ClaimStatus, capital, number_text, one_in, percent
+from fl_audit.report.formatting import Reading, capital, number_text, one_in, percent
 from fl_audit.report.guarantee_warnings import is_weak_guarantee
 from fl_audit.report.report_elements import ReportContents, Section, Table, TableKind
 from fl_audit.report.unit_words import UnitWords, unit_words
+from fl_audit.verdict.audit_result import AuditScope, scope_json
 from fl_audit.verdict.banner import verdict_banner
 from fl_audit.verdict.declared_tests import DETECTION_POWER, OF_SHAPE, TestName, TestResult
 from fl_audit.verdict.exact_messages import exact_scope, exact_sentences, exact_table
@@ -311,8 +312,8 @@ def _signal_text(signal: SignalDetectionLimit | None, guarantee: Guarantee, unit
     )
 
 
-def _finding_of(test: TestResult) -> ClaimStatus:
-    return ClaimStatus.BROKEN if test.violated else ClaimStatus.NO_CONTRADICTION
+def _finding_of(test: TestResult) -> Reading:
+    return Reading.BROKEN if test.violated else Reading.NO_CONTRADICTION
 
 
 def _tables(numbers: VerdictFinding, contents: ReportContents) -> list[Table]:
@@ -361,6 +362,23 @@ def _signal_tables(signal: SignalDetectionLimit | None, unit: UnitWords) -> list
     return [Table(f"How often the {unit.one} counts in the released sums", ("What", "Value"), rows)]
 
 
+def _checks(numbers: VerdictFinding, plan: RunPlan) -> AuditScope:
+    """Return which tests and exact questions were asked of a run, and which were not, and why."""
+    rounds, judgement = plan.federation.rounds, numbers.judgement
+    if judgement is None:
+        return AuditScope(rounds, rounds, (), {}, (_NOT_JUDGED,))
+    answers, not_offered = judgement.exact, judgement.not_offered
+    asked = [str(answer.question) for answer in answers if answer.is_asked]
+    reasons = {str(name): MISSING_WORDS[reason] for name, reason in not_offered}
+    reasons |= {str(answer.question): answer.reason for answer in answers if not answer.is_asked}
+    made = (*(str(test.name) for test in judgement.tests), *asked)
+    return AuditScope(rounds, rounds, made, reasons, (_OTHER_RUNS,))
+
+
+_NOT_JUDGED = "nothing was held against the guarantee"
+_OTHER_RUNS = "other neighbours, other data and other seeds than those of this run"
+
+
 def verdict_section(
     judge: Callable[[FinishedRun], VerdictDetails | None],
     covers: Callable[[RunPlan], str],
@@ -376,10 +394,11 @@ def verdict_section(
         return {
             "scope": scope + why_not_compared(run) + looks_text(numbers.judgement, run),
             "looks": None if numbers.judgement is None else list(run.looks),
+            "checks": scope_json(_checks(numbers, run.plan)),
         }
 
     return Section(
         "verdict", "The tests of the guarantee", VerdictFinding, lambda run, _: verdict_numbers(run, judge),
-        keys=("verdict", "signal", "exact", "scope", "looks"), on_page=True, sentence=_sentence, tables=_tables,
-        said=said,
+        keys=("verdict", "signal", "exact", "scope", "looks", "checks"), on_page=True, sentence=_sentence,
+        tables=_tables, said=said,
     )  # fmt: skip

@@ -45,6 +45,7 @@ BASES: dict[str, tuple[list[str], Options]] = {
     "sweep": (["audit.toml"], {"engine": "local", "out": "table.csv", "over": "training.rounds=2"}),
     "sign": (["absent"], {"key": "scores"}),
     "verify": (["absent"], {}),
+    "gate": (["absent.toml", "absent"], {}),
     "settings": ([], {}),
     "datasets": ([], {}),
     "calibrate": ([], GUARANTEE | {"belief": ".9"}),

@@ -72,7 +72,7 @@ def test_the_tutorial_leads_from_start_to_verdict(app: Path, environment: dict[s
     broken = {finding["trial"] for finding in found["model"]["findings"] if finding["broken"]}
     assert found["verdict"] == "inconclusive"
     assert found["headline"].startswith("Noise and clipping are as claimed")
-    held = dict(found["screen"])["No contradiction"].split(", ")
+    held = dict(found["lines"])["No contradiction"].split(", ")
     assert {"zero", "many examples"} <= broken
     assert {"removed", "huge"} <= set(held)
     assert not {"zero", "many examples", "missing reply"} & set(held)

@@ -7,16 +7,19 @@ from io import StringIO
 import numpy as np
 import pytest
 from rich.console import Console
+from test_claim_standing import KINDS
 
 from fl_audit.audits.common.findings_released_model import FEW_NATS, EpsilonStarFinding
 from fl_audit.audits.common.report_cautions import NOT_MEANINGFUL, cautions_for_reader
 from fl_audit.audits.common.sections_guarantee import person_text
-from fl_audit.audits.page.first_screen import first_screen, summary_table
+from fl_audit.audits.page.first_screen import first_screen, next_step, summary_table
 from fl_audit.audits.page.report_page import render_html
 from fl_audit.audits.sections import report_contents
 from fl_audit.federation.federation import Federation
+from fl_audit.federation.run_tables import NonPrivateAccuracy
 from fl_audit.report.formatting import percent
 from fl_audit.report.report_elements import ReportContents
+from fl_audit.verdict.verdict import Verdict, VerdictDetails
 
 
 def changed(contents: ReportContents, untrained: float = 0.5, **facts: object) -> ReportContents:
@@ -53,6 +56,26 @@ def test_a_model_no_better_than_one_class_is_told(make_contents):
     assert " ".join(line.split()) in shown(changed(contents, commonest=accuracy))
     assert changed(contents, commonest=accuracy - 0.01).summary["look_at"] == []
     assert "--without-privacy" in line
+
+
+@pytest.mark.parametrize(
+    ("without_privacy", "reason"), [(0.2, "the data, model or training are"), (1.0, "the noise is")]
+)
+def test_a_run_without_privacy_that_was_played_is_not_advised_but_used(make_contents, without_privacy, reason):
+    contents = make_contents(exact=False, trials=40, rounds=4)
+    accuracy = float(contents.summary["utility"]["test_accuracy"])
+    other = NonPrivateAccuracy("other", 5, (0, 4), (0.1, without_privacy))
+    (line,) = changed(contents, commonest=max(accuracy, 0.5), unprotected=other).summary["look_at"]
+    assert "--without-privacy" not in line
+    assert line.endswith(f"so {reason} the reason")
+
+
+@pytest.mark.parametrize(("needed", "is_advised"), [(-1, False), (0, False), (1, True)])
+def test_no_trials_are_advised_that_were_played(make_contents, needed, is_advised, monkeypatch):
+    contents = make_contents(**KINDS[Verdict.INCONCLUSIVE])
+    trials = contents.run.trials + needed
+    monkeypatch.setattr(VerdictDetails, "trials_for_conclusive_verdict", property(lambda _: trials))
+    assert ("Set trials = " in next_step(contents)) is is_advised
 
 
 def test_a_run_without_noise_is_not_advised_to_run_without_privacy(make_contents):

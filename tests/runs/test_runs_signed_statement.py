@@ -44,7 +44,7 @@ def test_a_signed_directory_agrees_and_says_what_was_found(signed: Path) -> None
     summary = json.loads((signed / "run" / "summary.json").read_text())
     assert found.agrees
     assert found.statement["predicate"]["verdict"] == summary["verdict"]
-    assert found.statement["predicate"]["scope"] == summary["scope"]
+    assert found.statement["predicate"]["scope"] == summary["checks"]
     assert found.statement["predicate"]["signer"]["name"] == "A. Officer"
     files = {path.relative_to(signed / "run").as_posix() for path in (signed / "run").rglob("*") if path.is_file()}
     assert {one["name"] for one in found.statement["subject"]} == files - {STATEMENTS}

@@ -35,12 +35,9 @@ class DistinguisherFinding:
     def sentence(self) -> str:
         """The result of the test in one or two sentences, with the number of right guesses and the proven bound."""
         attempt, said = self.attempt, trials_words(self.attempt)
-        told = (
-            f"{attempt.distinguisher.kind} ({self.words}): looking at {attempt.distinguisher.group}, {attempt.right} "
-            "of "
-            f"{attempt.trials} trials were guessed right ({attempt.right / attempt.trials:.1%}; the claim allows "
-            f"{self.claimed_success:.1%}). {capital(said)}"
-        ).strip()
+        share = f"{attempt.right / attempt.trials:.1%}; the claim allows {self.claimed_success:.1%}"
+        guessed = f"{attempt.right} of {attempt.trials} trials were guessed right ({share})"
+        told = f"looking at {attempt.distinguisher.group}, {guessed}. {capital(said)}".strip()
         if not attempt.is_broken:
             return f"{told} {capital(self.shown)}: no contradiction."
         return f"{told} With {attempt.confidence:.1%} confidence {self.shown}; {self.allowed}."

@@ -5,13 +5,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from fl_audit.app_audits.audit_results import review_result
 from fl_audit.app_audits.launchers.isolated_process import answer
 from fl_audit.app_audits.launchers.refused_network import refuse_network
-from fl_audit.app_audits.page import write_page
+from fl_audit.app_audits.page import app_text, write_result
 from fl_audit.app_audits.review.fresh_starts import StartTrace
 from fl_audit.app_audits.review.options import ReviewOptions
 from fl_audit.app_audits.review.review import review
-from fl_audit.app_audits.review.review_messages import found_in, headline, report_lines_of_review, review_json
+from fl_audit.app_audits.review.review_messages import found_in
 
 
 def _review(asked: dict[str, Any], tell: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
@@ -21,18 +22,15 @@ def _review(asked: dict[str, Any], tell: Callable[[dict[str, Any]], None]) -> di
         Path.cwd(),
         ReviewOptions(**asked["wishes"]),
         lambda said: print(said, file=sys.stderr, flush=True),
-        lambda so_far: tell(review_json(so_far)),
+        lambda so_far: tell(review_result(so_far).to_json()),
         tuple(StartTrace(**trace) for trace in asked["traces"]),
     )
-    values = review_json(done)
-    if asked["out"]:
-        results = [result for result in (done.result, done.beside) if result is not None]
-        held = [(result, found_in(result)) for result in results]
-        path = write_page(
-            done.app, done.verdict, headline(done), report_lines_of_review(done), held, values, Path(asked["out"])
-        )
-        values["report"] = str(path)
-    return values
+    result = review_result(done, asked["bundle"])
+    if not asked["out"]:
+        return result.to_json()
+    audits = [(audit, found_in(audit)) for audit in (done.result, done.beside) if audit is not None]
+    text = app_text(result, audits, is_loaded=not done.unseen)
+    return result.to_json() | {"report": str(write_result(result, text, Path(asked["out"])))}
 
 
 if __name__ == "__main__":

@@ -64,11 +64,7 @@ class StrategyOptions:
 
 
 def audit_in_subprocess(wishes: StrategyOptions, out: Path | None = None) -> dict[str, Any]:
-    """Audit a strategy in a subprocess, and return the result.
-
-    Its keys are "result" (JSON values), "lines" (list of lines for the console) and "report" (path of the page, or
-    None).
-    """
+    """Audit a strategy in a subprocess, and return the result as JSON values, with the path of a page as `report`."""
     seconds = math.inf if wishes.seconds is None else 2 * wishes.seconds + _START
     found, ended, _ = run_command_isolated(_PROGRAM, wishes, out, seconds, is_quiet=False)
     if found is None:
@@ -79,6 +75,6 @@ def audit_in_subprocess(wishes: StrategyOptions, out: Path | None = None) -> dic
     if ended:
         page = "" if out is None else ", and no page was written"
         early = f"the process that plays trials {ended}: this is what it had judged until then{page}"
-        found["result"]["stopped_early"] = early
-        found["lines"].append(f"* Stopped early: {early}.")
+        found["stopped_early"] = early
+        found["lines"].append(["Stopped early", f"{early}."])
     return found

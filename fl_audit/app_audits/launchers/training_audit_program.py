@@ -4,12 +4,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from fl_audit.app_audits.audit_results import training_result
 from fl_audit.app_audits.black_box.working_copy import in_working_copy, own_copy
 from fl_audit.app_audits.launchers.isolated_process import answer
 from fl_audit.app_audits.launchers.training_audit_launcher import TrainingFunctionOptions
-from fl_audit.app_audits.local_training.assessment import assessment_json
 from fl_audit.app_audits.local_training.training_function_audit import TrainingAuditOptions, audit_training
-from fl_audit.app_audits.page import write_assessment
+from fl_audit.app_audits.page import training_text, write_result
 from fl_audit.user_modules import import_function, search_last
 
 
@@ -26,10 +26,10 @@ def _audited(asked: dict[str, Any], _: Callable[[dict[str, Any]], None]) -> dict
             for name, what in ((wishes.model, "--model"), (wishes.data, "--data"))
         )
         done = audit_training(function, wishes.function, model, dataset, options, Path.cwd())
-    values = assessment_json(done)
-    if asked["out"]:
-        values["report"] = str(write_assessment(done, values, Path(asked["out"])))
-    return values
+    result = training_result(done)
+    if not asked["out"]:
+        return result.to_json()
+    return result.to_json() | {"report": str(write_result(result, training_text(done), Path(asked["out"])))}
 
 
 if __name__ == "__main__":

@@ -1,22 +1,19 @@
 """Show the result of a live audit as lines for a terminal, and as an HTML page of one screen."""
 
 import math
-from pathlib import Path
 from typing import assert_never
 
 from fl_audit.app_audits.live.live_audit import LiveFinding
 from fl_audit.app_audits.live.live_checks import Inconsistency
 from fl_audit.app_audits.live.stored_rounds import mismatches_text
-from fl_audit.atomic_files import write_text
+from fl_audit.app_audits.page import PageText
 from fl_audit.audits.canaries.canary_detection_limit import HIDDEN_BY_OTHERS
 from fl_audit.audits.page.first_screen import Fact, fact_html
-from fl_audit.audits.page.html_building_blocks import html_page, page_table
+from fl_audit.audits.page.html_building_blocks import page_table
 from fl_audit.plurals import plural
 from fl_audit.privacy.guarantee_line import guarantee_line, guarantee_values
 from fl_audit.report.formatting import capital, is_certainty, number_text, one_in, percent
-from fl_audit.report.guarantee_warnings import weakness_warning
-from fl_audit.statistics.claim_comparisons import ClaimStatus, compare_with_claim
-from fl_audit.verdict.banner import verdict_banner
+from fl_audit.statistics.claim_comparisons import Reading, compare_with_claim
 from fl_audit.verdict.declared_tests import FAMILY_LEVEL
 from fl_audit.verdict.noise_estimate import BREACH
 from fl_audit.verdict.verdict import Verdict
@@ -24,32 +21,29 @@ from fl_audit.verdict.verdict import Verdict
 _MOST_NUMBERED = 5  # largest number of rounds or canaries that are listed
 
 
-def live_lines(numbers: LiveFinding) -> list[str]:
-    """Return the result of a live audit as lines of text: verdict, claim, lower bounds and next step."""
-    facts = [f"* {fact.name}: {fact.value} ({fact.note})" for fact in _facts(numbers)]
-    claimed = f"* Claimed: {guarantee_line(guarantee_values(numbers.guarantee.epsilon, numbers.guarantee.claims))}"
-    opening = f"{numbers.verdict}: {_progress(numbers)}. {_opening(numbers)}"
-    warning = weakness_warning(numbers.guarantee)
-    warnings = [] if warning is None else [f"warning: {warning}"]
-    return [opening, *warnings, claimed, *facts, f"* Next: {_next(numbers)}"]
+def live_headline(numbers: LiveFinding) -> str:
+    """Return the verdict of a live audit, how many rounds were seen, and the lower bound on epsilon."""
+    return f"{capital(str(numbers.verdict))}: {_progress(numbers)}. {_opening(numbers)}"
 
 
-def write_live_page(numbers: LiveFinding, path: Path) -> Path:
-    """Write the HTML page of a live audit to a file, and return the path of the file."""
+def live_lines(numbers: LiveFinding) -> tuple[tuple[str, str], ...]:
+    """Return the findings of a live audit, as pairs of a subject and a text: claim, lower bounds and next step."""
+    facts = [(fact.name, f"{fact.value} ({fact.note})") for fact in _facts(numbers)]
+    claimed = guarantee_line(guarantee_values(numbers.guarantee.epsilon, numbers.guarantee.claims))
+    return (("Claimed", claimed), *facts, ("Next", _next(numbers)))
+
+
+def live_text(numbers: LiveFinding) -> PageText:
+    """Return the text of the page on a live audit."""
     facts = "\n".join(map(fact_html, _facts(numbers)))
-    body = f'<dl class="facts">\n{facts}\n</dl>\n{_table(numbers)}<p>{_assumption(numbers)}</p>'
-    page = html_page(
-        title=f"Live audit: {numbers.verdict}",
-        heading="One training as its own audit",
-        subtitle=str(numbers.guarantee.claim),
-        opening=_opening(numbers),
-        body=body,
-        banner=verdict_banner(numbers.verdict, _progress(numbers)),
+    return PageText(
+        subtitle=f"One training as its own audit: {numbers.guarantee.claim}",
         step=_next(numbers),
-        warning=weakness_warning(numbers.guarantee),
+        opening=_opening(numbers),
+        banner=_progress(numbers),
+        details=f'<dl class="facts">\n{facts}\n</dl>\n{_table(numbers)}<p>{_assumption(numbers)}</p>',
+        is_listed=False,
     )
-    write_text(path, page)
-    return path
 
 
 def _assumption(numbers: LiveFinding) -> str:
@@ -98,7 +92,7 @@ def _opening(numbers: LiveFinding) -> str:
     )
 
 
-def _reading(numbers: LiveFinding) -> ClaimStatus:
+def _reading(numbers: LiveFinding) -> Reading:
     """Return how the lower bound on mu compares with the claimed mu.
 
     The page may be opened at any time, so the claim is "broken" only if the verdict from declared analyses is
@@ -116,7 +110,7 @@ def _facts(numbers: LiveFinding) -> tuple[Fact, ...]:
     rarely = f"except with a chance of at most {one_in(guarantee.delta)}"
     surer = f"claimed: at most {percent(guarantee.belief_bound)}, {rarely}; {said}"
     if is_certainty(guarantee.belief_bound):
-        surer = str(ClaimStatus.NO_LIMIT)
+        surer = str(Reading.NO_LIMIT)
     needed = "none" if numbers.rounds_needed is None else f"{numbers.rounds_needed:,}"
     return (
         Fact("Epsilon of the training, at least", number_text(found.epsilon_lower, 3),

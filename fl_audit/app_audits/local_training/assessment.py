@@ -19,7 +19,7 @@ from fl_audit.report.formatting import capital
 from fl_audit.report.guarantee_warnings import weak_claim_warning
 from fl_audit.verdict.verdict import Verdict
 
-_ALWAYS_UNSEEN = (
+ALWAYS_UNSEEN = (
     "other configurations and data than those that were run; weights that were trained elsewhere; what the data were "
     "chosen and preprocessed by before the training began; side channels of time and memory"
 )
@@ -111,7 +111,7 @@ def report_lines(assessment: Assessment) -> tuple[tuple[str, str], ...]:
             for why in dict.fromkeys(missing.values())
         ]
     lines += [("Not looked at", _sentence(reason)) for reason in assessment.unseen]
-    return (*lines, ("Not seen", _sentence(_ALWAYS_UNSEEN)))
+    return (*lines, ("Not seen", _sentence(ALWAYS_UNSEEN)))
 
 
 def _sentence(words: str) -> str:
@@ -246,7 +246,6 @@ def assessment_json(assessment: Assessment) -> dict[str, Any]:
         "name": assessment.name,
         "verdict": str(assessment.verdict),
         "headline": headline(assessment),
-        "screen": [list(line) for line in report_lines(assessment)],
         "warning": _claim_warning(evidence),
         "pitfalls": [
             {"name": str(one.pitfall), "weight": one.weight.name.lower(), "seen": one.seen, "fix": one.fix}

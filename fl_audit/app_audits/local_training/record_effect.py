@@ -1,7 +1,7 @@
 """Effect of a record on the gradients of a training: how far its values can move them, and whether others matter."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
@@ -275,10 +275,11 @@ class RecordEffectSearch:
 
     def _coupling(self, indices: Sequence[int], best: _StepEffect) -> float | None:
         """Return the part of its effect by which the record changes that of another one; None if none is found."""
-        step, (index, *others) = best.step, indices
-        pairs = ((other, version) for other in others for version in record_versions(self.dataset, other))
-        for other, version in pairs:
-            if version.factor == FACTORS[1] and not version.is_jittered:
+        index, step = indices[0], best.step
+        for other in self._others_in(step, indices):
+            for version in record_versions(self.dataset, other):
+                if version.factor != FACTORS[1] or version.is_jittered:
+                    continue
                 corners = [
                     self._points_with(index, step, one, beside)
                     for beside in ({}, {other: version.item})
@@ -288,6 +289,16 @@ class RecordEffectSearch:
                 if found is not None:
                     return found
         return None
+
+    def _others_in(self, step: int, indices: Sequence[int]) -> Iterator[int]:
+        """Yield positions of records that may be in a step, beside the first of `indices`."""
+        index, drawn = indices[0], self.drawn.get(step, ())
+        count = length_of(self.dataset)
+        yield from (other for other in indices[1:] if other in drawn or not drawn)
+        yield from [place for place in drawn if place != index and place < count][:_MOST_BETWEEN]
+        if not drawn:
+            found = self._located(step, [place for place in range(count) if place != index])
+            yield from () if found is None else (found,)
 
     def _points_with(self, index: int, step: int, version: RecordVersion, beside: Mapping[int, Any]) -> Floats32 | None:
         is_absent = version is ABSENT

@@ -172,10 +172,17 @@ def report_lines_of_review(review: ReviewResult) -> tuple[tuple[str, str], ...]:
     lines += [("Note", f"{capital(remark)}.") for remark in review.remarks]
     if review.stated.is_of_flower and broken_tests(review.result, ScenarioGroup.EDGES):
         lines.append(("Known edges of Flower's wrapper", f"{_edge_words(review)}: {_EDGES}."))
+    not_seen = ("Not seen", f"{unseen_of_review(review)}.")
     if review.inside is None or inside is None:
-        return (*lines, *_uninspected_clients(review), ("Not seen", f"{_UNSEEN}."))
+        return (*lines, *_uninspected_clients(review), not_seen)
     lines += [(f"Inside clients, {uncapital(about)}", said) for about, said in report_lines(inside)]
-    return (*lines, ("Not seen", f"{_UNSEEN_OF_SERVER}."))
+    return (*lines, not_seen)
+
+
+def unseen_of_review(review: ReviewResult) -> str:
+    """Return a phrase on what no review sees; less if clients were inspected."""
+    is_inspected = review.inside is not None and review.inside.assessment is not None
+    return _UNSEEN_OF_SERVER if is_inspected else _UNSEEN
 
 
 def _uninspected_clients(review: ReviewResult) -> tuple[tuple[str, str], ...]:
@@ -257,7 +264,6 @@ def review_json(review: ReviewResult) -> dict[str, Any]:
     return {
         "app": review.app,
         "verdict": str(review.verdict),
-        "headline": headline(review),
         "claimed": None if claim is None else epsilon_words(review.stated, review.rounds),
         "guarantee": guarantee_of_stated(review.stated, review.rounds),
         "source": review.stated.source,
@@ -268,7 +274,6 @@ def review_json(review: ReviewResult) -> dict[str, Any]:
         "asked": review.asked,
         "parameters": review.parameters,
         "kinds": list(review.kinds),
-        "screen": [list(line) for line in report_lines_of_review(review)],
         "model": result_json(result, found_in(result)),
         "beside": None if review.beside is None else result_json(review.beside, found_in(review.beside)),
         "leaks": {

@@ -25,7 +25,7 @@ def cautions_for_reader(contents: ReportContents) -> list[str]:
         found = f"{percent(round(model.test_accuracy, 3))} of test records"
         naming = f"{percent(round(model.commonest, 3))} by always naming the most frequent class"
         no_better = f"The model is no better than naming one class: it is right for {found}, against {naming}"
-        lines.append(f"{no_better}{_advice(contents)}")
+        lines.append(f"{no_better}{_reason_of_low_accuracy(contents, model)}")
     if star is not None and not star.is_meaningful:
         lines.append(star_text(star))
     of_users, users = contents.find(UserEpsilonStarFinding), contents.plan.federation.users
@@ -37,8 +37,15 @@ def cautions_for_reader(contents: ReportContents) -> list[str]:
     return lines
 
 
-def _advice(contents: ReportContents) -> str:
-    """Return advice on how to find the reason of a low accuracy, after a semicolon; "" if the command refuses it."""
+def _reason_of_low_accuracy(contents: ReportContents, model: ModelAccuracyFinding) -> str:
+    """Return the reason of a low accuracy, or how to find it, after a semicolon; "" if no command finds it.
+
+    The reason is known if the same training was played without privacy.
+    """
+    if model.unprotected is not None:
+        is_lost_by_noise = model.commonest is not None and model.unprotected.final > model.commonest
+        reason = "the noise is the reason" if is_lost_by_noise else "the data, model or training are the reason"
+        return f"; without privacy it is right for {percent(round(model.unprotected.final, 3))}, so {reason}"
     federation = contents.plan.federation
     if not (federation.mechanism.adds_noise and audit_of(federation).chooses_pair):
         return ""

@@ -158,6 +158,8 @@ def next_step(contents: ReportContents) -> str:
             return "Do not lean on this run: see to what is named above, and audit again."
         case Verdict.INCONCLUSIVE:
             needed = numbers.judged.trials_for_conclusive_verdict
+            if needed is not None and needed <= contents.run.trials:
+                return "Do not lean on this run: so many trials could have told. Audit again with another seed."
             setting = "" if needed is None else f" Set trials = {needed} in [audit], or more."
             return f"Do not lean on this run. {trials_needed_text(numbers, contents.words)}{setting}"
         case Verdict.NOT_AUDITED:

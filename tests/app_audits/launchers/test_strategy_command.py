@@ -75,6 +75,7 @@ def test_averaging_without_noise_breaks_a_claim(tmp_path: Path) -> None:
     finding = told["findings"][0]
     assert finding["right"] == finding["trials"] == 400
     assert any("step of" in line for line in finding["transcript"])
+    assert Path(told.pop("report")) == tmp_path / "trial" / "report.html"
     assert json.loads((tmp_path / "trial" / "summary.json").read_text()) == told
     page = (tmp_path / "trial" / "report.html").read_text()
     assert "breaks the claim" in page
@@ -85,7 +86,7 @@ def test_averaging_without_noise_breaks_a_claim(tmp_path: Path) -> None:
 def test_a_violation_ends_with_status_4_where_it_is_asked_for(
     verdict: Verdict, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = {"result": {"verdict": str(verdict)}, "lines": [], "report": None}
+    found = {"verdict": str(verdict), "headline": "So it is.", "lines": []}
     monkeypatch.setattr(strategy_audit_launcher, "audit_in_subprocess", lambda *_: found)
     claim = ["strategies_of_mine:plain", "--claim-epsilon", "1", "--adjacency", "add-remove-client"]
     ended = [CliRunner().invoke(app, ["strategy", *claim, *flags]) for flags in (["--fail-on-violation"], [])]

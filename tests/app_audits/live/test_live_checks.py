@@ -11,13 +11,15 @@ import pytest
 from typer.testing import CliRunner
 
 from fl_audit.adjacency import Relation
+from fl_audit.app_audits.audit_results import live_result
 from fl_audit.app_audits.live.canary import Canary
 from fl_audit.app_audits.live.live_audit import LiveFinding, measure_live
 from fl_audit.app_audits.live.live_checks import Inconsistency, _absent_canaries_differ
-from fl_audit.app_audits.live.live_page import live_lines, write_live_page
+from fl_audit.app_audits.live.live_page import live_headline, live_lines, live_text
 from fl_audit.app_audits.live.observer_store import TrainingObserver
 from fl_audit.app_audits.live.reported_canary_properties import ReportedCanaryProperties, fingerprint, read_note
 from fl_audit.app_audits.live.stored_rounds import MismatchedCanaryProperty
+from fl_audit.app_audits.page import write_result
 from fl_audit.array_types import Floats
 from fl_audit.cli.main import app as command
 from fl_audit.errors import InputError
@@ -62,9 +64,9 @@ def play(
 
 
 def last_line(numbers: LiveFinding, place: Path) -> str:
-    write_live_page(numbers, place / "page.html")
+    write_result(live_result("canaries", numbers), live_text(numbers), place)
     json.dumps(numbers.to_json(), allow_nan=False)
-    return live_lines(numbers)[-1]
+    return dict(live_lines(numbers))["Next"]
 
 
 REPLACE = replace(TERMS, adjacency="replace-client")  # the noise is of 2 C then
@@ -95,7 +97,9 @@ def test_canaries_of_another_relation_than_the_guarantee_do_not_count(is_seen: b
         play(place, [replace(replaced[0], number=one) for one in range(8)], added, REPLACE, is_seen=is_seen)
         numbers = measure_live(place, COINS)
         assert (numbers.verdict, numbers.doubts.kinds) == (verdict, frozenset())
-        assert ("was not noted" in (write_live_page(numbers, place / "page.html").read_text())) == (not is_seen)
+        assert (
+            "was not noted" in (write_result(live_result("canaries", numbers), live_text(numbers), place).read_text())
+        ) == (not is_seen)
 
 
 def test_few_rounds_are_no_doubt_that_canaries_send_their_opposite(tmp_path: Path) -> None:
@@ -148,7 +152,7 @@ def test_rounds_of_a_node_that_came_back_with_other_coins_do_not_count(tmp_path:
     numbers = measure_live(tmp_path, COINS)
     assert (numbers.finding.rounds, numbers.released, numbers.verdict) == (20, 30, "violated")
     assert [(one.number, one.node, one.what) for one in numbers.misfits] == [(0, "77", MismatchedCanaryProperty.COINS)]
-    assert "node 77" in live_lines(numbers)[0]
+    assert "node 77" in live_headline(numbers)
 
 
 @pytest.mark.parametrize(
@@ -279,7 +283,7 @@ def test_rounds_before_a_server_that_goes_on_count_as_released(tmp_path: Path) -
     numbers = measure_live(tmp_path, COINS)
     assert (numbers.verdict, numbers.released, numbers.carried_on) == ("violated", 250, 150)
     assert numbers.is_overrun
-    assert "after 150 rounds" in live_lines(numbers)[0]
+    assert "after 150 rounds" in live_headline(numbers)
     assert all(f"{count} " in last_line(numbers, tmp_path) for count in (250, 200))
 
 
@@ -320,9 +324,10 @@ def test_a_stored_file_that_never_ends_is_refused(tmp_path: Path, file: str) -> 
         measure_live(tmp_path, COINS)
 
 
-def test_a_directory_is_no_page_and_is_refused_before_the_audit(tmp_path: Path) -> None:
-    arguments = ["live", str(tmp_path / "none"), "--coins", "x", "--out", str(tmp_path)]
-    with pytest.raises(InputError, match=r"--out .* is a directory"):
+def test_a_file_is_no_directory_and_is_refused_before_the_audit(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    arguments = ["live", str(tmp_path / "none"), "--coins", "x", "--out", str(tmp_path / "file")]
+    with pytest.raises(InputError, match=r"--out .* is a file"):
         CliRunner().invoke(command, arguments, catch_exceptions=False)
 
 

@@ -8,11 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fl_audit.app_audits.audit_results import live_result
 from fl_audit.app_audits.live.canary import Canary
 from fl_audit.app_audits.live.live_audit import declared_looks, measure_live
-from fl_audit.app_audits.live.live_page import live_lines, write_live_page
+from fl_audit.app_audits.live.live_page import live_headline, live_lines, live_text
 from fl_audit.app_audits.live.observer_store import TrainingObserver, seed_in
 from fl_audit.app_audits.live.reported_canary_properties import ReportedCanaryProperties
+from fl_audit.app_audits.page import write_result
 from fl_audit.audits.canaries.canary_draws import canary_coin, canary_direction
 from fl_audit.cli.main import main
 from fl_audit.errors import InputError
@@ -65,8 +67,11 @@ def test_the_numbers_are_those_of_the_guarantee_and_of_what_is_certified(tmp_pat
     # The bounds of the looks hold together; that of all rounds is for one look.
     assert [one.finding.confidence for one in numbers.looks] == pytest.approx([1 - 0.05 / 4] * 4)
     assert (found.confidence, numbers.looks[-1].finding.mu_lower < found.mu_lower) == (0.95, True)
-    assert re.search("95\xa0% confidence .*one look", live_lines(numbers)[0])
-    assert "together with 95\xa0%" in write_live_page(numbers, tmp_path / "page.html").read_text()
+    assert re.search("95\xa0% confidence .*one look", live_headline(numbers))
+    assert (
+        "together with 95\xa0%"
+        in write_result(live_result("canaries", numbers), live_text(numbers), tmp_path).read_text()
+    )
     # So many rounds find mu that 1.5 times the epsilon stands for, and one round less does not.
     # Of two canaries the other one lies in the way half the time, along a direction of its own.
     noise = np.sqrt(40) / gdp_mu(1.5 * guarantee.epsilon, DELTA)
@@ -84,12 +89,10 @@ def test_a_claim_that_excludes_nothing_is_said_to(rounds: int, tmp_path: Path) -
     numbers = measure_live(train(tmp_path, 20, added=1.0, claimed=20), COINS)
     numbers = replace(numbers, guarantee=derive_guarantee(numbers.guarantee.claim.with_noise(20 / rounds)))
     is_weak = rounds == 20
-    page = write_live_page(numbers, tmp_path / "page.html").read_text()
-    lines = live_lines(numbers)
-    assert [("next to nothing" in text) for text in ("\n".join(lines), page, json.dumps(numbers.to_json()))] == [
-        is_weak
-    ] * 3
-    assert ("the claim excludes nothing" in " ".join(lines)) == is_weak
+    result = live_result("canaries", numbers)
+    page = write_result(result, live_text(numbers), tmp_path).read_text()
+    assert [("next to nothing" in text) for text in (str(result.warning), page)] == [is_weak] * 2
+    assert any("the claim excludes nothing" in text for _, text in result.lines) == is_weak
     assert "almost 100" not in page
 
 
@@ -150,7 +153,7 @@ def test_more_rounds_than_claimed_break_the_guarantee_without_statistics(tmp_pat
     found = numbers.finding
     assert (found.rounds, numbers.guarantee.rounds) == (30, 20)
     assert found.epsilon_lower == pytest.approx(gdp_epsilon(DELTA, found.mu_lower * np.sqrt(30)), rel=1e-9)
-    assert re.search(r"\b30 rounds .*released", live_lines(numbers)[-1])
+    assert re.search(r"\b30 rounds .*released", dict(live_lines(numbers))["Next"])
 
 
 def test_a_later_round_than_claimed_leaves_open_how_many_there_were(tmp_path: Path) -> None:
@@ -158,7 +161,7 @@ def test_a_later_round_than_claimed_leaves_open_how_many_there_were(tmp_path: Pa
     (place / "round-000050.json").unlink()
     numbers = measure_live(place, COINS)
     assert (numbers.released, numbers.last, numbers.verdict) == (100, 101, "inconclusive")
-    assert "round 101 was kept" in live_lines(numbers)[-1]
+    assert "round 101 was kept" in dict(live_lines(numbers))["Next"]
     (place / "round-000101.json").unlink()
     assert measure_live(place, COINS, is_over=True).verdict == "consistent"
 
@@ -178,9 +181,8 @@ def test_rounds_in_which_two_clients_send_one_canary_or_a_strange_one_do_not_cou
         model = model + release
     numbers = measure_live(place, COINS)
     assert (numbers.finding.rounds, numbers.misnamed, numbers.verdict) == (20, (0, 1, 2, 7), "inconclusive")
-    lines = live_lines(numbers)
-    assert re.search(r"\b40 rounds .*: .*\bnamed canaries twice", lines[0])
-    assert re.search(r"\bevery node .*\bnumber\b", lines[-1])
+    assert re.search(r"\b40 rounds .*: .*\bnamed canaries twice", live_headline(numbers))
+    assert re.search(r"\bevery node .*\bnumber\b", dict(live_lines(numbers))["Next"])
     for number in range(1, 21):
         (place / f"round-{number:06d}.json").unlink()
     with pytest.raises(InputError, match=r"\b3 canaries .*name 0, 1, 2, 7 twice"):
@@ -214,7 +216,7 @@ def test_no_noise_behind_the_updates_of_many_others_is_not_called_consistent(are
     assert (numbers.verdict, numbers.limit, numbers.rounds_needed) == ("inconclusive", np.inf, None)
     assert numbers.dilution.is_seen == (not are_seen)
     reason = "many other clients" if are_seen else "the claimed noise"
-    assert reason in live_lines(numbers)[-1]
+    assert reason in dict(live_lines(numbers))["Next"]
     few = measure_live(train(tmp_path / "few", 100, 1.0, canaries=8, others=2, are_seen=are_seen), COINS)
     assert (few.verdict, few.dilution.is_seen) == ("consistent", False)
     assert few.dilution.spread == pytest.approx(np.sqrt((4 * are_seen + 4) / SIZE))
@@ -258,7 +260,7 @@ def test_the_command_says_it_and_writes_a_page(
 
     text, status = said(str(place), "--coins", str(coins), "--fail-on-violation")
     assert status == 4
-    assert re.match(r"violated: 20 .*of 20 claimed", text)
+    assert re.match(r"Violated: 20 .*of 20 claimed", text)
     assert "Violated" in (place / "report.html").read_text()
     text, status = said(str(place), "--coins", str(coins), "--json")
     numbers = json.loads(text)

@@ -6,22 +6,54 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent, SelfComposedDpEvent
+from dp_accounting.pld import PLDAccountant
 from opacus import PrivacyEngine
 from opacus.accountants import RDPAccountant
 from opacus.optimizers import DPOptimizer
+from scipy.stats import norm
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
+from fl_audit.adjacency import Adjacency
 from fl_audit.app_audits.local_training.assessment import Assessment, assessment_json, report_lines
 from fl_audit.app_audits.local_training.composition import composed
 from fl_audit.app_audits.local_training.pitfalls import Pitfall
 from fl_audit.app_audits.local_training.training_function_audit import TrainingAuditOptions, audit_training
+from fl_audit.privacy.claim import Claim
+from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.verdict.verdict import Verdict
 
 DELTA = 1e-5
 Made = tuple[PrivacyEngine, nn.Module, Any, DataLoader[Any]]
+
+
+def _epsilon_of(steps: int, rate: float, delta: float) -> float:
+    """Return the epsilon of Poisson steps with noise multiplier 1, by dp-accounting."""
+    step = GaussianDpEvent(1.0) if rate == 1 else PoissonSampledDpEvent(rate, GaussianDpEvent(1.0))
+    return float(PLDAccountant().compose(SelfComposedDpEvent(step, steps)).get_epsilon(delta))
+
+
+@pytest.mark.parametrize(
+    ("steps", "rate", "delta", "epsilon"),
+    [
+        (1, 1.0, 1e-5, 4.377), (5, 1.0, 1e-5, 11.480), (5, 0.2, 1e-5, 3.880), (5, 0.2, 1e-3, 2.267),
+        (10, 0.2, 1e-3, 3.084), (15, 0.2, 1e-3, 3.744),
+    ],
+)  # fmt: skip
+def test_the_figures_of_the_cases_are_those_of_dp_accounting(
+    steps: int, rate: float, delta: float, epsilon: float
+) -> None:
+    assert _epsilon_of(steps, rate, delta) == pytest.approx(epsilon, abs=1e-3)
+    claim = Claim(Adjacency.ADD_REMOVE_RECORD, gaussian_rounds(1.0, steps, rate), delta)
+    assert claim.profile.epsilon(delta) == pytest.approx(epsilon, abs=1e-3)
+    if rate == 1:
+        mu = steps**0.5
+        exact_delta = norm.cdf(mu / 2 - epsilon / mu) - np.exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu)
+        assert exact_delta == pytest.approx(delta, rel=3e-3)
 
 
 def _data() -> TensorDataset:
@@ -140,11 +172,10 @@ def test_weak_coupling_makes_no_epsilon_smaller() -> None:
     found = _audited(train)
     assert Pitfall.COUPLED in _names(found)
     # A record acts on all five sums, drawn or not: mu is the root of 5.
-    # dp-accounting and the closed form have 11.480 at 1e-5.
     assert found.composed is not None
     assert found.composed.is_least
     assert found.composed.steps == ((1.0, 1.0, 5),)
-    assert found.composed.epsilon == pytest.approx(11.48, abs=0.01)
+    assert found.composed.epsilon == pytest.approx(_epsilon_of(5, 1.0, DELTA), abs=1e-3)
 
 
 def test_the_epsilon_of_an_effect_below_the_claim_is_refused() -> None:
@@ -174,6 +205,8 @@ def test_an_engine_that_is_kept_between_calls_is_not_accused_and_the_remedy_help
 
     found = _audited(with_kept_engine if is_kept else with_kept_accountant, rounds=2)
     assert found.found == ()
+    assert found.composed is not None
+    assert found.composed.epsilon == pytest.approx(_epsilon_of(10, 0.2, 1e-3), rel=1e-3)
     assert found.verdict is (Verdict.INCONCLUSIVE if is_kept else Verdict.CONSISTENT)
     assert any("state_dict()" in said for said in found.unseen) is is_kept
 
@@ -205,6 +238,7 @@ def test_accountants_are_counted_by_themselves() -> None:
     assert (found.found, found.verdict) == ((), Verdict.CONSISTENT)
     assert found.composed is not None
     assert found.composed.steps == ((1.0, 0.2, 15),)
+    assert found.composed.epsilon == pytest.approx(_epsilon_of(15, 0.2, 1e-3), rel=1e-3)
     assert "4.57 over 3 rounds at delta 0.001 by rdp, which counted 15 steps" in dict(report_lines(found))["Claimed"]
 
 

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from fl_audit.app_audits.local_training.assessment import assess, assessment_json, headline, report_lines
+from fl_audit.app_audits.audit_results import training_result
+from fl_audit.app_audits.local_training.assessment import assess, headline, report_lines
 from fl_audit.app_audits.local_training.recorded_trainings import RecordedTrainings
 from fl_audit.app_audits.local_training.training_facts import RecordedTraining
-from fl_audit.app_audits.page import write_assessment
+from fl_audit.app_audits.page import training_text, write_result
 from fl_audit.cli.main import main
 from fl_audit.verdict.verdict import Verdict
 
@@ -77,7 +78,7 @@ def test_wrong_input_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch, capsys
 def test_what_was_not_seen_is_said_on_the_page(tmp_path: Path) -> None:
     found = assess("train", RecordedTrainings((RecordedTraining(),), 1), ["there was nothing"])
     assert found.verdict is Verdict.NOT_AUDITED
-    path = write_assessment(found, assessment_json(found), tmp_path)
+    path = write_result(training_result(found), training_text(found), tmp_path)
     text = path.read_text()
     assert headline(found) in text
     assert all(about in text for about, _ in report_lines(found))
@@ -95,7 +96,7 @@ def test_a_ledger_gets_no_less_than_a_training_spends(
     """Of an effect that is not bounded the least is added, with a word; without any bound nothing can be added."""
     step = {"noise_multiplier": 1.0, "sampling_rate": 1.0, "steps": 5}
     found = {
-        "verdict": "violated", "headline": "Violated.", "screen": [],
+        "verdict": "violated", "headline": "Violated.", "lines": [],
         "composed": {"epsilon": epsilon, "is_least": True, "steps": [step]},
     }  # fmt: skip
     monkeypatch.setattr("fl_audit.cli.training.audit_training_in_subprocess", lambda *_: found)

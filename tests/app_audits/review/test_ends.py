@@ -143,12 +143,12 @@ def test_what_a_killed_owner_left_is_removed_and_nothing_else(tmp_path: Path, mo
 @pytest.mark.long
 @pytest.mark.parametrize("out", [None, Path("out")])
 def test_what_was_ended_from_outside_says_so_in_json_too(monkeypatch: pytest.MonkeyPatch, out: Path | None) -> None:
-    told = ProcessResult({"result": {}, "lines": [], "report": None}, "signal 9")
+    told = ProcessResult({"lines": []}, "signal 9")
     monkeypatch.setattr("fl_audit.app_audits.launchers.isolated_process.run_isolated", lambda *_, **__: told)
     found = audit_in_subprocess(StrategyOptions("mine:slow", "add-remove-client", noise_multiplier=1.0), out)
-    assert "signal 9" in found["result"]["stopped_early"]
-    assert found["lines"][0].startswith("* Stopped early: ")
-    assert ("no page" in found["lines"][0]) is (out is not None)
+    assert "signal 9" in found["stopped_early"]
+    assert found["lines"][0][0] == "Stopped early"
+    assert ("no page" in found["lines"][0][1]) is (out is not None)
 
 
 CHILD = """

@@ -649,7 +649,7 @@ def test_wrong_flags_are_refused(tmp_path: Path, flags: list[str], said: str) ->
 def test_a_violation_fails_the_command_if_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verdict: str, flags: list[str], status: int
 ) -> None:
-    found = {"verdict": verdict, "headline": "It is so.", "screen": []}
+    found = {"verdict": verdict, "headline": "It is so.", "lines": []}
     monkeypatch.setattr("fl_audit.cli.black_box_commands.reviewed", lambda *_: found)
     result = CliRunner().invoke(command, ["review", str(tmp_path), *flags])
     assert result.exit_code == status

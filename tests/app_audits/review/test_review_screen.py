@@ -12,6 +12,7 @@ from flwr.common import ndarrays_to_parameters
 from flwr.server.strategy import FedAvg as OldFedAvg
 from flwr.serverapp.strategy import FedAvg
 
+from fl_audit.app_audits.audit_results import review_result
 from fl_audit.app_audits.black_box.audited_system import AuditedSystem
 from fl_audit.app_audits.black_box.metric_lookups import plain_numbers
 from fl_audit.app_audits.black_box.scenarios import FIXES, PROVISOS, WORDS
@@ -26,7 +27,7 @@ from fl_audit.app_audits.claim_audit.claim_audit_results import (
 )
 from fl_audit.app_audits.claim_audit.distinguishers import Distinguisher
 from fl_audit.app_audits.claim_audit.findings import findings
-from fl_audit.app_audits.page import write_page
+from fl_audit.app_audits.page import app_text, write_result
 from fl_audit.app_audits.review.claims import StatedAppClaim
 from fl_audit.app_audits.review.options import ReviewOptions
 from fl_audit.app_audits.review.probe_trials import probed
@@ -157,9 +158,8 @@ def test_a_guarantee_about_records_is_unseen_and_never_no_guarantee(tmp_path: Pa
     assert headline(said).startswith("Unseen: ")
     assert all("Opacus (client.py:1)" in line for line in (headline(said), dict(report_lines_of_review(said))["Claim"]))
     assert "o guarantee" not in headline(said)
-    path = write_page(
-        "app", verdict, headline(said), report_lines_of_review(said), [(said.result, ())], review_json(said), tmp_path
-    )
+    result = review_result(said)
+    path = write_result(result, app_text(result, [(said.result, ())], is_loaded=True), tmp_path)
     assert "Opacus (client.py:1)" in path.read_text()
     assert review_json(said)["of_records"] == [{"what": "Opacus", "file": "client.py", "line": 1, "is_library": True}]
     # A claim about clients is judged as ever.

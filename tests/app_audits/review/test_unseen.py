@@ -12,10 +12,11 @@ from apps import CLIENT, caught, with_strategy, write_app
 from flwr.clientapp.mod import LocalDpMod
 from flwr.serverapp.strategy import FedAvg
 
+from fl_audit.app_audits.audit_results import review_result
 from fl_audit.app_audits.black_box.scenarios import BY_NAME
 from fl_audit.app_audits.claim_audit.claim import StatedClaim
 from fl_audit.app_audits.claim_audit.claim_audit_results import ClaimAudit, TrialBudget
-from fl_audit.app_audits.page import write_page
+from fl_audit.app_audits.page import app_text, write_result
 from fl_audit.app_audits.review.app_loading import read_app
 from fl_audit.app_audits.review.claims import StatedAppClaim, named_in, stated_by
 from fl_audit.app_audits.review.options import ReviewOptions
@@ -163,9 +164,9 @@ def test_what_was_not_seen_makes_a_review_inconclusive(tmp_path: Path, came: Ver
     assert dict(report_lines_of_review(found))["Not loaded"].endswith(f"{UNSEEN[1:]} (why).")
     values = review_json(found)
     assert values["not_loaded"] == [f"{UNSEEN} (why)"]
-    page = write_page(
-        "app", found.verdict, headline(found), report_lines_of_review(found), [(found.result, ())], values, tmp_path
-    )
+    result = review_result(found)
+    assert result.scope.unseen[0] == f"{UNSEEN} (why)"
+    page = write_result(result, app_text(result, [(found.result, ())], is_loaded=False), tmp_path)
     assert f"{UNSEEN} (why)".replace("'", "&#x27;") in page.read_text().split("<details")[0]
 
 

@@ -7,6 +7,8 @@ and which epsilon it certifies at which delta, with a confidence of 95 %.
 import importlib
 import math
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -108,8 +110,12 @@ def conformance(case: Case, _trials: int, _generator: np.random.Generator) -> Fi
     """
     if case.training is None:
         return None
-    train, model, dataset = case.training
-    came = audit_training(lambda model, dataset: train(model, dataset), case.name, model(), dataset(), _OPTIONS)
+    train, model, dataset, is_claim_named = case.training
+    options = _OPTIONS if is_claim_named else replace(_OPTIONS, epsilon=case.claim.epsilon, delta=case.claim.delta)
+    # A training that makes its model takes the records alone.
+    new_model = model()
+    function = partial(train, None) if new_model is None else lambda model, dataset: train(model, dataset)
+    came = audit_training(function, case.name, new_model, dataset(), options)
     # The epsilon of no noise is a very large number there.
     composed = came.composed.epsilon if came.composed is not None else 0.0
     composed = math.inf if composed > _NO_EPSILON else composed

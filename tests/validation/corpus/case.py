@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-VERSION = "1.0"
-"""Version of the corpus: scores are compared within one version alone.
+VERSION = "1.1"
+"""Version of the corpus: scores of a case are compared within one first number alone.
 
 The second number rises where cases are added, the first one where a case that was there plays or claims otherwise.
 """
@@ -61,6 +61,7 @@ class Training(NamedTuple):
     train: Callable[[Any, Any], Any]  # trains a model on a data set once; it returns what it releases, or the model
     model: Callable[[], Any]  # returns a new model
     dataset: Callable[[], Any]  # returns the records
+    is_claim_named: bool = True  # whether the training works out the claimed epsilon by itself
 
 
 @dataclass(frozen=True)

@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Iterator
 
-from tests.validation.corpus import federated, made_up, trainings
+from tests.validation.corpus import federated, hand_written, made_up, trainings
 from tests.validation.corpus.case import Case
 
 _FAMILIES: dict[str, tuple[Callable[[], list[str]], Callable[[str], Case]]] = {
     federated.FAMILY: (federated.names, federated.case),
     made_up.FAMILY: (made_up.names, made_up.case),
+    hand_written.FAMILY: (hand_written.names, hand_written.case),
     trainings.FAMILY: (trainings.names, trainings.case),
 }
 

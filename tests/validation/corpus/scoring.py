@@ -55,7 +55,7 @@ def score(case: Case, auditors: dict[str, Auditor], trials: int) -> list[Row]:
 
 
 def read(path: Path) -> list[Row]:
-    """Return the rows of this version of the corpus that a file has, none if there is no such file.
+    """Return the rows that a file has of cases as they are in this version of the corpus; none without such a file.
 
     Parameters
     ----------
@@ -65,7 +65,8 @@ def read(path: Path) -> list[Row]:
     if not path.exists():
         return []
     with path.open(newline="", encoding="utf-8") as file:
-        return [row for row in (Row(**entry) for entry in csv.DictReader(file)) if row.version == VERSION]
+        rows = [Row(**entry) for entry in csv.DictReader(file)]
+    return [row for row in rows if row.version.split(".")[0] == VERSION.split(".")[0]]
 
 
 def write(rows: Sequence[Row], path: Path) -> None:

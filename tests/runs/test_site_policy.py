@@ -1,0 +1,227 @@
+"""A site's policy: twenty rules against results that are right, wrong, silent and forged."""
+
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from fl_audit.cli.main import app
+from fl_audit.errors import InputError
+from fl_audit.privacy.ledger import LedgerTraining, add_to_ledger, composed_epsilon, read_ledger
+from fl_audit.privacy.stated_releases import StatedReleases
+from fl_audit.runs.signed_statement import STATEMENTS, new_key, sign, verify
+from fl_audit.runs.site_policy import RuleStanding, SitePolicy, judge_ledger, judge_result, read_policy
+from fl_audit.verdict.audit_result import AuditedKind, AuditResult, AuditScope
+from fl_audit.verdict.verdict import Verdict
+
+BUNDLE = "ab" * 32
+GOOD = AuditResult(
+    kind=AuditedKind.APP,
+    name="hospital-app",
+    verdict=Verdict.CONSISTENT,
+    headline="Consistent.",
+    guarantee={"epsilon": 2.5, "delta": 1e-6, "adjacency": "add-remove-client", "unit": "client"},
+    scope=AuditScope(10, 10, ("removed", "replaced"), {"half precision": "every trial was refused"}),
+    versions={"flwr": "1.42.0", "fl_audit": "0.1.0"},
+    bundle=BUNDLE,
+)
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    place = tmp_path_factory.mktemp("keys")
+    for name in ("officer", "engineer"):
+        new_key(place / name)
+    return {name: place / name for name in ("officer", "engineer")}
+
+
+@pytest.fixture(scope="module")
+def fingerprints(keys: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    place = tmp_path_factory.mktemp("signed")
+    return {name: written(place / name, GOOD, [key]) for name, key in keys.items()}
+
+
+def written(place: Path, result: AuditResult, signers: list[Path]) -> str:
+    """Write and sign a result, and return the fingerprint of the last key."""
+    place.mkdir(parents=True)
+    (place / "summary.json").write_text(json.dumps(result.to_json()))
+    (place / "report.html").write_text("<p>a page</p>")
+    for key in signers:
+        sign(place, key)
+    return verify(place)[-1].key if signers else ""
+
+
+def policy_of(fingerprints: Mapping[str, str], **changes: dict[str, Any]) -> SitePolicy:
+    values: dict[str, Any] = {
+        "claim": {"largest-epsilon": 3.0, "largest-delta": 1e-5, "units": ["user", "client"]},
+        "audit": {
+            "verdicts": ["consistent"], "kinds": ["app", "run"], "all-rounds": True,
+            "required-checks": ["removed", "replaced"], "versions": {"flwr": "1.32", "fl_audit": "0.1"},
+        },
+        "signatures": {"by": [fingerprints["officer"], fingerprints["engineer"]], "fewest": 2, "largest-age-days": 90},
+        "app": {"bundles": [BUNDLE]},
+    }  # fmt: skip
+    return SitePolicy.model_validate({name: values.get(name, {}) | changes.get(name, {}) for name in values})
+
+
+def failures(policy: SitePolicy, place: Path, now: datetime | None = None) -> dict[str, RuleStanding]:
+    return {answer.rule: answer.standing for answer in judge_result(policy, place, now) if not answer.is_passed}
+
+
+def test_a_result_that_keeps_every_rule_passes(
+    tmp_path: Path, keys: dict[str, Path], fingerprints: dict[str, str]
+) -> None:
+    written(tmp_path / "good", GOOD, list(keys.values()))
+    answers = judge_result(policy_of(fingerprints), tmp_path / "good")
+    assert len(answers) == 15
+    assert all(answer.standing is RuleStanding.MET for answer in answers)
+
+
+WRONG: dict[str, tuple[AuditResult, dict[str, RuleStanding]]] = {
+    "epsilon too large": (
+        replace(GOOD, guarantee={**(GOOD.guarantee or {}), "epsilon": 3.01}),
+        {"claim.largest-epsilon": RuleStanding.BROKEN},
+    ),
+    "epsilon without bound": (
+        replace(GOOD, guarantee={**(GOOD.guarantee or {}), "epsilon": None}),
+        {"claim.largest-epsilon": RuleStanding.BROKEN},
+    ),
+    "no claim": (
+        replace(GOOD, verdict=Verdict.NO_GUARANTEE, guarantee=None),
+        {
+            "claim.largest-epsilon": RuleStanding.BROKEN, "claim.largest-delta": RuleStanding.BROKEN,
+            "claim.units": RuleStanding.UNKNOWN, "audit.verdicts": RuleStanding.BROKEN,
+        },
+    ),
+    "records alone": (
+        replace(GOOD, guarantee={**(GOOD.guarantee or {}), "unit": "record"}),
+        {"claim.units": RuleStanding.BROKEN},
+    ),
+    "unplayed rounds": (
+        replace(GOOD, scope=replace(GOOD.scope, played_rounds=3)),
+        {"audit.all-rounds": RuleStanding.BROKEN},
+    ),
+    "uncounted rounds": (
+        replace(GOOD, scope=replace(GOOD.scope, played_rounds=None)),
+        {"audit.all-rounds": RuleStanding.UNKNOWN},
+    ),
+    "a check refused": (
+        replace(GOOD, scope=AuditScope(10, 10, ("removed",), {"replaced": "the time ran out"})),
+        {"audit.required-checks": RuleStanding.BROKEN},
+    ),
+    "an old Flower": (
+        replace(GOOD, versions={"flwr": "1.9.0", "fl_audit": "0.1.0"}),
+        {"audit.versions": RuleStanding.BROKEN},
+    ),
+    "another bundle": (replace(GOOD, bundle="cd" * 32), {"app.bundles": RuleStanding.BROKEN}),
+    "a bundle unsaid": (replace(GOOD, bundle=None), {"app.bundles": RuleStanding.UNKNOWN}),
+    "a training": (replace(GOOD, kind=AuditedKind.TRAINING), {"audit.kinds": RuleStanding.BROKEN}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_a_result_breaks_or_does_not_say_fails(
+    name: str, tmp_path: Path, keys: dict[str, Path], fingerprints: dict[str, str]
+) -> None:
+    result, expected = WRONG[name]
+    written(tmp_path / "it", result, list(keys.values()))
+    assert failures(policy_of(fingerprints), tmp_path / "it") == expected
+
+
+def test_a_rule_is_left_open_only_if_the_policy_allows_it(
+    tmp_path: Path, keys: dict[str, Path], fingerprints: dict[str, str]
+) -> None:
+    written(tmp_path / "it", replace(GOOD, bundle=None), list(keys.values()))
+    policy = policy_of(fingerprints).model_copy(update={"allow_unknown": ("app.bundles",)})
+    assert failures(policy, tmp_path / "it") == {}
+    written(tmp_path / "other", replace(GOOD, bundle="cd" * 32), list(keys.values()))
+    assert failures(policy, tmp_path / "other") == {"app.bundles": RuleStanding.BROKEN}
+
+
+def test_forged_results_fail(tmp_path: Path, keys: dict[str, Path], fingerprints: dict[str, str]) -> None:
+    policy = policy_of(fingerprints)
+    written(tmp_path / "violated", replace(GOOD, verdict=Verdict.VIOLATED), list(keys.values()))
+    assert failures(policy, tmp_path / "violated") == {"audit.verdicts": RuleStanding.BROKEN}
+    # A verdict that was edited after it was signed is not what two people signed.
+    (tmp_path / "violated" / "summary.json").write_text(json.dumps(GOOD.to_json()))
+    assert failures(policy, tmp_path / "violated")["signatures.files"] is RuleStanding.BROKEN
+    assert failures(policy, tmp_path / "violated")["signatures.fewest"] is RuleStanding.BROKEN
+    # Statements of another audit, and a signature of somebody else in the place of the officer's.
+    written(tmp_path / "good", GOOD, list(keys.values()))
+    shutil.copy(tmp_path / "good" / STATEMENTS, tmp_path / "violated" / STATEMENTS)
+    assert failures(policy, tmp_path / "violated") == {}, "the same files, and so the same audit"
+    new_key(tmp_path / "stranger")
+    written(tmp_path / "strange", GOOD, [keys["engineer"], tmp_path / "stranger"])
+    assert failures(policy, tmp_path / "strange") == {"signatures.by": RuleStanding.BROKEN}
+    written(tmp_path / "unsigned", GOOD, [])
+    assert failures(policy, tmp_path / "unsigned") == {
+        "signatures.by": RuleStanding.BROKEN, "signatures.fewest": RuleStanding.BROKEN,
+        "signatures.largest-age-days": RuleStanding.UNKNOWN,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(("days", "is_met"), [(89, True), (91, False), (-1, False)])
+def test_a_signature_ages(
+    days: int, is_met: bool, tmp_path: Path, keys: dict[str, Path], fingerprints: dict[str, str]
+) -> None:
+    written(tmp_path / "it", GOOD, list(keys.values()))
+    now = datetime.now(UTC) + timedelta(days=days)
+    assert (failures(policy_of(fingerprints), tmp_path / "it", now) == {}) is is_met
+
+
+def test_the_ledger_of_a_site_is_composed_and_an_old_one_is_found(tmp_path: Path) -> None:
+    path = tmp_path / "site.ledger"
+    for name in ("first", "second"):
+        add_to_ledger(path, LedgerTraining(name, StatedReleases("add-remove-record", 2.0, 10)))
+    spent, last = composed_epsilon(read_ledger(path), 1e-5).epsilon, read_ledger(path)[-1].digest
+
+    def standings(largest: float, **more: str) -> list[RuleStanding]:
+        rules = {"file": "site.ledger", "largest-epsilon": largest, "delta": 1e-5} | more
+        policy = SitePolicy.model_validate({"ledger": rules})
+        return [answer.standing for answer in judge_ledger(policy, tmp_path)]
+
+    assert standings(spent * 1.001, digest=last) == [RuleStanding.MET] * 2
+    assert standings(spent * 0.999) == [RuleStanding.BROKEN]
+    path.write_text(path.read_text().splitlines(keepends=True)[0])
+    assert standings(spent, digest=last) == [RuleStanding.MET, RuleStanding.BROKEN]
+    path.unlink()
+    assert standings(spent) == [RuleStanding.UNKNOWN]
+    assert judge_ledger(SitePolicy(), tmp_path) == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("claims = 1", "claims"),
+        ("[claim]\nlargest-epsilon = -1", "largest-epsilon is -1"),
+        ('[audit]\nverdicts = ["fine"]', "fine"),
+        ('allow-unknown = ["claim.epsilon"]', "claim.epsilon"),
+        ('[signatures]\nby = ["officer"]', "64 hexadecimal"),
+        ("[claim", "cannot be read"),
+    ],
+)
+def test_a_wrong_policy_is_refused_in_one_line(text: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "policy.toml").write_text(text)
+    with pytest.raises(InputError, match=said) as caught:
+        read_policy(tmp_path / "policy.toml")
+    assert "\n" not in str(caught.value)
+
+
+def test_the_command_prints_a_line_a_rule_and_ends_by_it(
+    tmp_path: Path, keys: dict[str, Path], fingerprints: dict[str, str]
+) -> None:
+    written(tmp_path / "good", GOOD, list(keys.values()))
+    written(tmp_path / "bad", WRONG["another bundle"][0], list(keys.values()))
+    policy = tmp_path / "policy.toml"
+    policy.write_text(f'[app]\nbundles = ["{BUNDLE}"]\n[signatures]\nby = ["{fingerprints["officer"]}"]\n')
+    passed = CliRunner().invoke(app, ["gate", str(policy), str(tmp_path / "good")])
+    assert (passed.exit_code, len(passed.output.splitlines())) == (0, 4)
+    failed = CliRunner().invoke(app, ["gate", str(policy), str(tmp_path / "good"), str(tmp_path / "bad"), "--json"])
+    told = json.loads(failed.output)
+    assert (failed.exit_code, told["passes"], len(told["answers"])) == (4, False, 2)
