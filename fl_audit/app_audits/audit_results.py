@@ -51,10 +51,8 @@ def strategy_result(
     lines = [line for finding in findings for line in _finding_lines(finding)]
     lines += [("Refused", text) for text in refusal_words(audit.refusals)]
     lines += [("Claim", f"the strategy's own: {claim_source}")] if claim_source else []
-    unseen = _UNSEEN_OF_STRATEGY
-    if audit.claim.rounds == 1:
-        unseen = (*unseen, _CARRIED)
-        lines += [("Not played", _CARRIED)]
+    unseen = (*_UNSEEN_OF_STRATEGY, *([_CARRIED] if audit.claim.rounds == 1 else []))
+    lines += [("Not played", _CARRIED)] if audit.claim.rounds == 1 else []
     return AuditResult(
         kind=AuditedKind.STRATEGY,
         name=name,
