@@ -154,6 +154,10 @@ def _drawn_by_hand(dataset: Any) -> Iterator[Any]:
         yield inputs[is_drawn], labels[is_drawn]
 
 
+def _drawn_at_once(dataset: Any) -> Iterator[Any]:
+    return iter(list(poisson_loader(dataset)))
+
+
 def _from_secret_numpy(dataset: Any, seed: int | None) -> nn.Module:
     source = np.random.default_rng(seed)
 
@@ -171,6 +175,7 @@ def _from_secret_numpy(dataset: Any, seed: int | None) -> nn.Module:
     ("train", "reason"),
     [
         (lambda data: trained(data, batches=_drawn_by_hand), "drew their records"),
+        (lambda data: trained(data, batches=_drawn_at_once), "how 5 of 5 steps drew their records"),
         (lambda data: _by_hand(data, gaussian_noise), "no optimizer of torch took one"),
         (lambda data: _with_mean(data, 1.0), "the noise of mean"),
         (lambda data: {"mean": data.tensors[0].mean(0) + torch.randn(5)}, "the noise of mean"),
@@ -179,6 +184,7 @@ def _from_secret_numpy(dataset: Any, seed: int | None) -> nn.Module:
     ],
     ids=[
         "samples drawn by hand",
+        "drawn at once",
         "no optimizer",
         "noised mean",
         "nothing but a mean",
