@@ -22,7 +22,7 @@ RANDOMIZER_KEYS = ("local-randomizer", *OF_RANDOMIZERS)
 GUARANTEE_ONLY = (
     *PRIVACY_TARGETS,
     *DETAILS,
-    *("noise-over", "accountant", "clipping-norm", "sensitivity", "noise", "bands", "clipping"),
+    *("noise-over", "accountant", "stop-at-epsilon", "clipping-norm", "sensitivity", "noise", "bands", "clipping"),
 )
 """Settings that have no meaning without a claim."""
 
@@ -77,6 +77,8 @@ class PrivacySection(ConfigSection):
     """The insider's prior belief in D."""
     accountant: Choice[Accountant] | None = defaults.ACCOUNTANT
     """Accountant of the claim; left out, the exact one: `gdp` without sampling, `pld` with it."""
+    stop_at_epsilon: Size | None = None
+    """Epsilon at `delta` before which training ends: the round that would exceed it is not made; left out, none is."""
     clipping_norm: Size = 3.0
     """Largest norm of a contribution; with adaptive clipping, that of the first round."""
     sensitivity: Choice[SensitivityKind] = SensitivityKind.GLOBAL
