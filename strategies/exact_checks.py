@@ -44,6 +44,7 @@ _MOST_MODELS = 16  # most initial models of one batch that are compared
 _KINDS_OF_ORIGIN = {
     ReleaseOrigin.POST_PROCESSED: ExactRowKind.POST_PROCESSED,
     ReleaseOrigin.ONE_SECRET: ExactRowKind.ONE_SECRET,
+    ReleaseOrigin.FOLLOWS_SECRET: ExactRowKind.FOLLOWS_SECRET,
     ReleaseOrigin.UNKNOWN: ExactRowKind.UNKNOWN_STEP,
 }
 _EDGE = 1e-4  # relative distance from the clipping norm within which a quantile bit may go either way by rounding

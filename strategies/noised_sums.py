@@ -22,6 +22,8 @@ from fl_audit.mechanisms.noise_addition import add_noise
 from fl_audit.mechanisms.noises.mechanism_noise import Normals, ServerNoiseDraws
 from fl_audit.trial_batches import TrialBatch
 
+_FEWEST_OF_A_SIDE = 16  # trials with D, and with D', from which a rule that follows the secret is told from others
+
 
 class NoisingServer(Protocol):
     """Protocol of a server that adds the noise to sums, as `TrialBatchStrategy` does."""
@@ -38,12 +40,15 @@ class ReleaseOrigin(StrEnum):
 
     NOISED_SUM: it is the sum with the claimed noise. POST_PROCESSED: it follows from the noised sum alone, by a
     rule that is the same for trials with other secrets. ONE_SECRET: the same, but all trials of the batch have one
-    secret, so that the rule may depend on it. UNKNOWN: it does not follow from the noised sum, or nobody can tell.
+    secret, so that the rule may depend on it. FOLLOWS_SECRET: it follows from the noised sum by a rule that is the
+    same for all trials with D, the same for all with D', and another for one than for the other. UNKNOWN: it does
+    not follow from the noised sum, or nobody can tell.
     """
 
     NOISED_SUM = "noised-sum"
     POST_PROCESSED = "post-processed"
     ONE_SECRET = "one-secret"
+    FOLLOWS_SECRET = "follows-secret"
     UNKNOWN = "unknown"
 
 
@@ -95,8 +100,10 @@ class StepReplay:
     """
 
     plain: NoisingServer  # copy whose trials are those of the server
-    exchanged: NoisingServer | None = None  # copy whose trials have changed places; None for no such replay
+    exchanged: NoisingServer | None = None  # copy whose trials stand in places of other secrets; None for no such copy
+    within: NoisingServer | None = None  # copy whose trials stand in places of the same secret; None for no such copy
     order: Tensor = field(default_factory=lambda: torch.empty(0))  # trial in each place of `exchanged`, (trials,)
+    own_order: Tensor = field(default_factory=lambda: torch.empty(0))  # trial in each place of `within`, (trials,)
     has_secrets: bool = False  # whether a trial stands in the place of one with another secret
 
     @staticmethod
@@ -113,19 +120,35 @@ class StepReplay:
             Secrets of the trials, int (trials, secrets); None for no replay with exchanged trials.
         """
         silent = _NoNoise((batch.count, strategy.parameters))
-        plain = copy_of(strategy, batch, silent)
         if secrets is None:
-            return StepReplay(plain)
+            return StepReplay(copy_of(strategy, batch, silent))
+        plain, exchanged, within = (copy_of(strategy, batch, silent) for _ in range(3))
         order, has_secrets = _exchanged(secrets)
-        return StepReplay(plain, copy_of(strategy, batch, silent), order, has_secrets)
+        own_order = _moved_within(secrets)
+        return StepReplay(
+            plain,
+            exchanged,
+            None if own_order is None else within,
+            order,
+            order if own_order is None else own_order,
+            has_secrets,
+        )
 
-    def agrees(self, batch: TrialBatch, server_round: int, noised: Tensor, sigma: Floats, release: Tensor) -> bool:
-        """Return whether a release comes out again, to the last bit, in the same and in exchanged places."""
-        again = self.plain.noise(batch, server_round, noised.clone(), sigma)
-        if self.exchanged is None:
-            return torch.equal(again, release)
-        moved = self.exchanged.noise(batch, server_round, noised[self.order], sigma[self.order.numpy()])
-        return torch.equal(again, release) and torch.equal(moved, release[self.order])
+    def origin(
+        self, batch: TrialBatch, server_round: int, noised: Tensor, sigma: Floats, release: Tensor
+    ) -> ReleaseOrigin:
+        """Return what a release that is not the noised sum follows from, to the last bit; every copy takes the step."""
+
+        def comes_out(server: NoisingServer, order: Tensor) -> bool:
+            found = server.noise(batch, server_round, noised[order].clone(), sigma[order.numpy()])
+            return torch.equal(found, release[order])
+
+        as_it_is = comes_out(self.plain, torch.arange(batch.count))
+        in_other_places = self.exchanged is None or comes_out(self.exchanged, self.order)
+        in_own_places = self.within is not None and comes_out(self.within, self.own_order)
+        if as_it_is and in_other_places:
+            return ReleaseOrigin.POST_PROCESSED if self.has_secrets else ReleaseOrigin.ONE_SECRET
+        return ReleaseOrigin.FOLLOWS_SECRET if as_it_is and in_own_places else ReleaseOrigin.UNKNOWN
 
 
 def copy_of(strategy: NoisingServer, batch: TrialBatch, draws: ServerNoiseDraws) -> NoisingServer:
@@ -171,15 +194,13 @@ def noised_sums(
     noised = add_noise(total.clone(), recorded.drawn[0], sigma)
     changed = int((release != noised).any(dim=1).sum())
     try:
-        agrees = replay.agrees(batch, server_round, noised, sigma, release)
+        origin = replay.origin(batch, server_round, noised, sigma, release)
     except Exception:  # a step of somebody else may need anything that a replay lacks
-        agrees = False
+        origin = ReleaseOrigin.UNKNOWN
     if changed == 0:
         return NoisedSums(release, noised, ReleaseOrigin.NOISED_SUM)
-    if not agrees:
-        return NoisedSums(release, None, ReleaseOrigin.UNKNOWN, changed)
-    origin = ReleaseOrigin.POST_PROCESSED if replay.has_secrets else ReleaseOrigin.ONE_SECRET
-    return NoisedSums(release, noised, origin, changed)
+    is_known = origin in (ReleaseOrigin.POST_PROCESSED, ReleaseOrigin.ONE_SECRET)
+    return NoisedSums(release, noised if is_known else None, origin, changed)
 
 
 def _exchanged(secrets: Integers) -> tuple[Tensor, bool]:
@@ -191,3 +212,18 @@ def _exchanged(secrets: Integers) -> tuple[Tensor, bool]:
     order = np.empty(len(ranked), dtype=np.int64)
     order[ranked] = np.roll(ranked, len(ranked) // 2)
     return torch.from_numpy(order), bool((secrets[order] != secrets).any())
+
+
+def _moved_within(secrets: Integers) -> Tensor | None:
+    """Return an order of the trials that gives each the place of another one with the same secret.
+
+    None if the secret is not one bit, or if a rule that anybody may know could agree with it by chance: with 16 trials
+    of either side the probability is 1 in 600 million at most.
+    """
+    sides = [np.flatnonzero(secrets[:, 0] == side) for side in (0, 1)]
+    if secrets.shape[1] != 1 or min(map(len, sides)) < _FEWEST_OF_A_SIDE:
+        return None
+    order = np.empty(len(secrets), dtype=np.int64)
+    for rows in sides:
+        order[rows] = np.roll(rows, 1)
+    return torch.from_numpy(order)

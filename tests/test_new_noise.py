@@ -12,6 +12,7 @@ from toy_noise.two_servers import TwoServersGaussian
 from fl_audit.errors import InputError
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.run_plan import RunPlan
+from fl_audit.mechanisms.contribution import AdaptiveClipping
 from fl_audit.mechanisms.noises.registry import NOISES, names_of_noises
 from fl_audit.mechanisms.threat_model import CLIENT_ALONE
 from fl_audit.privacy.events import GaussianRelease
@@ -120,10 +121,10 @@ def test_the_bits_of_an_adaptive_norm_get_the_noise_that_is_accounted_for(
     monkeypatch.setattr(TwoServersGaussian, "require_adaptive_clipping", lambda _: None)
     clients = {"strategy": "dp-fedavg", "rounds": 4, "local-batch": 5}
     mechanism = _plan(
-        small_plan, {"adjacency": "add-remove-client", "clipping": "adaptive", "quantile-noise": 3.0}, training=clients
+        small_plan, {"adjacency": "add-remove-client", "clipping": "adaptive"}, training=clients
     ).federation.mechanism
     of_sum, of_bits = 1.5 * math.sqrt(2), mechanism.bit_sigma / mechanism.bit_sensitivity
-    assert of_bits == pytest.approx(3.0 * of_sum, rel=1e-12)
+    assert of_bits == pytest.approx(AdaptiveClipping(1.0).bit_noise * of_sum, rel=1e-12)
     assert mechanism.claimed_multiplier(CLIENT_ALONE) == pytest.approx((of_sum**-2 + of_bits**-2) ** -0.5, rel=1e-12)
 
 

@@ -30,7 +30,7 @@ from fl_audit.audits.registry import audit_of
 from fl_audit.errors import in_a_line, require
 from fl_audit.federation.findings import Findings
 from fl_audit.federation.finished_run import FinishedRun
-from fl_audit.report.formatting import ClaimStatus
+from fl_audit.report.formatting import Reading
 from fl_audit.report.report_elements import ReportContents, ReportNumber, Section, SectionError
 from fl_audit.run_files import SCHEMA
 from fl_audit.user_modules import import_object
@@ -139,7 +139,7 @@ def _without_contradictions(contents: ReportContents, errors: list[SectionError]
     if verdict is None:
         return replace(contents, errors=tuple(errors))
     # A page must not say `consistent` beside a number that is broken.
-    broken = tuple(row.name for row in _rows(contents) if row.reading is ClaimStatus.BROKEN)
+    broken = tuple(row.name for row in _rows(contents) if row.reading is Reading.BROKEN)
     verdict = verdict.with_contradictions(broken).with_errors((*verdict.errors, *errors))
     contents.summary.update(verdict.to_json())
     return replace(contents, findings=contents.findings.replaced(verdict), errors=verdict.errors)

@@ -15,7 +15,7 @@ from fl_audit.privacy import defaults
 from fl_audit.privacy.accounting_enums import Accountant, MultiplierReference, SignalToNoiseAdaptivity
 from fl_audit.privacy.stated_releases import StatedReleases
 from fl_audit.runs.exit_statuses import OVER_BUDGET
-from fl_audit.runs.option_declarations import option
+from fl_audit.runs.option_declarations import option, switch
 from fl_audit.value_checks import choice
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ def calibrate(
             )
         return AccountantResult(name, guarantee, remark)
 
-    title = f"noise for {_said(target)} at delta {delta:g} over {plural(rounds, 'round')}"
+    title = f"noise for {_target_text(target, neighbours)} at delta {delta:g} over {plural(rounds, 'round')}"
     print_guarantee(found, events, accounting.accountant, title, shown, saving=True)
 
 
@@ -163,6 +163,9 @@ class NoiseAndRoundsOptions:
     noise_over: NoiseOverOption = MultiplierReference.SENSITIVITY.value
     rounds: Annotated[int | None, option("K", "Number of releases, at least 1.")] = None
     adjacency: Annotated[str | None, option("NAME", ADJACENCY_HELP, among=Adjacency)] = None
+    per_round: Annotated[
+        bool, switch("--per-round", "Print epsilon after every round too; with pld, after 50 rounds at most.")
+    ] = False
 
     def stated_releases(self, sampling_rate: float, may_lack: bool) -> StatedReleases | None:
         """Return the releases of the training as the options state them.
@@ -218,6 +221,8 @@ def account(
 
     terms = training.stated_releases(accounting.sampling_rate, may_lack=together.ledger is not None)
     if together.ledger is not None:
+        if training.per_round:
+            raise InputError("--per-round belongs to one training: accepted is it without --ledger")
         account_ledger(together.ledger, terms, delta, together.name, together.budget, shown.as_json)
         return
     assert terms is not None, "asked for above"
@@ -236,10 +241,21 @@ def account(
         return AccountantResult(name, guarantee, guarantee.remark)
 
     title = f"what noise multiplier {noise:g} guarantees at delta {delta:g} over {plural(terms.rounds, 'round')}"
-    print_guarantee(found, events, accounting.accountant, title, shown)
+
+    def spent(rounds: int, name: Accountant) -> float:
+        from fl_audit.privacy.accounting import PrivacyProfile
+        from fl_audit.privacy.accounting import account as epsilon_of
+
+        first = gaussian_rounds(noise, rounds, terms.sampling_rate)
+        return epsilon_of(PrivacyProfile(first, terms.adjacency), name, delta)
+
+    print_guarantee(
+        found, events, accounting.accountant, title, shown, spent=spent if training.per_round else None
+    )  # fmt: skip
 
 
-def _said(target: "Target") -> str:
+def _target_text(target: "Target", adjacency: Adjacency) -> str:
+    """Return a target of the guarantee as a phrase, in the units of the adjacency."""
     from fl_audit.privacy.targets import (
         AdvantageTarget,
         BeliefTarget,
@@ -257,7 +273,7 @@ def _said(target: "Target") -> str:
         case EpsilonTarget(epsilon):
             return f"epsilon of at most {epsilon:g}"
         case ReconstructionTarget(probability, candidates):
-            return f"at most {probability:g} to name the right one of {candidates} records"
+            return f"at most {probability:g} to name the right one of {candidates:,} {adjacency.unit}s"
         case SinglingOutTarget(probability, share):
             return f"at most {probability:g} that a description of a share {share:g} of all people fits its target"
         case NoiseMultiplierTarget(noise):

@@ -41,6 +41,7 @@ def print_guarantee(
     title: str,
     shown: OutputFormatOptions,
     saving: bool = False,
+    spent: Callable[[int, Accountant], float] | None = None,
 ) -> None:
     """Print the guarantee of releases, and draw it if requested.
 
@@ -58,6 +59,9 @@ def print_guarantee(
         Options of the output.
     saving
         Whether the table has a column of the noise that each accountant saves.
+    spent
+        Function that returns the epsilon of a number of rounds by an accountant, to print it for every round; None
+        prints none.
     """
     from fl_audit.privacy.accounting import exact_accountant
 
@@ -65,10 +69,15 @@ def print_guarantee(
     rows = _rows(exact if shown.as_json and accountant is None else accountant, found, exact)
     [best] = [row for row in rows if row.guarantee and (accountant or row.accountant is exact)]
     assert best.guarantee is not None, "rows without a guarantee are left out"
+    by_round = {} if spent is None else _epsilon_by_round(best, spent)
     if shown.as_json:
-        print_json(_guarantee_json(best.guarantee) | ({"remark": best.remark} if best.remark else {}))
+        remark = {"remark": best.remark} if best.remark else {}
+        print_json(_guarantee_json(best.guarantee) | remark | ({"epsilon_by_round": by_round} if by_round else {}))
     else:
         _print(rows, best.guarantee, title, saving)
+        if by_round:
+            cells = [(str(number), f"{epsilon:.6g}") for number, epsilon in by_round.items()]
+            print_table(("round", "epsilon"), cells, f"epsilon after each round, by {best.accountant}", (0, 1))
 
     from fl_audit.cli.figures.figure_files import save_figure
     from fl_audit.cli.figures.guarantee_curves import guarantee_figure
@@ -77,6 +86,17 @@ def print_guarantee(
         save_figure(guarantee_figure(best.guarantee), shown.plot, dpi=150)
         if not shown.as_json:
             print(f"figure: {shown.plot}")
+
+
+_MOST_CURVES = 50  # rounds whose epsilon is computed from loss distributions, each of which takes up to a second
+
+
+def _epsilon_by_round(best: AccountantResult, spent: Callable[[int, Accountant], float]) -> dict[int, float]:
+    """Return the epsilon of the first rounds, keyed by their number; with `pld`, of at most 50 evenly spread ones."""
+    assert best.guarantee is not None, "the main result has a guarantee"
+    last = best.guarantee.rounds
+    step = -(-last // _MOST_CURVES) if best.accountant is Accountant.PLD else 1
+    return {number: spent(number, best.accountant) for number in sorted({*range(step, last + 1, step), last})}
 
 
 def _rows(

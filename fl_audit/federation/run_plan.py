@@ -8,6 +8,7 @@ from fl_audit.adjacency import Adjacency, Unit
 from fl_audit.federation.federation import Federation
 from fl_audit.learning.metric_names import Metric
 from fl_audit.mechanisms.effective_noise import effective_noise_multiplier
+from fl_audit.privacy.accounting import PrivacyProfile, account
 from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.privacy.log_odds_distribution import bound_in_other
 from fl_audit.released_model.parametric_star import StarSettings
@@ -97,6 +98,17 @@ class RunPlan:
         """The claimed guarantee; reading it raises `AssertionError` if nothing is claimed (see `has_guarantee`)."""
         assert self.guarantee is not None, "what was not claimed is not measured"
         return self.guarantee
+
+    def epsilon_after(self, rounds: int) -> float:
+        """Return the epsilon of the first rounds of the training, at the delta and by the accountant of the guarantee.
+
+        `rounds`: 0 to the number of rounds of the run.
+        """
+        claim = self.stated_guarantee.claim
+        if rounds == 0:
+            return 0.0
+        each = self.federation.mechanism.events_of_each(rounds, self.federation.threat_model)
+        return max(account(PrivacyProfile(events, claim.adjacency), claim.accountant, claim.delta) for events in each)
 
     @property
     def adjacency(self) -> Adjacency:

@@ -228,7 +228,7 @@ class Mechanism:
         return self.noise.round_multiplier(z, self.participation)
 
     def events_of_each(self, rounds: int, threat_model: ThreatModel) -> tuple[tuple[ReleaseEvent, ...], ...]:
-        """Return the release events of k rounds for the accountant, one tuple of events for every kind of client.
+        """Return the release events of the first k rounds for the accountant, one tuple for every kind of client.
 
         There are several kinds only if clients train by DP-SGD on shards of several sizes. A guarantee has to hold for
         all.

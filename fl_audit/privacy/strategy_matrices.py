@@ -99,17 +99,19 @@ def inverse(strategy: Floats) -> Floats:
 
 
 def correlated_event(
-    noise_multiplier: float, kind: StrategyMatrixKind, rounds: int, bands: int, separation: int, participations: int
+    noise_multiplier: float, strategy: Floats, separation: int, participations: int
 ) -> GaussianRelease:
     """Return one Gaussian release event that represents all rounds with correlated noise.
 
     The event has the sensitivity sens(C) of the strategy matrix C to one unit. This sensitivity is exact, with one
     exception: for a tree it is an upper bound if a unit can participate in more than 100,000 different sets of rounds.
 
+    The first t rounds of a longer training are represented by the leading t x t block of its matrix: C is lower
+    triangular, so the noise of these rounds is the inverse of this block times their own draws.
+
     `noise_multiplier`: The noise multiplier of the event is this number divided by sens(C).
     """
     require_noise_multiplier(noise_multiplier)
-    strategy = strategy_matrix(kind, rounds, bands)
     return GaussianRelease(sensitivity(strategy, separation, participations), noise_multiplier)
 
 

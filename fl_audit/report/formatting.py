@@ -8,7 +8,7 @@ from typing import Any
 from fl_audit.learning.metric_names import is_share
 from fl_audit.plurals import plural
 from fl_audit.rounding import interval_text, is_unlimited, rounded
-from fl_audit.statistics.claim_comparisons import ClaimStatus as ClaimStatus
+from fl_audit.statistics.claim_comparisons import Reading as Reading
 
 MISSING = "not determined"
 DASH = "\N{EN DASH}"
@@ -125,7 +125,7 @@ def ratio_text(ratio: float) -> str:
 
 
 def reading_text(
-    reading: ClaimStatus, wide: Mapping[str, Any] | None = None, claim: float | None = None, is_share: bool = False
+    reading: Reading, wide: Mapping[str, Any] | None = None, claim: float | None = None, is_share: bool = False
 ) -> str:
     """Return the result of a comparison with a claim as text, with the deciding interval if that is not printed anyway.
 
@@ -134,7 +134,7 @@ def reading_text(
     Examples
     --------
     >>> wide = {"low": 0.1, "high": 0.55, "confidence": 0.99999}
-    >>> reading_text(ClaimStatus.NO_CONTRADICTION, wide, 0.2).replace(SPACE, " ")
+    >>> reading_text(Reading.NO_CONTRADICTION, wide, 0.2).replace(SPACE, " ")
     'no contradiction (0.1 to 0.55 at 99.999 %)'
     """
     if wide is None:
@@ -150,7 +150,7 @@ def reading_text(
 def finding_text(entry: Mapping[str, Any]) -> str:
     """Return an entry of the list `findings` in `summary.json` as text: number, interval, claim, and how they compare.
 
-    `entry`: If its `reading` is no value of `ClaimStatus`, claim and comparison are left out.
+    `entry`: If its `reading` is no value of `Reading`, claim and comparison are left out.
 
     Examples
     --------
@@ -165,9 +165,9 @@ def finding_text(entry: Mapping[str, Any]) -> str:
     has_interval = low is not None or high is not None
     shown = rounded(entry["value"], low, high, claimed, is_share)
     told = f"{shown.value} ({shown.interval})" if has_interval else shown.value
-    if entry["reading"] == ClaimStatus.NO_LIMIT:
-        told += f": {ClaimStatus.NO_LIMIT}"
-    elif claimed is not None and entry["reading"] in set(ClaimStatus):
-        said = reading_text(ClaimStatus(entry["reading"]), entry.get("wide"), claimed, is_share)
+    if entry["reading"] == Reading.NO_LIMIT:
+        told += f": {Reading.NO_LIMIT}"
+    elif claimed is not None and entry["reading"] in set(Reading):
+        said = reading_text(Reading(entry["reading"]), entry.get("wide"), claimed, is_share)
         told += f", claimed {'at least' if entry['is_least'] else 'at most'} {shown.claim}: {said}"
     return f"{told}: {note}" if (note := entry.get("note")) else told

@@ -16,7 +16,7 @@ from fl_audit.federation.run_plan import RunPlan
 from fl_audit.html_tables import Markup, exactly_html
 from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.report.figure_style import REPORT_WIDTH, add_legend, new_figure
-from fl_audit.report.formatting import ClaimStatus, reading_text, uncapital
+from fl_audit.report.formatting import Reading, reading_text, uncapital
 from fl_audit.report.unit_words import UnitWords, unit_words
 from fl_audit.rounding import RoundedInterval, rounded
 from fl_audit.statistics.claim_comparisons import ClaimComparison, Ends, compare_with_claim, interval_by_confidence
@@ -126,7 +126,7 @@ class ReportNumber:
         )  # fmt: skip
 
     @property
-    def reading(self) -> ClaimStatus | None:
+    def reading(self) -> Reading | None:
         """The result of comparing the number with its claim, such as `kept`; None without a number or a claim."""
         return None if self.claim_comparison is None else self.claim_comparison.reading
 
@@ -145,7 +145,7 @@ class ReportNumber:
 
         The text is empty if the claim is kept, or if nothing is compared.
         """
-        if self.reading in (None, ClaimStatus.KEPT, ClaimStatus.ALONE):
+        if self.reading in (None, Reading.KEPT, Reading.ALONE):
             return ""
         return f" ({self.reading_text.replace(' (', ': ').removesuffix(')')})"
 

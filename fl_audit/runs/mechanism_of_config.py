@@ -77,13 +77,7 @@ def _clipping(config: RunConfig) -> contribution.Clipping:
         case "fixed":
             return contribution.FixedClipping(privacy.clipping_norm)
         case "adaptive":
-            usual = contribution.AdaptiveClipping(privacy.clipping_norm)
-            return contribution.AdaptiveClipping(
-                privacy.clipping_norm,
-                quantile=privacy.quantile or usual.quantile,
-                learning_rate=privacy.clipping_learning_rate or usual.learning_rate,
-                bit_noise=privacy.quantile_noise or usual.bit_noise,
-            )
+            return contribution.AdaptiveClipping(privacy.clipping_norm)
         case _:
             assert_never(privacy.clipping)
 

@@ -8,7 +8,7 @@ from fl_audit.audits.membership.attack_names import Attack
 from fl_audit.audits.registry import audit_named
 from fl_audit.data.catalogue import load_source
 from fl_audit.data.partition import owners_of
-from fl_audit.data.record_selection import select_records
+from fl_audit.data.record_selection import Split, select_records
 from fl_audit.errors import require
 from fl_audit.federation.federation_enums import EpsilonStarLocation
 from fl_audit.federation.model_check_records import probe_records
@@ -18,7 +18,7 @@ from fl_audit.learning.metric_names import metrics_of_task
 from fl_audit.learning.metrics import require_metrics
 from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.mechanisms.mechanism import NO_LIKELIHOOD_RATIO, Mechanism
-from fl_audit.privacy.accounting import exact_accountant
+from fl_audit.privacy.accounting import account, exact_accountant
 from fl_audit.privacy.accounting_enums import MultiplierReference, SensitivityKind
 from fl_audit.privacy.calibration import noise_multiplier_for_all
 from fl_audit.privacy.claim import Claim
@@ -28,6 +28,7 @@ from fl_audit.privacy.targets import DETAILS, TARGETS, NoiseMultiplierTarget, on
 from fl_audit.runs import mechanism_of_config
 from fl_audit.runs.attribute_of_config import with_attribute
 from fl_audit.runs.config import RunConfig
+from fl_audit.runs.epsilon_by_round import rounds_within
 from fl_audit.runs.federation_of_config import data_spec, federation_of, randomizer_of
 from fl_audit.runs.neighbour_pairs import choose_pair, with_crafted_records
 from fl_audit.user_modules import import_function
@@ -82,9 +83,36 @@ def plan_run(config: RunConfig, pair: NeighbourPair | None = None) -> RunPlan:
     mechanism = mechanism_of_config.mechanism_of(config, 1.0, split)
     if config.privacy.private:
         mechanism = mechanism.with_multiplier(calibrated_multiplier(config, mechanism))
+        config = _within_budget(config, mechanism.noise_multiplier, split)
+        mechanism = mechanism_of_config.mechanism_of(config, mechanism.noise_multiplier, split)
     public = federation_of(config, mechanism, split, pair or choose_pair(config, split))
     public = public if pair is not None else with_crafted_records(public, config)
     return RunPlan(_sized(config), public, guarantee_of(mechanism, config))
+
+
+def _within_budget(config: RunConfig, noise_multiplier: float, split: Split) -> RunConfig:
+    """Return the configuration with the rounds that `stop-at-epsilon` leaves; unchanged without this setting.
+
+    The rounds are known before training, since epsilon follows from the mechanism alone. Noise that is correlated over
+    rounds is that of the rounds that are made.
+    """
+    budget = config.privacy.stop_at_epsilon
+    if budget is None:
+        return config
+
+    def shortened(rounds: int) -> RunConfig:
+        bands = config.privacy.bands
+        fitting = None if bands is None else min(bands, rounds)
+        return config.changed(training={"rounds": rounds, "epochs": None}, privacy={"bands": fitting})
+
+    def epsilon_of(rounds: int) -> float:
+        shorter = shortened(rounds)
+        claims = _claims(shorter, mechanism_of_config.mechanism_of(shorter, noise_multiplier, split))
+        return max(account(claim.profile, claim.accountant, claim.delta) for claim in claims)
+
+    planned = mechanism_of_config.rounds_of(config)
+    kept = rounds_within(budget, planned, epsilon_of)
+    return config if kept == planned else shortened(kept)
 
 
 def with_metrics(config: RunConfig, test_labels: Integers, classes: int) -> RunConfig:

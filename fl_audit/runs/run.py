@@ -22,11 +22,12 @@ from fl_audit.clients.app import app as default_client_app
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.federation.run_plan import RunPlan
 from fl_audit.learning.metric_names import metric_title
-from fl_audit.report.formatting import metric_text
+from fl_audit.report.formatting import metric_text, number_text
 from fl_audit.runs import verbosity
 from fl_audit.runs.cluster.ray_connection import RayOptions, cluster_at
 from fl_audit.runs.disk_space_estimate import require_room
 from fl_audit.runs.engine_names import Engine
+from fl_audit.runs.epsilon_by_round import accounted_releases
 from fl_audit.runs.image_reconstruction import require_drawable
 from fl_audit.runs.local_engine import run_locally
 from fl_audit.runs.progress import Progress, at_work, no_progress
@@ -204,9 +205,12 @@ def line_of_release(plan: RunPlan) -> OnRelease | None:
     if verbosity.is_quiet():
         return None
 
+    accounted = set(accounted_releases(plan))
+
     def print_line(number: int, metrics: Mapping[str, float]) -> None:
         values = ", ".join(f"{metric_title(name)} {metric_text(name, value)}" for name, value in metrics.items())
-        verbosity.say(f"round {number} of {plan.federation.rounds}: {values}")
+        spent = f", epsilon {number_text(plan.epsilon_after(number), 3)} so far" if number in accounted else ""
+        verbosity.say(f"round {number} of {plan.federation.rounds}: {values}{spent}")
 
     return print_line
 

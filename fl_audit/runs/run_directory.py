@@ -198,6 +198,10 @@ class RunDirectory:
         # Values that are left out of these are filled in when the run is resolved.
         for section, key in (("run", "trials-per-batch"), ("run", "keep-releases"), ("training", "metrics")):
             wanted[section].setdefault(key, stored[section].get(key))
+        if config.privacy.stop_at_epsilon is not None:  # the budget may have left fewer rounds
+            length = ("rounds", "epochs")
+            others = {key: value for key, value in wanted["training"].items() if key not in length}
+            wanted["training"] = others | {key: stored["training"][key] for key in length if key in stored["training"]}
         found = differences(stored, wanted)
         if config.run.seed not in (None, self.secret().seed):
             found.append("run.seed is another one")

@@ -34,6 +34,7 @@ def finish(
     with at_work("joining the tables"):
         from fl_audit.audits.page.report_files import write_report  # noqa: PLC0415
         from fl_audit.runs.attacks import with_attacks  # noqa: PLC0415
+        from fl_audit.runs.epsilon_by_round import with_epsilon  # noqa: PLC0415
         from fl_audit.runs.run_report_contents import summarise  # noqa: PLC0415
         from fl_audit.runs.stored_models import write_model  # noqa: PLC0415
 
@@ -41,6 +42,7 @@ def finish(
         frames = store.tables(plan.config.audit.trials)
         if "targets" in frames and audit_of(plan.federation).keeps_outputs(plan.federation):
             frames["targets"] = with_attacks(plan, store, frames["targets"])
+        frames["releases"] = with_epsilon(plan, frames["releases"])
         for label, frame in frames.items():
             if label in SECRET_TABLES:  # participation and the like stay with the challenger
                 continue

@@ -101,7 +101,7 @@ class SitePolicy(_Section):
 
 
 class RuleStanding(StrEnum):
-    """How a result stands to a rule of a policy."""
+    """Standing of a result to a rule of a policy."""
 
     MET = "met"
     BROKEN = "broken"
@@ -111,7 +111,7 @@ class RuleStanding(StrEnum):
 
 @dataclass(frozen=True)
 class RuleAnswer:
-    """How a result stands to one rule, with the value that decided it."""
+    """Standing of a result to one rule, with the value that decided it."""
 
     rule: str  # name of the rule, as `section.key`
     standing: RuleStanding

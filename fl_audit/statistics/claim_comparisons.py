@@ -10,7 +10,7 @@ from fl_audit.rounding import side_of
 from fl_audit.statistics.significance_levels import READING_LEVEL
 
 
-class ClaimStatus(StrEnum):
+class Reading(StrEnum):
     """Result of comparing a measured number with its claim, as the function `compare_with_claim` decides it."""
 
     KEPT = "kept"
@@ -39,7 +39,7 @@ class DecidingInterval:
 class ClaimComparison:
     """Result of comparing a number with its claim, with the interval that decided it."""
 
-    reading: ClaimStatus
+    reading: Reading
     wide: DecidingInterval | None = None  # the interval that decided, if it is not the printed one
 
 
@@ -92,21 +92,21 @@ def compare_with_claim(
     'the claim excludes nothing'
     """
     if not is_least and _reaches(claim, largest, origin):
-        return ClaimComparison(ClaimStatus.NO_LIMIT)
+        return ClaimComparison(Reading.NO_LIMIT)
     stands = _side_of_interval(ends, claim, is_least)
-    if stands is ClaimStatus.KEPT:
-        return ClaimComparison(ClaimStatus.ALONE if is_violated else ClaimStatus.KEPT)
-    if stands is ClaimStatus.NO_CONTRADICTION:
+    if stands is Reading.KEPT:
+        return ClaimComparison(Reading.ALONE if is_violated else Reading.KEPT)
+    if stands is Reading.NO_CONTRADICTION:
         return ClaimComparison(_within(ends, claim, _twofold(claim, is_least, origin, largest)))
     if wide is None:
-        return ClaimComparison(ClaimStatus.BROKEN)
+        return ClaimComparison(Reading.BROKEN)
     confidence = 1 - sides * level
     low, high = wide(confidence)
     decided = DecidingInterval(min(low, ends[0]), max(high, ends[1]), confidence)
     ends = decided.low, decided.high
     twofold = _twofold(claim, is_least, origin, largest)
-    is_broken = _side_of_interval(ends, claim, is_least) is ClaimStatus.BROKEN
-    return ClaimComparison(ClaimStatus.BROKEN if is_broken else _within(ends, claim, twofold), decided)
+    is_broken = _side_of_interval(ends, claim, is_least) is Reading.BROKEN
+    return ClaimComparison(Reading.BROKEN if is_broken else _within(ends, claim, twofold), decided)
 
 
 def _reaches(claim: float, largest: float, origin: float) -> bool:
@@ -116,7 +116,7 @@ def _reaches(claim: float, largest: float, origin: float) -> bool:
     return claim >= largest - _NEGLIGIBLE * (largest - origin)
 
 
-def _side_of_interval(ends: Ends, claim: float, is_least: bool) -> ClaimStatus:
+def _side_of_interval(ends: Ends, claim: float, is_least: bool) -> Reading:
     """Return `KEPT` if the whole interval agrees with a claim, `BROKEN` if the whole interval contradicts it.
 
     In all other cases, return `NO_CONTRADICTION`. `is_least` says whether the claim is a lower limit.
@@ -124,8 +124,8 @@ def _side_of_interval(ends: Ends, claim: float, is_least: bool) -> ClaimStatus:
     right = 1 if is_least else -1
     sides = {side_of(end, claim) for end in ends}
     if sides <= {right, 0}:
-        return ClaimStatus.KEPT
-    return ClaimStatus.BROKEN if sides == {-right} else ClaimStatus.NO_CONTRADICTION
+        return Reading.KEPT
+    return Reading.BROKEN if sides == {-right} else Reading.NO_CONTRADICTION
 
 
 def _twofold(claim: float, is_least: bool, origin: float, largest: float) -> float:
@@ -138,7 +138,7 @@ def _twofold(claim: float, is_least: bool, origin: float, largest: float) -> flo
     return half if is_least or twice > largest else twice
 
 
-def _within(ends: Ends, claim: float, twofold: float) -> ClaimStatus:
+def _within(ends: Ends, claim: float, twofold: float) -> Reading:
     """Return `TOO_FEW` if an interval that contains the claim also contains `twofold`, else `NO_CONTRADICTION`.
 
     `twofold` is the value that breaks the claim twofold, such as twice the claimed advantage.
@@ -146,8 +146,8 @@ def _within(ends: Ends, claim: float, twofold: float) -> ClaimStatus:
     low, high = ends
     is_bound = any(map(math.isinf, ends))
     if is_bound or twofold == claim:
-        return ClaimStatus.NO_CONTRADICTION
-    return ClaimStatus.TOO_FEW if low <= twofold <= high else ClaimStatus.NO_CONTRADICTION
+        return Reading.NO_CONTRADICTION
+    return Reading.TOO_FEW if low <= twofold <= high else Reading.NO_CONTRADICTION
 
 
 def interval_by_confidence(value: float, ends: Ends, confidence: float) -> Callable[[float], Ends]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from fl_audit.report.formatting import DASH, ClaimStatus, capital
+from fl_audit.report.formatting import DASH, Reading, capital
 from fl_audit.report.report_elements import Table
 from fl_audit.verdict.exact_questions import TITLES, ExactAnswer, broken_answers
 
@@ -32,4 +32,4 @@ def exact_table(answers: Sequence[ExactAnswer]) -> Table:
 def _standing(answer: ExactAnswer) -> str:
     if not answer.is_asked:
         return "not asked"
-    return str(ClaimStatus.NO_CONTRADICTION if answer.is_kept else ClaimStatus.BROKEN)
+    return str(Reading.NO_CONTRADICTION if answer.is_kept else Reading.BROKEN)

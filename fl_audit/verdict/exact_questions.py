@@ -41,9 +41,10 @@ class ExactRowKind(StrEnum):
     MOVED = "exact-moved"  # distance of the releases of D and D' under the same noise, in clipping norms
     MOVED_ALLOWED = "exact-moved-allowed"  # the claimed sensitivity, with what rounding may add
     # Numbers of trials of a round whose release is not the sum with the claimed noise: because of what is done to it
-    # afterwards, the same where all trials hold the same data set, and for unknown reasons.
+    # afterwards, the same where all trials hold the same data set, because of the secret, and for unknown reasons.
     POST_PROCESSED = "exact-post-processed"
     ONE_SECRET = "exact-one-secret"
+    FOLLOWS_SECRET = "exact-follows-secret"
     UNKNOWN_STEP = "exact-unknown-step"
     SECOND = "exact-second-seed"  # share of draws of a kind that are the same with another secret seed
 
@@ -246,6 +247,11 @@ def _step(rows: _Rows, server_adds: bool) -> ExactAnswer:
         int(sum(row.value for row in rows[kind]))
         for kind in (ExactRowKind.POST_PROCESSED, ExactRowKind.ONE_SECRET, ExactRowKind.UNKNOWN_STEP)
     )
+    if secret := int(sum(row.value for row in rows[ExactRowKind.FOLLOWS_SECRET])):
+        text = (
+            f"in {secret:,} rounds of trials the server changes the noised sums in one way with D and another with D'"
+        )
+        return ExactAnswer(ExactQuestion.STEP, float(secret), 0.0, False, text, "all rounds of all trials")
     if unknown:
         why = f"in {unknown:,} rounds of trials it does not follow from them, so the tests see the release as it is"
         return _not_asked(ExactQuestion.STEP, why)

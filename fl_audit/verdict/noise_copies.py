@@ -25,6 +25,7 @@ from fl_audit.verdict.declared_tests import (
     only_if,
 )
 from fl_audit.verdict.noise_mean_and_independence import serial_correlation, shared_over_rounds, shared_over_trials
+from fl_audit.verdict.noise_sizes import carried_sizes, even_sizes
 from fl_audit.verdict.null_distributions import cosine_at, cosine_tail, detectable_cosine, detectable_deviation
 from fl_audit.verdict.run_measurements import NoiseMeasurements, of_family
 
@@ -104,8 +105,8 @@ def repeated_noise(measured: NoiseMeasurements) -> TestResult:
 
 @of_family(TestName.CORRELATED_NOISE)
 def correlated_noise(measured: NoiseMeasurements) -> TestResult:
-    """Test whether noise is correlated: between two coordinates, between all of them, and between rounds in a row."""
-    questions = (copied_places, joint_places, serial_correlation)
+    """Test whether noise depends on other noise: between coordinates, between rounds in a row, and by its size."""
+    questions = (copied_places, joint_places, serial_correlation, even_sizes, carried_sizes)
     return clearest_of(TestName.CORRELATED_NOISE, [partial(question, measured) for question in questions])
 
 

@@ -36,11 +36,7 @@ NOISE_WORDS: dict[TestName, tuple[str, str, str, str, str, str]] = {
         f"{SCALE}every round gets it.",
     ),
     TestName.SHAPE: (
-        "shape of the noise",
-        "The noise is not normal, as was claimed",
-        "a distribution that is {measured:percent} off the normal one at its worst{at_place}",
-        "the normal distribution",
-        "a distribution {limit:percent} off the normal one over all parameters", NORMAL,
+        "shape of the noise", "The noise is not normal, as was claimed", "", "", "", NORMAL,
     ),
     TestName.DRIFT_ALONG_RECORD: (
         "shift where it hides the {one}",
@@ -106,6 +102,26 @@ NOISE_WORDS: dict[TestName, tuple[str, str, str, str, str, str]] = {
 """Message templates by test."""
 
 LOOK_WORDS: dict[str, tuple[str, str, str]] = {
+    "distance": (
+        "a distribution that is {measured:percent} off the normal one at its worst{at_place}",
+        "the normal distribution",
+        "a distribution {limit:percent} off the normal one over all parameters",
+    ),
+    "tails": (
+        "{measured:percent} of the noise beyond {deviations:number} standard deviations",
+        "{claimed:percent}",
+        "{limit:percent} less beyond {deviations:number} standard deviations",
+    ),
+    "even-sizes": (
+        "sizes of rounds{with_place} that vary {measured:times} times as much as those of independent noise",
+        "the variation of independent noise",
+        "sizes of rounds that vary {limit:percent} less than those of independent noise",
+    ),
+    "carried-sizes": (
+        "a correlation of {measured:signed} between the size of a round and that {place}",
+        "no correlation",
+        "a correlation of {limit:number} between the sizes of rounds",
+    ),
     "used-twice": (
         "a largest cosine of {measured:number} among {pairs:count} pairs of noise vectors, between {place}",
         "independent noise, which hardly ever passes {claimed:number}",

@@ -1,33 +1,44 @@
-"""Test whether the noise is normal and of full precision, and whether D and D' differ by no more than was claimed.
+"""Test whether the noise is normal, and whether D and D' differ by no more than was claimed.
 
 Noise whose density falls off faster than the normal one hides less, or nothing, even if its variance is as claimed. If
 the claim holds, the sampled noise is independent N(0, 1), so the statistics of shape have known distributions.
-
-Noise of half precision has only 11 significant bits. A value's phase is the fraction that remains after division by the
-unit of the 11th bit. Phases are uniform for continuous noise, and all 0 for noise of half precision. Noise on any grid
-is found by its characteristic function. At high frequencies this function is 0 for normal noise, but near 1 at the
-frequency of the grid. Noise on a grid reveals the secret, because the release lies on different grids under D and D'.
 """
 
 import math
+from functools import partial
 
 import numpy as np
-from scipy.special import ndtri
+from scipy.special import ndtr, ndtri
+from scipy.stats import binom
 
-from fl_audit.verdict.declared_tests import DETECTION_POWER, NotTestedReason, TestName, TestResult, bonferroni, only_if
-from fl_audit.verdict.null_distributions import normal_distance
+from fl_audit.verdict.declared_tests import (
+    DETECTION_POWER,
+    Look,
+    NotTestedReason,
+    TestName,
+    TestResult,
+    bonferroni,
+    clearest_of,
+    only_if,
+)
+from fl_audit.verdict.null_distributions import detectable_deviation, normal_distance
 from fl_audit.verdict.run_measurements import NoiseMeasurements, of_family
 
 ROUNDING = 1e-5  # relative excess of a sensitivity that float32 gradients explain
 
 _FEWEST_FOR_SHAPE = 100  # number of values from which the limiting distribution of the distance is used
-# Number of coordinates from which the sum of cosines is close to normal; its tails are lighter than normal ones.
-# Number of sampled values from which squared characteristic functions have exponential tails far enough out.
-# In units of 1 / sigma: the characteristic function of normal noise is below 1e-100 from here on.
+_FEWEST_IN_TAILS = 20.0  # expected number of values in the tails from which these are counted
+_TAIL = 3.0
+_TAIL_SHARE = float(2 * ndtr(-_TAIL))
 
 
 @of_family(TestName.SHAPE)
 def shape(measured: NoiseMeasurements) -> TestResult:
+    """Test whether the sampled noise is normal, by its distribution as a whole and by its tails."""
+    return clearest_of(TestName.SHAPE, [partial(question, measured) for question in (distance, tails)])
+
+
+def distance(measured: NoiseMeasurements, level: float) -> Look:
     """Test whether the sampled noise is normal, as a whole and on each tensor, by the Kolmogorov-Smirnov distance.
 
     The p-value is that of the limiting distribution, corrected for the number of values (Stephens 1970), with
@@ -39,10 +50,24 @@ def shape(measured: NoiseMeasurements) -> TestResult:
         groups |= {tensor: values[:, :, owners == tensor].reshape(-1) for tensor in dict.fromkeys(owners)}
     found = {place: normal_distance(part) for place, part in groups.items() if part.size >= _FEWEST_FOR_SHAPE}
     only_if(bool(found), NotTestedReason.TOO_FEW)
-    place, (distance, p_value) = min(found.items(), key=lambda entry: entry[1][1])
-    limit = _detectable_distance(values.size, TestName.SHAPE.level / len(found))
+    place, (largest, p_value) = min(found.items(), key=lambda entry: entry[1][1])
+    limit = _detectable_distance(values.size, level / len(found))
     p_value, more = bonferroni(len(found), p_value), {"values": groups[place].size}
-    return TestResult(TestName.SHAPE, distance, p_value, distance, 0.0, limit, place, more)
+    return Look("distance", largest, p_value, largest, 0.0, limit, place, more)
+
+
+def tails(measured: NoiseMeasurements, level: float) -> Look:
+    """Test whether fewer sampled values lie beyond 3 standard deviations than of a normal distribution.
+
+    The test is the exact binomial test, lower tail: noise that is cut off hides nothing from who looks for what it
+    cannot reach. Heavier tails come with noise of several scales, which may be more than was claimed.
+    """
+    values = measured.even_sample
+    beyond, count = int(np.count_nonzero(np.abs(values) > _TAIL)), values.size
+    only_if(count * _TAIL_SHARE >= _FEWEST_IN_TAILS, NotTestedReason.TOO_FEW)
+    limit = min(1.0, detectable_deviation(level) / math.sqrt(count * _TAIL_SHARE))
+    p_value = float(binom.cdf(beyond, count, _TAIL_SHARE))
+    return Look("tails", beyond, p_value, beyond / count, _TAIL_SHARE, limit, more={"deviations": _TAIL})
 
 
 def _detectable_distance(count: int, level: float) -> float:

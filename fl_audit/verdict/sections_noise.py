@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.report.figure_style import BIT_STYLES, INK, LIMIT, MUTED, SMALL_TEXT_SIZE, finish_axes
-from fl_audit.report.formatting import ClaimStatus, percent
+from fl_audit.report.formatting import Reading, percent
 from fl_audit.report.report_elements import FindingFigure, ReportContents, ReportNumber, Section, Table
 from fl_audit.report.unit_words import unit_words
 from fl_audit.rounding import rounded
@@ -49,19 +49,19 @@ def _interval_radius_text(row: ReportNumber) -> str:
 def _meaning(row: ReportNumber) -> str:
     """Return the end of a sentence that says whether the measured noise agrees with the claim."""
     match row.reading:
-        case ClaimStatus.NO_CONTRADICTION if row.claim_comparison is not None and row.claim_comparison.wide is not None:
+        case Reading.NO_CONTRADICTION if row.claim_comparison is not None and row.claim_comparison.wide is not None:
             return f"and at the level of the verdict this fits the claim: {row.reading_text}"
-        case ClaimStatus.NO_CONTRADICTION:
+        case Reading.NO_CONTRADICTION:
             return "so this fits the claim"
-        case ClaimStatus.KEPT:
+        case Reading.KEPT:
             return "so there is at least as much as was claimed"
-        case ClaimStatus.ALONE:
+        case Reading.ALONE:
             return "so what broke the claim is another number"
-        case ClaimStatus.BROKEN:
+        case Reading.BROKEN:
             return "so noise is missing"
-        case ClaimStatus.TOO_FEW:
+        case Reading.TOO_FEW:
             return f"so half of the claim, or twice, could not be told from it: {row.reading_text}"
-        case ClaimStatus.NO_LIMIT | None:
+        case Reading.NO_LIMIT | None:
             return "and nothing is claimed"
         case _:
             assert_never(row.reading)

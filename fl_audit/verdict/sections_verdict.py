@@ -10,7 +10,7 @@ from fl_audit.plurals import plural
 from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.report import formatting
 from fl_audit.report.banner import Banner
-from fl_audit.report.formatting import ClaimStatus, capital, number_text, one_in, percent
+from fl_audit.report.formatting import Reading, capital, number_text, one_in, percent
 from fl_audit.report.guarantee_warnings import is_weak_guarantee
 from fl_audit.report.report_elements import ReportContents, Section, Table, TableKind
 from fl_audit.report.unit_words import UnitWords, unit_words
@@ -312,8 +312,8 @@ def _signal_text(signal: SignalDetectionLimit | None, guarantee: Guarantee, unit
     )
 
 
-def _finding_of(test: TestResult) -> ClaimStatus:
-    return ClaimStatus.BROKEN if test.violated else ClaimStatus.NO_CONTRADICTION
+def _finding_of(test: TestResult) -> Reading:
+    return Reading.BROKEN if test.violated else Reading.NO_CONTRADICTION
 
 
 def _tables(numbers: VerdictFinding, contents: ReportContents) -> list[Table]:

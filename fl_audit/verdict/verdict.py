@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from fl_audit.statistics.claim_comparisons import ClaimStatus
+from fl_audit.statistics.claim_comparisons import Reading
 from fl_audit.verdict import noise_estimate as estimates
 from fl_audit.verdict.declared_tests import FAMILY_LEVEL, NotTestedReason, TestName, TestResult
 from fl_audit.verdict.exact_questions import ExactAnswer, broken_answers, open_answers
@@ -133,7 +133,7 @@ def has_open_shares(found: VerdictDetails) -> bool:
     return not is_unopened and not any(test.name is name for test in found.broken)
 
 
-def without_contradiction(verdict: Verdict, readings: Iterable[ClaimStatus]) -> Verdict:
+def without_contradiction(verdict: Verdict, readings: Iterable[Reading]) -> Verdict:
     """Return a verdict that agrees with the readings beside it: INCONCLUSIVE in place of CONSISTENT if one is broken.
 
     Parameters
@@ -143,7 +143,7 @@ def without_contradiction(verdict: Verdict, readings: Iterable[ClaimStatus]) -> 
     readings
         Comparisons of measured numbers with the claim, which are shown beside the verdict.
     """
-    if verdict is Verdict.CONSISTENT and any(reading is ClaimStatus.BROKEN for reading in readings):
+    if verdict is Verdict.CONSISTENT and any(reading is Reading.BROKEN for reading in readings):
         return Verdict.INCONCLUSIVE
     return verdict
 

@@ -160,7 +160,7 @@ def test_shapes_and_coefficients() -> None:
 def test_the_event_has_the_distribution_of_the_releases(kind: StrategyMatrixKind, separation: int) -> None:
     """Log-odds of whitened releases of the worst unit against the event's Gaussian; false alarm rate 1e-4."""
     rounds, z, runs, rng = 12, 2.0, 20_000, np.random.default_rng(8)
-    event = correlated_event(z, kind, rounds, 4, separation, rounds)
+    event = correlated_event(z, strategy_matrix(kind, rounds, 4), separation, rounds)
     assert isinstance(event, GaussianRelease)
     assert (event.sigma, event.count) == (z, 1)
     strategy = strategy_matrix(kind, rounds, 4)
@@ -187,4 +187,4 @@ def test_refusals() -> None:
     with pytest.raises(InputError, match="square"):
         sensitivity(np.ones((2, 3)), 1, 1)
     with pytest.raises(InputError, match="multiplier is 0"):
-        correlated_event(0.0, TREE, 4, 1, 1, 4)
+        correlated_event(0.0, strategy_matrix(TREE, 4), 1, 4)

@@ -18,7 +18,7 @@ from fl_audit.audits.page.report_page import render_html
 from fl_audit.data.catalogue import DataSpec
 from fl_audit.report.formatting import one_in
 from fl_audit.runs.exports.badge import badge
-from fl_audit.statistics.claim_comparisons import ClaimStatus, compare_with_claim
+from fl_audit.statistics.claim_comparisons import Reading, compare_with_claim
 from fl_audit.verdict.claim_standing import ClaimStanding, standing_of_claim
 from fl_audit.verdict.declared_tests import TestName
 from fl_audit.verdict.findings_verdict import VerdictFinding
@@ -143,10 +143,10 @@ def test_a_guarantee_that_excludes_no_belief_is_said_to_assure_next_to_nothing(m
 @pytest.mark.parametrize("claim", [1.0, 1 - 1e-12])
 def test_a_limit_that_nothing_exceeds_is_not_kept(claim):
     for ends in ((-1.0, 1.0), (0.1, 0.2)):
-        assert compare_with_claim(ends, claim, largest=1.0).reading is ClaimStatus.NO_LIMIT
-    assert compare_with_claim((0.1, 0.2), 0.9, largest=1.0).reading is ClaimStatus.KEPT
-    assert compare_with_claim((0.1, 0.2), 1.0).reading is ClaimStatus.KEPT
-    assert compare_with_claim((1.1, 1.2), 1.0, is_least=True, largest=1.0).reading is ClaimStatus.KEPT
+        assert compare_with_claim(ends, claim, largest=1.0).reading is Reading.NO_LIMIT
+    assert compare_with_claim((0.1, 0.2), 0.9, largest=1.0).reading is Reading.KEPT
+    assert compare_with_claim((0.1, 0.2), 1.0).reading is Reading.KEPT
+    assert compare_with_claim((1.1, 1.2), 1.0, is_least=True, largest=1.0).reading is Reading.KEPT
 
 
 @pytest.mark.parametrize("relation", Relation)

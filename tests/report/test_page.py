@@ -13,6 +13,7 @@ from undrawn_pages import undrawn
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.audits.common.findings_released_model import EpsilonStarFinding, ModelAccuracyFinding
+from fl_audit.audits.common.sections_mechanism import _flat
 from fl_audit.audits.identifiability.findings_insider import InsiderFinding
 from fl_audit.audits.page.first_screen import summary_table
 from fl_audit.audits.page.report_files import write_report
@@ -20,7 +21,7 @@ from fl_audit.audits.page.report_page import MOST_FAILED, ON_ITS_WORD, DrawnPict
 from fl_audit.audits.sections import SECTIONS, page_rows, report_contents, sections_with_findings
 from fl_audit.data.catalogue import DataSpec
 from fl_audit.federation.run_tables import Timing
-from fl_audit.report.formatting import ClaimStatus, finding_text, number_text
+from fl_audit.report.formatting import Reading, finding_text, number_text
 from fl_audit.report.mechanism_messages import AUDIT_DEVICE
 from fl_audit.report.report_elements import Section
 from fl_audit.verdict.declared_tests import FAMILY_LEVEL, TestName
@@ -115,7 +116,7 @@ def test_nothing_on_a_violated_page_takes_the_guarantee_at_its_word(make_content
     assert {"beliefs", "tradeoff"} <= set(trusting)
     assert not any(f'id="figure-{name}"' in page for name in trusting)
     assert appendix.count(ON_ITS_WORD) == len(trusting)
-    assert f">{ClaimStatus.KEPT}<" not in page
+    assert f">{Reading.KEPT}<" not in page
     broken = broken_tests(verdict_of(contents).judgement, contents.words)
     assert page.count("<li><strong>") == min(MOST_FAILED, len(broken))
     assert ON_ITS_WORD not in html_of(make_contents(exact=False))
@@ -350,3 +351,12 @@ def test_epsilon_star_stands_beside_what_chance_gives(make_contents):
     chance = contents.find(EpsilonStarFinding).untrained_mean
     assert number_text(chance, 3) in row.note
     assert "untrained" in row.note
+
+
+def test_a_long_path_does_not_fill_pages_of_the_report() -> None:
+    """Breaking a line of thousands of characters takes a PDF minutes."""
+    path = "/".join(["directory"] * 400)
+    ((_, text),) = _flat({"path": path})
+    assert len(text) < 400
+    assert (text[:10], text[-10:]) == (f'"{path[:9]}', f'{path[-9:]}"')
+    assert _flat({"path": path[:300]}) == [("path", f'"{path[:300]}"')]

@@ -15,7 +15,7 @@ from fl_audit.audits.page.first_screen import facts_of, summary_table
 from fl_audit.audits.page.report_page import render_html
 from fl_audit.audits.sections import report_contents, sections_with_findings
 from fl_audit.cli.finished_run_commands import _MARKS
-from fl_audit.report.formatting import ClaimStatus, finding_text
+from fl_audit.report.formatting import Reading, finding_text
 from fl_audit.report.report_elements import ReportContents, ReportNumber
 from fl_audit.runs.comparison.rows import ACCURACY, ADVANTAGE, SHOWN, STAR
 from fl_audit.verdict.noise_estimate import estimate_noise
@@ -71,14 +71,14 @@ def test_every_number_with_an_interval_beside_a_guarantee_says_how_it_stands(mak
     beside = [row for row in rows_of(contents) if row.limit is not None and row.low is not None]
     assert len(beside) >= 4
     for row in beside:
-        assert (row.reading in (ClaimStatus.KEPT, ClaimStatus.ALONE)) == (row.comparison_in_brackets == "")
+        assert (row.reading in (Reading.KEPT, Reading.ALONE)) == (row.comparison_in_brackets == "")
         expected = " ".join(row.reading_text.split())
         assert expected in line_of(appendix, row.name)
         if row.on_page:
             assert told[row.name]["reading"] == row.reading
             assert " ".join(finding_text(told[row.name]).split()) in terminal
             assert expected in line_of(page, row.name)
-    assert set(_MARKS) == set(map(str, ClaimStatus)) - {str(ClaimStatus.KEPT)}
+    assert set(_MARKS) == set(map(str, Reading)) - {str(Reading.KEPT)}
 
 
 def test_readings_and_verdict_agree(make_contents):
@@ -91,10 +91,10 @@ def test_readings_and_verdict_agree(make_contents):
         found = {row.reading for row in rows_of(contents)}
         words.setdefault(verdict_of(contents).verdict, set()).update(found)
     assert set(words) == {Verdict.CONSISTENT, Verdict.VIOLATED, Verdict.INCONCLUSIVE}
-    assert ClaimStatus.BROKEN not in words[Verdict.CONSISTENT] | words[Verdict.INCONCLUSIVE]
-    assert {ClaimStatus.KEPT, ClaimStatus.NO_CONTRADICTION, ClaimStatus.TOO_FEW} <= words[Verdict.CONSISTENT]
-    assert {ClaimStatus.BROKEN, ClaimStatus.ALONE} <= words[Verdict.VIOLATED]
-    assert ClaimStatus.KEPT not in words[Verdict.VIOLATED]
+    assert Reading.BROKEN not in words[Verdict.CONSISTENT] | words[Verdict.INCONCLUSIVE]
+    assert {Reading.KEPT, Reading.NO_CONTRADICTION, Reading.TOO_FEW} <= words[Verdict.CONSISTENT]
+    assert {Reading.BROKEN, Reading.ALONE} <= words[Verdict.VIOLATED]
+    assert Reading.KEPT not in words[Verdict.VIOLATED]
 
 
 def test_a_broken_number_is_never_beside_a_consistent_verdict(make_contents):
@@ -143,8 +143,8 @@ def test_intervals_in_cells_say_it_too():
     def text(value: float, low: float, limit: float | None) -> str:
         return ReportNumber("Advantage", value, low=low, high=0.4, limit=limit, largest=1.0).text
 
-    assert text(0.29, 0.05, 0.206).endswith(f"({ClaimStatus.NO_CONTRADICTION})")
-    assert text(0.29, 0.25, 0.206).endswith(f"({ClaimStatus.BROKEN})")
+    assert text(0.29, 0.05, 0.206).endswith(f"({Reading.NO_CONTRADICTION})")
+    assert text(0.29, 0.25, 0.206).endswith(f"({Reading.BROKEN})")
     assert text(0.2, 0.05, 0.5) == text(0.2, 0.05, None)
 
 

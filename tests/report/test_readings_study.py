@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fl_audit.experiments.studies.study_runs import results_of_run
-from fl_audit.report.formatting import ClaimStatus
+from fl_audit.report.formatting import Reading
 from fl_audit.report.report_elements import ReportNumber
 from tests.validation.readings import contradicts, honest_readings, problems_of
 
@@ -24,21 +24,21 @@ def test_honest_runs_say_what_their_intervals_say(tmp_path: Path) -> None:
     ("changes", "is_wrong"),
     [
         ({}, False),
-        ({"reading": str(ClaimStatus.KEPT)}, True),
-        ({"reading": str(ClaimStatus.BROKEN)}, True),
+        ({"reading": str(Reading.KEPT)}, True),
+        ({"reading": str(Reading.BROKEN)}, True),
         ({"high": 0.19}, True),
-        ({"high": 0.19, "reading": str(ClaimStatus.KEPT)}, False),
+        ({"high": 0.19, "reading": str(Reading.KEPT)}, False),
         ({"low": 0.21, "wide": {"low": 0.15, "high": 0.45, "confidence": 0.99999}}, False),
         ({"low": 0.21, "wide": {"low": 0.205, "high": 0.45, "confidence": 0.99999}}, True),
         ({"confidence": None, "value": 0.1}, False),
-        ({"confidence": None, "value": 0.1, "reading": str(ClaimStatus.KEPT)}, True),
+        ({"confidence": None, "value": 0.1, "reading": str(Reading.KEPT)}, True),
     ],
 )
 def test_the_study_finds_words_that_the_printed_interval_does_not_support(
     changes: dict[str, Any], is_wrong: bool
 ) -> None:
     row = ReportNumber("share", 0.25, "", 0.1, 0.39, 0.95, 0.2, largest=1.0)
-    assert row.reading is ClaimStatus.NO_CONTRADICTION
+    assert row.reading is Reading.NO_CONTRADICTION
     assert bool(contradicts(row.to_json() | changes)) is is_wrong
 
 

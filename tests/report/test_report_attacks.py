@@ -19,7 +19,7 @@ from fl_audit.audits.page.report_page import draw_all, render_html
 from fl_audit.audits.sections import report_contents
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.report.formatting import percent
-from fl_audit.report.report_elements import ClaimStatus
+from fl_audit.report.report_elements import Reading
 from fl_audit.verdict.findings_verdict import VerdictFinding
 from fl_audit.verdict.verdict import Verdict
 
@@ -142,12 +142,8 @@ def test_figures_and_page_show_them(contents):
     rows = {row["name"]: row for row in contents.summary["findings"]}
     assert rows["AUC, LiRA"]["claimed"] == numbers.largest_order > numbers.largest_auc
     assert rows["AUC, Insider (exact)"]["claimed"] == numbers.largest_auc
-    assert rows["AUC, LiRA"]["reading"] == ClaimStatus.BROKEN
-    assert rows["AUC, Insider (exact)"]["reading"] in (
-        ClaimStatus.KEPT,
-        ClaimStatus.NO_CONTRADICTION,
-        ClaimStatus.ALONE,
-    )
+    assert rows["AUC, LiRA"]["reading"] == Reading.BROKEN
+    assert rows["AUC, Insider (exact)"]["reading"] in (Reading.KEPT, Reading.NO_CONTRADICTION, Reading.ALONE)
 
 
 @pytest.mark.long

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from fl_audit.report.formatting import ClaimStatus, finding_text
+from fl_audit.report.formatting import Reading, finding_text
 from fl_audit.report.report_elements import ReportNumber
 from fl_audit.statistics.advantage import clopper_pearson
 from fl_audit.statistics.claim_comparisons import compare_with_claim, interval_by_confidence
@@ -16,7 +16,7 @@ from fl_audit.statistics.significance_levels import READING_LEVEL
 
 ENDS = st.tuples(st.floats(-2, 2), st.floats(-2, 2)).map(lambda ends: (min(ends), max(ends)))
 CLAIMS, SIDES = st.floats(0.01, 1), st.booleans()
-KEPT, BROKEN, OPEN, FEW = ClaimStatus.KEPT, ClaimStatus.BROKEN, ClaimStatus.NO_CONTRADICTION, ClaimStatus.TOO_FEW
+KEPT, BROKEN, OPEN, FEW = Reading.KEPT, Reading.BROKEN, Reading.NO_CONTRADICTION, Reading.TOO_FEW
 
 
 @given(ends=ENDS, claim=CLAIMS, is_least=SIDES)
@@ -31,7 +31,7 @@ def test_the_word_is_that_of_the_interval(ends, claim, is_least):
 def test_too_few_are_those_whose_interval_holds_claim_and_twofold(ends, claim, is_least, largest):
     found = compare_with_claim(ends, claim, is_least=is_least, largest=largest).reading
     twofold = claim / 2 if is_least or 2 * claim > largest else 2 * claim
-    assert (found is FEW) == (ends[0] <= twofold <= ends[1] and found not in (KEPT, BROKEN, ClaimStatus.NO_LIMIT))
+    assert (found is FEW) == (ends[0] <= twofold <= ends[1] and found not in (KEPT, BROKEN, Reading.NO_LIMIT))
 
 
 @given(ends=ENDS, more=st.floats(0, 1), claim=CLAIMS, is_least=SIDES)
@@ -116,7 +116,7 @@ def test_a_number_without_another_interval_is_widened_as_a_normal_one():
 
 def test_under_a_violated_verdict_nothing_is_kept():
     row = ReportNumber("share", 0.0, "", 0.0, 0.05, 0.95, 0.2, is_violated=True)
-    assert row.reading is ClaimStatus.ALONE
+    assert row.reading is Reading.ALONE
     assert ReportNumber("share", 0.5, "", 0.4, 0.6, None, 0.2, is_violated=True).reading is BROKEN
 
 

@@ -13,7 +13,7 @@ from fl_audit.audits.page.first_screen import first_screen, warnings_of
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.privacy.guarantee import derive_guarantee
-from fl_audit.report.formatting import ClaimStatus, finding_text
+from fl_audit.report.formatting import Reading, finding_text
 from fl_audit.report.guarantee_warnings import is_weak, is_weak_guarantee, weak_claim_warning, weakness_warning
 from fl_audit.report.report_elements import ReportNumber
 from fl_audit.verdict.verdict import Verdict
@@ -73,5 +73,5 @@ def test_a_limit_that_excludes_nothing_is_not_shown_as_one() -> None:
     """No reader is to take "at most almost 100 %: no contradiction" for a sign of protection."""
     row = ReportNumber("Belief", 0.7, low=0.6, high=0.8, confidence=0.95, limit=1 - 1e-13, largest=1.0, is_share=True)
     text = finding_text(row.to_json())
-    assert text.endswith(ClaimStatus.NO_LIMIT)
+    assert text.endswith(Reading.NO_LIMIT)
     assert "claimed at most" not in text

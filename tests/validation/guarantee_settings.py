@@ -68,10 +68,7 @@ ADVERSARY: dict[str, Sections] = {
     "server": {"audit": {"adversary": "server"}},
 }
 # The norm moves slowly: it must stay far under the length of every update.
-CLIPPING: dict[str, Sections] = {
-    "fixed": {},
-    "adaptive": {"privacy": {"clipping": "adaptive", "clipping-learning-rate": 0.05}},
-}
+CLIPPING: dict[str, Sections] = {"fixed": {}, "adaptive": {"privacy": {"clipping": "adaptive"}}}
 _SHOWN: dict[str, Sections] = {"sums": {}, "models": {"audit": {"view": "model"}}}
 _OPTIMIZERS: dict[str, Sections] = {
     "sgd": {},

@@ -294,7 +294,9 @@ class _StepBySecret(TrialBatchStrategy):
         return Array(*pack(moved.numpy()))
 
 
-class _LastBitOfRelease(TrialBatchStrategy):
+class LastBitOfRelease(TrialBatchStrategy):
+    """A server that writes the secret into the last bit of one number of the release."""
+
     def noise(self, batch: TrialBatch, server_round: int, total: Tensor, sigma: Floats) -> Tensor:
         found = super().noise(batch, server_round, total, sigma)
         members = torch.from_numpy(self.challenger.membership(batch.trials).bits).int()
@@ -356,7 +358,7 @@ OPENED_BREACHES: tuple[OpenedBreach, ...] = (
     OpenedBreach("the model's last bits follow the secret", (T.EXACT_STEPS,), _step_by_secret, _StepBySecret),
     OpenedBreach("the norm follows the bits without noise", (T.EXACT_STEPS,), _norm_of_true_bits, _NormOfTrueBits,
                  ADAPTIVE),
-    OpenedBreach("one last bit of the release is the secret", (), _last_bit, _LastBitOfRelease,
-                 below="not asked: single last bits, only their share in all numbers"),
+    OpenedBreach("one last bit of the release is the secret", (), _last_bit, LastBitOfRelease,
+                 below="no test looks at single last bits; in a run the exact question of the server's step finds it"),
 )  # fmt: skip
 """Every breach of opened values, and the tests that should find it."""

@@ -99,3 +99,13 @@ class WithState(TrialBatchStrategy):
         rounded = _on_a_grid(0.01)(noised, _column(sigma))
         left[batch.name] = noised - rounded
         return rounded
+
+
+class DitheredByTrial(TrialBatchStrategy):
+    """A server that rounds each trial by a public offset of its own, which no secret decides."""
+
+    def noise(self, batch: TrialBatch, server_round: int, total: Tensor, sigma: Floats) -> Tensor:
+        """Add the claimed noise, and round to a hundredth of it, shifted by an offset that follows from the trial."""
+        offsets = torch.tensor([number * 0.618 % 1 for number in batch.trials])[:, None]
+        step = 0.01 * _column(sigma)
+        return (torch.round(super().noise(batch, server_round, total, sigma) / step + offsets) - offsets) * step

@@ -31,7 +31,7 @@ from fl_audit.audits.sections import sections_with_findings
 from fl_audit.experiments.studies.study_commands import exit_with, parser_of, table_of
 from fl_audit.experiments.studies.study_runs import results_of_run
 from fl_audit.federation.run_plan import RunPlan
-from fl_audit.report.formatting import ClaimStatus, finding_text
+from fl_audit.report.formatting import Reading, finding_text
 from fl_audit.report.report_elements import ReportContents
 from fl_audit.runs.config import parse_config
 from fl_audit.runs.expected_errors import guarded
@@ -172,11 +172,11 @@ def contradicts(entry: Mapping[str, Any]) -> str:
         # A lower bound: it never keeps an upper limit, and is no contradiction where it, or that at the level, allows.
         bound = re.search(rf"at least {_NUMBER}", said)
         shown = _number(bound[1]) if bound else _number(text.split(",")[0].split(" ")[0])
-        return "" if said.startswith(ClaimStatus.NO_CONTRADICTION) and shown <= claim else text
+        return "" if said.startswith(Reading.NO_CONTRADICTION) and shown <= claim else text
     low, high = (_number(end) if end else math.inf for end in intervals[-1])
     right = low >= claim if is_least else high <= claim
     inside = low <= claim <= high
-    supported = {ClaimStatus.KEPT: right, ClaimStatus.NO_CONTRADICTION: inside, ClaimStatus.TOO_FEW: inside}
+    supported = {Reading.KEPT: right, Reading.NO_CONTRADICTION: inside, Reading.TOO_FEW: inside}
     return "" if any(said.startswith(word) and holds for word, holds in supported.items()) else text
 
 
@@ -192,7 +192,7 @@ def problems_of(contents: ReportContents) -> list[str]:
         row for section, numbers in sections_with_findings(contents) for row in section.read_rows(numbers, contents)
     ]
     found = [f"unsupported: {row.name}: {text}" for row in rows if (text := contradicts(row.to_json()))]
-    found += [f"broken: {row.name}: {row.text}" for row in rows if row.reading is ClaimStatus.BROKEN]
+    found += [f"broken: {row.name}: {row.text}" for row in rows if row.reading is Reading.BROKEN]
     for where, text in texts_of(contents).items():
         found += [f"{where}: ...{text[max(0, one.start() - 60) : one.end() + 20]}..."
                   for pattern in (_OLD_WORDS, _BROKEN) for one in pattern.finditer(text)]  # fmt: skip
@@ -218,9 +218,9 @@ def main() -> None:
                     if row.claim_comparison is not None:
                         words.setdefault(section.name, Counter())[str(row.reading)] += 1
                         widened[section.name] += row.claim_comparison.wide is not None
-    columns = ("numbers of", *map(str, ClaimStatus), "read at the level")
-    rows = [(name, *(str(words[name][word]) for word in ClaimStatus), str(widened[name])) for name in words]
-    total = ("all", *(str(sum(each[word] for each in words.values())) for word in ClaimStatus), str(widened.total()))
+    columns = ("numbers of", *map(str, Reading), "read at the level")
+    rows = [(name, *(str(words[name][word]) for word in Reading), str(widened[name])) for name in words]
+    total = ("all", *(str(sum(each[word] for each in words.values())) for word in Reading), str(widened.total()))
     title = f"{options.runs} honest runs: {', '.join(f'{often} {name}' for name, often in verdicts.items())}"
     console.print(table_of(columns, title, columns[:1], [*rows, total]))
     exit_with(problems, "every reading is supported by its interval, and nothing honest is called broken")

@@ -31,6 +31,8 @@ from fl_audit.verdict.noise_mean_and_independence import (
     shared_over_trials,
 )
 from fl_audit.verdict.noise_scale import chi_square_quantile, detectable_ratio, noise_along_record, noise_round
+from fl_audit.verdict.noise_shape import tails
+from fl_audit.verdict.noise_sizes import carried_sizes, even_sizes
 from fl_audit.verdict.noise_statistics import LOW_BITS_KINDS, NoiseStatistics, stride_sizes
 from fl_audit.verdict.null_distributions import cosine_at, cosine_tail, detectable_mean, student_p
 from fl_audit.verdict.run_measurements import NoiseMeasurements
@@ -39,7 +41,7 @@ from tests.validation.breaches import _study_breach, synthetic_run
 from tests.validation.synthetic_noise import NoiseSetting, play
 from tests.validation.verdicts import NEVER_TOO_SMALL, NOT_RANDOM
 
-LEVEL = TestName.CORRELATED_NOISE.level / 3  # of one of its questions
+LEVEL = TestName.CORRELATED_NOISE.level / 5  # of one of its questions
 
 
 def p_values(count: int, seed: int = 0, **settings: float) -> dict[str, NDArray[np.float64]]:
@@ -383,6 +385,16 @@ def test_joint_correlations_of_few_rounds_have_the_tail_that_is_said(sets: int) 
         assert stats.binom.cdf(np.sum(p_values < level), sets, level) > 1e-4
     with pytest.raises(TestNotApplicableError, match="too-few"):
         joint_places(draw_measured(draw, 2, 10), LEVEL)
+
+
+@pytest.mark.parametrize("noise", [1.0, 1.3])
+@pytest.mark.parametrize(("question", "trials"), [(even_sizes, 12), (carried_sizes, 12), (tails, 120)])
+def test_sizes_and_tails_of_honest_noise_are_not_accused(question: Any, trials: int, noise: float) -> None:
+    """The share of p-values under each level is at most the level, also of noise that is louder than claimed."""
+    draw, runs = np.random.default_rng((60, int(10 * noise))), 1200 // trials
+    found = np.array([question(draw_measured(draw, trials, 10, noise=noise), LEVEL).p_value for _ in range(runs)])
+    assert stats.kstest(found, "uniform", alternative="greater").pvalue > 1e-4
+    assert found.min() > 1e-4
 
 
 def test_what_was_not_measured_is_not_called_absent() -> None:

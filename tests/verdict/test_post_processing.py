@@ -11,14 +11,14 @@ import pytest
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.replay import replay
 from fl_audit.runs.run import HONEST, ClientAppAndStrategy, run_audit
-from fl_audit.strategies.noised_sums import _exchanged
+from fl_audit.strategies.noised_sums import _exchanged, _moved_within
 from fl_audit.strategies.trial_batch_strategy import TrialBatchStrategy
 from fl_audit.verdict.exact_questions import ExactAnswer, ExactQuestion
 from fl_audit.verdict.findings_verdict import VerdictFinding
 from fl_audit.verdict.verdict import Verdict
 from tests.validation import post_processing
 from tests.validation.engine_runs import breach_plan
-from tests.validation.opened_breaches import ADAPTIVE, SAMPLED
+from tests.validation.opened_breaches import ADAPTIVE, SAMPLED, LastBitOfRelease
 from tests.validation.post_processing import RULES, with_rule
 
 MEMBERSHIP: dict[str, dict[str, Any]] = {
@@ -77,10 +77,17 @@ def test_too_little_noise_is_found_under_every_change(name: str, tmp_path: Path)
     assert not step_of(found).is_asked
 
 
-@pytest.mark.parametrize("strategy", [post_processing.RoundedBySecret, post_processing.TargetPushed])
+@pytest.mark.parametrize("strategy", [post_processing.RoundedBySecret, post_processing.TargetPushed, LastBitOfRelease])
 def test_changes_that_follow_the_secret_are_found(strategy: type[TrialBatchStrategy], tmp_path: Path) -> None:
-    found = verdict_of(tmp_path, strategy)
+    """The last bit of one number is found too, which no test of the noise sees."""
+    found = verdict_of(tmp_path, strategy, trials=60, batch=60)
     assert found.verdict is Verdict.VIOLATED
+    assert not step_of(found).is_kept
+
+
+def test_a_rule_of_its_own_for_every_trial_is_not_called_the_secret(tmp_path: Path) -> None:
+    found = verdict_of(tmp_path, post_processing.DitheredByTrial, trials=60, batch=60)
+    assert step_of(found).is_kept
     assert not step_of(found).is_asked
 
 
@@ -120,3 +127,13 @@ def test_exchanged_trials_stand_in_the_places_of_other_secrets() -> None:
     assert sorted(order.tolist()) == list(range(5))
     assert (secrets[order.numpy()] != secrets).sum() == 4
     assert not _exchanged(np.ones((3, 2), dtype=np.int64))[1]
+
+
+def test_few_trials_of_a_side_cannot_show_that_a_rule_follows_the_secret() -> None:
+    secrets = np.arange(40)[:, None] % 2
+    order = _moved_within(secrets)
+    assert order is not None
+    np.testing.assert_array_equal(secrets[order.numpy()], secrets)
+    assert (order.numpy() != np.arange(40)).all()
+    assert _moved_within(secrets[:31]) is None
+    assert _moved_within(np.hstack([secrets, secrets])) is None

@@ -160,6 +160,15 @@ def target_places(kinds: Sequence[Scenario], system: AuditedSystem, seed: int) -
 
     Some strategies treat clients unequally by their places. The scenarios share all places evenly, those with an
     ordinary update first, because others may tell too little of one client that counts more than it should.
+
+    Parameters
+    ----------
+    kinds
+        The scenarios that are played.
+    system
+        The audited system, with the number of clients of a trial.
+    seed
+        Seed of the draw of places, from 0.
     """
     is_ordinary = [kind.present.direction is Direction.FIRST and not kind.is_malformed for kind in kinds]
     ordered = [kind for kind, first in zip(kinds, is_ordinary, strict=True) if first]

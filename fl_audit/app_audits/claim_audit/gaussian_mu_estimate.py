@@ -13,7 +13,7 @@ from scipy.stats import normaltest
 from fl_audit.app_audits.claim_audit.claim import StatedClaim
 from fl_audit.app_audits.claim_audit.claim_audit_results import DistinguisherTest
 from fl_audit.array_types import Floats
-from fl_audit.statistics.claim_comparisons import ClaimComparison, ClaimStatus, compare_with_claim
+from fl_audit.statistics.claim_comparisons import ClaimComparison, Reading, compare_with_claim
 from fl_audit.statistics.shift_bound import ShiftEstimate, gaussian_shift
 from fl_audit.statistics.significance_levels import READING_LEVEL
 
@@ -84,7 +84,7 @@ def estimate_gaussian_mu(claim: StatedClaim, attempt: DistinguisherTest) -> Gaus
 def broken_estimates(claim: StatedClaim, attempts: Sequence[DistinguisherTest]) -> list[GaussianMuEstimate]:
     """Return the estimates of distinguishers' trials whose lower bound on mu exceeds the claim."""
     estimates = [estimate_gaussian_mu(claim, attempt) for attempt in attempts]
-    return [one for one in estimates if one is not None and one.reading.reading is ClaimStatus.BROKEN]
+    return [one for one in estimates if one is not None and one.reading.reading is Reading.BROKEN]
 
 
 def strength(one: Floats, zero: Floats, confidence: float) -> ShiftEstimate:

@@ -11,6 +11,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from fl_audit.app_audits.launchers.app_bundle import bundle_hash
 from fl_audit.app_audits.launchers.isolated_process import run_isolated, temporary_directory
 from fl_audit.app_audits.review.options import ReviewOptions
 from fl_audit.app_audits.temporary_directories import DIRECTORY_PREFIX
@@ -20,6 +21,7 @@ from fl_audit.report.formatting import capital
 _PROGRAM = "fl_audit.app_audits.launchers.review_program"
 _START_PROGRAM = "fl_audit.app_audits.launchers.fresh_start_program"
 _OF_START = 0.15  # share of the time limit in which a fresh start of the app must end
+_LEAST_START = 30.0  # seconds in which an app may start, at most half of the time limit: imports alone take some
 _LEFT_OUT = shutil.ignore_patterns(".git", ".venv", "venv", "node_modules", "__pycache__", "wandb", "mlruns")
 _LARGEST = 20_000_000  # bytes of a file that is copied: what is larger is data
 _SWITCHES = {
@@ -37,11 +39,12 @@ def reviewed(app: Path, wishes: ReviewOptions, out: Path | None = None) -> dict[
     began = time.monotonic()
     with temporary_directory() as place:
         environment = _environment(place)
+        bundle = bundle_hash(app, place / "bundle")
         traces = _fresh_starts(app, wishes, place, environment)
         # The copy keeps the name of the directory, because this may be the name of the app.
         copy = _copied(app, place / "copy")
         left = replace(wishes, seconds=wishes.seconds - (time.monotonic() - began))
-        asked = {"out": out and str(out.absolute()), "wishes": asdict(left), "traces": traces, "bundle": None}
+        asked = {"out": out and str(out.absolute()), "wishes": asdict(left), "traces": traces, "bundle": bundle}
         with (place / "log").open("wb") as log:
             found, ended, is_late = run_isolated(_PROGRAM, asked, place, left.seconds, copy, environment, log)
         last = _last_line(place)
@@ -63,7 +66,7 @@ def reviewed(app: Path, wishes: ReviewOptions, out: Path | None = None) -> dict[
 
 def _fresh_starts(app: Path, wishes: ReviewOptions, place: Path, environment: Mapping[str, str]) -> list[Any]:
     """Return the trace of a start of the app in another process, or of two of its clients; [] without a claim."""
-    limit = _OF_START * wishes.seconds
+    limit = max(_OF_START * wishes.seconds, min(_LEAST_START, wishes.seconds / 2))
 
     def start(name: str, of_clients: bool) -> dict[str, Any] | None:
         copy = _copied(app, place / name)

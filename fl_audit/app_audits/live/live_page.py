@@ -13,7 +13,7 @@ from fl_audit.audits.page.html_building_blocks import page_table
 from fl_audit.plurals import plural
 from fl_audit.privacy.guarantee_line import guarantee_line, guarantee_values
 from fl_audit.report.formatting import capital, is_certainty, number_text, one_in, percent
-from fl_audit.statistics.claim_comparisons import ClaimStatus, compare_with_claim
+from fl_audit.statistics.claim_comparisons import Reading, compare_with_claim
 from fl_audit.verdict.declared_tests import FAMILY_LEVEL
 from fl_audit.verdict.noise_estimate import BREACH
 from fl_audit.verdict.verdict import Verdict
@@ -92,7 +92,7 @@ def _opening(numbers: LiveFinding) -> str:
     )
 
 
-def _reading(numbers: LiveFinding) -> ClaimStatus:
+def _reading(numbers: LiveFinding) -> Reading:
     """Return how the lower bound on mu compares with the claimed mu.
 
     The page may be opened at any time, so the claim is "broken" only if the verdict from declared analyses is
@@ -110,7 +110,7 @@ def _facts(numbers: LiveFinding) -> tuple[Fact, ...]:
     rarely = f"except with a chance of at most {one_in(guarantee.delta)}"
     surer = f"claimed: at most {percent(guarantee.belief_bound)}, {rarely}; {said}"
     if is_certainty(guarantee.belief_bound):
-        surer = str(ClaimStatus.NO_LIMIT)
+        surer = str(Reading.NO_LIMIT)
     needed = "none" if numbers.rounds_needed is None else f"{numbers.rounds_needed:,}"
     return (
         Fact("Epsilon of the training, at least", number_text(found.epsilon_lower, 3),

@@ -20,11 +20,21 @@ from fl_audit.plurals import plural
 from fl_audit.released_model.minimum_sample_size import FEWEST
 from fl_audit.released_model.normal_fit_tests import FIT
 from fl_audit.released_model.star_methods import cut_text
-from fl_audit.report.figure_style import INK, LIMIT, MUTED, SMALL_TEXT_SIZE, TEXT_SIZE, draw_spread, finish_axes
+from fl_audit.report.figure_style import (
+    INK,
+    LIMIT,
+    MUTED,
+    SMALL_TEXT_SIZE,
+    TEXT_SIZE,
+    draw_spread,
+    finish_axes,
+    markers_for,
+)
 from fl_audit.report.formatting import metric_text, number_text, percent
 from fl_audit.report.report_elements import FindingFigure, ReportContents, ReportNumber, Section, Table
 
 _PANEL_HEIGHT = 2.3  # in inches
+_EPSILON = "epsilon"  # column of the table of releases
 _RELEASE = "Release (number; 0 = initial model)"
 _UNUSED = "test records were not used in training"
 
@@ -114,7 +124,9 @@ def _metrics_figure(figure: Figure, numbers: evidence.ModelAccuracyFinding, cont
         _draw_metric(axes, shown[0], numbers, contents)
         finish_axes(axes, f"{_upper(shown[0])} of each released model", _RELEASE, f"Test {_with_unit(shown[0])}")
         return
-    rows = (len(shown) + 1) // 2
+    spends = _EPSILON in contents.releases
+    panels_shown = len(shown) + spends
+    rows = (panels_shown + 1) // 2
     figure.set_size_inches(figure.get_figwidth(), _PANEL_HEIGHT * rows)
     panels = list(figure.subplots(rows, 2, squeeze=False).flat)
     for axes, metric in zip(panels, shown, strict=False):
@@ -122,7 +134,9 @@ def _metrics_figure(figure: Figure, numbers: evidence.ModelAccuracyFinding, cont
         axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
         name = _with_unit(metric)
         finish_axes(axes, f"{name[0].upper()}{name[1:]}", "Release", "")
-    for unused in panels[len(shown) :]:
+    if spends:
+        _draw_spent_epsilon(panels[len(shown)], contents)
+    for unused in panels[panels_shown:]:
         unused.remove()
     figure.suptitle("Metrics of each released model on test records", fontsize=TEXT_SIZE, fontweight="bold", color=INK)
     drawn = [axes.get_legend_handles_labels() for axes in panels[: len(shown)]]
@@ -130,6 +144,16 @@ def _metrics_figure(figure: Figure, numbers: evidence.ModelAccuracyFinding, cont
     figure.legend(
         labels.values(), labels, loc="outside lower center", ncols=2, frameon=False, fontsize=SMALL_TEXT_SIZE
     )  # fmt: skip
+
+
+def _draw_spent_epsilon(axes: Axes, contents: ReportContents) -> None:
+    """Draw the epsilon of the training up to each release for which it is known."""
+    spent = contents.releases[["round", _EPSILON]].drop_duplicates("round").dropna().sort_values("round")
+    style = markers_for(len(spent))
+    axes.plot(spent["round"], spent[_EPSILON], "--", color=INK, marker="s", **style, label="follows from the mechanism")
+    axes.set_ylim(bottom=0)
+    axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+    finish_axes(axes, "Epsilon spent (nats)", "Release", "")
 
 
 def _with_unit(metric: str) -> str:

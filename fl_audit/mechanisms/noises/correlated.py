@@ -97,10 +97,13 @@ class CorrelatedGaussian(MechanismNoise):
         return self._event(multiplier, self.rounds, participation).noise_multiplier
 
     def events_of_each(self, rounds: AccountedRounds) -> tuple[tuple[ReleaseEvent, ...], ...]:
-        """Return one Gaussian release that represents all rounds together.
+        """Return one Gaussian release that represents the first `rounds.count` rounds together.
 
-        It stands in a tuple of its own, since there is one kind of client: the server adds the noise.
+        It stands in a tuple of its own, since there is one kind of client: the server adds the noise. Raises
+        `InputError` if there are more rounds than the matrix has.
         """
+        found = f"rounds is {rounds.count}, and the noise is correlated over {plural(self.rounds, 'round')}"
+        require(rounds.count <= self.rounds, f"{found}: accepted are 1 to {self.rounds}")
         return ((self._event(rounds.multiplier, rounds.count, rounds.participation),),)
 
     def joint_sensitivity(self, participation: "Participation") -> float:
@@ -117,7 +120,7 @@ class CorrelatedGaussian(MechanismNoise):
 
         from fl_audit.privacy.strategy_matrices import correlated_event  # noqa: PLC0415
 
-        return correlated_event(multiplier, self.matrix, rounds, self.bands, apart, often)
+        return correlated_event(multiplier, self._strategy[:rounds, :rounds], apart, often)
 
     @property
     def rounds_needed(self) -> int:

@@ -193,8 +193,9 @@ class MechanismNoise(ABC):
         return multiplier
 
     def events_of_each(self, rounds: AccountedRounds) -> tuple[tuple[ReleaseEvent, ...], ...]:
-        """Return the release events of the described rounds, one tuple of events for every kind of client.
+        """Return the release events of the first `rounds.count` rounds, one tuple of events for every kind of client.
 
+        They account for these rounds exactly, whatever rounds follow; rounds that the noise does not have are refused.
         There are several kinds only if clients train by DP-SGD on shards of different sizes. The tuples are empty
         without noise.
         """

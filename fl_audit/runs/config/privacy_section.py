@@ -16,14 +16,13 @@ from fl_audit.runs.config.config_section import ConfigSection
 from fl_audit.runs.config.setting_types import Choice, Count, Positive, Share, Size
 
 PRIVACY_TARGETS = tuple(TARGETS)
-OF_ADAPTIVE = ("quantile", "quantile-noise", "clipping-learning-rate")
 OF_PIXELATION = ("pixelation-pixels", "pixelation-block")
 OF_RANDOMIZERS = ("record-epsilon", *OF_PIXELATION)
 RANDOMIZER_KEYS = ("local-randomizer", *OF_RANDOMIZERS)
 GUARANTEE_ONLY = (
     *PRIVACY_TARGETS,
     *DETAILS,
-    *("noise-over", "accountant", "clipping-norm", "sensitivity", "noise", "bands", "clipping", *OF_ADAPTIVE),
+    *("noise-over", "accountant", "stop-at-epsilon", "clipping-norm", "sensitivity", "noise", "bands", "clipping"),
 )
 """Settings that have no meaning without a claim."""
 
@@ -78,6 +77,8 @@ class PrivacySection(ConfigSection):
     """The insider's prior belief in D."""
     accountant: Choice[Accountant] | None = defaults.ACCOUNTANT
     """Accountant of the claim; left out, the exact one: `gdp` without sampling, `pld` with it."""
+    stop_at_epsilon: Size | None = None
+    """Epsilon at `delta` before which training ends: the round that would exceed it is not made; left out, none is."""
     clipping_norm: Size = 3.0
     """Largest norm of a contribution; with adaptive clipping, that of the first round."""
     sensitivity: Choice[SensitivityKind] = SensitivityKind.GLOBAL
@@ -89,13 +90,7 @@ class PrivacySection(ConfigSection):
     bands: Count | None = None
     """Bands of `banded` noise; left out, the number of rounds from one round of a client to its next."""
     clipping: Literal["fixed", "adaptive"] = "fixed"
-    """Whether the clipping norm is fixed or follows the lengths of updates."""
-    quantile: Share | None = None
-    """Share of clients whose update an adaptive norm does not clip; left out, 0.5."""
-    quantile_noise: Positive | None = None
-    """Noise multiplier of the count behind an adaptive norm, over that of the updates; left out, 5."""
-    clipping_learning_rate: Positive | None = None
-    """Step size of an adaptive norm; left out, 0.2."""
+    """Whether the clipping norm is fixed, or follows the median length of updates (Andrew et al. 2021)."""
     local_randomizer: Literal["randomised-response", "randomised-edges", "pixelation"] | None = None
     """Randomisation of records by their owners before any training; left out, none."""
     record_epsilon: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
@@ -121,8 +116,6 @@ class PrivacySection(ConfigSection):
             raise ValueError(f"local-randomizer = {self.local_randomizer} needs {missing[0]}, which is left out")
         if self.local_randomizer == "pixelation" and self.record_epsilon == 0:
             raise ValueError("record-epsilon = 0 with local-randomizer = pixelation: accepted are positive numbers")
-        if self.clipping != "adaptive" and (idle := self.given_keys(OF_ADAPTIVE)):
-            raise ValueError(f"{self.named(idle)} needs clipping = adaptive, and clipping is {self.clipping}")
         for setting, noise in foreign_settings(self.noise).items():
             if self.given_keys([setting]):
                 raise ValueError(f"{self.named([setting])} needs noise = {noise}, and noise is {self.noise}")

@@ -15,6 +15,8 @@ import pandas as pd
 from matplotlib.image import imread
 
 from fl_audit.errors import InputError, first_line, require
+from fl_audit.ordinary_files import require_ordinary
+from fl_audit.runs.epsilon_by_round import EPSILON
 from fl_audit.runs.stored_run import Run
 from fl_audit.user_modules import title_of_named
 
@@ -31,9 +33,9 @@ class Series:
 def series_of(run: Run) -> list[Series]:
     """Return the time series of a finished run over its rounds, as means or maxima over the trials.
 
-    The series are the metrics on test records, Epsilon* (a model's privacy risk), noise, sensitivity and belief. The
-    belief is the insider's posterior probability of the data set that was really used. Series that the run does not
-    have are left out.
+    The series are the metrics on test records, the epsilon spent, Epsilon* (a model's privacy risk), noise, sensitivity
+    and belief. The belief is the insider's posterior probability of the data set that was really used. Series that the
+    run does not have are left out.
     """
     releases, rounds = run.releases, run.rounds
     if "log_odds" in rounds and "bit" in run.trials:
@@ -44,6 +46,7 @@ def series_of(run: Run) -> list[Series]:
     found = []
     for table, column, statistic, name in (
         *((releases, column, "mean", f"{column.removeprefix('test_')}/mean") for column in _metric_columns(releases)),
+        (releases, EPSILON, "mean", "epsilon/spent"),
         (releases, "epsilon_star", "mean", "epsilon_star/mean"),
         (releases, "epsilon_star", "max", "epsilon_star/max"),
         (rounds, "belief", "mean", "belief/mean"),
@@ -149,6 +152,8 @@ def _require_answer(tracking_uri: str) -> None:
         host, port = address.hostname, address.port or (443 if address.scheme == "https" else 80)
     except ValueError as error:
         raise InputError(f"--out {tracking_uri!r} is no address ({error}): accepted is http://HOST:PORT") from error
+    if address.scheme.startswith("sqlite"):
+        _require_database(tracking_uri, Path(address.path.removeprefix("/")))
     if address.scheme not in ("http", "https"):
         return
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
@@ -162,6 +167,12 @@ def _require_answer(tracking_uri: str) -> None:
         raise InputError(
             f"{found}: accepted is the address of a server that runs, or a file such as sqlite:///mlflow.db"
         ) from error
+
+
+def _require_database(tracking_uri: str, path: Path) -> None:
+    """Refuse a database that is a directory or no ordinary file, because MLflow would try to open it for a minute."""
+    require_ordinary(f"--out {tracking_uri}", path)
+    require(path == Path() or not path.is_dir(), f"--out {tracking_uri}: {path} is a directory: accepted is a file")
 
 
 def _log(client: Any, entities: Any, begun: str, run: Run) -> None:

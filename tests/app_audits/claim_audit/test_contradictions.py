@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fl_audit.statistics.claim_comparisons import ClaimStatus
+from fl_audit.statistics.claim_comparisons import Reading
 from fl_audit.verdict.verdict import Verdict, without_contradiction
 
 STRATEGY = """
@@ -22,10 +22,10 @@ def wrapped(clients):
 
 
 @pytest.mark.parametrize("verdict", list(Verdict))
-@pytest.mark.parametrize("reading", list(ClaimStatus))
-def test_nothing_is_consistent_beside_a_broken_reading(verdict: Verdict, reading: ClaimStatus) -> None:
-    shown = without_contradiction(verdict, [ClaimStatus.NO_CONTRADICTION, reading])
-    contradicts = verdict is Verdict.CONSISTENT and reading is ClaimStatus.BROKEN
+@pytest.mark.parametrize("reading", list(Reading))
+def test_nothing_is_consistent_beside_a_broken_reading(verdict: Verdict, reading: Reading) -> None:
+    shown = without_contradiction(verdict, [Reading.NO_CONTRADICTION, reading])
+    contradicts = verdict is Verdict.CONSISTENT and reading is Reading.BROKEN
     assert shown is (Verdict.INCONCLUSIVE if contradicts else verdict)
 
 

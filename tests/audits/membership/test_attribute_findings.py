@@ -19,7 +19,7 @@ from fl_audit.audits.membership.sections_membership_adversary import _mean_row
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.privacy.guarantee import derive_guarantee
-from fl_audit.report.formatting import ClaimStatus
+from fl_audit.report.formatting import Reading
 from fl_audit.report.report_elements import ReportNumber
 from fl_audit.statistics.advantage import mean_advantage
 
@@ -45,12 +45,12 @@ def test_an_attribute_of_twins_is_within_the_limit_for_two_records_and_above_it_
     found, largest = kept.by_name[GUESSED].advantage, kept.largest
     assert largest == pytest.approx(2 * ndtr(1.0) - 1)
     row = ReportNumber("", found.advantage, "", found.low, found.high, confidence=0.999, limit=largest)
-    assert row.reading in (ClaimStatus.KEPT, ClaimStatus.NO_CONTRADICTION)
+    assert row.reading in (Reading.KEPT, Reading.NO_CONTRADICTION)
     assert found.low > 2 * ndtr(0.5) - 1  # above the limit for one record
     broken = twins(1.0, 2.0, 4000)
     worse = broken.by_name[GUESSED].advantage
     row = ReportNumber("", worse.advantage, "", worse.low, worse.high, confidence=0.999, limit=broken.largest)
-    assert row.reading is ClaimStatus.BROKEN
+    assert row.reading is Reading.BROKEN
 
 
 def test_the_advantage_of_membership_names_the_interval_that_it_has() -> None:

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from fl_audit.cli.main import app
 from fl_audit.errors import InputError
-from fl_audit.report.formatting import ClaimStatus
+from fl_audit.report.formatting import Reading
 from fl_audit.runs.comparison.rows import ACCURACY, ADVANTAGE, ATTACK, SHOWN, STAR, rows
 
 
@@ -20,7 +20,7 @@ def _entry(name: str, value: float, **more: Any) -> dict[str, Any]:
 
 
 ADVANTAGE_FOUND = _entry(
-    ADVANTAGE, 0.45, low=0.3, high=0.6, confidence=0.95, claimed=0.4, reading=str(ClaimStatus.NO_CONTRADICTION)
+    ADVANTAGE, 0.45, low=0.3, high=0.6, confidence=0.95, claimed=0.4, reading=str(Reading.NO_CONTRADICTION)
 )
 
 
@@ -69,13 +69,13 @@ def test_every_number_comes_from_the_findings_of_the_report(two: tuple[Path, Pat
 def test_the_table_says_what_is_not_as_claimed(two: tuple[Path, Path], tmp_path: Path) -> None:
     shown = _compare(*two, "--plot", tmp_path / "runs.png")
     assert "0.45~" in shown
-    assert f"~ {ClaimStatus.NO_CONTRADICTION}" in shown
+    assert f"~ {Reading.NO_CONTRADICTION}" in shown
     assert "plain: no guarantee" in shown
     assert (tmp_path / "runs.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_number_lies_on_the_side_of_the_claim_on_which_it_is_shown(tmp_path: Path) -> None:
-    said = str(ClaimStatus.NO_CONTRADICTION)
+    said = str(Reading.NO_CONTRADICTION)
     limits = {"low": 0.9979, "high": 1.0011, "confidence": 0.95, "claimed": 1.0, "reading": said, "is_least": True}
     shares = {"low": 0.0, "high": 0.0092, "confidence": 0.95, "claimed": 0.0002, "reading": said, "is_share": True}
     one, two = (
