@@ -12,6 +12,7 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 from fl_audit.errors import InputError, first_line, require
@@ -63,6 +64,8 @@ def open_file(path: Path, largest: int = LARGEST_FILE) -> io.BufferedReader:
     try:
         status = os.fstat(descriptor)
         _require_kind(str(path), path, status.st_mode)
+        of_system = f"{_short(str(path))} is a file of the system: accepted are files and directories"
+        require(status.st_dev != _device_of_processes(), of_system)
         require_size(path, status.st_size, largest)
     except InputError:
         file.close()
@@ -139,6 +142,15 @@ def _require_kind(said: str, path: Path, mode: int) -> None:
     is_open = path.as_posix().startswith(_OPENED) and stat.S_ISFIFO(mode)
     kind = next((words for is_kind, words in _KINDS.items() if is_kind(mode)), None)
     require(kind is None or is_open, f"{_short(said)} is {kind}: accepted are files and directories")
+
+
+@cache
+def _device_of_processes() -> int | None:
+    """Return the number of the file system `/proc`, whose files may have no end; None where there is none."""
+    try:
+        return os.stat("/proc/self").st_dev
+    except OSError:
+        return None
 
 
 def _unusable(said: str, why: str) -> InputError:

@@ -13,7 +13,7 @@ SCHEMA = 1  # of `summary.json`
 def read_json(path: Path) -> Any:
     """Return the value in a JSON file of a run; raise `InputError` if the file is missing or damaged."""
     try:
-        return json.loads(read_text_file(path))
+        return json.loads(read_text_file(path), parse_constant=_refuse_constant)
     except FileNotFoundError as error:
         raise InputError(f"{path} is missing: accepted is a directory that 'fl-audit run' made") from error
     except IsADirectoryError as error:
@@ -24,6 +24,11 @@ def read_json(path: Path) -> Any:
         raise InputError(f"{path} cannot be read: it is no text in UTF-8") from error
     except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{path} cannot be read: {error}") from error
+
+
+def _refuse_constant(name: str) -> float:
+    """Raise `ValueError` for NaN and Infinity, which JSON does not have and no run writes."""
+    raise ValueError(f"it has {name}, which is no number in JSON")
 
 
 def read_summary(directory: Path) -> dict[str, Any]:

@@ -35,7 +35,7 @@ _CHANCE = 1e-9
 
 @dataclass(frozen=True)
 class SecondSeed:
-    """What two servers with different secret seeds are asked for."""
+    """Draws that two servers with different secret seeds are asked for."""
 
     public: Federation  # public facts of the federation
     roster: ClientRoles  # clients of the federation, with their units

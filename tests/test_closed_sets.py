@@ -21,10 +21,8 @@ SOURCE = ("fl_audit", "clients", "server", "strategies", "experiments", "tests/v
 
 OPEN = {
     "tests/validation/breach_truths.py": "names of breaches",
-    "fl_audit/learning/model_error_advice.py": "layers of any module",
     "tests/validation/coverage_distributions.py": "words for what is played",
     "tests/validation/equality.py": "values of a summary",
-    "fl_audit/runs/exports/trackers.py": "values of a JSON file",
     "fl_audit/runs/config_errors.py": "what a user wrote, and kinds of problems and schemas that pydantic has",
     "fl_audit/app_audits/local_training/output_tracing.py": "what a training returned",
     "strategies/simulated_grid.py": "what a client app returned",
@@ -36,6 +34,7 @@ OPEN = {
     "fl_audit/app_audits/local_training/training_function_audit.py": "what a user's function returned",
     "fl_audit/learning/layers.py": "modules of torch",
     "fl_audit/learning/stacked_layers.py": "modules of torch",
+    "fl_audit/learning/unit_norms.py": "layers of any kind, most of which have no way of their own",
     "fl_audit/audits/common/findings_record_guarantee.py": "tuples of events of any length",
     "fl_audit/verdict/verdict_messages.py": "ways to write a number, as templates name them",
     "fl_audit/report/formatting.py": "values of any type",

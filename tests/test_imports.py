@@ -126,10 +126,14 @@ def test_no_two_public_classes_have_one_name() -> None:
     assert {name: places for name, places in homes.items() if len(places) > 1} == {}
 
 
+_NOT_OF_A_RUN = (".patch", ".csv")
+"""Ends of names of files that no run reads: changes of examples, and tables of the numbers that papers print."""
+
+
 def test_flowers_own_command_takes_every_file_along() -> None:
     """Flower packs an app by patterns, which take a module named after tests for a test of the app."""
     files = [path for package in PACKAGES for path in (ROOT / package).rglob("*") if "__pycache__" not in path.parts]
-    names = [str(path.relative_to(ROOT)) for path in files if path.is_file() and path.suffix != ".patch"]
+    names = [str(path.relative_to(ROOT)) for path in files if path.is_file() and path.suffix not in _NOT_OF_A_RUN]
     taken, left = (PathSpec.from_lines("gitignore", one) for one in (FAB_INCLUDE_PATTERNS, FAB_EXCLUDE_PATTERNS))
     assert [one for one in names if not taken.match_file(one) and not one.endswith("py.typed")] == []
     # The app's own description is made again, as part of what is packed.

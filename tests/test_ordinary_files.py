@@ -17,6 +17,7 @@ from fl_audit.data.file_reading import read_bytes
 from fl_audit.errors import InputError
 from fl_audit.ordinary_files import open_file, read_file, read_text_file, require_ordinary, sha256_of
 from fl_audit.parquet_files import read_frame
+from fl_audit.run_files import read_json
 
 SOURCES = Path(fl_audit.__file__).parent
 OWN_FILES = {
@@ -86,11 +87,11 @@ def test_a_file_without_end_ends_at_the_limit(tmp_path: Path, monkeypatch: pytes
     with pytest.raises(InputError, match="more than 99 bytes"):
         read_file(path, largest=99)
     assert read_file(path, largest=100) == b"x" * 100
-    # What says that it is empty, as all files of /proc do, is read in pieces.
     monkeypatch.setattr(ordinary_files, "_CHUNK", 16)
-    assert len(read_file(Path("/proc/self/status"))) > 16
-    with pytest.raises(InputError, match="more than 40 bytes"):
-        read_file(Path("/proc/self/status"), largest=40)
+    assert read_file(path) == b"x" * 100
+    for name in ("kmsg", "self/status", "self/mem"):
+        with pytest.raises(InputError, match="is a file of the system: accepted are files"):
+            read_file(Path("/proc") / name)
 
 
 @pytest.mark.parametrize("name", ["a\0b", "long" * 2000])
@@ -156,3 +157,10 @@ def test_a_header_that_claims_more_than_the_file_has_is_refused(tmp_path: Path) 
         archive.writestr("x.npy", array)
     with pytest.raises(InputError, match="an array of 3,200,000,000,000 bytes"):
         read_archive(tmp_path / "a.npz", ["x"])
+
+
+@pytest.mark.parametrize("constant", ["NaN", "Infinity", "-Infinity"])
+def test_json_with_a_number_that_json_does_not_have_is_refused(constant: str, tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(f'{{"epsilon": {constant}}}')
+    with pytest.raises(InputError, match=rf"a\.json cannot be read: it has {constant}"):
+        read_json(tmp_path / "a.json")

@@ -139,7 +139,7 @@ def test_modules_beside_fl_audit_are_found_where_an_installation_maps_fl_audit_a
 
 
 def test_a_dot_for_the_colon_is_answered_with_the_name_that_is_meant(searched: Path) -> None:
-    """Whatever names a function of the user's: a model, data, an attack or a strategy."""
+    """Names of functions of the user's: a model, data, an attack or a strategy."""
     for wrong, meant in (
         ("my_models.build", "my_models:build"),
         ("my_models.py:build", "my_models:build"),

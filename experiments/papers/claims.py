@@ -100,7 +100,9 @@ class PaperClaim:
         It is None if the claim is decided or untested, if the interval is unknown, or if at most ten million trials
         would not decide the claim.
         """
-        value, low, high = self.interval.value, self.interval.low, self.interval.high
+        value = self.interval.value
+        low = self.interval.low
+        high = self.interval.high
         if self.verdict is not ClaimVerdict.OPEN or not self.trials or not (isfinite(low) and isfinite(high)):
             return None
         if value < self.lowest:
@@ -202,7 +204,8 @@ def said_of(verdict: ClaimVerdict, count: int) -> str:
 def verdicts_said(claims: Sequence[PaperClaim]) -> str:
     """Return a sentence on how many claims hold, fail, are undecided, and cannot be tested."""
     count = counted(claims)
-    tested, rest = len(claims) - count[ClaimVerdict.UNTESTED], count[ClaimVerdict.UNTESTED]
+    tested = len(claims) - count[ClaimVerdict.UNTESTED]
+    rest = count[ClaimVerdict.UNTESTED]
     more = f"; {rest} more cannot be tested" if rest else ""
 
     def told(verdict: ClaimVerdict) -> str:

@@ -89,7 +89,8 @@ class ItemResult:
 
         `column` is "published" or "theory".
         """
-        frame, said = self.frame, {"published": "in print", "theory": "by theory"}[column]
+        frame = self.frame
+        said = {"published": "in print", "theory": "by theory"}[column]
         return tuple(
             f"{row.setting}: {row.quantity} is {getattr(row, column):.4g} {said}, here "
             f"{_numbers_beside(*(float(getattr(row, name)) for name in (column, 'measured', 'low', 'high')))}"

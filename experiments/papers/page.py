@@ -63,7 +63,8 @@ def _opening(results: Sequence[ItemResult]) -> str:
     compared, outside = _compared_counts(results, "published")
     theory, missed = _compared_counts([one for one in results if not one.finding], "theory")
     computed = [one.computed for one in results]
-    printed, differing = sum(count for count, _ in computed), sum(len(lines) for _, lines in computed)
+    printed = sum(count for count, _ in computed)
+    differing = sum(len(lines) for _, lines in computed)
     parts = list(dict.fromkeys(result.finding.rstrip(".") for result in results if result.finding))
     if compared:
         parts.append(

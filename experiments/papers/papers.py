@@ -195,7 +195,7 @@ class PaperItem:
 
 @dataclass(frozen=True)
 class PageNotes:
-    """What a paper's page says besides its tables and figures."""
+    """Texts of a paper's page besides its tables and figures."""
 
     training: str = ""  # a paragraph on all runs
     columns: tuple[str, ...] = ()  # columns of the table of runs

@@ -51,7 +51,8 @@ def publish(runs: Path, docs: Path = DOCS) -> tuple[str, ...]:
     require(bool(records), f"{runs} holds no finished reproduction: accepted is what 'fl-audit reproduce' wrote")
     old = [f"{path.name}: {why}" for path, record in records.items() if (why := _stale(record))]
     require(not old, f"reproduce again, of another version are {'; '.join(old)}")
-    made, files = _made(docs), dict[Path, bytes]()
+    made = _made(docs)
+    files = dict[Path, bytes]()
     best = {paper: own for paper in PAPERS if (own := _best(paper, records))}
     for paper, own in best.items():
         made[paper.key] = [{key: one for key, one in record.items() if key not in LEFT_OUT} for _, record in own]

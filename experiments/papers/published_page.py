@@ -141,7 +141,8 @@ def _emphasized(note: str) -> str:
 
 def _linked(notes: Iterable[str], shared: Mapping[str, str]) -> list[str]:
     """Return a section's notes, with shared ones replaced by links; adjacent links form one item."""
-    items, links = list[str](), list[str]()
+    items = list[str]()
+    links = list[str]()
     for note in [*notes, ""]:
         if note and shared.get(_anchor(note)) == note:
             links.append(f'<a href="#{_anchor(note)}">{_label(note)}</a>')

@@ -40,9 +40,9 @@ def chosen_items(name: str) -> tuple[Paper, tuple[PaperItem, ...]]:
 def reproduce(name: str, options: ReproductionOptions) -> tuple[Paper, PaperResults, Path]:
     """Compute one or all tables and figures of a paper, and write them to files together with the printed numbers.
 
-    The context's directory receives a CSV file, a PNG, an SVG and a JSON record for every table or figure, and a page
-    NAME.html. Runs are stored below it in `runs/` (quick form: `runs-quick/`): finished runs are read and interrupted
-    ones continued.
+    The directory of the options receives a CSV file, a PNG, an SVG and a JSON record for every table or figure, and a
+    page NAME.html. Runs are stored below it in `runs/` (quick form: `runs-quick/`): finished runs are read and
+    interrupted ones continued.
     """
     paper, items = chosen_items(name)
     directory = options.directory
@@ -61,7 +61,8 @@ def _write(options: ReproductionOptions, name: str, paper: Paper, results: Paper
 
     Nothing is written before all results are rendered.
     """
-    files, pictures = dict[str, bytes](), dict[str, bytes]()
+    files = dict[str, bytes]()
+    pictures = dict[str, bytes]()
     for item, result in results.results:
         record = _record_of(options, paper, results, item, result)
         # The layout of a second drawing begins with that of the first: their order is a matter of last digits.

@@ -68,7 +68,8 @@ class PlannedRun:
             progress=progress_of_part(on_round, self.trial_rounds),
             with_report=False,  # `fl-audit report` writes it of those that somebody looks at
         )
-        file, seconds = _seconds_file(self.path), time.monotonic() - begun
+        file = _seconds_file(self.path)
+        seconds = time.monotonic() - begun
         before = float(read_json(file)["seconds"]) if file.exists() else 0.0  # of an earlier part of the run
         write_json(file, {"seconds": before + seconds})
 
@@ -143,9 +144,11 @@ def seconds_of(run: Path) -> float:
 
 def spent_on(runs: Iterable[FinishedRun]) -> ItemRunProvenance:
     """Return the total number of trials, the total duration, and the commits with which runs were made."""
-    own, commits = list(runs), set[str]()
+    own = list(runs)
+    commits = set[str]()
     for run in own:
         origin = read_provenance(RunDirectory(run.path))
         commits |= {session.commit for session in origin.sessions if session.commit} if origin else set()
-    seconds, trials = sum(seconds_of(run.path) for run in own), sum(run.config.audit.trials for run in own)
+    seconds = sum(seconds_of(run.path) for run in own)
+    trials = sum(run.config.audit.trials for run in own)
     return ItemRunProvenance(trials, seconds / 60 if isfinite(seconds) else nan, tuple(sorted(commits)))

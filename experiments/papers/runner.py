@@ -43,12 +43,14 @@ def make(paper: Paper, items: Sequence[PaperItem], options: ReproductionOptions)
     makeable = [item for item in items if item.can_be_made(data)]
     results = tuple((item, _made(item, finished)) for item in makeable)
     notes = paper.notes(finished, results)
+    # Closed forms are the same in both forms.
+    is_smaller = options.extent is ComputeExtent.QUICK and (bool(runs) or paper.constants(options.extent) is not None)
     return PaperResults(
         results,
         tuple(f"{item.title}: left out, {_why(item, there, options)}" for item in items if item not in makeable),
         remarks,
         (", ".join(one.title for one in data) or "no data needed", plural(len(runs), "run")),
-        (*((QUICK_WARNING,) if options.extent is ComputeExtent.QUICK else ()), *notes.warnings),
+        (*((QUICK_WARNING,) if is_smaller else ()), *notes.warnings),
         _played_html(notes, results),
         notes.opening,
     )
@@ -103,9 +105,9 @@ def find_data(
     return tuple(available), tuple(remarks)
 
 
-def _missing(paper: Paper, data: PaperDataset, data_dir: Path | None) -> str | None:
+def _missing(paper: Paper, dataset: PaperDataset, data_dir: Path | None) -> str | None:
     """Return the reason why a data set cannot be loaded; None if it can."""
-    run = next(iter(paper.runs(data)))
+    run = next(iter(paper.runs(dataset)))
     try:
         load_source(data_spec(run.config(data_dir).data))
     except InputError as error:

@@ -37,7 +37,8 @@ def shared_pair(config: RunConfig, others: Iterable[tuple[RunConfig, RunDirector
 
 def _search_and_rank(config: RunConfig) -> tuple[tuple[Any, ...], int]:
     """Return the arguments of `_ranked` for a configuration, and the rank of its neighbour."""
-    data, audit = config.data, config.audit
+    data = config.data
+    audit = config.audit
     farthest = audit.neighbour is NeighbourChoice.MOST_DISSIMILAR
     search = (data_spec(data), data.records, data.test_records, data.seed, config.privacy.adjacency,
               audit.dissimilarity, farthest)  # fmt: skip

@@ -38,7 +38,8 @@ def t_interval(values: Floats, confidence: float = CONFIDENCE) -> IntervalEstima
 
     Shapes: `values` (repetitions,).
     """
-    mean, error = float(np.mean(values)), float(np.std(values, ddof=1)) / math.sqrt(values.size)
+    mean = float(np.mean(values))
+    error = float(np.std(values, ddof=1)) / math.sqrt(values.size)
     reach = float(stdtrit(values.size - 1, (1 + confidence) / 2)) * error
     return IntervalEstimate(mean, mean - reach, mean + reach)
 

@@ -40,7 +40,7 @@ _NOTICE = (
 
 @dataclass(frozen=True)
 class PageText:
-    """What a page on an audit has beside its result: a subtitle, an opening, details and the next step."""
+    """Texts of a page on an audit beside its result: a subtitle, an opening, details and the next step."""
 
     subtitle: str
     step: str  # advice for the next step

@@ -149,7 +149,7 @@ def calibrate(
             )
         return AccountantResult(name, guarantee, remark)
 
-    title = f"noise for {_said(target)} at delta {delta:g} over {plural(rounds, 'round')}"
+    title = f"noise for {_target_text(target, neighbours)} at delta {delta:g} over {plural(rounds, 'round')}"
     print_guarantee(found, events, accounting.accountant, title, shown, saving=True)
 
 
@@ -254,7 +254,8 @@ def account(
     )  # fmt: skip
 
 
-def _said(target: "Target") -> str:
+def _target_text(target: "Target", adjacency: Adjacency) -> str:
+    """Return a target of the guarantee as a phrase, in the units of the adjacency."""
     from fl_audit.privacy.targets import (
         AdvantageTarget,
         BeliefTarget,
@@ -272,7 +273,7 @@ def _said(target: "Target") -> str:
         case EpsilonTarget(epsilon):
             return f"epsilon of at most {epsilon:g}"
         case ReconstructionTarget(probability, candidates):
-            return f"at most {probability:g} to name the right one of {candidates} records"
+            return f"at most {probability:g} to name the right one of {candidates:,} {adjacency.unit}s"
         case SinglingOutTarget(probability, share):
             return f"at most {probability:g} that a description of a share {share:g} of all people fits its target"
         case NoiseMultiplierTarget(noise):

@@ -23,6 +23,7 @@ from fl_audit.data.warnings import header_warnings
 from fl_audit.data.written_numbers import DECIMAL_MARKS, is_number, rewrite_amounts
 from fl_audit.errors import InputError, first_line, require
 
+MOST_COLUMNS = 10_000  # columns of a table, each of which is looked at
 _SPACES = r"\s+"
 _ZEROS = re.compile(r"0(?<![\w.:/-]0)\d{2,}(?![\w.:/-])")  # a code of three digits or more that begins with a zero
 _LONG_CODE = re.compile(r"(?<![\w.])\d{16,}(?![\w.])")  # more digits than a double holds
@@ -46,6 +47,8 @@ def load_csv(directory: Path | None, options: Mapping[str, Any]) -> LoadedDatase
     names = (*settings.kept, *settings.drop)
     written = (settings.encoding, settings.separator, names, settings.skip_lines, settings.sheet)
     texts = [read_table_text(file, *written) for file in paths]
+    for text in texts:
+        _require_columns(text, settings)
     found = replace(settings, encoding=texts[0].encoding, separator=texts[0].separator)
     frames = [_frame(text, found) for text in texts]
     if settings.decimal is None:
@@ -56,6 +59,13 @@ def load_csv(directory: Path | None, options: Mapping[str, Any]) -> LoadedDatase
     source = source_of_frames(frames, paths, found, "csv", texts[0].title, _missing_words(frames, texts, found))
     above = (*texts[0].doubts, *header_warnings(texts[0].header), *_zero_cautions(frames[0], texts[0], settings))
     return replace(source, cautions=(*above, *source.cautions))
+
+
+def _require_columns(text: TableText, settings: TableSettings) -> None:
+    """Refuse a table with more columns than can be looked through one by one."""
+    number = 1 if settings.text is not None else len(text.header) - len(settings.drop)
+    accepted = f"accepted are up to {MOST_COLUMNS:,}; a NumPy archive (.npz) with x and y takes any number"
+    require(number <= MOST_COLUMNS, f"{text.path} has {number:,} columns: {accepted}")
 
 
 def _words_of(settings: TableSettings) -> list[str]:
@@ -187,10 +197,11 @@ def _decimal_mark(text: TableText, frame: pd.DataFrame, settings: TableSettings)
     raw = _frame(text, settings, as_text=True)[names] if names else pd.DataFrame()
     sure: Counter[str] = Counter()
     unsure: tuple[str, str] | None = None
-    for name, column in (*frame.items(), *raw.items()):
-        if pd.api.types.is_float_dtype(column):
-            sure["."] += name not in raw.columns and bool((column.dropna() % 1 != 0).any())
-        elif not pd.api.types.is_numeric_dtype(column):
+    decimals = frame.select_dtypes("float").drop(columns=names)
+    sure["."] += int((decimals.notna() & (decimals % 1 != 0)).any().sum())
+    words = frame.select_dtypes(exclude="number")
+    for name, column in (*words.items(), *raw.items()):
+        if not pd.api.types.is_numeric_dtype(column):
             marks = _marks_of(column)
             sure.update({only for only in marks.values() if only})
             unsure = unsure or next(((str(name), cell) for cell, only in marks.items() if not only), None)

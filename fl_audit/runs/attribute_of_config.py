@@ -1,7 +1,5 @@
 """Checks of the configured attacks, and the attribute (a table column) whose values are guessed."""
 
-import numpy as np
-
 from fl_audit.adjacency import Unit
 from fl_audit.audits.membership.attack_names import OF_ANY_UNIT, Attack, of_ours
 from fl_audit.audits.registry import audit_named
@@ -39,19 +37,10 @@ def with_attribute(config: RunConfig, source: LoadedDataset, split: Split) -> Ru
 def candidate_prior(config: RunConfig, source: LoadedDataset, split: Split) -> tuple[float, ...]:
     """Return the prior probability of each candidate in a reconstruction audit; empty if all are equally likely.
 
-    The setting `candidate-weights` gives the probabilities. Without it, candidates that are the values of an attribute
-    get their frequencies among records that no trial uses for training.
-
-    Raises `InputError` if the number of weights differs from the number of values of the attribute.
+    Candidates that are the values of an attribute are as likely as among records that no trial uses for training.
     """
-    weights = np.array(config.audit.candidate_weights or (), dtype=np.float64)
     named = audit_named(config.audit.kind).column_of_candidates(config.audit.attribute)
-    if named is not None:
-        prior = choose_attribute(source, _nonmembers(split), named).prior
-        said = f"candidate-weights are {len(weights)} for {len(prior)} values of {named}"
-        require(len(weights) in (0, len(prior)), f"{said}: accepted is one a value")
-        weights = weights if len(weights) else prior
-    return tuple((weights / weights.sum()).tolist()) if len(weights) else ()
+    return () if named is None else tuple(choose_attribute(source, _nonmembers(split), named).prior.tolist())
 
 
 def _nonmembers(split: Split) -> Records:

@@ -165,7 +165,7 @@ def _targets(config: RunConfig) -> int:
             units, name = mechanism_of_config.clients_of(config), "clients"
         case unit:
             assert_never(unit)
-    targets = getattr(config.audit, named) or len(config.audit.candidate_weights or ()) or min(_USUAL_TARGETS, units)
+    targets = getattr(config.audit, named) or min(_USUAL_TARGETS, units)
     require(targets <= units, f"{named} is {targets} of {units} {name}: accepted are 2 to {units}")
     return targets
 

@@ -79,9 +79,7 @@ def reconstruct_images(plan: RunPlan, on_step: Callable[[int], None] = lambda do
     victims = ImageTargets(federation.training.features[records], federation.training.labels[records], candidates)
     levels, own = _levels(plan, min(1.0, each / (len(candidates) + 1)))
     others = image_attacks.PopulationImages(population.features[:most], population.labels[:most])
-    descent = image_attacks.DescentSettings(
-        seconds=_SECONDS if audit.reconstruct_time_limit is None else audit.reconstruct_time_limit
-    )
+    descent = image_attacks.DescentSettings(seconds=_SECONDS)
     shared = _shared(plan, federation, each)
 
     def draws(number: int) -> np.random.Generator:

@@ -28,7 +28,7 @@ class AuditedKind(StrEnum):
 
 @dataclass(frozen=True)
 class AuditScope:
-    """What an audit looked at, and what it did not.
+    """Scope of an audit: the rounds, tests and questions that it looked at, and those that it did not.
 
     Parameters
     ----------

@@ -520,3 +520,10 @@ def test_bound_of_one_run_names_what_it_asks_for(fl_audit: FlAudit, tmp_path: Pa
     assert "trade-off" in table
     assert "steinke" in table
     assert "shift" not in table
+
+
+@pytest.mark.parametrize("unit", ["record", "user", "client"])
+def test_the_title_of_a_calibration_names_the_unit_of_the_adjacency(unit: str) -> None:
+    words = ["calibrate", "--reconstruction", "0.1", "--rounds", "5", "--delta", "1e-5"]
+    found = CliRunner().invoke(app, [*words, "--adjacency", f"add-remove-{unit}"], env={"COLUMNS": "200"})
+    assert f"the right one of 1,000 {unit}s" in " ".join(found.output.split())

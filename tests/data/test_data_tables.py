@@ -11,6 +11,7 @@ from numpy.testing import assert_allclose
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.data.column_encoding import column_lines
 from fl_audit.data.loaded_dataset import ColumnReadResult, ColumnRole, LoadedDataset
+from fl_audit.data.tables import MOST_COLUMNS
 from fl_audit.errors import InputError, Remedy
 
 TABLE = "age,colour,ok,outcome\n20,red,true,well\n30,blue,false,ill\n40,red,true,well\n"
@@ -355,3 +356,13 @@ def test_of_many_columns_the_odd_ones_are_told_and_the_rest_is_counted() -> None
     uses = [ColumnReadResult(f"x{number}", ColumnRole.NUMBER, "", odd=number == 7) for number in range(30)]
     lines = column_lines([*uses, ColumnReadResult("w", ColumnRole.LEVELS, "3")])
     assert lines == ["x7: number", "and 30 further columns: 29 as number, 1 as levels"]
+
+
+def test_more_columns_than_are_looked_through_are_refused_with_a_format_that_takes_them(tmp_path: Path) -> None:
+    names = [f"c{number}" for number in range(MOST_COLUMNS)]
+    text = ",".join([*names, "y"]) + "\n" + ",".join(["1"] * (len(names) + 1)) + "\n"
+    with pytest.raises(InputError, match=r"10,001 columns: accepted are up to 10,000; .*\.npz") as refused:
+        load_with(tmp_path, text)
+    assert "\n" not in str(refused.value)
+    wide = np.random.default_rng(0).normal(size=(40, MOST_COLUMNS + 5)).astype(np.float32)
+    assert load_npz(tmp_path, x=wide, y=np.arange(40) % 2).pool.shape == (MOST_COLUMNS + 5,)

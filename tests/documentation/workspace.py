@@ -23,6 +23,7 @@ from fl_audit.app_audits.review.app_loading import read_app
 from fl_audit.cli.main import app, main
 from fl_audit.runs.config import PRIVACY_TARGETS, parse_config
 from fl_audit.runs.config_file import load_config
+from fl_audit.runs.site_policy import read_policy
 from fl_audit.user_modules import OWN_PACKAGE, searched_last
 
 TRIALS, MORE_TRIALS, SHADOWS = 12, 14, 24
@@ -149,6 +150,9 @@ def check_configuration(block: Block, directory: Path) -> None:
     """Check a configuration, or a part of one, as `fl-audit run` does before it looks at data."""
     if block.file is not None and block.file.endswith("pyproject.toml"):
         assert read_app((directory / block.file).parent).server
+        return
+    if block.file is not None and block.file.endswith("policy.toml"):
+        read_policy(directory / block.file)
         return
     if block.file is not None:
         # As the command does, which finds modules of the user in the directory where it was started.

@@ -132,10 +132,6 @@ def test_without_a_guarantee_there_is_one_row(folder: Path, tmp_path: Path) -> N
     [
         ({"data": {"name": "breast-cancer", "path": None}}, "accepted are pictures"),
         ({"audit": {"reconstruct-samples": 41}}, "reconstruct-samples = 41 of 40 records"),
-        (
-            {"audit": {"reconstruct-samples": None, "reconstruct-time-limit": 3.0}},
-            "reconstruct_time_limit = 3.0 needs reconstruct-samples",
-        ),
         ({"privacy": {"sensitivity": "local"}}, r"accepted .*global sensitivity"),
         ({"training": {"strategy": "dp-sgd-clients"}, "privacy": {"accountant": None}}, "train privately"),
         (OF_CLIENTS | {"data": {"clients": 3}, "audit": {"reconstruct-samples": 20}}, "reconstruct-samples = 20 of 14"),

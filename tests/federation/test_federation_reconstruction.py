@@ -68,7 +68,6 @@ def of_clients(training: dict[str, Any], **privacy: Any) -> dict[str, dict[str, 
 
 MECHANISMS: dict[str, dict[str, dict[str, Any]]] = {
     "distributed": {"privacy": {"noise": "distributed"}},
-    "weights": {"audit": {"candidates": None, "candidate-weights": [8, 4, 2, 1, 1, 0]}},
     "banded": {"privacy": {"noise": "banded", "bands": 2}},
     "adaptive": of_clients({}, clipping="adaptive"),
     "attribute": {
@@ -196,8 +195,6 @@ def test_the_insider_is_told_nothing_about_the_candidates() -> None:
     ("changes", "message"),
     [
         ({"audit": {"candidates": 61}}, "candidates is 61 of 60 records"),
-        ({"audit": {"candidate-weights": [1, 2]}}, "candidates = 20 with 2 candidate-weights"),
-        ({"audit": {"candidates": None, "candidate-weights": [0, 0]}}, r"candidate-weights .*\b0\b"),
         ({"audit": {"attribute": "0"}}, r"values .*candidates"),
         ({"audit": {"kind": "identifiability"}}, "candidates = 20 needs kind = reconstruction"),
         ({"audit": {"attacks": ["loss"]}}, "needs kind = membership"),

@@ -13,6 +13,7 @@ from undrawn_pages import undrawn
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.audits.common.findings_released_model import EpsilonStarFinding, ModelAccuracyFinding
+from fl_audit.audits.common.sections_mechanism import _flat
 from fl_audit.audits.identifiability.findings_insider import InsiderFinding
 from fl_audit.audits.page.first_screen import summary_table
 from fl_audit.audits.page.report_files import write_report
@@ -350,3 +351,12 @@ def test_epsilon_star_stands_beside_what_chance_gives(make_contents):
     chance = contents.find(EpsilonStarFinding).untrained_mean
     assert number_text(chance, 3) in row.note
     assert "untrained" in row.note
+
+
+def test_a_long_path_does_not_fill_pages_of_the_report() -> None:
+    """Breaking a line of thousands of characters takes a PDF minutes."""
+    path = "/".join(["directory"] * 400)
+    ((_, text),) = _flat({"path": path})
+    assert len(text) < 400
+    assert (text[:10], text[-10:]) == (f'"{path[:9]}', f'{path[-9:]}"')
+    assert _flat({"path": path[:300]}) == [("path", f'"{path[:300]}"')]

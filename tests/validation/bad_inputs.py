@@ -37,6 +37,8 @@ from fl_audit.cli.main import app, main
 from fl_audit.experiments.studies.study_commands import exit_with, parser_of
 from fl_audit.runs.config.settings_reference import settings
 
+_PROGRESS = ("review of ", "loading the data", "training of ", "strategy ")
+"""Beginnings of lines that say what a command is doing."""
 _OLD_WORKBOOK = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + "Workbook".encode("utf-16-le")
 _ROOT: click.Group = typer.main.get_command(app)  # type: ignore[assignment]
 _CONFIG = """
@@ -146,8 +148,9 @@ def fault_of(words: Sequence[str], seconds: float) -> str | None:
     lines = [line for line in errors.text().splitlines() if line.strip()]
     if "Traceback" in errors.text():
         return f"traceback: {lines[-1][:200]}"
-    if status == 2 and len(lines) != 1:
-        return f"{len(lines)} lines: {lines[:3]}"
+    said = [line for line in lines if not line.startswith(_PROGRESS)]
+    if status == 2 and len(said) != 1:
+        return f"{len(said)} lines: {said[:3]}"
     if status not in (0, 2, 3, 4, 5):
         return f"status {status}: {lines[:2]}"
     return None

@@ -146,14 +146,14 @@ def models_by_dataset(finished: FinishedRuns) -> list[DatasetModels]:
     return [dataset_models(data, settings) for data in finished.data]
 
 
-def dataset_models(data: PaperDataset, settings: Iterable[AttackedModels]) -> DatasetModels:
+def dataset_models(dataset: PaperDataset, settings: Iterable[AttackedModels]) -> DatasetModels:
     """Return the models on one data set, grouped by kind of privacy and sorted by falling epsilon."""
-    own = sorted((models for models in settings if models.run.data == data), key=lambda one: position_of(one.run))
+    own = sorted((models for models in settings if models.run.data == dataset), key=lambda one: position_of(one.run))
     local, central = (
         tuple(models for models in own if models.method is method)
         for method in (PrivacyMethod.LOCAL, PrivacyMethod.CENTRAL)
     )
-    return DatasetModels(data, own[0], local, central)
+    return DatasetModels(dataset, own[0], local, central)
 
 
 _BY_TRIAL = ("train_accuracy", "test_accuracy", "chosen_epoch", "confidence", "areas_against_test")
@@ -229,7 +229,8 @@ def reduced(
 
 def areas(scores: Floats, is_in: Flags) -> Floats:
     """Return the AUC of an attack in each trial, (trials,), by the Mann-Whitney rank sum; ties count half."""
-    members, others = is_in.sum(axis=1), (~is_in).sum(axis=1)
+    members = is_in.sum(axis=1)
+    others = (~is_in).sum(axis=1)
     ranks = np.where(is_in, rankdata(scores, axis=1), 0.0).sum(axis=1)
     return np.asarray((ranks - members * (members + 1) / 2) / (members * others), dtype=np.float64)
 
@@ -237,12 +238,15 @@ def areas(scores: Floats, is_in: Flags) -> Floats:
 @cache
 def _read(finished: FinishedRun) -> AttackedModels:
     """Return the models of one run, read from its directory."""
-    run, config, path = finished.run, finished.config, finished.path
+    run = finished.run
+    config = finished.config
+    path = finished.path
     targets = read_frame(path / "targets.parquet")
     federation = load_federation(read_plan(path).federation)
     membership = TargetMembership(by_target(targets, "is_in").astype(np.bool_))
     logits = torch.cat([one[LOGITS] for one in RunDirectory(path).store(config).outputs(config.audit.trials)])
-    right, is_in = (logits.argmax(dim=2) == federation.differing.labels.cpu()).numpy(), membership.is_in
+    right = (logits.argmax(dim=2) == federation.differing.labels.cpu()).numpy()
+    is_in = membership.is_in
     columns = {name.removeprefix(SCORE): name for name in map(str, targets.columns) if name.startswith(SCORE)}
     if config.audit.insider:
         columns[INSIDER] = "log_odds"

@@ -50,16 +50,16 @@ ABOVE_HALF = {WHITE_BOX: ("white-box-above-half", 6.0), BLACK_BOX: ("black-box-a
 _FEW_CLASSES = (10, 20)
 
 
-def trade_claim(data: PaperDataset) -> str | None:
+def trade_claim(dataset: PaperDataset) -> str | None:
     """Return the key of the paper's claim that compares local with central DP at equal accuracy; None without one.
 
     The claim is a range for the attack's AUC under local DP minus that under central DP. Section 6 says that local DP
     has the better trade-off on Purchases and Skewed Purchases with 10 and 20 classes, and that both have the same
     trade-off on LFW, on Texas, and on Purchases with more classes. It says nothing about other data sets.
     """
-    if data["classes"] in _FEW_CLASSES and data.study in (PURCHASES, SKEWED):
+    if dataset["classes"] in _FEW_CLASSES and dataset.study in (PURCHASES, SKEWED):
         return "local-trades-better"
-    return "trade-alike" if data.study in (TEXAS, LFW, PURCHASES) else None
+    return "trade-alike" if dataset.study in (TEXAS, LFW, PURCHASES) else None
 
 
 def at_chance(models: DatasetModels) -> Iterator[PaperClaim]:
@@ -205,7 +205,8 @@ def closed_forms() -> tuple[PaperClaim, ...]:
     gaps = [entropy_gap(classes) for classes in SKEWED_CLASSES]
     beside = []
     for z in NOISE_MULTIPLIERS:
-        column, quantity = f"CDP, z {z:g}", "epsilon of central DP"
+        column = f"CDP, z {z:g}"
+        quantity = "epsilon of central DP"
         said = PRINTED(TEXAS, column, quantity)  # of an author's blog
         printed = [PRINTED(TEXAS, f"{classes} classes, {column}", quantity) for classes in CLASSES[TEXAS]]
         beside.append(max(min(printed) - said, said - max(printed), 0.0))
@@ -242,5 +243,6 @@ def claims_item(finished: FinishedRuns) -> ItemResult:
         "its formula, whatever the kind of privacy: such levels are left out of whether phi is above 1, and those "
         "where both kinds leave no accuracy out of which kind keeps more."
     )
-    claims, titles = [*claims_of(datasets), *untested(CLAIMS)], [models.data.title for models in datasets]
+    claims = [*claims_of(datasets), *untested(CLAIMS)]
+    titles = [models.data.title for models in datasets]
     return claims_table(claims, (said, premises), titles)

@@ -113,7 +113,9 @@ def guarantees() -> Iterator[PrintedGuarantee]:
     The training takes epochs * n // batch steps, and delta is 1/n, where n is the number of training records.
     """
     for (study, classes), stated in HYPERPARAMETERS.items():
-        members, batch, epochs = _members_of(study, stated), stated.central_batch, stated.central_epochs
+        members = _members_of(study, stated)
+        batch = stated.central_batch
+        epochs = stated.central_epochs
         for z in NOISE_MULTIPLIERS:
             printed = PRINTED(study, f"{classes} classes, CDP, z {z:g}", "epsilon of central DP")
             ours = _central_epsilon(members, batch, epochs * members // batch, z)
@@ -195,7 +197,8 @@ def _draw(left: Axes, right: Axes, printed: list[PrintedGuarantee]) -> None:
     for axes in (left, right):
         axes.axhline(1.0, color=MUTED, linewidth=4, alpha=0.35)
     for one in printed:
-        look, column = _STUDY_LOOKS[one.study], columns.index((one.study, one.classes))
+        look = _STUDY_LOOKS[one.study]
+        column = columns.index((one.study, one.classes))
         place = NOISE_MULTIPLIERS.index(one.noise_multiplier) + 0.8 * ((column + 0.5) / len(columns) - 0.5)
         left.plot(place, one.printed / one.ours, marker=look.marker, color=look.colour, linestyle="none",
                   markersize=4.5, label=str(one.study))  # fmt: skip
@@ -214,7 +217,8 @@ def table_2(_: FinishedRuns | None = None) -> ItemResult:
     figure = new_figure(4.6)
     left, right = figure.subplots(1, 2)
     for study in STUDIES:
-        look, values = _STUDY_LOOKS[study], record_epsilons(study)
+        look = _STUDY_LOOKS[study]
+        values = record_epsilons(study)
         counted = [VALUES[study] * value for value in values]
         left.plot(values, counted, look.line, marker=look.marker, color=look.colour, label=str(study), markersize=4.5)
         ends = values[0], values[-1]

@@ -101,7 +101,8 @@ def figure_of_models(datasets: Sequence[DatasetModels]) -> ItemResult:
 def _rows_of(models: DatasetModels) -> Iterator[ItemRow]:
     """Yield the table rows of one data set: accuracies, AUC of each attack, and phi of each run."""
     for run in models.settings:
-        train, chosen = mean_interval(run.train_accuracy), run.chosen_epoch.mean()
+        train = mean_interval(run.train_accuracy)
+        chosen = run.chosen_epoch.mean()
         # No interval in its columns: n, epochs and model are not the paper's, so nothing is tested here.
         yield ItemRow(
             run.label, "training accuracy", _printed_accuracy(run), measured=train.value,
@@ -128,7 +129,8 @@ def _rows_of(models: DatasetModels) -> Iterator[ItemRow]:
 
 
 def _printed_accuracy(models: AttackedModels) -> float:
-    data, level = models.run.data, models.label.removeprefix(f"{models.run.data.title}, ")
+    data = models.run.data
+    level = models.label.removeprefix(f"{models.run.data.title}, ")
     return PRINTED(data.study, f"{data['classes']} classes, {level}", "training accuracy")
 
 
@@ -155,7 +157,8 @@ def _forms(
     For each version these are its runs (first the run without DP), their horizontal positions, the style and the label.
     """
     for number, (one, look) in enumerate(zip(datasets, _CLASS_LOOKS, strict=False)):
-        runs, data = one.side(method), one.data
+        runs = one.side(method)
+        data = one.data
         yield runs, _places(runs, number), look, f"{data['classes']} classes" if "30" not in data.name else data.title
 
 
@@ -236,7 +239,8 @@ def _tradeoff(axes: Axes, models: DatasetModels, attack: str) -> None:
         return
     axes.axvline(0.5, color=MUTED, linewidth=4, alpha=0.35)
     for method in SIDES:
-        own, look = models.side(method), _METHOD_LOOKS[method]
+        own = models.side(method)
+        look = _METHOD_LOOKS[method]
         pairs = [(area_of(run, attack), mean_interval(run.test_accuracy)) for run in own]
         x, y = (np.transpose([astuple(one) for one in intervals]) for intervals in zip(*pairs, strict=True))
         axes.errorbar(
@@ -259,7 +263,8 @@ def _confidences(axes: Axes, local: Sequence[AttackedModels], panel: int) -> Non
     if run is None or run.called is None:
         empty_panel(axes, title, "this level was not played")
         return
-    called, targets = run.called, run.called.counts.sum()
+    called = run.called
+    targets = run.called.counts.sum()
     for counts, mean, (name, colour, line, hatch) in zip(called.counts, called.means, _CALLED_LOOKS, strict=True):
         if counts.any():
             axes.stairs(
@@ -273,7 +278,8 @@ def _confidences(axes: Axes, local: Sequence[AttackedModels], panel: int) -> Non
 
 def _remarks(study: str, datasets: Sequence[DatasetModels]) -> Iterator[str]:
     for one in datasets:
-        size, trials = one.original.config, [run.trials for run in one.settings]
+        size = one.original.config
+        trials = [run.trials for run in one.settings]
         alike = min(trials) == max(trials)
         played_trials = f"{min(trials)} trials" if alike else f"{min(trials)} to {max(trials)} trials a setting"
         yield (

@@ -1,4 +1,4 @@
-"""What Bernau, Grassal, Robl and Kerschbaum 2019 (arXiv:1912.11328) state of their trainings: noise, sizes and rates.
+"""Trainings of Bernau, Grassal, Robl and Kerschbaum 2019 (arXiv:1912.11328), as they state them: noise, sizes, rates.
 
 The numbers that they print as results are in `printed.csv`: epsilons of local DP (Table 2), training accuracies and
 epsilons of central DP (Table 3). Test accuracies, AUCs and phi (the relative loss of AUC divided by the relative loss

@@ -64,37 +64,38 @@ class PrivacyMethod(StrEnum):
     CENTRAL = "CDP"
 
 
-def key_of(data: PaperDataset) -> str:
+def key_of(dataset: PaperDataset) -> str:
     """Return the prefix of the names of a data set's run directories."""
-    name = data.name.rpartition(":")[2].replace("_", "-")
-    return f"{data.study.lower().replace(' ', '-')}-{name}-{data['classes']}"
+    name = dataset.name.rpartition(":")[2].replace("_", "-")
+    return f"{dataset.study.lower().replace(' ', '-')}-{name}-{dataset['classes']}"
 
 
-def membership_run(data: PaperDataset, method: PrivacyMethod, level: float = 0.0, part: int = 0) -> PaperRun:
+def membership_run(dataset: PaperDataset, method: PrivacyMethod, level: float = 0.0, part: int = 0) -> PaperRun:
     """Return a run: a kind of privacy at a noise level, which is epsilon_i of local DP, z of central DP, or else 0.
 
     Each of several parts has the same number of trials, so that the attacks in them are equally strong: an attack on a
     trial uses the models of the other trials of the same run as shadow models.
     """
-    is_central, hyperparameters = method is PrivacyMethod.CENTRAL, data["hyperparameters"]
+    is_central = method is PrivacyMethod.CENTRAL
+    hyperparameters = dataset["hyperparameters"]
     at_level = "" if method is PrivacyMethod.ORIGINAL else f"-{level:g}"
-    name = f"{key_of(data)}-{method.lower()}{at_level}-part{part}"
-    seed = _first_seed(name, data["data.records"], data["audit.trials"])
+    name = f"{key_of(dataset)}-{method.lower()}{at_level}-part{part}"
+    seed = _first_seed(name, dataset["data.records"], dataset["audit.trials"])
     settings = {
         **BASE,
-        **data.settings,
+        **dataset.settings,
         "data.clients": 2 if is_central else 1,  # which changes nothing: all records of a sample take part
         "model.seed": seed,
-        **(_with_noise(hyperparameters, data) if is_central else _without_noise(hyperparameters, data)),
-        **_privacy(data, method, level),
-        "audit.targets": data["data.records"],
-        "audit.insider": is_central and data.study in WITH_INSIDER,
+        **(_with_noise(hyperparameters, dataset) if is_central else _without_noise(hyperparameters, dataset)),
+        **_privacy(dataset, method, level),
+        "audit.targets": dataset["data.records"],
+        "audit.insider": is_central and dataset.study in WITH_INSIDER,
         "run.seed": seed,
-        "run.trials-per-batch": data["audit.trials"],
+        "run.trials-per-batch": dataset["audit.trials"],
         "method": method,
         "level": level,
     }
-    return PaperRun(data, name, f"{data.title}, {_level_name(method, level)}", settings)
+    return PaperRun(dataset, name, f"{dataset.title}, {_level_name(method, level)}", settings)
 
 
 def _level_name(method: PrivacyMethod, level: float) -> str:
@@ -122,31 +123,31 @@ def _first_seed(name: str, records: int, trials: int) -> int:
     return seed
 
 
-def _with_noise(stated: Hyperparameters, data: PaperDataset) -> Settings:
+def _with_noise(stated: Hyperparameters, dataset: PaperDataset) -> Settings:
     """Return the training settings of central DP, in which each round is one step.
 
     The paper samples batches of b from n members. Here each of 2n targets is a member with probability 1/2. To get the
     same sampling rate, the batch is 2b, but at most a quarter of the records. The loss is evaluated once an epoch.
     """
-    batch = min(2 * stated.central_batch, data["data.records"] // 4)
+    batch = min(2 * stated.central_batch, dataset["data.records"] // 4)
     return {
         "training.optimizer": "adam",
         "training.learning-rate": stated.central_rate,
         "training.expected-batch": batch,
-        "training.epochs": data["central-epochs"],
+        "training.epochs": dataset["central-epochs"],
         "training.early-stopping": PATIENCE,
-        "audit.evaluate-every": max(1, round(data["data.records"] / batch)),
+        "audit.evaluate-every": max(1, round(dataset["data.records"] / batch)),
     }
 
 
-def _without_noise(stated: Hyperparameters, data: PaperDataset) -> Settings:
+def _without_noise(stated: Hyperparameters, dataset: PaperDataset) -> Settings:
     """Return the training settings without central DP; the loss is evaluated once a round."""
-    epochs = min(EPOCHS_A_ROUND, data["epochs"])
+    epochs = min(EPOCHS_A_ROUND, dataset["epochs"])
     return {
         "training.strategy": "dp-fedavg",
-        "training.rounds": ceil(data["epochs"] / epochs),
+        "training.rounds": ceil(dataset["epochs"] / epochs),
         "training.local-epochs": epochs,
-        "training.local-batch": min(stated.batch, data["data.records"] // 8),
+        "training.local-batch": min(stated.batch, dataset["data.records"] // 8),
         "training.local-optimizer": "adam",
         "training.local-learning-rate": stated.rate,
         "training.early-stopping": ceil(PATIENCE / epochs),
@@ -157,39 +158,39 @@ def _without_noise(stated: Hyperparameters, data: PaperDataset) -> Settings:
 _RANDOMIZERS: Mapping[str, str] = {COLLAB: "randomised-edges", LFW: "pixelation"}
 
 
-def _privacy(data: PaperDataset, method: PrivacyMethod, level: float) -> Settings:
-    common = {"privacy.delta": 2 / data["data.records"]}
+def _privacy(dataset: PaperDataset, method: PrivacyMethod, level: float) -> Settings:
+    common = {"privacy.delta": 2 / dataset["data.records"]}
     match method:
         case PrivacyMethod.ORIGINAL:
             return common | {"privacy.private": False}
         case PrivacyMethod.CENTRAL:
             return common | {
                 "privacy.noise-multiplier": level,
-                "privacy.clipping-norm": data["hyperparameters"].clipping_norm,
+                "privacy.clipping-norm": dataset["hyperparameters"].clipping_norm,
                 "privacy.accountant": "rdp-classic",
             }
         case PrivacyMethod.LOCAL:
             # b = 1 keeps every pixel; m is the square root of the number of pixels (section 4.4).
-            pixels = {"privacy.pixelation-block": 1, "privacy.pixelation-pixels": round(sqrt(data["values"]))}
+            pixels = {"privacy.pixelation-block": 1, "privacy.pixelation-pixels": round(sqrt(dataset["values"]))}
             return common | {
                 "privacy.private": False,
-                "privacy.local-randomizer": _RANDOMIZERS.get(data.study, "randomised-response"),
+                "privacy.local-randomizer": _RANDOMIZERS.get(dataset.study, "randomised-response"),
                 "privacy.record-epsilon": level,
-                **(pixels if data.study == LFW else {}),
+                **(pixels if dataset.study == LFW else {}),
             }
         case _:
             assert_never(method)
 
 
-def runs_of(data: PaperDataset) -> tuple[PaperRun, ...]:
+def runs_of(dataset: PaperDataset) -> tuple[PaperRun, ...]:
     """Return all parts of all settings: without DP, then local and central DP, each by falling epsilon."""
-    local, central = record_epsilons(data.study), NOISE_MULTIPLIERS
+    local, central = record_epsilons(dataset.study), NOISE_MULTIPLIERS
     settings = (
         (PrivacyMethod.ORIGINAL, 0.0),
-        *((PrivacyMethod.LOCAL, local[level]) for level in data["levels"]),
-        *((PrivacyMethod.CENTRAL, central[level]) for level in data["levels"]),
+        *((PrivacyMethod.LOCAL, local[level]) for level in dataset["levels"]),
+        *((PrivacyMethod.CENTRAL, central[level]) for level in dataset["levels"]),
     )
-    return tuple(membership_run(data, *setting, part) for setting in settings for part in range(data["parts"]))
+    return tuple(membership_run(dataset, *setting, part) for setting in settings for part in range(dataset["parts"]))
 
 
 def position_of(run: PaperRun) -> int:

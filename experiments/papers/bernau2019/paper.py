@@ -51,7 +51,7 @@ TRAINING = (
     "models, and of some data sets the levels between the largest and the smallest epsilon. Every setting is "
     "played in parts of equally many trials, which are each other's shadow models."
 )
-"""How the models of all runs were trained."""
+"""Words on the training of the models of all runs."""
 
 
 def _notes(finished: FinishedRuns, results: ItemResults) -> PageNotes:

@@ -143,7 +143,8 @@ def order_of_phi(models: DatasetModels) -> Iterator[PaperClaim]:
         return
     worse = PrivacyMethod.LOCAL if better is PrivacyMethod.CENTRAL else PrivacyMethod.CENTRAL
     runs = (models.original, *models.of(better), *models.of(worse))
-    attack, statistic = models.attack_of_phi, partial(_mean_phi, models, len(models.of(better)))
+    attack = models.attack_of_phi
+    statistic = partial(_mean_phi, models, len(models.of(better)))
     drawn = tradeoffs.auc_and_accuracy_resamples(runs, attack, claim_resampling("order", models, attack))
     key = "phi-higher-under-local" if better is PrivacyMethod.LOCAL else "phi-higher-under-central"
     yield on_runs(

@@ -57,10 +57,12 @@ def auc_and_accuracy_resamples(
     dependent. So the deviation of each resampled AUC from the estimate is multiplied by sqrt(2). Module
     `fl_audit.audits.membership.roc_metrics` gives the reason for this factor.
     """
-    areas, accuracies = [], []
+    areas = []
+    accuracies = []
     for run in runs:
         drawn = random.integers(run.trials, size=(_RESAMPLES, run.trials))
-        area, accuracy = run.areas_of_trials[attack], run.test_accuracy
+        area = run.areas_of_trials[attack]
+        accuracy = run.test_accuracy
         middle = area.mean()
         stretched = np.clip(middle + sqrt(2) * (area[drawn].mean(axis=1) - middle), 0.0, 1.0)
         areas.append(np.append(middle, stretched))
@@ -77,7 +79,8 @@ def phi(
     if without DP the attack or the model is no better than guessing.
     """
     random = reproducible_generator(f"phi {private.name} {attack}")
-    resamples, classes = auc_and_accuracy_resamples((original, private), attack, random), original.run.data["classes"]
+    resamples = auc_and_accuracy_resamples((original, private), attack, random)
+    classes = original.run.data["classes"]
     return resamples.interval(lambda auc, accuracy: phis(auc, accuracy, classes)[0], confidence)
 
 
@@ -104,7 +107,8 @@ def difference_at_like_accuracy(auc: Floats, accuracy: Floats, split: int, near:
     Shapes: `auc` (runs,), `accuracy` (runs,).
     """
     order = np.argsort(accuracy[:split], kind="stable")
-    reached, area = accuracy[:split][order], auc[:split][order]
+    reached = accuracy[:split][order]
+    area = auc[:split][order]
     asked = (accuracy[split:] >= reached[0] - near) & (accuracy[split:] <= reached[-1] + near)
     if not asked.any():
         return nan

@@ -47,7 +47,9 @@ _SHADES = ("#ffffff", "#bdbdbd", "#7f7f7f")
 
 def table_2(finished: FinishedRuns) -> ItemResult:
     """Return Table 2: the insider's advantage, and its share of beliefs above the bound rho_beta = 0.9."""
-    data, rows, figure = finished.data, list[ItemRow](), new_figure(2.2 + 2.1 * 2)
+    data = finished.data
+    rows = list[ItemRow]()
+    figure = new_figure(2.2 + 2.1 * 2)
     panels = figure.subplots(2, len(data), squeeze=False, sharey="row")
     for column, one in enumerate(data):
         runs = main_runs(one)
@@ -80,7 +82,9 @@ def identified(finished: FinishedRun) -> tuple[ItemRow, ItemRow]:
 
     Each row has the measured, the published and the predicted value.
     """
-    run, trials, expected = finished.run, finished.repetitions, expected_advantage(finished)
+    run = finished.run
+    trials = finished.repetitions
+    expected = expected_advantage(finished)
     measured = empirical_advantage(finished.trials["won"].to_numpy(), CONFIDENCE)
     z = _z_against(measured.advantage, expected, trials)
     unrounded = PRINTED.of(run, "advantage before rounding")
@@ -137,7 +141,8 @@ def _draw(axes: Axes, runs: Sequence[PaperRun], rows: Sequence[ItemRow]) -> None
 
 def figure_6(finished: FinishedRuns) -> ItemResult:
     """Return Figure 6: the distributions of the final belief in the true data set, and of the test accuracy."""
-    data, figure = finished.data, new_figure(7.2)
+    data = finished.data
+    figure = new_figure(7.2)
     panels = figure.subplots(2, 2).ravel()
     by_study = {one.study: one for one in data}
     for letter, axes, study in zip("abc", panels[:3], CANDIDATES, strict=True):
@@ -195,7 +200,9 @@ def _draw_accuracies(axes: Axes, finished: FinishedRuns) -> None:
 
 
 def _belief_rows(finished: FinishedRun) -> list[ItemRow]:
-    run, trials, random = finished.run, finished.repetitions, statistics.reproducible_generator(finished.run.name)
+    run = finished.run
+    trials = finished.repetitions
+    random = statistics.reproducible_generator(finished.run.name)
     beliefs = finished.trials["belief"].to_numpy(dtype=np.float64)
     accuracy = finished.trials["test_accuracy"].to_numpy(dtype=np.float64)
     mean, median = (statistics.bootstrap(beliefs, of, random) for of in (np.mean, np.median))

@@ -43,7 +43,8 @@ def _records(count: int, name: str = "D") -> Records:
 
 def _seconds(prepare: Prepared, size: int) -> float:
     """Return the CPU seconds of prepared work at a size, the minimum over repetitions."""
-    work, seconds = prepare(size), list[float]()
+    work = prepare(size)
+    seconds = list[float]()
     for _ in range(_TIMES):
         began = time.process_time()
         work()
@@ -52,7 +53,8 @@ def _seconds(prepare: Prepared, size: int) -> float:
 
 
 def _dataset_sensitivity(size: int) -> Callable[[], object]:
-    inside, outside = _records(size), _records(size, "outside D")
+    inside = _records(size)
+    outside = _records(size, "outside D")
     return lambda: ranked_neighbours(Adjacency.REPLACE_RECORD, inside, outside, Dissimilarity.HAMMING, 1)
 
 
@@ -65,7 +67,8 @@ def _beliefs(size: int, rounds: int) -> Callable[[], object]:
     network = torch.nn.Sequential(torch.nn.Linear(_FEATURES, 128), torch.nn.ReLU(), torch.nn.Linear(128, _CLASSES))
     model = StackedModel(network, (_FEATURES,))
     models = torch.zeros((1, sum(one.numel() for one in network.parameters())))
-    features, labels = torch.from_numpy(held.features), torch.from_numpy(held.labels)
+    features = torch.from_numpy(held.features)
+    labels = torch.from_numpy(held.labels)
     return lambda: [model.clipped_sum(models, features, labels, 3.0) for _ in range(rounds)]
 
 

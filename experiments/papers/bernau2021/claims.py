@@ -54,36 +54,36 @@ def _resampled(finished: FinishedRun, values: Floats, statistic: Callable[[Float
     return statistics.bootstrap(values, statistic, statistics.reproducible_generator(f"claim {finished.run.name}"))
 
 
-def _neighbours(data: PaperDataset, runs: Runs) -> Iterator[PaperClaim]:
+def _neighbours(dataset: PaperDataset, runs: Runs) -> Iterator[PaperClaim]:
     """Yield the claims of section 6.1: dissimilar neighbours have larger sensitivities and few outliers."""
-    at = partial(insider_run, data, LS, REPLACED)
+    at = partial(insider_run, dataset, LS, REPLACED)
     most, least = (runs.get(at(neighbour=kind)) for kind in RANKED)
     if most is None or least is None:
         return
     one, other = (_resampled(finished, sensitivities(finished), np.median) for finished in (most, least))
-    yield CLAIMS["dissimilar-neighbour"].on(data.title, difference(one, other), least.repetitions)
-    for name, finished in (("most", most), ("least", least)) if data.study == MNIST.study else ():
+    yield CLAIMS["dissimilar-neighbour"].on(dataset.title, difference(one, other), least.repetitions)
+    for name, finished in (("most", most), ("least", least)) if dataset.study == MNIST.study else ():
         share = _resampled(finished, sensitivities(finished), outlier_share)
-        yield CLAIMS["outliers"].on(f"{data.title}, {name} dissimilar", share, finished.repetitions)
+        yield CLAIMS["outliers"].on(f"{dataset.title}, {name} dissimilar", share, finished.repetitions)
 
 
-def _sensitivities(data: PaperDataset, runs: Runs) -> Iterator[PaperClaim]:
+def _sensitivities(dataset: PaperDataset, runs: Runs) -> Iterator[PaperClaim]:
     """Yield the claims that compare local sensitivities with the global one (section 6.2, Figure 5).
 
     The paper says for each data set and adjacency whether local sensitivities are smaller than the global sensitivity
     or close to it.
     """
-    replaced, removed = (runs[insider_run(data, LS, adjacency)] for adjacency in ADJACENCIES)
+    replaced, removed = (runs[insider_run(dataset, LS, adjacency)] for adjacency in ADJACENCIES)
     half = _ratio(_resampled(replaced, sensitivities(replaced), np.median), 2 * CLIPPING_NORM)
-    yield CLAIMS["replaced-below-2c"].on(data.title, half, replaced.repetitions)
+    yield CLAIMS["replaced-below-2c"].on(dataset.title, half, replaced.repetitions)
     whole = _ratio(_resampled(removed, sensitivities(removed), np.median), CLIPPING_NORM)
-    key = "removed-below-c" if data.study == ADULT.study else "removed-close-to-c"
-    yield CLAIMS[key].on(data.title, whole, removed.repetitions)
+    key = "removed-below-c" if dataset.study == ADULT.study else "removed-close-to-c"
+    yield CLAIMS[key].on(dataset.title, whole, removed.repetitions)
 
 
-def _beliefs(data: PaperDataset, runs: Runs) -> Iterator[PaperClaim]:
+def _beliefs(dataset: PaperDataset, runs: Runs) -> Iterator[PaperClaim]:
     """Yield the claims of section 6.2 on the mean belief, and on the share of beliefs above rho_beta."""
-    for run in main_runs(data):
+    for run in main_runs(dataset):
         finished = runs[run]
         mean = _resampled(finished, finished.trials["belief"].to_numpy(dtype=np.float64), np.mean)
         yield CLAIMS["mean-belief"].on(run.label, mean, finished.repetitions)
@@ -95,7 +95,8 @@ def exceedance(where: str, counted: IntervalEstimate, delta: float, trials: int)
 
     Rho_beta is the paper's bound on the posterior belief.
     """
-    narrows, quantity = 0.5 if counted.value else 1.0, "share of beliefs above rho_beta"
+    narrows = 0.5 if counted.value else 1.0
+    quantity = "share of beliefs above rho_beta"
     claim = CLAIMS["beliefs-within-delta"]
     return claim.on(where, counted, trials, quantity=quantity, highest=delta, narrows=narrows)
 
@@ -112,22 +113,24 @@ def _insider_advantage(finished: FinishedRun) -> IntervalEstimate:
     return statistics.t_interval(np.abs(2 * finished.trials["belief"].to_numpy(dtype=np.float64) - 1))
 
 
-def _advantages(data: PaperDataset, runs: Runs) -> Iterator[PaperClaim]:
+def _advantages(dataset: PaperDataset, runs: Runs) -> Iterator[PaperClaim]:
     """Yield the claims of section 6.2 on the advantage under local and global noise scaling."""
     of = {
-        (run["privacy.sensitivity"], run["privacy.adjacency"]): _insider_advantage(runs[run]) for run in main_runs(data)
+        (run["privacy.sensitivity"], run["privacy.adjacency"]): _insider_advantage(runs[run])
+        for run in main_runs(dataset)
     }
-    trials = runs[main_runs(data)[0]].repetitions
+    trials = runs[main_runs(dataset)[0]].repetitions
     for adjacency in ADJACENCIES:
-        counted = runs[insider_run(data, LS, adjacency)]
+        counted = runs[insider_run(dataset, LS, adjacency)]
         yield counted_advantage(counted.run, identified(counted)[0].interval, counted.repetitions)
     apart = difference(of[LS, REPLACED], of[GS, REPLACED])
-    known = {adjacency: advantage_name(runs[insider_run(data, LS, adjacency)]) for adjacency in ADJACENCIES}
+    known = {adjacency: advantage_name(runs[insider_run(dataset, LS, adjacency)]) for adjacency in ADJACENCIES}
     quantity = f"{known[REPLACED]} LS B less measured GS B"
-    yield CLAIMS["replaced-global-lowers-advantage"].on(data.title, apart, trials, quantity=quantity)
-    key = "removed-global-lowers-advantage" if data.study == ADULT.study else "removed-global-keeps-advantage"
-    apart, quantity = difference(of[LS, REMOVED], of[GS, REMOVED]), f"{known[REMOVED]} LS U less measured GS U"
-    yield CLAIMS[key].on(data.title, apart, trials, quantity=quantity)
+    yield CLAIMS["replaced-global-lowers-advantage"].on(dataset.title, apart, trials, quantity=quantity)
+    key = "removed-global-lowers-advantage" if dataset.study == ADULT.study else "removed-global-keeps-advantage"
+    apart = difference(of[LS, REMOVED], of[GS, REMOVED])
+    quantity = f"{known[REMOVED]} LS U less measured GS U"
+    yield CLAIMS[key].on(dataset.title, apart, trials, quantity=quantity)
 
 
 def advantage_name(finished: FinishedRun) -> str:
@@ -146,16 +149,16 @@ def counted_advantage(run: PaperRun, counted: IntervalEstimate, trials: int) -> 
     return CLAIMS["advantage-is-rho-alpha"].on(run.label, off, trials, quantity=quantity)
 
 
-def _accuracy(data: PaperDataset, runs: Runs) -> Iterator[PaperClaim]:
+def _accuracy(dataset: PaperDataset, runs: Runs) -> Iterator[PaperClaim]:
     """Yield the claim that too large a global sensitivity costs test accuracy (section 6.2, Figure 6d)."""
-    pair = [runs[insider_run(data, sensitivity, REPLACED)] for sensitivity in (LS, GS)]
+    pair = [runs[insider_run(dataset, sensitivity, REPLACED)] for sensitivity in (LS, GS)]
     one, other = (_resampled(run, run.trials["test_accuracy"].to_numpy(dtype=np.float64), np.mean) for run in pair)
-    yield CLAIMS["global-costs-accuracy"].on(data.title, difference(one, other), pair[0].repetitions)
+    yield CLAIMS["global-costs-accuracy"].on(dataset.title, difference(one, other), pair[0].repetitions)
 
 
-def _audits(data: PaperDataset, runs: Runs) -> Iterator[PaperClaim]:
+def _audits(dataset: PaperDataset, runs: Runs) -> Iterator[PaperClaim]:
     """Yield the claims of section 6.3 on how far the empirical epsilons are from the claimed one."""
-    rows = {run: audit_rows(runs[run]) for run in audit_runs(data)}
+    rows = {run: audit_rows(runs[run]) for run in audit_runs(dataset)}
     local, whole = ([run for run in rows if run["privacy.sensitivity"] is kind] for kind in (LS, GS))
     trials = min(runs[run].repetitions for run in rows)
     apart = {
@@ -165,17 +168,17 @@ def _audits(data: PaperDataset, runs: Runs) -> Iterator[PaperClaim]:
         for name in (BY_SENSITIVITIES, BY_BELIEF, BY_ADVANTAGE)
     }
     exceeded = max(abs(rows[run][BY_SENSITIVITIES].measured / rows[run][BY_SENSITIVITIES].theory - 1) for run in local)
-    yield CLAIMS["local-epsilon"].on(data.title, exact(exceeded), trials)
+    yield CLAIMS["local-epsilon"].on(dataset.title, exact(exceeded), trials)
     for key, nearer, farther in (
         ("sensitivities-nearer-than-belief", BY_SENSITIVITIES, BY_BELIEF),
         ("belief-nearer-than-advantage", BY_BELIEF, BY_ADVANTAGE),
     ):
         one, other = apart[farther], apart[nearer]
         excess = IntervalEstimate(one.value - other.value, one.low - other.high, one.high - other.low)
-        yield CLAIMS[key].on(data.title, excess, trials)
+        yield CLAIMS[key].on(dataset.title, excess, trials)
     under = [_ratio(rows[run][BY_SENSITIVITIES].interval, epsilon_from_belief(run["privacy.belief"])) for run in whole]
     largest = max(under, key=lambda one: one.high)
-    yield CLAIMS["global-epsilon-too-small"].on(data.title, largest, trials)
+    yield CLAIMS["global-epsilon-too-small"].on(dataset.title, largest, trials)
 
 
 def _distance(interval: IntervalEstimate, truth: float) -> IntervalEstimate:
@@ -185,12 +188,14 @@ def _distance(interval: IntervalEstimate, truth: float) -> IntervalEstimate:
     return IntervalEstimate(abs(interval.value - truth), 0.0 if covers else min(ends), max(ends))
 
 
-def _adversaries(data: PaperDataset, runs: Runs) -> Iterator[PaperClaim]:
+def _adversaries(dataset: PaperDataset, runs: Runs) -> Iterator[PaperClaim]:
     """Yield the claims of section 6.3: the insider learns more than Yeom's adversary, whose bound is loose."""
-    for run in audit_runs(data):
-        finished, trials = runs[run], runs[run].repetitions
+    for run in audit_runs(dataset):
+        finished = runs[run]
+        trials = runs[run].repetitions
         each = finished.trials["membership_advantage"].to_numpy(dtype=np.float64)
-        insider, member = _insider_advantage(finished), statistics.t_interval(each)
+        insider = _insider_advantage(finished)
+        member = statistics.t_interval(each)
         quantity = f"{advantage_name(finished)} of the insider less that of Yeom's adversary"
         yield CLAIMS["insider-above-membership"].on(run.label, difference(insider, member), trials, quantity=quantity)
         bound = float((finished.summary.get("membership") or {}).get("yeom_bound") or np.nan)
@@ -207,7 +212,8 @@ def claims_item(finished: FinishedRuns) -> ItemResult:
     """Return the table of all claims: tested by closed forms, tested on runs, and untestable ones with reasons."""
     tested = [claim for test in TESTS for data in finished.data for claim in test(data, finished.runs)]
 
-    close, slightly = CLAIMS["advantage-is-rho-alpha"].highest, CLAIMS["mean-belief"].highest
+    close = CLAIMS["advantage-is-rho-alpha"].highest
+    slightly = CLAIMS["mean-belief"].highest
     return claims_table(
         [*closed_forms(), *tested, *untested(CLAIMS)],
         (

@@ -31,7 +31,8 @@ def closed_forms() -> Iterator[PaperClaim]:
         / rho_alpha(epsilon_from_belief(belief), delta)
         for belief, delta in sorted(columns)
     }
-    largest, smallest = max(ratios.values()), min(ratio for (belief, _), ratio in ratios.items() if belief >= 0.75)
+    largest = max(ratios.values())
+    smallest = min(ratio for (belief, _), ratio in ratios.items() if belief >= 0.75)
     yield CLAIMS["rho-alpha-not-exceeded"].on("noise of the figures, every column of Table 3", exact(largest))
     yield CLAIMS["rho-alpha-reached"].on("noise of the figures, rho_beta from .75", exact(smallest))
     yield from noise_of_the_figures()

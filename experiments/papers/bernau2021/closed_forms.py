@@ -84,8 +84,10 @@ def calibrated(belief: float, delta: float) -> Guarantee:
 
 
 def _rows_of_column(study: str, belief: float, column: Column) -> list[ItemRow]:
-    delta, epsilon = float(column["delta"]), epsilon_from_belief(belief)
-    guarantee, bound = calibrated(belief, delta), rho_alpha(epsilon, delta)
+    delta = float(column["delta"])
+    epsilon = epsilon_from_belief(belief)
+    guarantee = calibrated(belief, delta)
+    bound = rho_alpha(epsilon, delta)
     setting = f"{study}, rho_beta {belief:g}"
     used = "measured: what the accountant reports of the calibrated noise"
     return [

@@ -93,7 +93,9 @@ def _median_of_largest(mu: float, trials: int) -> float:
 
 def _epsilon_rows(finished: FinishedRun) -> Iterator[ItemRow]:
     """Yield the rows of a run's three empirical epsilons; a missing value or upper end counts as infinite."""
-    run, trials, stored = finished.run, finished.repetitions, finished.summary["empirical_epsilon"]
+    run = finished.run
+    trials = finished.repetitions
+    stored = finished.summary["empirical_epsilon"]
 
     def row(quantity: str, name: str, theory: float, note: str) -> ItemRow:
         ends = stored["intervals"][name]
@@ -120,7 +122,9 @@ def _epsilon_rows(finished: FinishedRun) -> Iterator[ItemRow]:
 
 def _advantage_rows(finished: FinishedRun) -> Iterator[ItemRow]:
     """Yield the rows of the advantages of the insider and of Yeom's membership adversary."""
-    run, insider, config = finished.run, finished.summary["insider"], finished.config
+    run = finished.run
+    insider = finished.summary["insider"]
+    config = finished.config
     published = PRINTED.of(run, "advantage")
     bound = rho_alpha(epsilon_from_belief(run["privacy.belief"]), run["privacy.delta"])
     measured = IntervalEstimate(*(insider[name] for name in ("advantage", "advantage_low", "advantage_high")))
@@ -130,7 +134,8 @@ def _advantage_rows(finished: FinishedRun) -> Iterator[ItemRow]:
         theory=expected_advantage(finished),
     )  # fmt: skip
     section: Mapping[str, Any] = finished.summary.get("membership") or {}
-    yeom, bound = _number(section.get("yeom_bound")), _number(section.get("bound"))
+    yeom = _number(section.get("yeom_bound"))
+    bound = _number(section.get("bound"))
     chance = chance_spread(config.data.records, config.data.population_records)
     member = IntervalEstimate(*(_number(section.get(name)) for name in ("advantage", "low", "high")))
     yield run_row(
@@ -152,10 +157,12 @@ def _draw_epsilons(axes: Axes, rows: RunRows, quantity: str) -> None:
     axes.plot([0, largest], [0, largest], color=MUTED, linewidth=4, alpha=0.35, label="claimed epsilon")
     for sensitivity in SENSITIVITIES:
         own = [run for run in rows if run["privacy.sensitivity"] is sensitivity]
-        of_quantity, x = [rows[run][quantity] for run in own], np.array(_claimed(own))
+        of_quantity = [rows[run][quantity] for run in own]
+        x = np.array(_claimed(own))
         _draw_with_published(axes, x, of_quantity, sensitivity, plot_style.SENSITIVITY_LOOKS[sensitivity])
         if sensitivity is SensitivityKind.LOCAL:
-            expected, name = [row.theory for row in of_quantity], f"{plot_style.THEORY}, local"
+            expected = [row.theory for row in of_quantity]
+            name = f"{plot_style.THEORY}, local"
             axes.plot(x, expected, "_", color=INK, markersize=18, markeredgewidth=2, label=name)
     axes.set_ylim(top=min(axes.get_ylim()[1], 2 * largest))
 

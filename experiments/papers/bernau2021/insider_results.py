@@ -81,7 +81,8 @@ def labels_of(finished: FinishedRun) -> tuple[int, ...]:
 
     If D' has no replacement, only the first label is returned.
     """
-    data, pair = finished.config.data, finished.pair
+    data = finished.config.data
+    pair = finished.pair
     split = select_records(load_source(data_spec(data)), data.records, data.test_records, data.seed)
     label = int(split.inside.labels[pair.index])
     if pair.replacement is None or split.outside is None:

@@ -95,7 +95,7 @@ CANDIDATES = {MNIST.study: ((MNIST,),), PURCHASE.study: ((PURCHASE,), (LOCATION,
 
 
 def insider_run(
-    data: PaperDataset,
+    dataset: PaperDataset,
     sensitivity: SensitivityKind,
     adjacency: Adjacency,
     belief: float = MAIN_BELIEF,
@@ -103,12 +103,13 @@ def insider_run(
     rank: int = 1,
 ) -> PaperRun:
     """Return the run at one value of each axis; `rank` is that of the neighbour among those of its kind."""
-    main, other, of_a_neighbour = data["trials"]
+    main, other, of_a_neighbour = dataset["trials"]
     is_usual = is_usual_neighbour(neighbour, rank)
-    letters, which = f"{LETTERS[sensitivity]} {LETTERS[adjacency]}", f"{neighbour}-{rank}"
-    name = f"{data.name}-{sensitivity}-{adjacency}-{belief:g}{'' if is_usual else f'-{which}'}"
+    letters = f"{LETTERS[sensitivity]} {LETTERS[adjacency]}"
+    which = f"{neighbour}-{rank}"
+    name = f"{dataset.name}-{sensitivity}-{adjacency}-{belief:g}{'' if is_usual else f'-{which}'}"
     seed = zlib.crc32(name.encode())
-    label = f"{data.title}, {letters}, rho_beta {belief:g}{'' if is_usual else f', {neighbour} {rank}'}"
+    label = f"{dataset.title}, {letters}, rho_beta {belief:g}{'' if is_usual else f', {neighbour} {rank}'}"
     trials = (main if belief == MAIN_BELIEF else other) if is_usual else of_a_neighbour
     axes = {
         "privacy.sensitivity": sensitivity,
@@ -120,7 +121,7 @@ def insider_run(
         "model.seed": seed,
         "run.seed": seed,
     }
-    return PaperRun(data, name, label, {**BASE, **data.settings, **axes})
+    return PaperRun(dataset, name, label, {**BASE, **dataset.settings, **axes})
 
 
 def is_usual_neighbour(neighbour: NeighbourChoice, rank: int) -> bool:
@@ -128,38 +129,40 @@ def is_usual_neighbour(neighbour: NeighbourChoice, rank: int) -> bool:
     return neighbour is NeighbourChoice.MOST_DISSIMILAR and rank == 1
 
 
-def main_runs(data: PaperDataset) -> tuple[PaperRun, ...]:
+def main_runs(dataset: PaperDataset) -> tuple[PaperRun, ...]:
     """Return the runs of Table 2 and Figures 5 and 6: rho_beta = 0.9, both noise scalings and both adjacencies."""
-    return tuple(insider_run(data, *axes) for axes in product(SENSITIVITIES, ADJACENCIES))
+    return tuple(insider_run(dataset, *axes) for axes in product(SENSITIVITIES, ADJACENCIES))
 
 
-def audit_runs(data: PaperDataset) -> tuple[PaperRun, ...]:
+def audit_runs(dataset: PaperDataset) -> tuple[PaperRun, ...]:
     """Return the runs of Figures 7 to 9: bounded DP (replaced record), both noise scalings and all rho_beta."""
     return tuple(
-        insider_run(data, sensitivity, Adjacency.REPLACE_RECORD, belief)
-        for sensitivity, belief in product(SENSITIVITIES, data["beliefs"])
+        insider_run(dataset, sensitivity, Adjacency.REPLACE_RECORD, belief)
+        for sensitivity, belief in product(SENSITIVITIES, dataset["beliefs"])
     )
 
 
-def neighbour_runs(data: PaperDataset) -> tuple[PaperRun, ...]:
+def neighbour_runs(dataset: PaperDataset) -> tuple[PaperRun, ...]:
     """Return the runs of Figure 4: the most and the least dissimilar neighbours of D."""
-    return tuple(run for adjacency in ADJACENCIES for run in runs_by_neighbour(data, adjacency))
+    return tuple(run for adjacency in ADJACENCIES for run in runs_by_neighbour(dataset, adjacency))
 
 
-def all_runs(data: PaperDataset) -> tuple[PaperRun, ...]:
+def all_runs(dataset: PaperDataset) -> tuple[PaperRun, ...]:
     """Return the runs of all tables and figures; one that several of them share occurs several times."""
-    return (*main_runs(data), *audit_runs(data), *neighbour_runs(data))
+    return (*main_runs(dataset), *audit_runs(dataset), *neighbour_runs(dataset))
 
 
-def runs_by_neighbour(data: PaperDataset, adjacency: Adjacency) -> tuple[PaperRun, ...]:
+def runs_by_neighbour(dataset: PaperDataset, adjacency: Adjacency) -> tuple[PaperRun, ...]:
     """Return the runs of one panel of Figure 4, from the most to the least dissimilar neighbour.
 
     On MNIST with replaced records there are three of each kind, otherwise one. In the paper's figure, the local
     sensitivities on MNIST exceed the clipping norm C. This is only possible if the paper replaces records. We add
     panels for removed records.
     """
-    three = data.study == MNIST.study and adjacency is Adjacency.REPLACE_RECORD
+    three = dataset.study == MNIST.study and adjacency is Adjacency.REPLACE_RECORD
     ranks = (1, 2, 3) if three else (1,)
     most = ((NeighbourChoice.MOST_DISSIMILAR, rank) for rank in ranks)
     least = ((NeighbourChoice.LEAST_DISSIMILAR, rank) for rank in reversed(ranks))
-    return tuple(insider_run(data, SensitivityKind.LOCAL, adjacency, MAIN_BELIEF, *which) for which in (*most, *least))
+    return tuple(
+        insider_run(dataset, SensitivityKind.LOCAL, adjacency, MAIN_BELIEF, *which) for which in (*most, *least)
+    )

@@ -124,7 +124,8 @@ def figure_1(_: FinishedRuns | None = None) -> ItemResult:
     finish_axes(left, "(a) Decision boundary", "Answer r (units of f)", "Density (1 / unit of f)")
     belief = expit(query.log_odds(grid[:, None]))
     for bit, curve in ((1, belief), (0, 1 - belief)):
-        style, name = BIT_STYLES[bit], "D" if bit else "D'"
+        style = BIT_STYLES[bit]
+        name = "D" if bit else "D'"
         right.plot(grid, curve, style.line, color=style.colour, linewidth=2, label=f"belief in {name}")
     _draw_measured_belief(right, trials)
     finish_axes(right, "(b) Posterior belief", "Answer r (units of f)", "Belief (probability)")
@@ -187,7 +188,8 @@ def _rows_of_the_boundary(query: NoisyQuery, trials: QueryTrials) -> list[ItemRo
 
 def _draw_densities(axes: Axes, query: NoisyQuery, grid: Floats) -> None:
     for bit, centre, name in ((1, 0.0, "density under D"), (0, 1.0, "density under D'")):
-        style, density = BIT_STYLES[bit], stats.norm.pdf(grid, centre, query.sigma)
+        style = BIT_STYLES[bit]
+        density = stats.norm.pdf(grid, centre, query.sigma)
         axes.plot(grid, density, style.line, color=style.colour, linewidth=2, label=name)
 
 
@@ -241,7 +243,8 @@ def _rows_of_errors(query: NoisyQuery, trials: QueryTrials) -> list[ItemRow]:
     rows = []
     for used, name in ((True, "share of D taken for D'"), (False, "share of D' taken for D")):
         group = trials.used == used
-        errors, count = int(np.sum(~trials.won[group])), int(group.sum())
+        errors = int(np.sum(~trials.won[group]))
+        count = int(group.sum())
         share = IntervalEstimate(errors / count, *clopper_pearson(errors, count, CONFIDENCE))
         theory = float(ndtr(-query.mu / 2))
         rows.append(measured_row(query.label, name, share, count, "theory: Phi(-mu / 2)", theory=theory))
@@ -250,10 +253,8 @@ def _rows_of_errors(query: NoisyQuery, trials: QueryTrials) -> list[ItemRow]:
 
 def _advantage_row(query: NoisyQuery, trials: QueryTrials) -> ItemRow:
     measured = empirical_advantage(trials.won, CONFIDENCE)
-    interval, bound = (
-        IntervalEstimate(measured.advantage, measured.low, measured.high),
-        rho_alpha(query.epsilon, query.delta),
-    )
+    interval = IntervalEstimate(measured.advantage, measured.low, measured.high)
+    bound = rho_alpha(query.epsilon, query.delta)
     return measured_row(
         query.label, "advantage", interval, measured.trials, "theory: rho_alpha, Theorem 3", theory=bound
     )

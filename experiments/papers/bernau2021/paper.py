@@ -50,7 +50,8 @@ def _notes(finished: FinishedRuns, results: ItemResults) -> PageNotes:
 
 
 def _row(finished: FinishedRun) -> tuple[str, ...]:
-    run, summary = finished.run, finished.summary
+    run = finished.run
+    summary = finished.summary
     return (
         run.label, f"{run['model.name']}, n = {run['data.records']:,}", str(run["audit.dissimilarity"]),
         number_text(summary["guarantee"]["noise_multiplier"]), f"{finished.repetitions:,}",

@@ -43,7 +43,8 @@ def outlier_share(values: Floats) -> float:
 
 def figure_4(finished: FinishedRuns) -> ItemResult:
     """Return Figure 4: box plots of local sensitivities for several neighbours of D, from most to least dissimilar."""
-    data, figure = finished.data, new_figure(4.6)
+    data = finished.data
+    figure = new_figure(4.6)
     widths = [len(runs_by_neighbour(one, _REPLACE)) + 1.5 for one in data]
     panels = figure.subplots(1, len(data), squeeze=False, sharey=True, gridspec_kw={"width_ratios": widths})[0]
     rows: list[ItemRow] = []
@@ -81,13 +82,13 @@ def _neighbour_name(run: PaperRun) -> str:
     return f"{run['audit.neighbour'].partition('-')[0]} {run['audit.neighbour-rank'] or 1}"
 
 
-def short_title(data: PaperDataset) -> str:
+def short_title(dataset: PaperDataset) -> str:
     """Return the title of a data set, with a line break before the name of the data set for which it stands in."""
-    return data.title.replace(" for ", "\nfor ")
+    return dataset.title.replace(" for ", "\nfor ")
 
 
-def _finish_neighbours(axes: Axes, data: PaperDataset) -> None:
-    runs = runs_by_neighbour(data, _REPLACE)
+def _finish_neighbours(axes: Axes, dataset: PaperDataset) -> None:
+    runs = runs_by_neighbour(dataset, _REPLACE)
     names = [_neighbour_name(run) for run in runs]
     axes.set_xticks(range(len(runs)), names if len(runs) > 2 else ["most", "least"], rotation=45, ha="right")
     axes.set_xlim(-0.6, len(runs) - 0.4)
@@ -96,12 +97,14 @@ def _finish_neighbours(axes: Axes, data: PaperDataset) -> None:
 
 
 def _neighbour_rows(finished: FinishedRun) -> list[ItemRow]:
-    run, values = finished.run, sensitivities(finished)
+    run = finished.run
+    values = sensitivities(finished)
     random = reproducible_generator(run.name)
     median, share = (bootstrap(values, of, random) for of in (np.median, outlier_share))
     is_usual = is_usual_neighbour(run["audit.neighbour"], run["audit.neighbour-rank"] or 1)
     label = f"{run.label}{', most-dissimilar 1' if is_usual else ''}"
-    quartiles, labels = np.percentile(values, [25, 75]), labels_of(finished)
+    quartiles = np.percentile(values, [25, 75])
+    labels = labels_of(finished)
     note = (
         f"label{'s' if len(labels) == 2 else ''} {' and '.join(map(str, labels))}; quartiles {quartiles[0]:.3g} and "
         f"{quartiles[1]:.3g}; limit {_limit(run['privacy.adjacency']):g}; interval: bootstrap over trials"
@@ -115,7 +118,8 @@ def _neighbour_rows(finished: FinishedRun) -> list[ItemRow]:
 
 def figure_5(finished: FinishedRuns) -> ItemResult:
     """Return Figure 5: local and global sensitivities over the rounds, for a claimed belief bound rho_beta of 0.9."""
-    data, figure = finished.data, new_figure(4.2)
+    data = finished.data
+    figure = new_figure(4.2)
     panels = figure.subplots(1, len(data), squeeze=False, sharey=True)[0]
     rows: list[ItemRow] = []
     for letter, axes, one in zip("abc", panels, data, strict=False):
@@ -141,7 +145,8 @@ def figure_5(finished: FinishedRuns) -> ItemResult:
 
 
 def _round_rows(finished: FinishedRun) -> list[ItemRow]:
-    rows, limit = [], _limit(finished.run["privacy.adjacency"])
+    rows = []
+    limit = _limit(finished.run["privacy.adjacency"])
     for index, values in enumerate(sensitivities(finished).T):
         low, high = np.percentile(values, [25, 75])
         median = bootstrap(values, np.median, reproducible_generator(f"{finished.run.name} {index}"))
@@ -151,8 +156,10 @@ def _round_rows(finished: FinishedRun) -> list[ItemRow]:
 
 
 def _draw_rounds(axes: Axes, finished: FinishedRun) -> None:
-    adjacency, values = finished.run["privacy.adjacency"], sensitivities(finished)
-    look, rounds = plot_style.ADJACENCY_LOOKS[adjacency], np.arange(1, values.shape[1] + 1)
+    adjacency = finished.run["privacy.adjacency"]
+    values = sensitivities(finished)
+    look = plot_style.ADJACENCY_LOOKS[adjacency]
+    rounds = np.arange(1, values.shape[1] + 1)
     low, middle, high = np.percentile(values, [25, 50, 75], axis=0)
     draw_band(
         axes, rounds, low, high, facecolor=look.fill, edgecolor=look.colour, hatch=look.hatch, linewidth=0.5, alpha=0.7
@@ -161,5 +168,6 @@ def _draw_rounds(axes: Axes, finished: FinishedRun) -> None:
         rounds, middle, look.line, color=look.colour, linewidth=2, marker=look.marker, markersize=4, markevery=5,
         label=f"{letters(finished.run)}, {look.name}",
     )  # fmt: skip
-    limit, dashes = _limit(adjacency), "-." if adjacency is _REPLACE else ":"
+    limit = _limit(adjacency)
+    dashes = "-." if adjacency is _REPLACE else ":"
     axes.axhline(limit, color=INK, linestyle=dashes, linewidth=1.5, label=f"GS {LETTERS[adjacency]} = {limit:g}")

@@ -116,35 +116,35 @@ LOCATION = PaperDataset(
 CANDIDATES = {PURCHASE.study: ((PURCHASE,), (LOCATION,)), ADULT.study: ((ADULT,),)}
 
 
-def baseline_runs(data: PaperDataset) -> tuple[PaperRun, ...]:
+def baseline_runs(dataset: PaperDataset) -> tuple[PaperRun, ...]:
     """Return the runs without DP in ascending order of their epochs."""
-    values = _values(data)
-    points = baselines(values, [Axis("training.epochs", data["baseline-epochs"])])
-    return tuple(_run(data, without_privacy(values), point) for point in points)
+    values = _values(dataset)
+    points = baselines(values, [Axis("training.epochs", dataset["baseline-epochs"])])
+    return tuple(_run(dataset, without_privacy(values), point) for point in points)
 
 
-def private_runs(data: PaperDataset) -> tuple[PaperRun, ...]:
+def private_runs(dataset: PaperDataset) -> tuple[PaperRun, ...]:
     """Return the runs with DP: every combination of epsilons, clipping norms and batch sizes."""
-    values = _values(data)
+    values = _values(dataset)
     axes = (
-        Axis("privacy.epsilon", data["epsilons"]),
-        Axis("privacy.clipping-norm", data["clipping-norms"]),
-        Axis("training.expected-batch", data["batches"]),
+        Axis("privacy.epsilon", dataset["epsilons"]),
+        Axis("privacy.clipping-norm", dataset["clipping-norms"]),
+        Axis("training.expected-batch", dataset["batches"]),
     )
-    return tuple(_run(data, values, point) for point in grid(values, axes))
+    return tuple(_run(dataset, values, point) for point in grid(values, axes))
 
 
-def all_runs(data: PaperDataset) -> tuple[PaperRun, ...]:
+def all_runs(dataset: PaperDataset) -> tuple[PaperRun, ...]:
     """Return all runs on a data set: first those without DP, then those with DP."""
-    return baseline_runs(data) + private_runs(data)
+    return baseline_runs(dataset) + private_runs(dataset)
 
 
-def extreme_runs(data: PaperDataset) -> tuple[PaperRun, ...]:
+def extreme_runs(dataset: PaperDataset) -> tuple[PaperRun, ...]:
     """Return four runs: fewest and most epochs without DP, and least and largest epsilon with DP."""
-    plain = baseline_runs(data)
-    wanted = data["clipping-norms"][0], data["batches"][-1]
+    plain = baseline_runs(dataset)
+    wanted = dataset["clipping-norms"][0], dataset["batches"][-1]
     alike = [
-        run for run in private_runs(data) if (run["privacy.clipping-norm"], run["training.expected-batch"]) == wanted
+        run for run in private_runs(dataset) if (run["privacy.clipping-norm"], run["training.expected-batch"]) == wanted
     ]
     return plain[0], plain[-1], alike[0], alike[-1]
 
@@ -155,13 +155,13 @@ def point_of(run: PaperRun) -> Point:
     return point
 
 
-def _values(data: PaperDataset) -> dict[str, dict[str, Any]]:
+def _values(dataset: PaperDataset) -> dict[str, dict[str, Any]]:
     """Return the configuration that all runs on a data set share."""
-    first = {"privacy.epsilon": data["epsilons"][0], "training.expected-batch": data["batches"][0]}
-    return nested({**BASE, **data.settings, **first})
+    first = {"privacy.epsilon": dataset["epsilons"][0], "training.expected-batch": dataset["batches"][0]}
+    return nested({**BASE, **dataset.settings, **first})
 
 
-def _run(data: PaperDataset, values: Mapping[str, Mapping[str, Any]], point: Point) -> PaperRun:
+def _run(dataset: PaperDataset, values: Mapping[str, Mapping[str, Any]], point: Point) -> PaperRun:
     shared = {f"{section}.{key}": value for section, own in values.items() for key, value in own.items()}
     settings = {**shared, **dict(point.settings), "point": point}
     is_private = settings.get("privacy.private", True)
@@ -170,4 +170,4 @@ def _run(data: PaperDataset, values: Mapping[str, Mapping[str, Any]], point: Poi
         if is_private
         else f"no privacy, {plural(settings['training.epochs'], 'epoch')}"
     )
-    return PaperRun(data, f"landscape-{data.name}/{point.name}", label, settings)
+    return PaperRun(dataset, f"landscape-{dataset.name}/{point.name}", label, settings)

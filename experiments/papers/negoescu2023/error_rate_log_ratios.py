@@ -98,7 +98,8 @@ def figure_3(finished: FinishedRuns) -> ItemResult:
 
     They are log (1 - delta - FPR) / FNR and log (1 - delta - FNR) / FPR. Epsilon* is the largest of four such ratios.
     """
-    losses, samples = LOSSES[finished.extent], SAMPLES[finished.extent]
+    losses = LOSSES[finished.extent]
+    samples = SAMPLES[finished.extent]
     exact, sampled, at_ends, in_middle = _curves_and_errors(finished.extent)
     figure = new_figure(4.1)
     panels = figure.subplots(1, 2, sharey=True)
@@ -122,7 +123,8 @@ def figure_3(finished: FinishedRuns) -> ItemResult:
 def claims_of_figure_3(finished: FinishedRuns) -> Iterator[PaperClaim]:
     """Yield the claims of section 8 on where noise and signal lie."""
     exact, _, at_ends, in_middle = _curves_and_errors(finished.extent)
-    excess, setting = t_interval(at_ends - in_middle), _setting(LOSSES[finished.extent])
+    excess = t_interval(at_ends - in_middle)
+    setting = _setting(LOSSES[finished.extent])
     yield CLAIMS["noise-at-the-ends"].on(setting, excess, SAMPLES[finished.extent])
     rate = max(_rates_at_the_largest(exact))
     yield CLAIMS["signal-at-the-ends"].on("N(0, 1) and N(3, 1), exact", known(rate))
@@ -137,7 +139,8 @@ def _draw(axes: Axes, curves: ErrorRateLogRatios) -> None:
 
 def _rows_of_largest(exact: ErrorRateLogRatios, sampled: ErrorRateLogRatios, losses: int) -> Iterator[ItemRow]:
     for index, name in enumerate(NAMES):
-        top, largest = int(np.nanargmax(exact.values[index])), np.nanmax(sampled.values[index], axis=-1)
+        top = int(np.nanargmax(exact.values[index]))
+        largest = np.nanmax(sampled.values[index], axis=-1)
         yield measured_row(
             _setting(losses), f"largest {name}", t_interval(largest), len(largest),
             theory=float(exact.values[index, top]),
@@ -164,7 +167,8 @@ def _remarks(rows: list[ItemRow], rates: Sequence[float]) -> tuple[str, ...]:
 
     `rates` has one number for each log ratio: the smaller of FPR and FNR at its maximum.
     """
-    middle, ends = rows[-2].measured, rows[-1].measured
+    middle = rows[-2].measured
+    ends = rows[-1].measured
     noise = "So it is" if ends > 2 * middle else "This does not show"
     excess = [row.measured - row.theory for row in rows[:2]]
     return (
@@ -187,12 +191,14 @@ def theorem_2() -> PaperClaim:
     """
     fpr = np.logspace(-12, 0, 4001)[:-1]
     fpr = np.concatenate([fpr, 1 - fpr[::-1]])
-    silent, leaking = 1 - fpr, ndtr(-ndtri(fpr) - 1)
+    silent = 1 - fpr
+    leaking = ndtr(-ndtri(fpr) - 1)
 
     def star(fnr: np.ndarray[tuple[int], np.dtype[np.float64]]) -> float:
         with np.errstate(divide="ignore", invalid="ignore"):
             return max(0.0, float(np.nanmax(np.log(definition_ratios(fpr, 1 - fpr, fnr, 1 - fnr, 1e-5)))))
 
-    mean, mixture = (star(silent) + star(leaking)) / 2, star((silent + leaking) / 2)
+    mean = (star(silent) + star(leaking)) / 2
+    mixture = star((silent + leaking) / 2)
     where = f"two kinds of models: {mean:.2f} and {mixture:.2f} nats"
     return CLAIMS["theorem-2"].on(where, known(mean - mixture))

@@ -69,11 +69,13 @@ def _remarks_on_bias(simulation: PaperAndLongSimulation) -> tuple[str, ...]:
     One comes from fitting normal distributions, the other from ignoring error rates below the stability cut.
     """
     size = max(simulation.settings.sizes)
-    wide, narrow = summary(simulation.ten), summary(simulation.ten, "narrow_truth")
+    wide = summary(simulation.ten)
+    narrow = summary(simulation.ten, "narrow_truth")
     apart = [separation for separation in simulation.settings.separations if separation > 0]
 
     fit = [wide[separation, size, PARAMETRIC] for separation in apart]
-    bias, spread = [one.bias for one in fit], [one.std for one in fit]
+    bias = [one.bias for one in fit]
+    spread = [one.std for one in fit]
     cut = [wide[separation, size, EMPIRICAL].bias for separation in apart]
     own = [narrow[separation, size, EMPIRICAL].bias for separation in apart]
     return (

@@ -156,7 +156,8 @@ def claims_of_figure_5(finished: FinishedRuns) -> Iterator[PaperClaim]:
     The errors of each repetition are averaged over all separations, the distances between the two distributions.
     """
     simulation = _simulated(finished.extent)
-    of, trials = _columns(simulation.more), simulation.many.repetitions
+    of = _columns(simulation.more)
+    trials = simulation.many.repetitions
     apart = [one for one in simulation.many.separations if one > 0]
     below: dict[tuple[int, str], Floats] = {}
     for size in simulation.many.sizes:
@@ -195,12 +196,14 @@ def _draw(axes: Axes, estimates: pd.DataFrame, over: str) -> None:
 
 def _rows_of_ten(simulation: PaperAndLongSimulation) -> list[ItemRow]:
     """Return table rows of the estimates over the paper's ten repetitions: first means, then standard deviations."""
-    means, spreads = [], []
+    means = []
+    spreads = []
     for (separation, size, name), cell in grouped_estimates(simulation.ten).items():
         if name not in _LOOKS:
             continue
         estimates = cell["estimate"].to_numpy(dtype="float64")
-        setting, spread = f"{loss_pair_name(separation)}, {size:,} losses", float(estimates.std(ddof=1))
+        setting = f"{loss_pair_name(separation)}, {size:,} losses"
+        spread = float(estimates.std(ddof=1))
         cut = f"; theory within its own cut {cell['narrow_truth'].iloc[0]:.3f}" if name == EMPIRICAL else ""
         means.append(
             measured_row(setting, f"mean Epsilon*, {name} form", t_interval(estimates), estimates.size,
@@ -216,12 +219,15 @@ def _rows_of_ten(simulation: PaperAndLongSimulation) -> list[ItemRow]:
 
 def _rows_of_many(simulation: PaperAndLongSimulation) -> list[ItemRow]:
     """Return table rows of each estimator's bias, standard deviation and RMSE, over many repetitions."""
-    rows, errors = [], summary(simulation.more)
+    rows = []
+    errors = summary(simulation.more)
     for (separation, size, name), apart in _columns(simulation.more).items():
         if name not in _LOOKS:
             continue
-        setting, count = f"{loss_pair_name(separation)}, {size:,} losses, {len(apart)} repetitions", len(apart)
-        error, form = errors[separation, size, name], f"of Epsilon*, {name} form"
+        setting = f"{loss_pair_name(separation)}, {size:,} losses, {len(apart)} repetitions"
+        count = len(apart)
+        error = errors[separation, size, name]
+        form = f"of Epsilon*, {name} form"
         rows += [
             measured_row(setting, f"bias {form}", t_interval(apart), count,
                          "nats; mean less truth; more repetitions than the paper's", theory=0.0),

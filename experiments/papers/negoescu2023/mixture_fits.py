@@ -40,7 +40,8 @@ def figure_6(finished: FinishedRuns) -> ItemResult:
     The models are some of those of Figure 2.
     """
     (data,) = finished.data
-    runs, checks = extreme_runs(data), _all_checks(finished)
+    runs = extreme_runs(data)
+    checks = _all_checks(finished)
     figure = new_figure(6.0)
     panels = figure.subplots(2, 2, sharex=True, sharey=True).ravel()
     for letter, axes, run in zip("abcd", panels, runs, strict=True):
@@ -79,7 +80,8 @@ def _checks(finished: FinishedRun, extent: ComputeExtent) -> pd.DataFrame:
 
     There is one row for each model, number of scores and number of components.
     """
-    rows, point = [], point_of(finished.run)
+    rows = []
+    point = point_of(finished.run)
     for trial, scores in enumerate(_training_scores(finished.path)):
         random = np.random.default_rng([trial, *point.name.encode()])
         for size in SIZES[extent]:
@@ -98,10 +100,8 @@ def _training_scores(run: Path) -> list[Floats]:
     public, _ = read_public(run)
     federation = load_federation(public)
     models = torch.cat([load_file(path)["models"] for path in sorted((run / "public").glob("models-*.safetensors"))])
-    training, population = (
-        federation.losses(models, federation.training),
-        federation.losses(models, federation.population),
-    )
+    training = federation.losses(models, federation.training)
+    population = federation.losses(models, federation.population)
     return [scores_of_pair(*pair)[0] for pair in zip(training, population, strict=True)]
 
 
@@ -131,8 +131,10 @@ def _rows(checks: pd.DataFrame, runs: Sequence[PaperRun]) -> list[ItemRow]:
 
 def _claims(checks: pd.DataFrame) -> Iterator[PaperClaim]:
     """Yield the claims of section 8.2. Their intervals are over trials; only that of the last claim is over models."""
-    trials, private = checks["trial"].nunique(), checks["private"]
-    one, most = checks["components"] == 1, checks["components"] == checks["components"].max()
+    trials = checks["trial"].nunique()
+    private = checks["private"]
+    one = checks["components"] == 1
+    most = checks["components"] == checks["components"].max()
     yield CLAIMS["p-values-above"].on("Adult", mean_of_shares(_by_trial(checks)), trials)
     gain = t_interval(_by_trial(checks[most]) - _by_trial(checks[one]))
     yield CLAIMS["components-raise-p-values"].on("Adult", gain, trials)

@@ -58,9 +58,11 @@ def figure_of(finished: FinishedRuns) -> ItemResult:
     """Return the figure of the privacy and utility of one task's models."""
     (data,) = finished.data
     utility = Metric.ACCURACY if data.study == PURCHASE.study else Metric.AUROC
-    points, utility_title = [point_of(run) for run in all_runs(data)], f"Privacy and utility: {data.title}"
+    points = [point_of(run) for run in all_runs(data)]
+    utility_title = f"Privacy and utility: {data.title}"
     sweep = results_of(points, directory_of(finished, data), utility, utility_title, by_guarantee=False)
-    rows, claims = [*_point_rows(data, sweep), *_level_rows(data, sweep.models)], claims_of_figure(finished)
+    rows = [*_point_rows(data, sweep), *_level_rows(data, sweep.models)]
+    claims = claims_of_figure(finished)
     return ItemResult(
         table(rows),
         sweep.figure,
@@ -75,22 +77,23 @@ def figure_of(finished: FinishedRuns) -> ItemResult:
     )
 
 
-def training_description(data: PaperDataset) -> str:
+def training_description(dataset: PaperDataset) -> str:
     """Return a description of the training of all models on a data set, in sentences."""
-    private = len(data["epsilons"]) * len(data["clipping-norms"]) * len(data["batches"])
+    private = len(dataset["epsilons"]) * len(dataset["clipping-norms"]) * len(dataset["batches"])
+    baseline_epochs = ", ".join(map(str, dataset["baseline-epochs"]))
     return (
-        f"{data['model.name']} on {data['data.records']:,} records of {data.title} at {BASE['data.clients']} clients, "
-        f"{data['data.test-records']:,} test records, SGD with momentum {BASE['training.momentum']:g} and learning "
-        f"rate {BASE['training.learning-rate']:g}. Without privacy: {', '.join(map(str, data['baseline-epochs']))} "
-        f"epochs, batches of {data['batches'][0]} on average. Private: {private} settings, {data['training.epochs']} "
-        f"epochs each, RDP accountant, add-or-remove, delta {data['privacy.delta']:g}. Every setting "
-        f"{data['audit.trials']} times."
+        f"{dataset['model.name']} on {dataset['data.records']:,} records of {dataset.title} at {BASE['data.clients']} "
+        f"clients, {dataset['data.test-records']:,} test records, SGD with momentum {BASE['training.momentum']:g} and "
+        f"learning rate {BASE['training.learning-rate']:g}. Without privacy: {baseline_epochs} epochs, batches of "
+        f"{dataset['batches'][0]} on average. Private: {private} settings, {dataset['training.epochs']} epochs each, "
+        f"RDP accountant, add-or-remove, delta {dataset['privacy.delta']:g}. Every setting {dataset['audit.trials']} "
+        "times."
     )
 
 
-def directory_of(finished: FinishedRuns, data: PaperDataset) -> Path:
+def directory_of(finished: FinishedRuns, dataset: PaperDataset) -> Path:
     """Return the directory of all runs on a data set."""
-    return finished[all_runs(data)[0]].path.parent
+    return finished[all_runs(dataset)[0]].path.parent
 
 
 def claims_of_figure(finished: FinishedRuns) -> tuple[PaperClaim, ...]:
@@ -102,45 +105,50 @@ def claims_of_figure(finished: FinishedRuns) -> tuple[PaperClaim, ...]:
     return (*_claims(data, models), *contrasts)
 
 
-def _models(finished: FinishedRuns, data: PaperDataset) -> pd.DataFrame:
-    return models_table([point_of(run) for run in all_runs(data)], directory_of(finished, data))
+def _models(finished: FinishedRuns, dataset: PaperDataset) -> pd.DataFrame:
+    return models_table([point_of(run) for run in all_runs(dataset)], directory_of(finished, dataset))
 
 
-def _point_rows(data: PaperDataset, sweep: SweepResults) -> Iterator[ItemRow]:
-    points = {run["point"].name: run for run in all_runs(data)}
+def _point_rows(dataset: PaperDataset, sweep: SweepResults) -> Iterator[ItemRow]:
+    points = {run["point"].name: run for run in all_runs(dataset)}
     for row in sweep.points.itertuples():
-        run, models = points[str(row.point)], sweep.models[sweep.models["point"] == row.point]
+        run = points[str(row.point)]
+        models = sweep.models[sweep.models["point"] == row.point]
         epochs = "" if row.private else plural(run["training.epochs"], "epoch")
         for quantity, column in (
             ("Epsilon*", "epsilon_star"),
             (utility_name(sweep.utility), metric_column(sweep.utility)),
         ):
-            values, printed = models[column].to_numpy(dtype=np.float64), PRINTED(data.study, epochs, quantity)
+            values = models[column].to_numpy(dtype=np.float64)
+            printed = PRINTED(dataset.study, epochs, quantity)
             note = ["on the frontier"] if row.on_frontier else []
-            note += [f"{printed:g} in print, on {data.study}"] if data.stands_in and np.isfinite(printed) else []
-            published = np.nan if data.stands_in else printed
-            setting = f"{data.title}, {epochs or str(row.settings)}"
+            note += [f"{printed:g} in print, on {dataset.study}"] if dataset.stands_in and np.isfinite(printed) else []
+            published = np.nan if dataset.stands_in else printed
+            setting = f"{dataset.title}, {epochs or str(row.settings)}"
             mean = statistics.t_interval(values)
             yield measured_row(setting, quantity, mean, len(values), "; ".join(note), published=published)
 
 
-def _claims(data: PaperDataset, models: pd.DataFrame) -> Iterator[PaperClaim]:
+def _claims(dataset: PaperDataset, models: pd.DataFrame) -> Iterator[PaperClaim]:
     """Yield the claims on one task: those of section 4.2, and one of section 1 that compares Epsilon* with epsilon.
 
     Intervals hold for all settings at the same time (Bonferroni). In each repetition all settings have the same initial
     weights and samples, so differences of settings are paired.
     """
-    title, baselines, all_private = data.title, baselines_of(models), models[models["private"]]
-    trials = data["audit.trials"]
+    title = dataset.title
+    baselines = baselines_of(models)
+    all_private = models[models["private"]]
+    trials = dataset["audit.trials"]
     for fewer, more in pairwise(sorted(baselines)):
-        rise, quantity = baselines[more] - baselines[fewer], f"Epsilon* at {more} epochs less that at {fewer}"
+        rise = baselines[more] - baselines[fewer]
+        quantity = f"Epsilon* at {more} epochs less that at {fewer}"
         claim = CLAIMS["epochs-raise-epsilon-star"]
         yield claim.on(title, statistics.t_interval(rise), trials, quantity=quantity)
     private = _by_setting(all_private, "epsilon_star")
     claimed = all_private.groupby("point")["epsilon"].first()
     excess = _largest({name: values - claimed[name] for name, values in private.items()})
     yield CLAIMS["private-below-epsilon"].on(title, excess, trials)
-    many = data.study == PURCHASE.study
+    many = dataset.study == PURCHASE.study
     key, considered = ("private-below-one", private) if many else ("all-below-0-3", _by_setting(models, "epsilon_star"))
     yield CLAIMS[key].on(title, _largest(considered), trials)
     trained = {number: values for number, values in baselines.items() if number >= OVERFITTED_FROM}
@@ -148,20 +156,24 @@ def _claims(data: PaperDataset, models: pd.DataFrame) -> Iterator[PaperClaim]:
         lowest = min(trained.values(), key=lambda values: float(values.mean()))
         excess = _largest({name: values - lowest for name, values in private.items()})
         yield CLAIMS["private-below-baselines"].on(title, excess, trials)
-    yield from _claims_of_utility(data, models)
+    yield from _claims_of_utility(dataset, models)
 
 
-def _claims_of_utility(data: PaperDataset, models: pd.DataFrame) -> Iterator[PaperClaim]:
+def _claims_of_utility(dataset: PaperDataset, models: pd.DataFrame) -> Iterator[PaperClaim]:
     """Yield the claims of section 4.2 about utility and its trade-off."""
-    title, many, baselines = data.title, data.study == PURCHASE.study, baselines_of(models)
-    all_private, trials = models[models["private"]], data["audit.trials"]
+    title = dataset.title
+    many = dataset.study == PURCHASE.study
+    baselines = baselines_of(models)
+    all_private = models[models["private"]]
+    trials = dataset["audit.trials"]
     column, said = ("test_accuracy", "test accuracy") if many else ("test_auroc", "test auroc")
     plain = _by_setting(models[~models["private"]], column)
     private = _by_setting(all_private, column)
     if many:
         for fewer, more in pairwise(sorted(baselines)):
             one, other = (next(plain[name] for name in plain if name.endswith(f"epochs={n}")) for n in (more, fewer))
-            rise, quantity = statistics.t_interval(one - other), f"test accuracy at {more} epochs less that at {fewer}"
+            rise = statistics.t_interval(one - other)
+            quantity = f"test accuracy at {more} epochs less that at {fewer}"
             yield CLAIMS["epochs-raise-accuracy"].on(title, rise, trials, quantity=quantity)
         best = np.max(list(baselines.values()), axis=0)
         ratio = np.log(best / np.min(list(_by_setting(all_private, "epsilon_star").values()), axis=0))
@@ -180,9 +192,9 @@ def _claims_of_utility(data: PaperDataset, models: pd.DataFrame) -> Iterator[Pap
         apart = np.ptp(list(alike.values()), axis=0)
         quantity = f"largest less smallest {said} at epsilon {largest:g}"
         yield CLAIMS["utility-by-settings"].on(title, statistics.t_interval(apart), trials, quantity=quantity)
-    if many and data.stands_in:
+    if many and dataset.stands_in:
         why = "the data of Purchase-100 cannot be had"
-        yield CLAIMS["printed-baselines"].on(data.study, NOTHING, why=why)
+        yield CLAIMS["printed-baselines"].on(dataset.study, NOTHING, why=why)
 
 
 def _largest(settings: Mapping[str, Floats]) -> IntervalEstimate:
@@ -191,32 +203,33 @@ def _largest(settings: Mapping[str, Floats]) -> IntervalEstimate:
     return statistics.end_by_end(max, [statistics.t_interval(values, confidence) for values in settings.values()])
 
 
-def _level_rows(data: PaperDataset, models: pd.DataFrame) -> Iterator[ItemRow]:
+def _level_rows(dataset: PaperDataset, models: pd.DataFrame) -> Iterator[ItemRow]:
     """Yield a row of the Epsilon* that chance alone gives, and a row of mean Epsilon* for each claimed epsilon."""
-    yield _floor(data)
+    yield _floor(dataset)
     for epsilon, own in models[models["private"]].groupby("privacy.epsilon"):
         values = own.groupby("trial")["epsilon_star"].mean().to_numpy(dtype=np.float64)
         quantity = f"Epsilon* of private models at epsilon = {float(str(epsilon)):g}"
-        mean, note = statistics.t_interval(values), "mean over clipping norms and batches"
-        yield measured_row(data.title, quantity, mean, len(values), note)
+        mean = statistics.t_interval(values)
+        note = "mean over clipping norms and batches"
+        yield measured_row(dataset.title, quantity, mean, len(values), note)
 
 
-def _floor(data: PaperDataset) -> ItemRow:
+def _floor(dataset: PaperDataset) -> ItemRow:
     """Return the row of the Epsilon* that chance alone gives to a model without a leak.
 
     The losses of members and of the population are simulated from the same normal distribution.
     """
-    random = statistics.reproducible_generator(f"negoescu2023-{data.name}")
-    counts = np.array([data["data.records"], data["data.population-records"]])
+    random = statistics.reproducible_generator(f"negoescu2023-{dataset.name}")
+    counts = np.array([dataset["data.records"], dataset["data.population-records"]])
     # Mean and variance of a normal sample are independent with known distributions, so they are drawn instead of
     # samples.
     means = random.standard_normal((SAMPLES, 2)) / np.sqrt(counts)
     stds = np.sqrt(random.chisquare(counts - 1, (SAMPLES, 2)) / counts)
     star = epsilon_star_gaussian(
-        means[:, 0], stds[:, 0], means[:, 1], stds[:, 1], data["privacy.delta"], PARAMETRIC_CUT
+        means[:, 0], stds[:, 0], means[:, 1], stds[:, 1], dataset["privacy.delta"], PARAMETRIC_CUT
     )
     low, high = (float(value) for value in np.quantile(star, (0.025, 0.975)))
-    return measured_row(data.title, "Epsilon* by chance, of samples of one normal distribution",
+    return measured_row(dataset.title, "Epsilon* by chance, of samples of one normal distribution",
                         IntervalEstimate(float(star.mean()), low, high), SAMPLES,
                         "mean and middle 95 %; numbers of losses as here")  # fmt: skip
 
@@ -233,7 +246,7 @@ def _contrast(many: Models, adult: Models) -> PaperClaim:
     return CLAIMS["tasks-apart"].on(where, apart, min(many[0]["audit.trials"], adult[0]["audit.trials"]))
 
 
-def _remarks(data: PaperDataset, models: pd.DataFrame, claims: Sequence[PaperClaim]) -> tuple[str, ...]:
+def _remarks(dataset: PaperDataset, models: pd.DataFrame, claims: Sequence[PaperClaim]) -> tuple[str, ...]:
     remarks = [
         "Lost settings: the paper's text has lost delta and the cut of Epsilon*, and it does not state the epochs of "
         "private training, the batch size of baselines and the network for Adult. Ours are named above. The paper "
@@ -249,12 +262,12 @@ def _remarks(data: PaperDataset, models: pd.DataFrame, claims: Sequence[PaperCla
     private = models[models["private"]]
     if (private["epsilon_star"] >= private["epsilon"]).any():
         remarks.append(_remark_on_exceeding(private))
-    if data.stands_in:
+    if dataset.stands_in:
         remarks.append(
-            f"{data.study} is not available. {data.title} has {data['data.records']:,} training records where the "
-            "paper has 208,731, so the noise for the same epsilon costs more utility, and Epsilon* of a private model "
-            "has a larger error. The printed numbers stand in the column Note of the table below, because they belong "
-            "to other data."
+            f"{dataset.study} is not available. {dataset.title} has {dataset['data.records']:,} training records where "
+            "the paper has 208,731, so the noise for the same epsilon costs more utility, and Epsilon* of a private "
+            "model has a larger error. The printed numbers stand in the column Note of the table below, because they "
+            "belong to other data."
         )
     return tuple(remarks)
 

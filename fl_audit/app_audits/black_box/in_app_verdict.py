@@ -13,6 +13,7 @@ from fl_audit.app_audits.black_box.message_tags import AbsentTargetMetrics, Obse
 from fl_audit.app_audits.black_box.recorder import ERROR, FAILED, evidence_names
 from fl_audit.app_audits.black_box.trial_store import ResultColumns, StoredTrials
 from fl_audit.app_audits.black_box.working_copy import outside_words
+from fl_audit.app_audits.claim_audit.claim import StatedClaim
 from fl_audit.app_audits.claim_audit.claim_audit_messages import claim_warning, opening_sentences, refusal_words
 from fl_audit.app_audits.claim_audit.claim_audit_results import ClaimAudit, TrialErrorShares
 from fl_audit.app_audits.claim_audit.findings import DistinguisherFinding, findings, result_json
@@ -123,10 +124,14 @@ def finished_result(audit: AuditConfig) -> ClaimAudit:
     return _result(campaign)
 
 
-def finish(campaign: StoredTrials, columns: ResultColumns, outside: Sequence[str]) -> str:
+def finish(
+    campaign: StoredTrials, columns: ResultColumns, outside: Sequence[str], rounds_of_training: int | None = None
+) -> str:
     """Return the text of the audit's report, and write it as `verdict.json` and `verdict.txt`.
 
     If trials are still missing, nothing is written, and the text says how many have been run.
+
+    `rounds_of_training`: Number of rounds of the app's own training; None if it is not known.
     """
     if left := len(campaign.missing):
         trials = campaign.audit.trials
@@ -136,6 +141,7 @@ def finish(campaign: StoredTrials, columns: ResultColumns, outside: Sequence[str
     result = _result(campaign)
     provisos = dict.fromkeys(_WORDS, _CRAFTED) if campaign.chosen_update == TargetUpdateKind.CRAFTED else {}
     found, notes = findings(result, _WORDS, dict.fromkeys(_WORDS, _FIX), provisos), _notes(campaign, outside)
+    notes += _notes_on_rounds(result.claim, rounds_of_training)
     text = _report_text(result, found, notes)
     write_json(campaign.directory / "verdict.json", result_json(result, found) | {"notes": list(notes)})
     write_text(campaign.directory / "verdict.txt", f"{text}\n")
@@ -155,6 +161,18 @@ def _result(campaign: StoredTrials) -> ClaimAudit:
     hindrance = _hindrance(seen, present, audit.is_about_records)
     return replace(
         result, not_covered=campaign.not_covered or result.not_covered, refusals=refusals, hindrance=hindrance
+    )
+
+
+def _notes_on_rounds(claim: StatedClaim, rounds_of_training: int | None) -> tuple[str, ...]:
+    """Return a sentence on the rounds of the app's training that no trial plays; () if all are played."""
+    if rounds_of_training is None or rounds_of_training <= claim.rounds:
+        return ()
+    count = rounds_of_training - claim.rounds
+    unplayed = "the last one was" if count == 1 else f"the last {count} were"
+    return (
+        f"The verdict is about {claim.rounds} of the {rounds_of_training} rounds of the training: {unplayed} not "
+        f"played. A claim with rounds={rounds_of_training} has trials play all of them.",
     )
 
 

@@ -24,7 +24,8 @@ from fl_audit.app_audits.black_box.black_box_trial import BlackBoxTrial, model_o
 from fl_audit.app_audits.black_box.later_rounds import late_rounds_without_noise
 from fl_audit.app_audits.black_box.recorder import errors_in, evidence_names
 from fl_audit.app_audits.black_box.scenario import Direction, ModelKind, OtherContributions, Scenario
-from fl_audit.app_audits.black_box.scenarios import BY_NAME, FEW, MANY, ZERO_PROBE, ZERO_PROBE_ON_OWN
+from fl_audit.app_audits.black_box.scenario_environments import FEW, MANY
+from fl_audit.app_audits.black_box.scenarios import BY_NAME, ZERO_PROBE, ZERO_PROBE_ON_OWN
 from fl_audit.app_audits.black_box.trials_after_training import no_news_from_flower, say
 from fl_audit.app_audits.black_box.worker_pool import WorkerPool
 from fl_audit.app_audits.black_box.working_copy import WorkingCopy, in_working_copy, outside_words
@@ -160,6 +161,15 @@ def target_places(kinds: Sequence[Scenario], system: AuditedSystem, seed: int) -
 
     Some strategies treat clients unequally by their places. The scenarios share all places evenly, those with an
     ordinary update first, because others may tell too little of one client that counts more than it should.
+
+    Parameters
+    ----------
+    kinds
+        The scenarios that are played.
+    system
+        The audited system, with the number of clients of a trial.
+    seed
+        Seed of the draw of places, from 0.
     """
     is_ordinary = [kind.present.direction is Direction.FIRST and not kind.is_malformed for kind in kinds]
     ordered = [kind for kind, first in zip(kinds, is_ordinary, strict=True) if first]

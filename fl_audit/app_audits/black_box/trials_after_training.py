@@ -172,7 +172,8 @@ class AppTrialRunner:
             campaign.begin_trials(OthersNoiseShareReason.SHARES_OUTSIDE)
             self._play_missing(campaign)
         outside = sorted({*self._outside, *self._copy.outside})
-        say(finish(campaign, self.sketch.columns, outside))
+        rounds = self.pristine.arguments.get("num_rounds")
+        say(finish(campaign, self.sketch.columns, outside, rounds if isinstance(rounds, int) else None))
 
     def _play_missing(self, campaign: StoredTrials) -> None:
         audit = self.audit

@@ -21,6 +21,7 @@ from fl_audit.report.formatting import capital
 _PROGRAM = "fl_audit.app_audits.launchers.review_program"
 _START_PROGRAM = "fl_audit.app_audits.launchers.fresh_start_program"
 _OF_START = 0.15  # share of the time limit in which a fresh start of the app must end
+_LEAST_START = 30.0  # seconds in which an app may start, at most half of the time limit: imports alone take some
 _LEFT_OUT = shutil.ignore_patterns(".git", ".venv", "venv", "node_modules", "__pycache__", "wandb", "mlruns")
 _LARGEST = 20_000_000  # bytes of a file that is copied: what is larger is data
 _SWITCHES = {
@@ -65,7 +66,7 @@ def reviewed(app: Path, wishes: ReviewOptions, out: Path | None = None) -> dict[
 
 def _fresh_starts(app: Path, wishes: ReviewOptions, place: Path, environment: Mapping[str, str]) -> list[Any]:
     """Return the trace of a start of the app in another process, or of two of its clients; [] without a claim."""
-    limit = _OF_START * wishes.seconds
+    limit = max(_OF_START * wishes.seconds, min(_LEAST_START, wishes.seconds / 2))
 
     def start(name: str, of_clients: bool) -> dict[str, Any] | None:
         copy = _copied(app, place / name)

@@ -21,6 +21,8 @@ from fl_audit.report.unit_words import unit_words
 SMALL_SENSITIVITY = 0.05
 """If all medians are below this share of the clipping norm, the plot of sensitivities has a logarithmic axis."""
 
+_LONGEST, _END = 400, 180  # characters of a setting in a report, and of each end of a longer one
+
 
 def mechanism_tables(plan: RunPlan) -> list[Table]:
     """Return two report tables: the mechanism of a run, and the run's configuration without the seed."""
@@ -77,14 +79,18 @@ def _noise_rows(plan: RunPlan) -> list[tuple[str, Any]]:
 
 
 def _flat(section: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
-    """Return the settings of a nested configuration as pairs of a dotted key, such as "audit.kind", and a JSON text."""
+    """Return the settings of a nested configuration as pairs of a dotted key, such as "audit.kind", and a JSON text.
+
+    The middle of a text that is longer than a report shows, such as a long path, is left out.
+    """
     settings = list[tuple[str, str]]()
     for key, value in section.items():
         name = f"{prefix}{key}"
         if isinstance(value, Mapping):
             settings.extend(_flat(value, f"{name}."))
         else:
-            settings.append((name, json.dumps(value, ensure_ascii=False, default=str)))
+            text = json.dumps(value, ensure_ascii=False, default=str)
+            settings.append((name, text if len(text) <= _LONGEST else f"{text[:_END]} ... {text[-_END:]}"))
     return settings
 
 

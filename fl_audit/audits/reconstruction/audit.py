@@ -17,7 +17,7 @@ class ReconstructionAudit(TargetsAudit):
     """The audit kind `reconstruction`, in which exactly one of the targets, called candidates, is in each trial."""
 
     guarantee_tests_at = "fl_audit.audits.reconstruction.guarantee_tests:ReconstructionGuaranteeTests"
-    own_settings = ("candidates", "candidate_weights")
+    own_settings = ("candidates",)
     counted = "candidates"
     scheme = MembershipScheme.EXACTLY_ONE
 

@@ -16,7 +16,7 @@ from fl_audit.mechanisms.threat_model import Adversary, TargetsParticipation
 from fl_audit.name_lists import name_list
 from fl_audit.released_model.star_methods import PARAMETRIC_CUT
 from fl_audit.runs.config.config_section import ConfigSection
-from fl_audit.runs.config.setting_types import Choice, Count, OneOr, OwnName, Positive
+from fl_audit.runs.config.setting_types import Choice, Count, OneOr, OwnName
 
 
 def _neighbour(value: Any) -> NeighbourChoice | int:
@@ -51,7 +51,6 @@ FEWEST_KNOWN = 60
 """Number of targets, half of which hold fewer than two members, or fewer than two others, once in 17 million times."""
 
 _Kind = Annotated[str, AfterValidator(_kind), WithJsonSchema({"enum": [*AUDITS], "type": "string"})]
-_Weight = Annotated[float, Field(ge=0, lt=float("inf"))]
 
 
 class AuditSection(ConfigSection):
@@ -85,8 +84,6 @@ class AuditSection(ConfigSection):
     """
     candidates: Annotated[int, Field(ge=2, le=10**9)] | None = None
     """Units of which one is in, in the reconstruction audit; left out, 200, or all there are."""
-    candidate_weights: Annotated[tuple[_Weight, ...], Strict(False)] | None = None
-    """Prior weight of each candidate, up to a factor; left out, all are equal, values of `attribute` as in the data."""
     targets: Annotated[int, Field(ge=2, le=10**9)] | None = None
     """Units that are in or out in the membership audit; left out, 200, or all there are."""
     canaries: Count | None = None
@@ -98,8 +95,6 @@ class AuditSection(ConfigSection):
     the reconstruction audit, the column of the differing record whose values are the candidates; left out, none."""
     reconstruct_samples: Annotated[int, Field(ge=1, le=1000)] | None = None
     """Number of records, or of clients with so many, whose reconstruction the report shows; left out, none."""
-    reconstruct_time_limit: Positive | None = None
-    """Seconds after which the search for images ends; left out, 120."""
     insider: bool = True
     """Whether there is an insider; left out, not with randomised records, nor where its log-odds are unknown."""
     participation: Choice[TargetsParticipation] = TargetsParticipation.SECRET
@@ -147,15 +142,9 @@ class AuditSection(ConfigSection):
                 raise ValueError(f"{self.named(idle)} needs kind = {kind}, and kind is {self.kind}")
         attacks = self.attacks or ()
         shadowed = [one for one in attacks if has_shadows(one)]
-        if self.reconstruct_samples is None and (idle := self.given_keys(("reconstruct_time_limit",))):
-            raise ValueError(f"{self.named(idle)} needs reconstruct-samples, which is left out")
         named_values = audit_named(self.kind).column_of_candidates(self.attribute) is not None
         if named_values and self.candidates is not None:
             raise ValueError(f"candidates = {self.candidates} with an attribute, whose values are the candidates")
-        if self.candidate_weights is not None and sum(self.candidate_weights) <= 0:
-            raise ValueError("candidate-weights are all 0: accepted are numbers from 0, not all 0")
-        if self.candidate_weights and self.candidates not in (None, len(self.candidate_weights)):
-            raise ValueError(f"candidates = {self.candidates} with {len(self.candidate_weights)} candidate-weights")
         if self.attribute is not None and not named_values and Attack.ATTRIBUTE not in attacks:
             others = f"and they are {name_list(attacks) or 'none'}"
             raise ValueError(f"{self.named(('attribute',))} needs {Attack.ATTRIBUTE} among attacks, {others}")

@@ -15,6 +15,7 @@ import pandas as pd
 from matplotlib.image import imread
 
 from fl_audit.errors import InputError, first_line, require
+from fl_audit.ordinary_files import require_ordinary
 from fl_audit.runs.epsilon_by_round import EPSILON
 from fl_audit.runs.stored_run import Run
 from fl_audit.user_modules import title_of_named
@@ -151,6 +152,8 @@ def _require_answer(tracking_uri: str) -> None:
         host, port = address.hostname, address.port or (443 if address.scheme == "https" else 80)
     except ValueError as error:
         raise InputError(f"--out {tracking_uri!r} is no address ({error}): accepted is http://HOST:PORT") from error
+    if address.scheme.startswith("sqlite"):
+        _require_database(tracking_uri, Path(address.path.removeprefix("/")))
     if address.scheme not in ("http", "https"):
         return
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
@@ -164,6 +167,12 @@ def _require_answer(tracking_uri: str) -> None:
         raise InputError(
             f"{found}: accepted is the address of a server that runs, or a file such as sqlite:///mlflow.db"
         ) from error
+
+
+def _require_database(tracking_uri: str, path: Path) -> None:
+    """Refuse a database that is a directory or no ordinary file, because MLflow would try to open it for a minute."""
+    require_ordinary(f"--out {tracking_uri}", path)
+    require(path == Path() or not path.is_dir(), f"--out {tracking_uri}: {path} is a directory: accepted is a file")
 
 
 def _log(client: Any, entities: Any, begun: str, run: Run) -> None:

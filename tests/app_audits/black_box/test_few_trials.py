@@ -1,11 +1,13 @@
 """Few trials: guesses that follow from earlier trials alone, and sketches that keep what a known difference tells."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from scipy.stats import binom
 
+from fl_audit.app_audits.black_box.in_app_verdict import _notes_on_rounds
 from fl_audit.app_audits.black_box.message_tags import TargetAction
 from fl_audit.app_audits.black_box.message_tensors import contribution, crafted, flat
 from fl_audit.app_audits.black_box.target_mod import applying_action, held
@@ -181,3 +183,13 @@ def test_records_are_held_as_the_trial_wants() -> None:
         same = held(inputs)
         assert same is not inputs
         assert same.tolist() == inputs.tolist()
+
+
+@pytest.mark.parametrize(
+    ("rounds", "said"),
+    [(12, "1 of the 12 .* the last 11 were not .*rounds=12"), (2, "the last one was not"), (1, ""), (None, "")],
+)
+def test_rounds_of_the_training_that_no_trial_plays_are_said(rounds: int | None, said: str) -> None:
+    notes = _notes_on_rounds(StatedClaim("add-remove-client", epsilon=1.0), rounds)
+    assert bool(notes) is bool(said)
+    assert re.search(said, " ".join(notes))

@@ -64,6 +64,7 @@ def test_files_have_the_rows_of_the_training_alone(place: Path, tmp_path: Path) 
     found = json.loads((kept_in(tmp_path / "trials") / "verdict.json").read_text())
     assert found["refusals"] == []
     assert not any("outside" in note for note in found["notes"])
+    assert any("1 of the 2 rounds" in note for note in found["notes"])
 
 
 def test_what_cannot_be_kept_apart_is_said(

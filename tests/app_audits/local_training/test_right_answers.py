@@ -52,8 +52,8 @@ def test_the_figures_of_the_cases_are_those_of_dp_accounting(
     assert claim.profile.epsilon(delta) == pytest.approx(epsilon, abs=1e-3)
     if rate == 1:
         mu = steps**0.5
-        law = norm.cdf(mu / 2 - epsilon / mu) - np.exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu)
-        assert law == pytest.approx(delta, rel=3e-3)
+        exact_delta = norm.cdf(mu / 2 - epsilon / mu) - np.exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu)
+        assert exact_delta == pytest.approx(delta, rel=3e-3)
 
 
 def _data() -> TensorDataset:

@@ -1,6 +1,7 @@
 """Runs in the tools that people follow experiments with: what is written is read back through their own libraries."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -11,8 +12,9 @@ import pytest
 from typer.testing import CliRunner
 
 from fl_audit.cli.main import app
+from fl_audit.errors import InputError
 from fl_audit.runs.exports.badge import badge
-from fl_audit.runs.exports.trackers import findings_of, series_of
+from fl_audit.runs.exports.trackers import _require_answer, findings_of, series_of
 from fl_audit.runs.stored_run import Run, read_run
 
 ONE_PIXEL = (
@@ -145,3 +147,13 @@ def test_the_badge_says_the_verdict(run: Run, tmp_path: Path) -> None:
 def test_what_cannot_be_exported_is_refused(arguments: list[str], said: str, tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["export", "a", "b", *arguments, "--out", str(tmp_path / "x")])
     assert said in str(result.exception)
+
+
+def test_a_directory_as_database_is_refused_before_mlflow_waits_for_it(tmp_path: Path) -> None:
+    for place in (tmp_path, tmp_path / "pipe"):
+        if place != tmp_path:
+            os.mkfifo(place)
+        with pytest.raises(InputError, match="accepted"):
+            _require_answer(f"sqlite:///{place}")
+    _require_answer(f"sqlite:///{tmp_path / 'mlflow.db'}")
+    _require_answer("sqlite://")
