@@ -57,8 +57,27 @@ def compare(
         print_json({"runs": [row.to_json() for row in found], "differences": differences(found)})
         return
     _print(found)
+    if sum(row.epsilon is not None for row in found) > 1:
+        console_for().print(_selection_text(runs), highlight=False)
     if plot is not None:
         print(f"figure: {plot}")
+
+
+def _selection_text(runs: list[Path]) -> str:
+    """Return a sentence on what the best of the private runs spends, with numbers if their plans can be read."""
+    from fl_audit.privacy.private_selection import selection_cost_of, selection_text
+    from fl_audit.runs.config import parse_config
+    from fl_audit.runs.planning import guarantee_of
+    from fl_audit.runs.run_directory import read_public
+
+    try:
+        stored = [read_public(run) for run in runs]
+        guarantees = [
+            guarantee_of(federation.mechanism, parse_config(configuration)) for federation, configuration in stored
+        ]
+    except InputError:  # a summary alone has no plan
+        return selection_text(None)
+    return selection_text(selection_cost_of(guarantees))
 
 
 def _print(found: "list[RunRow]") -> None:

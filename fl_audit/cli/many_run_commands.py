@@ -93,7 +93,15 @@ def _all_points(
 
 
 def _show(found: "SweepResults", directory: Path, title: str) -> None:
-    from fl_audit.runs.sweeps.page import STAR_CAUTION, chance_text, claimed_text, claims_text, fit_text, sweep_page
+    from fl_audit.runs.sweeps.page import (
+        STAR_CAUTION,
+        chance_text,
+        claimed_text,
+        claims_text,
+        fit_text,
+        selection_texts,
+        sweep_page,
+    )
 
     write_text(directory / "sweep.html", sweep_page(found, title))
     rows = []
@@ -103,7 +111,13 @@ def _show(found: "SweepResults", directory: Path, title: str) -> None:
         rows.append((str(row.settings), *claimed, number_text(row.utility), number_text(row.epsilon_star), mark))
     columns = ("setting", "claimed epsilon", "claimed mu", found.utility, "Epsilon*", "frontier")
     counted = f"Epsilon*: {cuts_text(found.models['epsilon_star_cut'])}"
-    notes = (*claims_text(found), counted, fit_text(found), f"{STAR_CAUTION}{chance_text(found)}")
+    notes = (
+        *selection_texts(found),
+        *claims_text(found),
+        counted,
+        fit_text(found),
+        f"{STAR_CAUTION}{chance_text(found)}",
+    )
     print_table(columns, rows, printable(title), notes=notes)
     print(f"models: {directory / 'models.parquet'}")
     print(f"page: {directory / 'sweep.html'}")

@@ -30,7 +30,7 @@ from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.epsilon_by_round import accounted_releases
 from fl_audit.runs.image_reconstruction import require_drawable
 from fl_audit.runs.local_engine import run_locally
-from fl_audit.runs.progress import Progress, at_work, no_progress
+from fl_audit.runs.progress import Progress, at_work, no_progress, progress_bar
 from fl_audit.runs.provenance import note_session
 from fl_audit.runs.ray_engine import local_calls, run_on_ray
 from fl_audit.runs.run_directory import RunDirectory
@@ -102,7 +102,9 @@ def run_audit(
     run = RunDirectory(directory)
 
     with _kept_if_unwritable(), run.opened(plan, resume) as plan:
-        federate = partial(_federate, engine, plan, ray_address, parties)
+        # A run that is part of several tells no lines of its own.
+        lines = line_of_release(plan) if progress is progress_bar else None
+        federate = partial(_federate, engine, plan, ray_address, parties, lines)
         _play(plan, run, engine.value, federate, progress)
         return finish(plan, run, with_report)
 
@@ -168,13 +170,14 @@ def _federate(
     plan: RunPlan,
     ray_address: str | None,
     parties: ClientAppAndStrategy,
+    lines: OnRelease | None,
     batches: Sequence[TrialBatch],
     sink: ResultSink,
     clock: FederationTimestamps,
     on_round: _OnRound,
 ) -> None:
     clients, settings, app = plan.federation.nodes, plan.config.run, parties.client_app
-    ready, lines = _getting_ready(on_round), line_of_release(plan)
+    ready = _getting_ready(on_round)
     server_app = build_server_app(plan, batches, sink, clock, ready, parties.strategy, lines)
     match engine:
         case Engine.LOCAL:

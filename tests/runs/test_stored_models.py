@@ -14,6 +14,7 @@ from fl_audit.errors import InputError
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.federation.run_plan import RunPlan
 from fl_audit.runs.engine_names import Engine
+from fl_audit.runs.progress import progress_bar
 from fl_audit.runs.run import run_audit
 from fl_audit.runs.stored_models import MODEL
 from fl_audit.runs.stored_run import read_run
@@ -115,7 +116,7 @@ def test_a_run_of_one_trial_tells_its_metrics_round_by_round(
 ) -> None:
     plan = small_plan(audit={"trials": 1}, training={"rounds": 3})
     assert set(plan.metrics) == {"accuracy", "auroc", "average-precision", "loss"}
-    found = run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
+    found = run_audit(plan, tmp_path / "run", Engine.LOCAL, progress=progress_bar, with_report=False)
     lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("round ")]
     assert [int(line.split()[1]) for line in lines] == [0, 1, 2, 3]
     for line, value in zip(lines, found.releases["test_auroc"], strict=True):

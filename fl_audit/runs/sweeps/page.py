@@ -12,6 +12,7 @@ import pandas as pd
 
 from fl_audit.audits.page.html_building_blocks import html_figure, html_page, page_table
 from fl_audit.plurals import plural
+from fl_audit.privacy.private_selection import selection_text
 from fl_audit.released_model.normal_fit_tests import FIT, rejected
 from fl_audit.released_model.star_methods import cuts_text
 from fl_audit.report.banner import Banner, VerdictLook
@@ -78,7 +79,7 @@ def sweep_page(sweep: SweepResults, title: str) -> str:
     best = points[points["on_frontier"]].sort_values("utility")
     line = f"{plural(len(points), 'setting')}, {plural(len(sweep.models), 'model')}; {_best_text(best)}"
     counted = f"Epsilon* counts {cuts_text(sweep.models['epsilon_star_cut'])}."
-    sentences = [fit_text(sweep), counted, *(f"{one}." for one in claims_text(sweep))]
+    sentences = [fit_text(sweep), counted, *(f"{one}." for one in claims_text(sweep)), *selection_texts(sweep)]
     return html_page(
         title=title,
         heading=title,
@@ -105,6 +106,11 @@ def _best_text(best: "pd.DataFrame") -> str:
         epsilon = f", epsilon {number_text(row['epsilon'], 3)}" if pd.notna(row["epsilon"]) else ""
         ends.append(f"{row['settings']} (utility {number_text(row['utility'], 3)}{epsilon})")
     return f"the frontier goes from {ends[0]} to {ends[1]}." if len(best) > 1 else f"on the frontier is {ends[0]}."
+
+
+def selection_texts(sweep: SweepResults) -> list[str]:
+    """Return a sentence on what the best of a sweep's private points spends; none if fewer than two are private."""
+    return [selection_text(sweep.selection)] if int(sweep.points["private"].sum()) > 1 else []
 
 
 def claims_text(sweep: SweepResults) -> list[str]:

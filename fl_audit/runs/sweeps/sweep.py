@@ -3,7 +3,7 @@
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pandas as pd
@@ -16,6 +16,7 @@ from fl_audit.data.neighbours import CRAFTED
 from fl_audit.errors import InputError, require
 from fl_audit.federation.run_plan import RunPlan
 from fl_audit.learning.metric_names import Metric
+from fl_audit.privacy.private_selection import SelectionCost, selection_cost_of
 from fl_audit.report.figure_style import to_png
 from fl_audit.run_files import read_json
 from fl_audit.runs.engine_names import Engine
@@ -41,6 +42,7 @@ class SweepResults:
     points: pd.DataFrame  # one row for each point, see `points_table`
     utility: str  # the metric that is the measure of utility
     figure: Figure = field(repr=False)  # the plot of utility against privacy
+    selection: SelectionCost | None = None  # what the best of the private points spends; None without one number
 
 
 def run_sweep(
@@ -80,7 +82,8 @@ def run_sweep(
                 _found(finished, directory, utility, title, by_guarantee)
             raise
         write_models("")
-        return _found(points, directory, utility, title, by_guarantee)
+        cost = selection_cost_of([plan.guarantee for plan in plans.values()])
+        return replace(_found(points, directory, utility, title, by_guarantee), selection=cost)
 
 
 def _plans(points: Sequence[Point], utility: str | None) -> dict[str, RunPlan]:

@@ -1,0 +1,163 @@
+"""Epsilon of choosing the best of several private trainings, which is larger than that of a single training.
+
+Who trains several times on the same records and publishes the best model has used all trainings to choose it. If their
+number is fixed, the choice spends at most what all trainings spend together (composition). If their number is drawn at
+random and stays secret, and every training draws its settings independently, the choice spends less: Papernot and
+Steinke 2022, "Hyperparameter tuning with Renyi differential privacy" (arXiv:2110.03620), theorem 2 for the truncated
+negative binomial distribution, and theorem 6 for the Poisson distribution.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import assert_never
+
+import numpy as np
+from scipy.optimize import brentq
+
+from fl_audit.array_types import Floats
+from fl_audit.errors import require
+from fl_audit.privacy.accounting import Accountant, PrivacyProfile, account, exact_accountant
+from fl_audit.privacy.claim import Claim
+from fl_audit.privacy.guarantee import Guarantee
+from fl_audit.privacy.renyi import RDP_ORDERS, rdp_epsilon, renyi_divergences
+
+
+class TrialCount(StrEnum):
+    """Distribution of a random number of trainings, from which the best one is chosen."""
+
+    LOGARITHMIC = "logarithmic"  # truncated negative binomial with shape eta = 0
+    GEOMETRIC = "geometric"  # truncated negative binomial with shape eta = 1
+    POISSON = "Poisson"  # with no training at all, nothing is released
+
+
+@dataclass(frozen=True)
+class SelectionCost:
+    """Epsilon of publishing the best of several private trainings on the same records, at one delta."""
+
+    trainings: int  # number of trainings, at least 2
+    delta: float  # the delta of all numbers
+    single: float  # largest epsilon of a single training, which does not cover the choice
+    composed: float  # epsilon of all trainings together, which covers the choice of any of them
+    # Epsilon if the number of trainings is drawn at random with the mean `trainings`, and stays secret.
+    random: dict[TrialCount, float]
+
+
+def selection_cost(claims: Sequence[Claim]) -> SelectionCost | None:
+    """Return the epsilon of publishing the best of several private trainings on the same records.
+
+    None if there are fewer than two trainings, or their adjacency or delta differ, so that there is no one number.
+
+    Parameters
+    ----------
+    claims
+        The claim of each training.
+    """
+    if len(claims) < 2 or len({(claim.adjacency, claim.delta) for claim in claims}) > 1:
+        return None
+    adjacency, delta = claims[0].adjacency, claims[0].delta
+    together = tuple(event for claim in claims for event in claim.events)
+    return SelectionCost(
+        trainings=len(claims),
+        delta=delta,
+        single=max(account(claim.profile, claim.accountant, delta) for claim in claims),
+        composed=account(PrivacyProfile(together, adjacency), exact_accountant(together), delta),
+        random={count: random_count_epsilon(claims, count, float(len(claims))) for count in TrialCount},
+    )
+
+
+def selection_cost_of(guarantees: Sequence[Guarantee | None]) -> SelectionCost | None:
+    """Return the epsilon of publishing the best of several trainings, by their guarantees; those without are left out.
+
+    None as of `selection_cost`, and where a guarantee consists of several claims.
+    """
+    known = [guarantee for guarantee in guarantees if guarantee is not None]
+    if any(len(set(guarantee.claims)) > 1 for guarantee in known):
+        return None
+    return selection_cost([guarantee.claim for guarantee in known])
+
+
+def random_count_epsilon(claims: Sequence[Claim], count: TrialCount, mean: float) -> float:
+    """Return the epsilon of the best of a random number of trainings, each of which draws its claim independently.
+
+    It is converted from Renyi divergences as Opacus does (accountant `rdp`).
+
+    Parameters
+    ----------
+    claims
+        Claims of the settings that a training may draw, of one adjacency and delta.
+    count
+        Distribution of the number of trainings.
+    mean
+        Mean of this distribution, above 1.
+
+    Examples
+    --------
+    >>> from fl_audit.privacy.events import gaussian_rounds
+    >>> claim = Claim("add-remove-record", gaussian_rounds(20.0, 10), 1e-5)
+    >>> [round(random_count_epsilon([claim], count, 40.0), 2) for count in TrialCount]
+    [1.25, 1.58, 2.42]
+    """
+    require(mean > 1, f"mean number of trainings is {mean}: accepted are numbers above 1")
+    # A training draws one of several settings: the divergence of the mixture is at most the largest.
+    curves = [renyi_divergences(claim.events, None, claim.adjacency) for claim in claims]
+    divergences = np.asarray(np.max(curves, axis=0), dtype=np.float64)
+    match count:
+        case TrialCount.LOGARITHMIC | TrialCount.GEOMETRIC:
+            chosen = _negative_binomial(divergences, 0.0 if count is TrialCount.LOGARITHMIC else 1.0, mean)
+        case TrialCount.POISSON:
+            chosen = _poisson(claims, divergences, mean)
+        case _:
+            assert_never(count)
+    return rdp_epsilon(Accountant.RDP, chosen, claims[0].delta)
+
+
+def negative_binomial_parameter(shape: float, mean: float) -> float:
+    """Return the parameter gamma, in (0, 1), of the truncated negative binomial distribution with a mean above 1.
+
+    The mean is 1 / gamma for the shape 1 (geometric), and (1 / gamma - 1) / log(1 / gamma) for the shape 0
+    (logarithmic).
+    """
+    if shape == 1:
+        return 1 / mean
+    require(shape == 0, f"shape is {shape}: accepted are 0 and 1")
+    log_inverse = brentq(lambda t: math.expm1(t) / t - mean, 1e-12, 700.0)
+    return math.exp(-float(log_inverse))
+
+
+def _negative_binomial(divergences: Floats, shape: float, mean: float) -> Floats:
+    """Return the Renyi divergence of the best training at each order, by theorem 2 of Papernot and Steinke 2022.
+
+    It is eps + (1 + eta) (1 - 1/l) eps_l + (1 + eta) log(1/gamma) / l + log(mean) / (order - 1), for any order l with
+    the divergence eps_l; the smallest is taken.
+    """
+    log_inverse = -math.log(negative_binomial_parameter(shape, mean))
+    second = (1 - 1 / RDP_ORDERS) * divergences + log_inverse / RDP_ORDERS
+    return np.asarray(divergences + (1 + shape) * float(second.min()) + math.log(mean) / (RDP_ORDERS - 1))
+
+
+def _poisson(claims: Sequence[Claim], divergences: Floats, mean: float) -> Floats:
+    """Return the Renyi divergence of the best training at each order, by theorem 6 of Papernot and Steinke 2022.
+
+    It is eps + mean delta_hat + log(mean) / (order - 1), if a training is (log(1 + 1/(order - 1)), delta_hat)-DP.
+    """
+    epsilons = np.log1p(1 / (RDP_ORDERS - 1))
+    deltas = [max(claim.profile.delta(float(epsilon)) for claim in claims) for epsilon in epsilons]
+    return np.asarray(divergences + mean * np.array(deltas) + math.log(mean) / (RDP_ORDERS - 1))
+
+
+def selection_text(cost: SelectionCost | None) -> str:
+    """Return a sentence on what the best of several private trainings spends; without a cost, without numbers."""
+    if cost is None:
+        return (
+            "The best of several private trainings on the same records spends more than the epsilon of one: it spends "
+            "at most what all of them spend together (fl-audit account --ledger adds them up)."
+        )
+    drawn = ", ".join(f"{epsilon:.3g} ({count})" for count, epsilon in cost.random.items())
+    return (
+        f"The best of these {cost.trainings} private trainings spends more than the epsilon of one, {cost.single:.3g}: "
+        f"all of them together spend {cost.composed:.3g} at delta {cost.delta:g}. Had their number been drawn at "
+        f"random with the mean {cost.trainings}, and each its settings, the best would spend at most {drawn} "
+        "(Papernot and Steinke 2022)."
+    )
