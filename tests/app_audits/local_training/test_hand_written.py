@@ -154,6 +154,23 @@ def _drawn_by_hand(dataset: Any) -> Iterator[Any]:
         yield inputs[is_drawn], labels[is_drawn]
 
 
+def _with_noise_of_weights(dataset: Any) -> nn.Module:
+    """Apply sums without noise, and add the noise to the weights."""
+    model = nn.Linear(5, 3)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for inputs, labels in poisson_loader(dataset):
+        no_noise(model, by_vmap(model, inputs, labels))
+        optimizer.step()
+        with torch.no_grad():
+            for value in model.parameters():
+                value += 0.1 * gaussian_noise(value) / EXPECTED
+    return model
+
+
+def _drawn_at_once(dataset: Any) -> Iterator[Any]:
+    return iter(list(poisson_loader(dataset)))
+
+
 def _from_secret_numpy(dataset: Any, seed: int | None) -> nn.Module:
     source = np.random.default_rng(seed)
 
@@ -171,7 +188,9 @@ def _from_secret_numpy(dataset: Any, seed: int | None) -> nn.Module:
     ("train", "reason"),
     [
         (lambda data: trained(data, batches=_drawn_by_hand), "drew their records"),
+        (lambda data: trained(data, batches=_drawn_at_once), "how 5 of 5 steps drew their records"),
         (lambda data: _by_hand(data, gaussian_noise), "no optimizer of torch took one"),
+        (_with_noise_of_weights, "the noise of weights"),
         (lambda data: _with_mean(data, 1.0), "the noise of mean"),
         (lambda data: {"mean": data.tensors[0].mean(0) + torch.randn(5)}, "the noise of mean"),
         (lambda data: _from_secret_numpy(data, None), "takes other steps when it is called again"),
@@ -179,7 +198,9 @@ def _from_secret_numpy(dataset: Any, seed: int | None) -> nn.Module:
     ],
     ids=[
         "samples drawn by hand",
+        "drawn at once",
         "no optimizer",
+        "noised weights",
         "noised mean",
         "nothing but a mean",
         "secret numpy",
