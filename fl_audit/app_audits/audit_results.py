@@ -32,6 +32,7 @@ _UNSEEN_OF_STRATEGY = (
     "what clients do with their records before they reply",
     "what the server does beside this strategy",
 )
+_CARRIED = "what the strategy carries from round to round, such as a factor: --rounds 2 or more has trials play it"
 _UNSEEN_OF_FEDERATION = ("what rounds without canaries release", "losses of records, beside those of clients")
 
 
@@ -39,17 +40,20 @@ def strategy_result(
     name: str,
     audit: ClaimAudit,
     findings: Sequence[DistinguisherFinding],
+    rounds: int | None = None,
     clients: int | None = None,
     claim_source: str | None = None,
 ) -> AuditResult:
     """Return the result of the audit of a strategy.
 
-    `clients` is the number of clients of a trial, `claim_source` where the strategy itself states its claim; None if it
-    does not.
+    `rounds` is the number of rounds of the whole training, None if nobody named it; `clients` is the number of clients
+    of a trial, and `claim_source` says where the strategy itself states its claim, None if it does not.
     """
     lines = [line for finding in findings for line in _finding_lines(finding)]
     lines += [("Refused", text) for text in refusal_words(audit.refusals)]
     lines += [("Claim", f"the strategy's own: {claim_source}")] if claim_source else []
+    unseen = (*_UNSEEN_OF_STRATEGY, *([_CARRIED] if audit.claim.rounds == 1 else []))
+    lines += [("Not played", _CARRIED)] if audit.claim.rounds == 1 else []
     return AuditResult(
         kind=AuditedKind.STRATEGY,
         name=name,
@@ -57,7 +61,7 @@ def strategy_result(
         headline=opening_sentences(audit),
         lines=tuple(lines),
         guarantee=_guarantee_of_claim(audit.claim),
-        scope=_scope_of_trials(audit, audit.claim.rounds, audit.claim.rounds, _UNSEEN_OF_STRATEGY),
+        scope=_scope_of_trials(audit, rounds, audit.claim.rounds, unseen),
         warning=claim_warning(audit.claim),
         versions=package_versions(),
         numbers=result_json(audit, tuple(findings)) | {"clients": clients, "claim_source": claim_source},

@@ -26,7 +26,7 @@ def run_audit(asked: dict[str, Any], tell: Callable[[dict[str, Any]], None] = la
 
     def result_of(audit: ClaimAudit) -> AuditResult:
         found = findings(audit, WORDS, FIXES, PROVISOS)
-        return strategy_result(wishes.factory, audit, found, system.clients, source)
+        return strategy_result(wishes.factory, audit, found, wishes.rounds, system.clients, source)
 
     audit = audit_system(
         system,
