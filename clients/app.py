@@ -52,7 +52,9 @@ def build_app(mods: list[Mod] | None = None) -> ClientApp:
 def train(message: Message, context: Context) -> Message:
     """Return the reply to a training message: the client's contribution in each trial, e.g. clipped gradient sums."""
     request = Request(message, context)
-    federation, client, mechanism = request.federation, request.client, request.federation.public.mechanism
+    federation = request.federation
+    client = request.client
+    mechanism = request.federation.public.mechanism
     if request.round % ROUNDS_BETWEEN_TRIMS == 0:
         give_back_freed_memory()
     role = audit_of(federation.public).role(federation, client)
@@ -60,43 +62,48 @@ def train(message: Message, context: Context) -> Message:
         return _send_canary(request, client - federation.public.clients)
     if isinstance(mechanism.contribution, PrivateTraining):
         return _train_privately(request)
-    task, membership, sensitivity = request.task, request.own_membership, None
+    training_input = request.training_input
+    membership = request.own_membership
+    sensitivity = None
     if role is ClientRole.OWNER_OF_TARGETS:
-        none = TargetMembership(np.empty((len(task.models), 0), dtype=np.bool_))
-        found = contribute_members(federation, client, task, none if membership is None else membership)
+        none = TargetMembership(np.empty((len(training_input.models), 0), dtype=np.bool_))
+        contribution = contribute_members(
+            federation, client, training_input, none if membership is None else membership
+        )
     elif role is ClientRole.VICTIM:
         assert membership is not None, "the victim holds a target"
-        found, sensitivity = contribute_as_victim(federation, task, membership)
-    elif task.told is not None:
-        found = contribute(federation, client, task)
+        contribution, sensitivity = contribute_as_victim(federation, training_input, membership)
+    elif training_input.randomised_records is not None:
+        contribution = contribute(federation, client, training_input)
     else:
-        found = trained_together(request, task, lambda: contribute(federation, client, task))
-    total = found.total
+        contribution = trained_together(request, training_input, lambda: contribute(federation, client, training_input))
+    total = contribution.total
     if federation.public.ascent > 0 and client == federation.insider:
-        total = total + ascent_contribution(federation, task.models)
+        total = total + ascent_contribution(federation, training_input.models)
     if mechanism.clients_add_noise:
         total = with_noise(federation, total, request.draws, request.round)
-    within = None if found.within is None else found.within.cpu().numpy()
-    told = sensitivity if mechanism.scaling is SensitivityKind.LOCAL else None
-    return request.reply({Key.SUM: to_numpy(total), Key.WITHIN: within, Key.LOCAL_SENSITIVITY: told})
+    within = None if contribution.within is None else contribution.within.cpu().numpy()
+    released_sensitivity = sensitivity if mechanism.scaling is SensitivityKind.LOCAL else None
+    return request.reply({Key.SUM: to_numpy(total), Key.WITHIN: within, Key.LOCAL_SENSITIVITY: released_sensitivity})
 
 
 def _train_privately(request: Request) -> Message:
     """Return the reply to a round of local DP-SGD: updates of all trials, and the state of the client's accountant."""
-    federation, client, draws, canaries = request.federation, request.client, request.draws, None
+    federation = request.federation
+    client = request.client
+    draws = request.draws
+    canaries = None
     # The victim trains on x in trials in which x is a member; other clients have no target.
     is_in = None if request.own_membership is None else request.own_membership.bits
     if Key.COINS in request.config:
-        records, coins = (
-            canary_records(federation, request.round, draws.trials),
-            request.coins(federation.public.canaries),
-        )
+        records = canary_records(federation, request.round, draws.trials)
+        coins = request.coins(federation.public.canaries)
         canaries = GradientCanaries(records, coins, draws.of_round(request.round, for_canaries=True))
     before = _own_accountant(request)
-    found = trained_privately(federation, client, request.models, request.round, draws, is_in, before, canaries)
-    counted: dict[str, str] = {Key.ACCOUNTANT: found.accountant}
-    request.context.state[MessageRecordName.OWN_ACCOUNTANT] = ConfigRecord(request.about | counted)
-    return request.reply({Key.SUM: to_numpy(found.updates), Key.TIMES: found.times}, counted)
+    updates = trained_privately(federation, client, request.models, request.round, draws, is_in, before, canaries)
+    accountants: dict[str, str] = {Key.ACCOUNTANT: updates.accountant}
+    request.context.state[MessageRecordName.OWN_ACCOUNTANT] = ConfigRecord(request.about | accountants)
+    return request.reply({Key.SUM: to_numpy(updates.updates), Key.TIMES: updates.times}, accountants)
 
 
 def _send_canary(request: Request, canary: int) -> Message:
@@ -106,9 +113,9 @@ def _send_canary(request: Request, canary: int) -> Message:
     the opposite vector under the replacement relation.
     """
     coins = request.coins(1)[:, 0]
-    found = canary_contribution(request.federation, canary, request.round, request.trials, coins, request.norms)
-    within = None if found.within is None else found.within.numpy()
-    return request.reply({Key.SUM: found.total.numpy(), Key.WITHIN: within})
+    contribution = canary_contribution(request.federation, canary, request.round, request.trials, coins, request.norms)
+    within = None if contribution.within is None else contribution.within.numpy()
+    return request.reply({Key.SUM: contribution.total.numpy(), Key.WITHIN: within})
 
 
 def _own_accountant(request: Request) -> str | None:
@@ -116,9 +123,9 @@ def _own_accountant(request: Request) -> str | None:
 
     It is computed anew if the stored state belongs to another round or trial batch.
     """
-    kept = request.context.state.config_records.get(MessageRecordName.OWN_ACCOUNTANT)
-    if kept is not None and (kept[Key.BATCH], kept[Key.ROUND]) == (request.config[Key.BATCH], request.round - 1):
-        return str(kept[Key.ACCOUNTANT])
+    stored = request.context.state.config_records.get(MessageRecordName.OWN_ACCOUNTANT)
+    if stored is not None and (stored[Key.BATCH], stored[Key.ROUND]) == (request.config[Key.BATCH], request.round - 1):
+        return str(stored[Key.ACCOUNTANT])
     if request.round == 1:
         return None
     records = len(request.federation.shards[request.client])
@@ -139,25 +146,26 @@ def identify(message: Message, context: Context) -> Message:
 def observe(message: Message, context: Context) -> Message:
     """Return the reply of an insider (adversarial client) with its evidence from a release, such as log-odds."""
     request = Request(message, context)
-    federation, client = request.federation, request.client
+    federation = request.federation
+    client = request.client
     if client not in federation.insiders:
-        named = " and ".join(map(str, federation.insiders))
-        raise InputError(f"client {client} was shown a release, the insider is client {named}")
-    seen = ObservedRound.of(request.round, {key: request.tensor(key) for key in request.arrays})
+        insiders = " and ".join(map(str, federation.insiders))
+        raise InputError(f"client {client} was shown a release, the insider is client {insiders}")
+    observed_round = ObservedRound.of(request.round, {key: request.tensor(key) for key in request.arrays})
     match audit_of(federation.public).query(federation.public):
         case ReleaseQueryKind.CANARIES:
-            return request.reply({Key.CANARIES: canary_scores(federation, seen, request.trials)})
+            return request.reply({Key.CANARIES: canary_scores(federation, observed_round, request.trials)})
         case ReleaseQueryKind.TARGETS:
-            known = request.membership(federation.public.targets)
-            return request.reply(_of_targets(*observe_targets(federation, seen, known)))
+            targets_membership = request.membership(federation.public.targets)
+            return request.reply(_of_targets(*observe_targets(federation, observed_round, targets_membership)))
         case ReleaseQueryKind.CANDIDATES:
-            return request.reply(_of_targets(*observe_targets(federation, seen, None)))
+            return request.reply(_of_targets(*observe_targets(federation, observed_round, None)))
         case ReleaseQueryKind.SCORES:
-            return request.reply({Key.SCORE: identifiability_adversary.score(federation, seen, client)})
+            return request.reply({Key.SCORE: identifiability_adversary.score(federation, observed_round, client)})
         case ReleaseQueryKind.LOG_ODDS:
-            found = identifiability_adversary.observe(federation, seen, insider=client)
-            weighed: dict[str, Floats] = {Key.LOG_ODDS: found.increment, Key.LOCAL_SENSITIVITY: found.local_sensitivity}
-            return request.reply({**weighed, Key.SCORES: found.scores, Key.RESIDUALS: found.residuals.as_array()})
+            reply = identifiability_adversary.observe(federation, observed_round, insider=client)
+            weighed: dict[str, Floats] = {Key.LOG_ODDS: reply.increment, Key.LOCAL_SENSITIVITY: reply.local_sensitivity}
+            return request.reply({**weighed, Key.SCORES: reply.scores, Key.RESIDUALS: reply.residuals.as_array()})
         case ReleaseQueryKind.NOTHING:
             raise InputError(f"client {client} was shown a release, and nobody is asked about any")
         case query:
@@ -182,8 +190,10 @@ def _of_targets(added: Floats, signal: Floats, noise: Floats) -> dict[str, Float
 def answer_loss_range(message: Message, context: Context) -> Message:
     """Return a data owner's reply with the number, minimum and maximum of its losses under each trial's model."""
     request = Request(message, context)
-    found = moments.joint_range([moments.range_of(losses).where(held) for losses, held in request.losses()])
-    return request.reply({Key.COUNT: found.count, Key.LOW: found.low, Key.HIGH: found.high})
+    joint_range = moments.joint_range(
+        [moments.range_of(losses).where(is_member) for losses, is_member in request.losses()]
+    )
+    return request.reply({Key.COUNT: joint_range.count, Key.LOW: joint_range.low, Key.HIGH: joint_range.high})
 
 
 def answer_loss_moments(message: Message, context: Context) -> Message:
@@ -195,15 +205,21 @@ def answer_loss_moments(message: Message, context: Context) -> Message:
     """
     request = Request(message, context)
     low, high = request.array(Key.LOW), request.array(Key.HIGH)
-    parts = [moments.moments_of(losses, low, high).where(held) for losses, held in request.losses()]
-    found, delta, cut = moments.joint_moments(parts), request.config[Key.DELTA], request.config[Key.CUT]
-    named = (Key.POPULATION_COUNT, Key.POPULATION_MEAN, Key.POPULATION_SQUARES)
-    population = moments.ScoreMoments(*map(request.array, named))
-    star = moments.epsilon_star_of_moments(found, population, float(str(delta)), float(str(cut)))
+    owner_moments = [moments.moments_of(losses, low, high).where(is_member) for losses, is_member in request.losses()]
+    joint_moments = moments.joint_moments(owner_moments)
+    delta = request.config[Key.DELTA]
+    cut = request.config[Key.CUT]
+    keys = (Key.POPULATION_COUNT, Key.POPULATION_MEAN, Key.POPULATION_SQUARES)
+    population = moments.ScoreMoments(*map(request.array, keys))
+    star = moments.epsilon_star_of_moments(joint_moments, population, float(str(delta)), float(str(cut)))
     context.state[MessageRecordName.OWN_EPSILON_STAR] = ConfigRecord(request.about | {Key.EPSILON_STAR: star.tolist()})
-    told = star if request.config[Key.REPORT] else None
-    summary: dict[str, Floats] = {Key.COUNT: found.count, Key.MEAN: found.mean, Key.SQUARES: found.squares}
-    return request.reply({**summary, Key.EPSILON_STAR: told})
+    reported_star = star if request.config[Key.REPORT] else None
+    summary: dict[str, Floats] = {
+        Key.COUNT: joint_moments.count,
+        Key.MEAN: joint_moments.mean,
+        Key.SQUARES: joint_moments.squares,
+    }
+    return request.reply({**summary, Key.EPSILON_STAR: reported_star})
 
 
 def _within_time_limit(message: Message, context: Context, call_next: ClientAppCallable) -> Message:

@@ -22,12 +22,14 @@ class LocalTrainingInput:
     """Input of a client's training in a round: models of all trials, the round, and the participating records."""
 
     models: torch.Tensor  # float32 tensor (trials, parameters)
-    moment: RoundContext  # the round
+    round_context: RoundContext  # the round
     taking_part: Flags | None = None  # which records of its shard take part, (trials, records); None for all
-    told: LocallyRandomisedRecords | None = None  # its locally randomised records; None without a local randomizer
+    randomised_records: LocallyRandomisedRecords | None = (
+        None  # its locally randomised records; None without a local randomizer
+    )
 
 
-def contribute(federation: LoadedFederation, client: int, task: LocalTrainingInput) -> ContributionByTrial:
+def contribute(federation: LoadedFederation, client: int, training_input: LocalTrainingInput) -> ContributionByTrial:
     """Return a client's contribution in each trial, computed from its records that are in both D and D'.
 
     Parameters
@@ -36,20 +38,25 @@ def contribute(federation: LoadedFederation, client: int, task: LocalTrainingInp
         The federation.
     client
         Number of the client.
-    task
+    training_input
         Models, round and participating records of the client.
     """
-    differs, honest = federation.differs(client), None
-    if task.taking_part is not None:
-        honest = torch.from_numpy(task.taking_part[:, ~differs]).to(task.models.device)
-    shard = federation.honest_shard(client) if task.told is None else task.told.shard
-    if task.told is not None and differs.any():
+    differs = federation.differs(client)
+    honest = None
+    if training_input.taking_part is not None:
+        honest = torch.from_numpy(training_input.taking_part[:, ~differs]).to(training_input.models.device)
+    shard = (
+        federation.honest_shard(client)
+        if training_input.randomised_records is None
+        else training_input.randomised_records.shard
+    )
+    if training_input.randomised_records is not None and differs.any():
         shard = shard.take(np.flatnonzero(~differs))
-    return contributed(federation, client, shard, task.models, task.moment, honest)
+    return contributed(federation, client, shard, training_input.models, training_input.round_context, honest)
 
 
 def contribute_members(
-    federation: LoadedFederation, client: int, task: LocalTrainingInput, membership: TargetMembership
+    federation: LoadedFederation, client: int, training_input: LocalTrainingInput, membership: TargetMembership
 ) -> ContributionByTrial:
     """Return a client's contribution in each trial of the membership audit, from its records that are members.
 
@@ -59,30 +66,34 @@ def contribute_members(
         The federation, with the client's records and the mechanism.
     client
         Number of the client.
-    task
+    training_input
         Models, round and participating records of the client.
     membership
         Membership of the client's own targets in each trial.
     """
-    whole = federation.shard(client) if task.told is None else task.told.shard
+    whole = (
+        federation.shard(client)
+        if training_input.randomised_records is None
+        else training_input.randomised_records.shard
+    )
     match federation.unit:
         case Unit.RECORD | Unit.USER:
             present = federation.present(client, membership)
-            if task.taking_part is not None:
-                present &= task.taking_part
+            if training_input.taking_part is not None:
+                present &= training_input.taking_part
             # If all records are members in all trials, no mask is needed.
-            rows = None if present.all() else torch.from_numpy(present).to(task.models.device)
-            return contributed(federation, client, whole, task.models, task.moment, rows)
+            rows = None if present.all() else torch.from_numpy(present).to(training_input.models.device)
+            return contributed(federation, client, whole, training_input.models, training_input.round_context, rows)
         case Unit.CLIENT:
-            found = contributed(federation, client, whole, task.models, task.moment)
-            bits = membership.is_in[:, 0] if membership.targets else np.ones(len(task.models), dtype=np.bool_)
-            return found.times(torch.from_numpy(bits).to(found.total.device))
+            contribution = contributed(federation, client, whole, training_input.models, training_input.round_context)
+            bits = membership.is_in[:, 0] if membership.targets else np.ones(len(training_input.models), dtype=np.bool_)
+            return contribution.times(torch.from_numpy(bits).to(contribution.total.device))
         case _:
             assert_never(federation.unit)
 
 
 def contribute_as_victim(
-    federation: LoadedFederation, task: LocalTrainingInput, membership: TargetMembership
+    federation: LoadedFederation, training_input: LocalTrainingInput, membership: TargetMembership
 ) -> tuple[ContributionByTrial, Floats]:
     """Return the victim's contribution in each trial, and its local sensitivity Delta_i, shape (trials,).
 
@@ -95,34 +106,44 @@ def contribute_as_victim(
     ----------
     federation
         The federation, with the victim's records and the mechanism.
-    task
+    training_input
         Models, round and participating records of the victim.
     membership
         Membership of the differing unit in each trial.
     """
-    own = np.flatnonzero(federation.differs(federation.victim))
-    told = None if task.told is None else (task.told.shard.take(own), task.told.replacement)
-    present, absent = differing_contributions(federation, task.models, task.moment, told)
+    positions = np.flatnonzero(federation.differs(federation.victim))
+    randomised = (
+        None
+        if training_input.randomised_records is None
+        else (training_input.randomised_records.shard.take(positions), training_input.randomised_records.replacement)
+    )
+    present, absent = differing_contributions(
+        federation, training_input.models, training_input.round_context, randomised
+    )
     bits = torch.from_numpy(membership.bits).to(present.total.device)
     chosen = torch.where(bits.unsqueeze(1), present.total, absent.total)
-    ours, other, within = present.within, absent.within, None
-    if ours is not None and other is not None:
-        within = torch.where(bits, ours, other)
-    if task.taking_part is not None:
-        chosen = chosen * torch.from_numpy(task.taking_part[:, own[:1]]).to(chosen.device)
+    ours = present.within
+    absent_bit = absent.within
+    within = None
+    if ours is not None and absent_bit is not None:
+        within = torch.where(bits, ours, absent_bit)
+    if training_input.taking_part is not None:
+        chosen = chosen * torch.from_numpy(training_input.taking_part[:, positions[:1]]).to(chosen.device)
         if within is not None:
-            within = torch.where(torch.from_numpy(task.taking_part[:, own[0]]).to(within.device), within, 0.5)
+            within = torch.where(
+                torch.from_numpy(training_input.taking_part[:, positions[0]]).to(within.device), within, 0.5
+            )
     sensitivity = local_sensitivity(present.total, absent.total)
     if len(federation.honest_shard(federation.victim).labels) == 0:
         return ContributionByTrial(chosen, within), sensitivity
-    others = contribute(federation, federation.victim, task)
-    if within is not None and others.within is not None:
-        within = within + others.within - 0.5  # each value is 1/2 plus the sum of (bit - 1/2)
-    return ContributionByTrial(others.total + chosen, within), sensitivity
+    honest_contribution = contribute(federation, federation.victim, training_input)
+    if within is not None and honest_contribution.within is not None:
+        within = within + honest_contribution.within - 0.5  # each value is 1/2 plus the sum of (bit - 1/2)
+    return ContributionByTrial(honest_contribution.total + chosen, within), sensitivity
 
 
 def with_noise(
-    federation: LoadedFederation, total: torch.Tensor, draws: ClientRandomness, server_round: int
+    federation: LoadedFederation, total: torch.Tensor, randomness: ClientRandomness, server_round: int
 ) -> torch.Tensor:
     """Return a client's contribution with its own share of the noise added, shape (trials, parameters).
 
@@ -132,10 +153,10 @@ def with_noise(
         The federation, whose mechanism defines the standard deviation of the share.
     total
         The contribution, float32 (trials, parameters).
-    draws
+    randomness
         Secret seed of the client's noise, and the numbers of the trials.
     server_round
         Number of the round, from 1.
     """
-    share = noise_share(draws.seed, draws.trials, server_round, total.shape[1]).to(total.device)
+    share = noise_share(randomness.seed, randomness.trials, server_round, total.shape[1]).to(total.device)
     return total + federation.public.mechanism.share_scale * share

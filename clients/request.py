@@ -41,15 +41,15 @@ class Request:
     @cached_property
     def config(self) -> ConfigRecord:
         # Faster than `content.config_records`, which builds a dictionary at each access.
-        found = self.message.content[MessageRecordName.CONFIG]
-        assert isinstance(found, ConfigRecord)
-        return found
+        record = self.message.content[MessageRecordName.CONFIG]
+        assert isinstance(record, ConfigRecord)
+        return record
 
     @cached_property
     def arrays(self) -> ArrayRecord:
-        found = self.message.content[MessageRecordName.ARRAYS]
-        assert isinstance(found, ArrayRecord)
-        return found
+        record = self.message.content[MessageRecordName.ARRAYS]
+        assert isinstance(record, ArrayRecord)
+        return record
 
     @cached_property
     def federation(self) -> LoadedFederation:
@@ -93,9 +93,9 @@ class Request:
         return np.frombuffer(self._bytes(Key.COINS), dtype=np.bool_).reshape(-1, canaries)
 
     def _bytes(self, key: Key) -> bytes:
-        found = self.config[key]
-        assert isinstance(found, bytes)
-        return found
+        value = self.config[key]
+        assert isinstance(value, bytes)
+        return value
 
     def array(self, key: str) -> NDArray[Any]:
         """Return the array that the message holds under a key, read-only."""
@@ -125,11 +125,13 @@ class Request:
         return models
 
     @property
-    def task(self) -> LocalTrainingInput:
+    def training_input(self) -> LocalTrainingInput:
         """Input of the client's training in this round."""
-        federation, models, norms = self.federation, self.models, self.norms
-        moment = RoundContext(self.round, None if norms is None else norms.to(federation.public.device))
-        told = (
+        federation = self.federation
+        models = self.models
+        norms = self.norms
+        round_context = RoundContext(self.round, None if norms is None else norms.to(federation.public.device))
+        randomised_records = (
             None
             if federation.public.local_randomizer is None
             else randomised_shard(federation, self.client, self.draws)
@@ -139,12 +141,14 @@ class Request:
             units = len(federation.units_of(self.client))
             taking_part = unpack_participation(self._bytes(Key.PARTICIPATION), len(models), units)
             taking_part = federation.by_record(self.client, taking_part)
-        return LocalTrainingInput(models, moment, taking_part, told)
+        return LocalTrainingInput(models, round_context, taking_part, randomised_records)
 
-    def reply(self, arrays: Mapping[str, NDArray[Any] | None], more: Mapping[str, str] | None = None) -> Message:
+    def reply(
+        self, arrays: Mapping[str, NDArray[Any] | None], extra_config: Mapping[str, str] | None = None
+    ) -> Message:
         """Return the reply to this message, with the numbers of the same round and the same trials."""
         packed = ArrayRecord({key: Array(*pack(value)) for key, value in arrays.items() if value is not None})
-        config = ConfigRecord({**self.about, **(more or {})})
+        config = ConfigRecord({**self.about, **(extra_config or {})})
         return Message(
             RecordDict({MessageRecordName.ARRAYS: packed, MessageRecordName.CONFIG: config}), reply_to=self.message
         )
@@ -160,13 +164,15 @@ class Request:
         The mask marks the trials in which the client has the records of the part. The first part has the records of all
         trials. The next parts are the target's records and, if there is one, the target's replacement.
         """
-        federation, models, membership = self.federation, self.tensor(models_key(0)), self.own_membership
+        federation = self.federation
+        models = self.tensor(models_key(0))
+        membership = self.own_membership
         everywhere = np.ones(len(models), dtype=np.bool_)
-        parts = [(federation.losses(models, federation.honest_shard(self.client)), everywhere)]
+        losses = [(federation.losses(models, federation.honest_shard(self.client)), everywhere)]
         if membership is not None:
-            own = partial(federation.losses, models)
-            parts += audit_of(federation.public).own_losses(federation, self.client, membership, own)
-        return parts
+            losses_of = partial(federation.losses, models)
+            losses += audit_of(federation.public).own_losses(federation, self.client, membership, losses_of)
+        return losses
 
 
 class _ThreadCache(threading.local):
@@ -176,7 +182,8 @@ class _ThreadCache(threading.local):
         self.models: torch.Tensor | None = None  # models of the latest message
         self.sent: bytes | None = None  # the bytes from which these models were read
         # By message ID: clients whose calls follow, and contributions of clients that were trained ahead.
-        self.waiting, self.made = dict[str, int](), dict[str, ContributionByTrial]()
+        self.waiting = dict[str, int]()
+        self.made = dict[str, ContributionByTrial]()
 
 
 _KEPT = _ThreadCache()
@@ -190,30 +197,40 @@ def announce_calls(calls: Sequence[tuple[Message, Context]]) -> None:
     """
     trained = [call for call in calls if call[0].metadata.message_type == "train"]
     # Messages of other apps contain no federation, and their clients are not trained together.
-    own = [Request(*call) for call in trained if Key.FEDERATION in call[0].content.get(MessageRecordName.CONFIG, {})]
-    about = {(one.config[Key.FEDERATION], *one.about.values()) for one in own}
-    told = {id(one.arrays[models_key(0)].data) for one in own}
-    is_one = len(about) == len(told) == 1
-    _KEPT.waiting = {one.message.metadata.message_id: one.client for one in own} if is_one else {}
+    requests = [
+        Request(*call) for call in trained if Key.FEDERATION in call[0].content.get(MessageRecordName.CONFIG, {})
+    ]
+    about = {(request.config[Key.FEDERATION], *request.about.values()) for request in requests}
+    arrays_seen = {id(request.arrays[models_key(0)].data) for request in requests}
+    is_one = len(about) == len(arrays_seen) == 1
+    _KEPT.waiting = {request.message.metadata.message_id: request.client for request in requests} if is_one else {}
     _KEPT.made = {}
 
 
 def trained_together(
-    request: Request, task: LocalTrainingInput, alone: Callable[[], ContributionByTrial]
+    request: Request, training_input: LocalTrainingInput, alone: Callable[[], ContributionByTrial]
 ) -> ContributionByTrial:
     """Return a client's contribution, if possible from a joint training with the other clients of its announced group.
 
     `alone`: It is called if no joint training is possible.
     """
-    identity, cohort, federation = request.message.metadata.message_id, _KEPT, request.federation
+    identity = request.message.metadata.message_id
+    cohort = _KEPT
+    federation = request.federation
     if identity in cohort.waiting:
         # Canary clients, which are numbered after the clients with records, do not train.
         alike = [client for client in range(federation.public.clients) if client != federation.victim]
         clients = {message: client for message, client in cohort.waiting.items() if client in alike}
         cohort.waiting = {}
-        if len(clients) > 1 and len(task.models) == 1 and trains_together(federation, tuple(clients.values())):
+        if (
+            len(clients) > 1
+            and len(training_input.models) == 1
+            and trains_together(federation, tuple(clients.values()))
+        ):
             # If joint training fails, each client trains alone, and only the faulty one fails.
             with suppress(Exception):
-                found = contributed_together(federation, tuple(clients.values()), task.models, task.moment)
-                cohort.made = dict(zip(clients, found, strict=True))
+                contributions = contributed_together(
+                    federation, tuple(clients.values()), training_input.models, training_input.round_context
+                )
+                cohort.made = dict(zip(clients, contributions, strict=True))
     return cohort.made.pop(identity, None) or alone()

@@ -171,8 +171,10 @@ def _print(contents: "ReportContents", directory: Path, as_json: bool) -> None:
         return
 
     from fl_audit.audits.page.first_screen import summary_table
+    from fl_audit.runs.stored_models import MODEL
 
     console().print(summary_table(contents))
+    print(f"model: {directory / MODEL}")
     _tell_report(directory)
 
 

@@ -60,7 +60,7 @@ class SentFederation:
         """Register the federation in the receiving process."""
         public = Federation.from_json(self.public)
         settle_device(public.device, public.tf32)
-        model = StackedModel.of(self.spec, known=self.known).sized_for_device(public.device)
+        model = StackedModel.of(self.spec, profile=self.known).sized_for_device(public.device)
         register_federation(
             LoadedFederation(
                 public=public,

@@ -59,9 +59,11 @@ class StackedConv2d(StackedLayer):
         if not self.unfolds:
             # Every trial has a group of channels, except in a model's raw input, which all trials read.
             if shared and self.groups > 1:
-                inputs, shared = inputs.repeat(trials, 1, 1, 1), False
+                inputs = inputs.repeat(trials, 1, 1, 1)
+                shared = False
             grouped = inputs if shared else self.frame.split(inputs).transpose(0, 1).flatten(1, 2)
-            kernels, offsets = weight.flatten(0, 1), None if bias is None else bias.flatten()
+            kernels = weight.flatten(0, 1)
+            offsets = None if bias is None else bias.flatten()
             groups = 1 if shared else trials * self.groups
             flat = F.conv2d(grouped, kernels, offsets, self.stride, self.padding, self.dilation, groups)
             return flat.view(len(flat), trials, -1, *flat.shape[2:]).transpose(0, 1).flatten(0, 1)
@@ -85,23 +87,27 @@ class StackedConv2d(StackedLayer):
         """Return the squared norm of each example's gradient, (trials, examples), and values for `weighted_sum`."""
         signals = self.frame.split(signal.flatten(2))
         bias = signals.sum(3) if self.parameter("bias") is not None else None
-        places, size = signals.shape[3], self.required_parameter("weight")[0].numel()
-        if self.groups == 1 and 2 * places**2 < size:
+        positions = signals.shape[3]
+        size = self.required_parameter("weight")[0].numel()
+        if self.groups == 1 and 2 * positions**2 < size:
             # ||d p^T||^2 = <d^T d, p^T p>: cheaper than the gradient where an image has few places and many channels.
-            patches, gradients = self.split_patches(call), None
+            patches = self.split_patches(call)
+            gradients = None
             norms = (signals.transpose(2, 3) @ signals * (patches.transpose(-1, -2) @ patches)).sum((2, 3))
         else:
             gradients = self.example_gradients(call, signal)
             norms = gradients.square().flatten(2).sum(2)
         return norms if bias is None else norms + bias.square().sum(2), (gradients, bias)
 
-    def weighted_sum(self, call: LayerCall, signal: Tensor, weights: Tensor, kept: object) -> dict[str, Tensor]:
+    def weighted_sum(
+        self, call: LayerCall, signal: Tensor, weights: Tensor, intermediates: object
+    ) -> dict[str, Tensor]:
         """Return each trial's weighted sum of the examples' gradients, (trials, *shape), keyed by parameter name.
 
         `StackedLayer.weighted_sum` describes the parameters.
         """
-        assert isinstance(kept, tuple)
-        gradients, bias = kept
+        assert isinstance(intermediates, tuple)
+        gradients, bias = intermediates
         if gradients is None:
             # One product over all examples and output positions.
             weighted = self.frame.split(signal.flatten(2)) * weights[:, :, None, None]
@@ -122,11 +128,16 @@ class StackedConv2d(StackedLayer):
         outs, *shape = self.required_parameter("weight").shape[1:]
         if self.groups == outs == inputs.shape[1]:
             return self.frame.split(self._by_channel(inputs, signal))
-        read, answered = (one.reshape(1, -1, *one.shape[2:]) for one in (inputs, signal))
+        flat_inputs, flat_signal = (values.reshape(1, -1, *values.shape[2:]) for values in (inputs, signal))
         examples: Tensor = conv2d_weight(  # type: ignore[no-untyped-call]  # torch's own lack of a type
-            read, (len(signal) * outs, *shape), answered, self.stride, self.padding, self.dilation,
+            flat_inputs,
+            (len(signal) * outs, *shape),
+            flat_signal,
+            self.stride,
+            self.padding,
+            self.dilation,
             groups=len(signal) * self.groups,
-        )  # fmt: skip
+        )
         return self.frame.split(examples.view(len(signal), outs, *shape))
 
     def _by_channel(self, inputs: Tensor, signal: Tensor) -> Tensor:
@@ -135,15 +146,16 @@ class StackedConv2d(StackedLayer):
         One product for each position in the kernel is much faster than a convolution with as many groups as channels.
         """
         padded = F.pad(inputs, (self.padding[1], self.padding[1], self.padding[0], self.padding[0]))
-        found = signal.new_empty(*inputs.shape[:2], 1, *self.kernel)
-        flat, (high, wide) = signal.flatten(2), signal.shape[2:]
+        gradients = signal.new_empty(*inputs.shape[:2], 1, *self.kernel)
+        flat = signal.flatten(2)
+        high, wide = signal.shape[2:]
         for row in range(self.kernel[0]):
             for column in range(self.kernel[1]):
                 top, left = row * self.dilation[0], column * self.dilation[1]
                 down, right = (high - 1) * self.stride[0] + 1, (wide - 1) * self.stride[1] + 1
-                seen = padded[:, :, top : top + down : self.stride[0], left : left + right : self.stride[1]]
-                found[:, :, 0, row, column] = (seen.flatten(2) * flat).sum(2)
-        return found
+                window = padded[:, :, top : top + down : self.stride[0], left : left + right : self.stride[1]]
+                gradients[:, :, 0, row, column] = (window.flatten(2) * flat).sum(2)
+        return gradients
 
     def split_patches(self, call: LayerCall) -> Tensor:
         """Return the patches of a recorded call: (trials, examples, ...), or (examples, ...) if trials share inputs."""
@@ -167,14 +179,18 @@ class _Pool2x2(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, inputs: Tensor) -> Tensor:
         whole = inputs[:, :, : inputs.shape[2] // 2 * 2, : inputs.shape[3] // 2 * 2]
-        top_left, top_right = whole[:, :, ::2, ::2], whole[:, :, ::2, 1::2]
-        low_left, low_right = whole[:, :, 1::2, ::2], whole[:, :, 1::2, 1::2]
-        top, low = torch.maximum(top_left, top_right), torch.maximum(low_left, low_right)
+        top_left = whole[:, :, ::2, ::2]
+        top_right = whole[:, :, ::2, 1::2]
+        low_left = whole[:, :, 1::2, ::2]
+        low_right = whole[:, :, 1::2, 1::2]
+        top = torch.maximum(top_left, top_right)
+        low = torch.maximum(low_left, low_right)
         if ctx.needs_input_grad[0]:
             # Among equal values the first one, row by row, gets the gradient, as in torch's own pooling.
             is_low = low > top
             is_right = ((top_right > top_left) & ~is_low) | ((low_right > low_left) & is_low)
-            ctx.shape, width = inputs.shape, inputs.shape[3]
+            ctx.shape = inputs.shape
+            width = inputs.shape[3]
             # The index of each window's largest value in the flattened image.
             rows = torch.arange(is_low.shape[2], device=is_low.device).unsqueeze(1) * (2 * width)
             columns = torch.arange(is_low.shape[3], device=is_low.device) * 2
@@ -183,9 +199,10 @@ class _Pool2x2(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *signals: Tensor) -> Tensor:
-        (places,), (signal,) = ctx.saved_tensors, signals
+        (positions,) = ctx.saved_tensors
+        (signal,) = signals
         flat = signal.new_zeros(*ctx.shape[:2], ctx.shape[2] * ctx.shape[3])
-        return flat.scatter_(2, places.flatten(2), signal.flatten(2)).view(ctx.shape)
+        return flat.scatter_(2, positions.flatten(2), signal.flatten(2)).view(ctx.shape)
 
 
 def is_pool_2x2(module: nn.Module) -> bool:
@@ -193,6 +210,6 @@ def is_pool_2x2(module: nn.Module) -> bool:
     if not isinstance(module, nn.MaxPool2d):
         return False
     pairs = (module.kernel_size, module.stride, module.padding, module.dilation)
-    wanted = ((2, 2), (2, 2), (0, 0), (1, 1))
+    accepted = ((2, 2), (2, 2), (0, 0), (1, 1))
     plain = not module.ceil_mode and not module.return_indices
-    return plain and all(pair in (two, two[0]) for pair, two in zip(pairs, wanted, strict=True))
+    return plain and all(pair in (two, two[0]) for pair, two in zip(pairs, accepted, strict=True))

@@ -36,19 +36,21 @@ class CapturedCall(NamedTuple):
 
 def _captured_graph(compute: Compute, inputs: Inputs) -> CapturedCall:
     """Capture the call `compute(*inputs)` as a CUDA graph, which has its own memory for inputs, output and the rest."""
-    held = tuple(None if one is None else one.detach().clone(memory_format=torch.contiguous_format) for one in inputs)
+    static_inputs = tuple(
+        None if value is None else value.detach().clone(memory_format=torch.contiguous_format) for value in inputs
+    )
     beside = torch.cuda.Stream()  # type: ignore[no-untyped-call]
     with _CAPTURING:
         beside.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(beside):
             for _ in range(_WARM_UP):  # libraries make their workspaces at a first call, which no graph may hold
-                compute(*held)
+                compute(*static_inputs)
         torch.cuda.current_stream().wait_stream(beside)
         graph = torch.cuda.CUDAGraph()
         # Another thread may compute on the card meanwhile: it evaluates the previous release.
         with torch.cuda.graph(graph, stream=beside, capture_error_mode="thread_local"):
-            output = compute(*held)
-    return CapturedCall(held, graph.replay, output)
+            output = compute(*static_inputs)
+    return CapturedCall(static_inputs, graph.replay, output)
 
 
 class GraphedCalls:
@@ -74,15 +76,15 @@ class GraphedCalls:
 
         `name`: Calls with equal names and input shapes are the same.
         """
-        key = name, tuple(None if one is None else (one.shape, one.dtype) for one in inputs)
+        key = name, tuple(None if x is None else (x.shape, x.dtype) for x in inputs)
         if key not in self._made:
             if not self._is_due(key):
                 return compute(*inputs)
             self._made[key] = self._capture(compute, inputs)
         call = self._made[key]
-        for held, value in zip(call.inputs, inputs, strict=True):
-            if held is not None and value is not None:
-                held.copy_(value, non_blocking=True)
+        for static_input, value in zip(call.inputs, inputs, strict=True):
+            if static_input is not None and value is not None:
+                static_input.copy_(value, non_blocking=True)
         call.launch()
         return call.output
 

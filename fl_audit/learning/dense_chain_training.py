@@ -73,18 +73,26 @@ def dense_chain(
     Flattening, identities, and one activation after each layer may be part of the chain. A layer must not be frozen,
     shared or altered by hooks.
     """
-    columns, layers, is_flat = layout.slices(), list[ChainLayer](), len(feature_shape) == 1
-    for name, part in _parts(module, ""):
-        kind = None if _is_altered(part) else type(part)  # a subclass may compute anything
+    columns = layout.slices()
+    layers = list[ChainLayer]()
+    is_flat = len(feature_shape) == 1
+    for name, module_part in _parts(module, ""):
+        layer_type = None if _is_altered(module_part) else type(module_part)  # a subclass may compute anything
         weight, bias = columns.get(f"{name}.weight"), columns.get(f"{name}.bias")
         # Nothing of a dense layer may be frozen, and its weights have to be its own.
-        if isinstance(part, nn.Linear) and kind is nn.Linear and is_flat and weight and (bias or part.bias is None):
-            layers.append(ChainLayer(part.out_features, part.in_features, weight, bias))
-        elif kind in _ACTIVATIONS and layers and layers[-1].activation is _NONE:
-            layers[-1] = replace(layers[-1], activation=_ACTIVATIONS[kind])
-        elif kind is nn.Flatten and part.start_dim == 1 and part.end_dim == -1:
+        if (
+            isinstance(module_part, nn.Linear)
+            and layer_type is nn.Linear
+            and is_flat
+            and weight
+            and (bias or module_part.bias is None)
+        ):
+            layers.append(ChainLayer(module_part.out_features, module_part.in_features, weight, bias))
+        elif layer_type in _ACTIVATIONS and layers and layers[-1].activation is _NONE:
+            layers[-1] = replace(layers[-1], activation=_ACTIVATIONS[layer_type])
+        elif layer_type is nn.Flatten and module_part.start_dim == 1 and module_part.end_dim == -1:
             is_flat = True
-        elif kind is not nn.Identity and not (kind is nn.Dropout and part.p == 0):
+        elif layer_type is not nn.Identity and not (layer_type is nn.Dropout and module_part.p == 0):
             return None
     widths = [prod(feature_shape), *(layer.outs for layer in layers)]
     fits = all(width == layer.ins for width, layer in zip(widths, layers, strict=False))
@@ -97,9 +105,9 @@ def _parts(module: nn.Module, name: str) -> Iterator[tuple[str, nn.Module]]:
         yield name, module
         return
     # `named_children` would leave out a part that is called a second time.
-    for child, part in module._modules.items():
-        assert part is not None
-        yield from _parts(part, f"{name}.{child}" if name else child)
+    for child, layer in module._modules.items():
+        assert layer is not None
+        yield from _parts(layer, f"{name}.{child}" if name else child)
 
 
 def _is_altered(module: nn.Module) -> bool:
@@ -180,7 +188,9 @@ class _StepsOnRecords:
             firsts = np.arange(len(flat))[:, np.newaxis] * flat.shape[1]
             steps = [(firsts + step).reshape(-1) for step in steps]
         else:
-            flat, targets, products = flat[None], targets[None], products[None]
+            flat = flat[None]
+            targets = targets[None]
+            products = products[None]
         placed = tuple(torch.from_numpy(step).to(flat.device) for step in steps)
         return cls(is_own, flat, targets, products, placed)
 
@@ -190,12 +200,12 @@ class _StepsOnRecords:
             return values.flatten(0, 1).index_select(0, step).view(len(values), -1, values.shape[2])
         return values.index_select(1, step)
 
-    def add(self, values: Tensor, step: Tensor, more: Tensor) -> None:
-        """Add `more` (trials, batch, width) in place to one step's rows of `values` (trials, n, width)."""
+    def add(self, values: Tensor, step: Tensor, increments: Tensor) -> None:
+        """Add `increments` (trials, batch, width) in place to one step's rows of `values` (trials, n, width)."""
         if self.is_own:
-            values.view(-1, values.shape[2]).index_add_(0, step, more.flatten(0, 1))
+            values.view(-1, values.shape[2]).index_add_(0, step, increments.flatten(0, 1))
         else:
-            values.index_add_(1, step, more)
+            values.index_add_(1, step, increments)
 
 
 def _step_ranges(records: int, batches: Sequence[Integers]) -> Iterator[tuple[slice | Tensor, Sequence[Integers]]]:
@@ -212,8 +222,8 @@ def _step_ranges(records: int, batches: Sequence[Integers]) -> Iterator[tuple[sl
     while first < len(batches):
         reached = accumulate(sizes[first:])
         last = first + max(1, sum(1 for size in reached if size <= _STRETCH))
-        chosen, places = np.unique(np.concatenate(batches[first:last]), return_inverse=True)
-        yield torch.from_numpy(chosen), np.split(places, np.cumsum(sizes[first : last - 1]))
+        chosen, positions = np.unique(np.concatenate(batches[first:last]), return_inverse=True)
+        yield torch.from_numpy(chosen), np.split(positions, np.cumsum(sizes[first : last - 1]))
         first = last
 
 
@@ -225,7 +235,8 @@ def _take_steps(
     The update is the parameters at the start of the round, `models`, minus the parameters after these steps. `rate` is
     the learning rate.
     """
-    front, upper = _FirstLayer(layers[0], now, stretch), [_UpperLayer(layer, now) for layer in layers[1:]]
+    front = _FirstLayer(layers[0], now, stretch)
+    upper = [_UpperLayer(layer, now) for layer in layers[1:]]
     for step in stretch.steps:
         values = front.forward(step)
         for layer in upper:
@@ -244,7 +255,8 @@ class _FirstLayer:
     """The first dense layer of a chain, for some trials; its weights change only when `settle` is called."""
 
     def __init__(self, layer: ChainLayer, now: Tensor, stretch: _StepsOnRecords) -> None:
-        self._layer, self._stretch = layer, stretch
+        self._layer = layer
+        self._stretch = stretch
         self._inputs = stretch.features.expand(len(now), -1, -1)
         self._first = dense_outputs(self._inputs, layer.weights(now), layer.biases(now))
         self._pulled = torch.zeros_like(self._first)
@@ -255,7 +267,8 @@ class _FirstLayer:
         if self._is_moved:
             products = self._stretch.picked(self._stretch.products, step).expand(len(outputs), -1, -1)
             outputs.baddbmm_(products, self._pulled, alpha=-1)
-        self._step, self._outputs = step, self._layer.activation.apply(outputs)
+        self._step = step
+        self._outputs = self._layer.activation.apply(outputs)
         return self._outputs
 
     def backward(self, signal: Tensor) -> None:
@@ -264,10 +277,11 @@ class _FirstLayer:
 
     def settle(self, moved: Tensor, is_fresh: bool) -> None:
         """Write the layer's total update to `moved` if `is_fresh`; otherwise add it to the earlier updates there."""
-        kept = 0 if is_fresh else 1
-        self._layer.weights(moved).baddbmm_(self._pulled.transpose(1, 2), self._inputs, beta=kept)
+        beta = 0 if is_fresh else 1
+        self._layer.weights(moved).baddbmm_(self._pulled.transpose(1, 2), self._inputs, beta=beta)
         if self._layer.bias is not None:
-            biases, shift = moved[:, self._layer.bias], self._pulled.sum(1)
+            biases = moved[:, self._layer.bias]
+            shift = self._pulled.sum(1)
             biases.copy_(shift if is_fresh else biases + shift)
 
 
@@ -276,12 +290,14 @@ class _UpperLayer:
 
     def __init__(self, layer: ChainLayer, now: Tensor) -> None:
         self._layer = layer
-        self._weights, biases = layer.weights(now).clone(), layer.biases(now)
+        self._weights = layer.weights(now).clone()
+        biases = layer.biases(now)
         self._biases = None if biases is None else biases.clone()
 
     def forward(self, inputs: Tensor) -> Tensor:
         outputs = dense_outputs(inputs, self._weights, self._biases)
-        self._inputs, self._outputs = inputs, self._layer.activation.apply(outputs)
+        self._inputs = inputs
+        self._outputs = self._layer.activation.apply(outputs)
         return self._outputs
 
     def backward(self, signal: Tensor) -> Tensor:

@@ -62,24 +62,24 @@ def _measured_activations(passes: ModelPasses, microbatch: Microbatch) -> int:
     """
     example = microbatch.features[:1]
     label = microbatch.labels[:1]
-    held = saved_scalars(passes.template, lambda values: passes.summed_loss(values, example, label))
-    return max(passes.layout.size, held)
+    saved = saved_scalars(passes.template, lambda values: passes.summed_loss(values, example, label))
+    return max(passes.layout.size, saved)
 
 
 def _generic_sums(passes: ModelPasses, models: Tensor, microbatch: Microbatch) -> Tensor:
     """Return each trial's sum of gradients clipped to norm 1, by `torch.func`; raises `InputError` if this fails."""
-    found = torch.empty_like(models)
+    sums = torch.empty_like(models)
     try:
-        passes.clipped_sum_generic(ClippedSumPass(models, microbatch, 1.0), found)
+        passes.clipped_sum_generic(ClippedSumPass(models, microbatch, 1.0), sums)
     except (Exception, SystemExit) as error:
         raise vmap_refusal(error, passes.template, passes.feature_shape) from error
-    return found
+    return sums
 
 
 def _agrees(passes: ModelPasses, models: Tensor, microbatch: Microbatch, expected: Tensor) -> bool:
     """Return whether stacked layers exist and reproduce the expected sums of gradients clipped to norm 1."""
-    found = _stacked_sums(passes, models, microbatch)
-    return found is not None and torch.allclose(found, expected, rtol=1e-4, atol=1e-5)
+    sums = _stacked_sums(passes, models, microbatch)
+    return sums is not None and torch.allclose(sums, expected, rtol=1e-4, atol=1e-5)
 
 
 def _agrees_in_double(passes: ModelPasses, models: Tensor, microbatch: Microbatch, expected: Tensor) -> bool:
@@ -87,17 +87,18 @@ def _agrees_in_double(passes: ModelPasses, models: Tensor, microbatch: Microbatc
 
     A ReLU with an input of zero up to rounding may pass the gradient or not, so float32 sums may differ by 1e-2.
     """
-    found = _stacked_sums(passes, models, microbatch)
-    if found is None or not float((found - expected).norm()) <= _ROUGHLY * float(expected.norm()):
+    sums = _stacked_sums(passes, models, microbatch)
+    if sums is None or not float((sums - expected).norm()) <= _ROUGHLY * float(expected.norm()):
         return False
-    wide, read = models.double(), Microbatch(microbatch.features.double(), microbatch.labels)
+    wide = models.double()
+    wide_microbatch = Microbatch(microbatch.features.double(), microbatch.labels)
     exact = torch.empty_like(wide)
     try:
-        passes.clipped_sum_generic(ClippedSumPass(wide, read, 1.0), exact)
+        passes.clipped_sum_generic(ClippedSumPass(wide, wide_microbatch, 1.0), exact)
     except (Exception, SystemExit):  # parts of the model that are frozen or cast stay in float32
         return False
-    again = _stacked_sums(passes, wide, read)
-    return again is not None and torch.allclose(again, exact, rtol=1e-8, atol=1e-10)
+    wide_sums = _stacked_sums(passes, wide, wide_microbatch)
+    return wide_sums is not None and torch.allclose(wide_sums, exact, rtol=1e-8, atol=1e-10)
 
 
 def _stacked_sums(passes: ModelPasses, models: Tensor, microbatch: Microbatch) -> Tensor | None:
@@ -109,17 +110,18 @@ def _stacked_sums(passes: ModelPasses, models: Tensor, microbatch: Microbatch) -
     if passes.parts.stacked is None:
         return None
     try:
-        found = torch.empty_like(models)
-        passes.clipped_sum_fast(ClippedSumPass(models, microbatch, 1.0), found)
+        sums = torch.empty_like(models)
+        passes.clipped_sum_fast(ClippedSumPass(models, microbatch, 1.0), sums)
     except Exception:  # the template's own code may do what stacked layers are not made for
         return None
     _, frame = passes.run_stacked(passes.layout.views(models), microbatch.features, microbatch.examples, recording=True)
-    visited, frame.tape = frame.tape, []
+    visited = frame.tape
+    frame.tape = []
     visits = [call.layer.prefix for call in visited]
     if not len(set(visits)) == len(visits) == sum(1 for _ in parameter_owners(passes.template)):
         return None
     passes.activations = sum(call.outputs[0].numel() for call in visited)
-    return found
+    return sums
 
 
 def seeded() -> torch.Generator:

@@ -25,8 +25,10 @@ _PLAN: tuple[int | None, ...] = (
     *(512, 512, 512, None, 512, 512, 512, None),
 )
 """Output channels of the 13 convolutions, None for a pooling: configuration D of Simonyan & Zisserman 2015, Table 1."""
-_COLOURS, _SHRINKING = 3, 32
-_MEAN, _SPREAD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+_COLOURS = 3
+_SHRINKING = 32
+_MEAN = (0.485, 0.456, 0.406)
+_SPREAD = (0.229, 0.224, 0.225)
 """Mean and standard deviation of each colour channel, by which torchvision standardises colours in [0, 1]."""
 _TOGETHER = 16  # number of images in one pass; it is fixed, so that all parties compute the same numbers
 _SUFFIXES = (".safetensors", ".pt", ".pth")
@@ -53,7 +55,8 @@ class VggCore(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        layers, inputs = list[nn.Module](), _COLOURS
+        layers = list[nn.Module]()
+        inputs = _COLOURS
         for outputs in _PLAN:
             layers += [nn.MaxPool2d(2)] if outputs is None else [nn.Conv2d(inputs, outputs, 3, padding=1), nn.ReLU()]
             inputs = outputs or inputs
@@ -63,14 +66,14 @@ class VggCore(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         """Return the core's output (n, *core_shape) for images (n, 1 or 3, height, width) with values in [0, 1]."""
         colours = images.expand(-1, _COLOURS, -1, -1)
-        mean, spread = (colours.new_tensor(one).reshape(1, _COLOURS, 1, 1) for one in (_MEAN, _SPREAD))
+        mean, spread = (colours.new_tensor(values).reshape(1, _COLOURS, 1, 1) for values in (_MEAN, _SPREAD))
         return self.features((colours - mean) / spread)  # type: ignore[no-any-return]
 
 
 def passed_through(core: nn.Module, features: Tensor) -> Tensor:
     """Return a frozen network's outputs for records (n, *shape), computed for a fixed number of records at a time."""
     with torch.no_grad():
-        return torch.cat([core(some) for some in torch.split(features, _TOGETHER)])
+        return torch.cat([core(records) for records in torch.split(features, _TOGETHER)])
 
 
 @dataclass(frozen=True)
@@ -161,17 +164,19 @@ def load_core(weights: BackboneWeights) -> VggCore:
     Raises `InputError` if the file has changed since its digest was taken, or if a tensor is missing or has a wrong
     shape.
     """
-    path, digest = Path(weights.path), weights.digest
-    found = _digest(path)
-    told = f"{path} has the SHA-256 digest {found[:16]}... and the run was begun with {digest[:16]}..."
-    require(found == digest, f"{told}: accepted is the same file")
-    core, tensors = VggCore(), _read(path)
-    wanted = core.state_dict()
-    for name, like in wanted.items():
-        given = tensors.get(name)
-        shape = tuple(given.shape) if isinstance(given, Tensor) else "nothing"
-        require(shape == tuple(like.shape), f"{path} has {shape} under {name}: {_WANTED}")
-    core.load_state_dict({name: tensors[name].float() for name in wanted})
+    path = Path(weights.path)
+    digest = weights.digest
+    file_digest = _digest(path)
+    digests = f"{path} has the SHA-256 digest {file_digest[:16]}... and the run was begun with {digest[:16]}..."
+    require(file_digest == digest, f"{digests}: accepted is the same file")
+    core = VggCore()
+    tensors = _read(path)
+    expected_tensors = core.state_dict()
+    for name, expected in expected_tensors.items():
+        tensor_value = tensors.get(name)
+        shape = tuple(tensor_value.shape) if isinstance(tensor_value, Tensor) else "nothing"
+        require(shape == tuple(expected.shape), f"{path} has {shape} under {name}: {_WANTED}")
+    core.load_state_dict({name: tensors[name].float() for name in expected_tensors})
     for name, tensor in core.state_dict().items():
         require(bool(torch.isfinite(tensor).all()), f"{path} has numbers that are not finite under {name}")
     return core.eval()
@@ -183,11 +188,11 @@ def _read(path: Path) -> Mapping[str, Tensor]:
             return read_tensors(path)
         # With weights_only no pickle of anything but tensors and plain containers is loaded.
         with without_hints():
-            found = torch.load(io.BytesIO(read_file(path)), map_location="cpu", weights_only=True)
+            tensors = torch.load(io.BytesIO(read_file(path)), map_location="cpu", weights_only=True)
     except (InputError, pickle.UnpicklingError, RuntimeError, EOFError, OSError, ValueError, KeyError) as error:
         raise InputError(f"{path} holds no tensors that can be read ({type(error).__name__}): {_WANTED}") from error
-    require(isinstance(found, Mapping), f"{path} holds a {type(found).__name__}: {_WANTED}")
-    return found  # type: ignore[no-any-return]
+    require(isinstance(tensors, Mapping), f"{path} holds a {type(tensors).__name__}: {_WANTED}")
+    return tensors  # type: ignore[no-any-return]
 
 
 def _digest(path: Path) -> str:

@@ -5,7 +5,9 @@ import sys
 from functools import lru_cache
 from typing import Any
 
-_TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENAS = -1, -3, -8
+_TRIM_THRESHOLD = -1
+_MMAP_THRESHOLD = -3
+_ARENAS = -8
 _KEPT_BYTES = 2**30
 _LARGEST_FROM_HEAP = 2**25
 

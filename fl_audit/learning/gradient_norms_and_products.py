@@ -87,7 +87,8 @@ def _check_shapes(
     require(fits, f"models have shape {tuple(models.shape)}: accepted is (trials, {size}), as the model has parameters")
     counts = f"{len(features)} features and {len(labels)} labels"
     require(len(features) == len(labels), f"{counts}: accepted are equally many")
-    shape, accepted = tuple((models if vectors is None else vectors).shape), tuple(models.shape)
+    shape = tuple((models if vectors is None else vectors).shape)
+    accepted = tuple(models.shape)
     require(shape == accepted, f"vectors have shape {shape}: accepted is {accepted}, one for each model")
 
 
@@ -97,9 +98,10 @@ def _of_pass(
     """Return the norms and products of all users of one pass."""
     if model.fast:
         return _of_layers(model, model.backward(models, microbatch), microbatch, vectors)
-    norms, products = list[Tensor](), list[Tensor]()
-    for part in model.generic_parts(len(models), microbatch):
-        gradients = model.user_gradients(models, part)
+    norms = list[Tensor]()
+    products = list[Tensor]()
+    for part_of_pass in model.generic_parts(len(models), microbatch):
+        gradients = model.user_gradients(models, part_of_pass)
         norms.append(torch.linalg.vector_norm(gradients, dim=2))
         products.append(
             torch.zeros_like(norms[-1]) if vectors is None else torch.bmm(gradients, vectors.unsqueeze(2)).squeeze(2)

@@ -40,8 +40,8 @@ class RecordBlock:
             return microbatch
         if self.inputs.chosen is None:
             return microbatch.with_groups(self._shared_groups)
-        assert microbatch.counted is not None, "what fills up a row does not count"
-        user_numbers = torch.where(microbatch.counted > 0, self.users[self.inputs.chosen[rows]], -1)
+        assert microbatch.sample_weights is not None, "what fills up a row does not count"
+        user_numbers = torch.where(microbatch.sample_weights > 0, self.users[self.inputs.chosen[rows]], -1)
         return microbatch.with_groups(UserGroups(user_numbers))
 
 
@@ -77,7 +77,9 @@ class GroupedRecords:
         different_users = len(torch.unique(users))
         if different_users == len(users):
             return cls(features, labels)
-        record_order, user_order, sorted_users = None, None, users
+        record_order = None
+        user_order = None
+        sorted_users = users
         if len(torch.unique_consecutive(users)) > different_users:
             record_order = torch.argsort(users, stable=True)
             sorted_users = users[record_order]

@@ -38,7 +38,8 @@ class SharedPassState:
 
     def forget(self) -> None:
         """Forget the raw input and all cached values computed from it, because its content may have changed."""
-        self.features, self.derived = None, {}
+        self.features = None
+        self.derived = {}
 
     def set_input(self, features: Tensor) -> None:
         """Set the model's raw input; clear the values cached for the earlier input, unless both are the same tensor."""
@@ -64,9 +65,9 @@ class SharedPassState:
         return values.shape[0] == self.examples and self.trials > 1
 
 
-def _same_memory(left: Tensor, right: Tensor) -> bool:
+def _same_memory(tensor: Tensor, other_tensor: Tensor) -> bool:
     # `features` keeps its memory alive, so no other tensor can have been put at the same address.
-    return left.data_ptr() == right.data_ptr() and left.numel() == right.numel()
+    return tensor.data_ptr() == other_tensor.data_ptr() and tensor.numel() == other_tensor.numel()
 
 
 @dataclass
@@ -128,7 +129,9 @@ class StackedLayer(nn.Module):
         `weighted_sum`."""
         raise NotImplementedError("each stacked layer computes its own norms")
 
-    def weighted_sum(self, call: LayerCall, signal: Tensor, weights: Tensor, kept: object) -> dict[str, Tensor]:
+    def weighted_sum(
+        self, call: LayerCall, signal: Tensor, weights: Tensor, intermediates: object
+    ) -> dict[str, Tensor]:
         """Return the weighted sum over examples of this layer's gradients, (trials, *shape), keyed by parameter name.
 
         Shapes: `weights` (trials, examples).
@@ -146,8 +149,11 @@ class StackedLinear(StackedLayer):
 
     def respond(self, inputs: Tensor, shared: bool) -> Tensor:
         """Return the layer's outputs, (trials * examples, outs); `StackedLayer.respond` describes the parameters."""
-        frame, weight, bias = self.frame, self.required_parameter("weight"), self.parameter("bias")
-        trials, outs = weight.shape[0], weight.shape[1]
+        frame = self.frame
+        weight = self.required_parameter("weight")
+        bias = self.parameter("bias")
+        trials = weight.shape[0]
+        outs = weight.shape[1]
         if shared and outs < _NARROW:
             flat = F.linear(inputs, weight.reshape(-1, weight.shape[2]), None if bias is None else bias.reshape(-1))
             return flat.view(-1, trials, outs).transpose(0, 1).reshape(-1, outs)
@@ -159,11 +165,14 @@ class StackedLinear(StackedLayer):
 
         Other layers return intermediate results for `weighted_sum` in place of None; a dense layer needs none.
         """
-        signals, inputs = self.frame.split(signal).square().sum(2), call.inputs.square().sum(1)
+        signals = self.frame.split(signal).square().sum(2)
+        inputs = call.inputs.square().sum(1)
         inputs = inputs if call.shared else self.frame.split(inputs)
         return signals * (inputs if self.parameter("bias") is None else inputs + 1), None
 
-    def weighted_sum(self, call: LayerCall, signal: Tensor, weights: Tensor, kept: object) -> dict[str, Tensor]:
+    def weighted_sum(
+        self, call: LayerCall, signal: Tensor, weights: Tensor, intermediates: object
+    ) -> dict[str, Tensor]:
         """Return each trial's weighted sum of the examples' gradients, (trials, *shape), keyed by parameter name."""
         weighted = self.frame.split(signal) * weights.unsqueeze(2)
         transposed = weighted.transpose(1, 2)
@@ -198,7 +207,8 @@ class StackedNormalisation(StackedLayer):
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Normalise the inputs, apply each trial's scale and shift, and record the call for a backward pass."""
-        frame, standardised = self.frame, self._standardise(inputs)
+        frame = self.frame
+        standardised = self._standardise(inputs)
         if frame.is_shared(inputs):
             standardised = standardised.repeat(frame.trials, *([1] * (inputs.dim() - 1)))
         return self.record(standardised.detach(), self.respond(standardised, shared=False), shared=False)
@@ -223,7 +233,8 @@ class StackedNormalisation(StackedLayer):
 
         The gradients are a dict keyed by parameter name, with arrays of shape (trials, examples, *shape of parameter).
         """
-        signals, gradients = self.frame.split(signal), {}
+        signals = self.frame.split(signal)
+        gradients = {}
         if self.parameter("weight") is not None:
             gradients["weight"] = self._reduced(signals * self.frame.split(call.inputs))
         if self.parameter("bias") is not None:
@@ -231,10 +242,12 @@ class StackedNormalisation(StackedLayer):
         norms = [gradient.square().flatten(2).sum(2) for gradient in gradients.values()]
         return torch.stack(norms).sum(0), gradients
 
-    def weighted_sum(self, call: LayerCall, signal: Tensor, weights: Tensor, kept: object) -> dict[str, Tensor]:
+    def weighted_sum(
+        self, call: LayerCall, signal: Tensor, weights: Tensor, intermediates: object
+    ) -> dict[str, Tensor]:
         """Return each trial's weighted sum of the examples' gradients, (trials, *shape), keyed by parameter name."""
-        assert isinstance(kept, dict)
-        return {name: weighted_gradient_sum(gradients, weights) for name, gradients in kept.items()}
+        assert isinstance(intermediates, dict)
+        return {name: weighted_gradient_sum(gradients, weights) for name, gradients in intermediates.items()}
 
 
 def weighted_gradient_sum(gradients: Tensor, weights: Tensor) -> Tensor:

@@ -42,10 +42,10 @@ class LocalSchedule:
     def __post_init__(self) -> None:
         require_number("local learning rate is", self.learning_rate, "positive finite numbers")
         require_number("local batch is", self.batch, "whole numbers from 1")
-        found = f"local epochs are {self.epochs} and local steps are {self.steps}"
-        require((self.epochs is None) != (self.steps is None), f"{found}: accepted is exactly one of the two")
-        given = "epochs" if self.steps is None else "steps"
-        require_number(f"local {given} are", getattr(self, given), "whole numbers from 1")
+        durations = f"local epochs are {self.epochs} and local steps are {self.steps}"
+        require((self.epochs is None) != (self.steps is None), f"{durations}: accepted is exactly one of the two")
+        unit = "epochs" if self.steps is None else "steps"
+        require_number(f"local {unit} are", getattr(self, unit), "whole numbers from 1")
 
     def steps_on(self, records: int) -> int:
         """Return the number of steps in a round for a client with this number of records."""
@@ -92,7 +92,8 @@ def local_updates(
     if not batches or labels.shape[-1] == 0:
         return torch.zeros_like(models)
     if model.fast and model.chain is not None:
-        rate, together = schedule.learning_rate, model.trials_per_pass
+        rate = schedule.learning_rate
+        together = model.trials_per_pass
         return chain_updates(model.chain, models, features, labels, rate, batches, together)
     current = models.clone()
     for batch in batches:
@@ -108,7 +109,8 @@ def accepts_batches_per_trial(model: StackedModel, records: int, schedule: Local
 
     `local_updates` does so for plain SGD, a model that is a chain of dense layers, and few records.
     """
-    is_sgd, used = schedule.optimizer is LocalOptimizer.SGD, schedule.steps_on(records) * schedule.batch
+    is_sgd = schedule.optimizer is LocalOptimizer.SGD
+    used = schedule.steps_on(records) * schedule.batch
     return is_sgd and records > 0 and model.fast and model.chain is not None and fits_one_stretch(records, used)
 
 
@@ -145,17 +147,18 @@ def member_batches(present: Flags, schedule: LocalSchedule, draw: np.random.Gene
     Shapes: `present` (trials, records).
     """
     trials, records = present.shape
-    most, found = int(present.sum(axis=1).max(initial=0)), list[Integers]()
-    width = -(-most // schedule.batch) * schedule.batch
-    wanted = schedule.steps_on(most) if most else 0
-    while len(found) < wanted:
+    largest = int(present.sum(axis=1).max(initial=0))
+    batches = list[Integers]()
+    width = -(-largest // schedule.batch) * schedule.batch
+    steps = schedule.steps_on(largest) if largest else 0
+    while len(batches) < steps:
         order = draw.permutation(records)
-        rows, places = np.nonzero(present[:, order])
+        rows, positions = np.nonzero(present[:, order])
         padded = np.full((trials, width), -1, dtype=np.int64)
         rank = np.arange(len(rows)) - np.searchsorted(rows, rows)
-        padded[rows, rank] = order[places]
-        found += np.split(padded, width // schedule.batch, axis=1)
-    return tuple(found[:wanted])
+        padded[rows, rank] = order[positions]
+        batches += np.split(padded, width // schedule.batch, axis=1)
+    return tuple(batches[:steps])
 
 
 def member_updates(
@@ -178,8 +181,8 @@ def member_updates(
     steps = [torch.from_numpy(batch).to(models.device) for batch in batches]
     together = max(1, _GROUP_SCALARS // models.shape[1])
     for rows in slices(len(models), together):
-        some = (features[rows], labels[rows]) if labels.dim() == 2 else (features, labels)
-        gradients = _masked(model, *some)
+        records = (features[rows], labels[rows]) if labels.dim() == 2 else (features, labels)
+        gradients = _masked(model, *records)
         moved[rows] = models[rows] - _trained(models[rows], [step[rows] for step in steps], schedule, gradients)
     return moved
 

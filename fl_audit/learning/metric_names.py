@@ -76,8 +76,8 @@ def metrics_of_task(classes: int, largest_class: float, is_audit: bool) -> tuple
     """
     of_ranking = (Metric.AUROC, Metric.AVERAGE_PRECISION) if classes == 2 else (Metric.BALANCED_ACCURACY,)
     headline = of_ranking[0] if largest_class >= UNBALANCED else Metric.ACCURACY
-    others = (Metric.ACCURACY,) if is_audit else (Metric.ACCURACY, *of_ranking, Metric.LOSS)
-    return tuple(dict.fromkeys((headline, *others)))
+    other_metrics = (Metric.ACCURACY,) if is_audit else (Metric.ACCURACY, *of_ranking, Metric.LOSS)
+    return tuple(dict.fromkeys((headline, *other_metrics)))
 
 
 def columns_of(metrics: Sequence[str]) -> dict[str, str]:

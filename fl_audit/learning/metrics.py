@@ -58,7 +58,8 @@ def accuracy(outputs: TestOutputs) -> Floats:
 
 def balanced_accuracy(outputs: TestOutputs) -> Floats:
     """Return the mean, over the classes that occur, of the share of a class that each model classifies right."""
-    right, labels = outputs.right.cpu().numpy(), outputs.labels.cpu().numpy()
+    right = outputs.right.cpu().numpy()
+    labels = outputs.labels.cpu().numpy()
     return np.asarray(np.mean([right[:, labels == label].mean(axis=1) for label in np.unique(labels)], axis=0))
 
 
@@ -84,8 +85,8 @@ def average_precision(outputs: TestOutputs) -> Floats:
         return np.full(outputs.trials, np.nan)
     precision = counts.members / (counts.members + counts.population)
     # Records of equal score share the precision at the last of them.
-    places = np.where(counts.last, np.arange(precision.shape[-1]), precision.shape[-1])
-    end_of_ties = np.minimum.accumulate(places[..., ::-1], axis=-1)[..., ::-1]
+    positions = np.where(counts.last, np.arange(precision.shape[-1]), precision.shape[-1])
+    end_of_ties = np.minimum.accumulate(positions[..., ::-1], axis=-1)[..., ::-1]
     gained = np.diff(counts.members, axis=-1, prepend=0)
     shared = np.take_along_axis(precision, end_of_ties, axis=-1)
     return np.asarray((gained * shared).sum(axis=-1) / counts.member_total)
@@ -130,7 +131,9 @@ def require_metrics(metrics: Sequence[str], classes: int) -> None:
     for metric in metrics:
         if metric in list(Metric):
             needed = Metric(metric).classes
-            accepted = ", ".join(one for one in Metric if one.classes in (None, classes))
+            accepted = ", ".join(
+                accepted_metric for accepted_metric in Metric if accepted_metric.classes in (None, classes)
+            )
             require(
                 needed in (None, classes),
                 f"metric {metric} needs 2 classes, and there are {classes}: accepted are {accepted}",

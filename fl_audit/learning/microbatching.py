@@ -33,7 +33,7 @@ class Microbatch:
     # Features: (n, *shape) if all trials share the examples, or (trials, n, *shape) if each trial has its own.
     features: Tensor
     labels: Tensor  # classes of the examples, (n,) or (trials, n)
-    counted: Tensor | None = None  # weights, float32 (trials, n): 1 for an example that counts, else 0; None if all do
+    sample_weights: Tensor | None = None  # float32 (trials, n): 1 for an example that counts, else 0; None if all do
     groups: UserGroups | None = None  # the examples grouped by user; None if each example is a user
 
     @property
@@ -58,8 +58,8 @@ class Microbatch:
     def take(self, examples: slice) -> "Microbatch":
         """Return only the examples in a slice, for every trial, each as a user."""
         index = (slice(None), examples) if self.is_own else examples
-        counted = None if self.counted is None else self.counted[:, examples]
-        return Microbatch(self.features[index], self.labels[index], counted)
+        sample_weights = None if self.sample_weights is None else self.sample_weights[:, examples]
+        return Microbatch(self.features[index], self.labels[index], sample_weights)
 
     def with_groups(self, groups: UserGroups) -> "Microbatch":
         """Return the same examples, grouped by user."""
@@ -101,8 +101,8 @@ class ClippedSumInputs(Microbatch):
             return cls(features, labels)
         if not is_gathering_cheaper(taking_part):
             return cls(features, labels, taking_part.float())
-        counted, chosen = _gathered(taking_part)
-        return cls(features, labels, counted, chosen=chosen)
+        sample_weights, chosen = _gathered(taking_part)
+        return cls(features, labels, sample_weights, chosen=chosen)
 
     @property
     def width(self) -> int:
@@ -111,14 +111,14 @@ class ClippedSumInputs(Microbatch):
 
     def microbatch(self, rows: slice, examples: slice) -> Microbatch:
         """Return the examples that one pass computes, with features as float32."""
-        counted = None if self.counted is None else self.counted[rows, examples]
+        sample_weights = None if self.sample_weights is None else self.sample_weights[rows, examples]
         index = examples if self.chosen is None else self.chosen[rows, examples]
         if not self.is_own:
-            return Microbatch(self.features[index].float(), self.labels[index], counted)
+            return Microbatch(self.features[index].float(), self.labels[index], sample_weights)
         if self.chosen is None:
-            return Microbatch(self.features[rows, examples].float(), self.labels[rows, examples], counted)
+            return Microbatch(self.features[rows, examples].float(), self.labels[rows, examples], sample_weights)
         trials = torch.arange(len(self.labels), device=self.labels.device)[rows].unsqueeze(1)
-        return Microbatch(self.features[trials, index].float(), self.labels[trials, index], counted)
+        return Microbatch(self.features[trials, index].float(), self.labels[trials, index], sample_weights)
 
 
 def is_gathering_cheaper(taking_part: Tensor) -> bool:
@@ -143,7 +143,7 @@ def _gathered(taking_part: Tensor) -> tuple[Tensor, Tensor]:
     columns = torch.arange(len(trials), device=trials.device) - (counts.cumsum(0) - counts)[trials]
     shape = (len(taking_part), _largest_sample(taking_part))
     chosen = torch.zeros(shape, dtype=torch.int64, device=taking_part.device)
-    counted = torch.zeros(shape, device=taking_part.device)
+    sample_weights = torch.zeros(shape, device=taking_part.device)
     chosen[trials, columns] = examples
-    counted[trials, columns] = 1.0
-    return counted, chosen
+    sample_weights[trials, columns] = 1.0
+    return sample_weights, chosen

@@ -26,9 +26,9 @@ class _NamedInputHook:
     inputs: tuple[NamedInput, ...]  # named arrays that a row consists of, in order
 
     def __call__(
-        self, module: nn.Module, given: tuple[Any, ...], named: dict[str, Any]
+        self, module: nn.Module, arguments: tuple[Any, ...], keywords: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        return (), dict(unpacked(given[0], self.inputs))
+        return (), dict(unpacked(arguments[0], self.inputs))
 
 
 def unpacked(features: Tensor, inputs: tuple[NamedInput, ...]) -> Iterator[tuple[str, Tensor]]:
@@ -38,9 +38,9 @@ def unpacked(features: Tensor, inputs: tuple[NamedInput, ...]) -> Iterator[tuple
 
     Shapes: `features` (n, width).
     """
-    for one, part in zip(inputs, torch.split(features, [one.width for one in inputs], dim=1), strict=True):
-        shaped = part.reshape(len(features), *one.shape)
-        yield one.name, shaped.long() if one.is_whole else shaped
+    for array, columns in zip(inputs, torch.split(features, [array.width for array in inputs], dim=1), strict=True):
+        shaped = columns.reshape(len(features), *array.shape)
+        yield array.name, shaped.long() if array.is_whole else shaped
 
 
 def prepare(module: nn.Module, inputs: tuple[NamedInput, ...]) -> None:
@@ -60,24 +60,26 @@ def _give_named(module: nn.Module, inputs: tuple[NamedInput, ...]) -> None:
         return
     module.register_forward_pre_hook(_NamedInputHook(inputs), with_kwargs=True)
     readers = [
-        part for part in _attention_modules(module) if not any(True for _ in _attention_modules(part, itself=False))
+        module_part
+        for module_part in _attention_modules(module)
+        if not any(True for _ in _attention_modules(module_part, itself=False))
     ]
-    if not readers or not any(one.name == MASK for one in inputs) or _runs_by_example(module, inputs):
+    if not readers or not any(array.name == MASK for array in inputs) or _runs_by_example(module, inputs):
         return
-    tried = _padded_rows(inputs)
-    expected = _outputs(module, tried)
-    handles = [part.register_forward_pre_hook(_as_floats, with_kwargs=True) for part in readers]
-    found = _outputs(module, tried) if expected is not None else None
+    rows = _padded_rows(inputs)
+    expected = _outputs(module, rows)
+    handles = [module_part.register_forward_pre_hook(_as_floats, with_kwargs=True) for module_part in readers]
+    outputs = _outputs(module, rows) if expected is not None else None
     # A mask that does not do what the model's own does, as of one that looks back alone, is no mask for it.
-    if expected is None or found is None or not torch.allclose(expected, found, rtol=1e-4, atol=1e-5):
+    if expected is None or outputs is None or not torch.allclose(expected, outputs, rtol=1e-4, atol=1e-5):
         for handle in handles:
             handle.remove()
 
 
 def inputs_of(module: nn.Module) -> tuple[NamedInput, ...]:
     """Return the named arrays into which a module splits its input; empty unless `prepare` has set them."""
-    found = (hook.inputs for hook in module._forward_pre_hooks.values() if isinstance(hook, _NamedInputHook))
-    return next(found, ())
+    inputs = (hook.inputs for hook in module._forward_pre_hooks.values() if isinstance(hook, _NamedInputHook))
+    return next(inputs, ())
 
 
 def _use_plain_attention(module: nn.Module) -> None:
@@ -85,8 +87,8 @@ def _use_plain_attention(module: nn.Module) -> None:
 
     With other implementations, torch loops over the examples or fails.
     """
-    for part in _attention_modules(module):
-        getattr(part, _CHOOSES)("eager")
+    for attention in _attention_modules(module):
+        getattr(attention, _CHOOSES)("eager")
     for layer in module.modules():
         if isinstance(layer, nn.TransformerEncoder):
             layer.enable_nested_tensor = layer.use_nested_tensor = False
@@ -100,11 +102,11 @@ def read_logits(module: nn.Module) -> None:
     module.register_forward_hook(_logits_of)
 
 
-def _logits_of(module: nn.Module, given: tuple[Any, ...], outputs: Any) -> Any:
+def _logits_of(module: nn.Module, arguments: tuple[Any, ...], outputs: Any) -> Any:
     if isinstance(outputs, Tensor):
         return outputs
-    found = outputs.get("logits") if isinstance(outputs, Mapping) else getattr(outputs, "logits", None)
-    return found if isinstance(found, Tensor) else outputs
+    logits = outputs.get("logits") if isinstance(outputs, Mapping) else getattr(outputs, "logits", None)
+    return logits if isinstance(logits, Tensor) else outputs
 
 
 def _attention_modules(module: nn.Module, itself: bool = True) -> Iterator[nn.Module]:
@@ -112,21 +114,23 @@ def _attention_modules(module: nn.Module, itself: bool = True) -> Iterator[nn.Mo
 
     The module itself is included only if `itself` is true.
     """
-    for part in module.modules():
-        if hasattr(type(part), _CHOOSES) and (itself or part is not module):
-            yield part
+    for submodule in module.modules():
+        if hasattr(type(submodule), _CHOOSES) and (itself or submodule is not module):
+            yield submodule
 
 
 def _as_floats(
-    module: nn.Module, given: tuple[Any, ...], named: dict[str, Any]
+    module: nn.Module, arguments: tuple[Any, ...], keywords: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Forward pre-hook that turns a padding mask (n, tokens) into an additive mask (n, 1, tokens, tokens)."""
-    mask = named.get(MASK)
+    mask = keywords.get(MASK)
     if not isinstance(mask, Tensor) or mask.dim() != 2:
-        return given, named
-    number = next((one.dtype for one in module.parameters() if one.is_floating_point()), torch.float32)
+        return arguments, keywords
+    number = next(
+        (parameter.dtype for parameter in module.parameters() if parameter.is_floating_point()), torch.float32
+    )
     added = (1 - mask.to(number)) * torch.finfo(number).min
-    return given, named | {MASK: added[:, None, None, :].expand(-1, 1, mask.shape[1], -1)}
+    return arguments, keywords | {MASK: added[:, None, None, :].expand(-1, 1, mask.shape[1], -1)}
 
 
 def _padded_rows(inputs: tuple[NamedInput, ...]) -> Tensor:
@@ -134,14 +138,14 @@ def _padded_rows(inputs: tuple[NamedInput, ...]) -> Tensor:
 
     In the mask of the second row, the second half is padding.
     """
-    parts = []
-    for one in inputs:
-        part = torch.ones(2, max(1, one.width))
-        part[:, ::2] = 1.0 if one.name == MASK else 0.0
-        if one.name == MASK:
-            part[1, (one.width + 1) // 2 :] = 0.0
-        parts.append(part[:, : one.width])
-    return torch.cat(parts, dim=1)
+    arrays = []
+    for array in inputs:
+        values = torch.ones(2, max(1, array.width))
+        values[:, ::2] = 1.0 if array.name == MASK else 0.0
+        if array.name == MASK:
+            values[1, (array.width + 1) // 2 :] = 0.0
+        arrays.append(values[:, : array.width])
+    return torch.cat(arrays, dim=1)
 
 
 def _runs_by_example(module: nn.Module, inputs: tuple[NamedInput, ...]) -> bool:
@@ -157,8 +161,8 @@ def _outputs(module: nn.Module, rows: Tensor) -> Tensor | None:
     was_training = module.training
     with suppress(Exception, SystemExit), torch.random.fork_rng(devices=[]), torch.no_grad():
         try:
-            found = module.eval()(rows)
+            outputs = module.eval()(rows)
         finally:
             module.train(was_training)
-        return found if isinstance(found, Tensor) else None
+        return outputs if isinstance(outputs, Tensor) else None
     return None

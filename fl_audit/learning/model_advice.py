@@ -69,26 +69,30 @@ def _has_no_channels(fault: ModelFault) -> bool:
 
 
 def _is_flat_picture(fault: ModelFault) -> bool:
-    layer, shape = fault.layer, fault.input_shape
+    layer = fault.layer
+    shape = fault.input_shape
     if not isinstance(layer, nn.Conv2d) or len(shape) != 1:
         return False
     return layer.in_channels * isqrt(prod(shape) // layer.in_channels) ** 2 == prod(shape)
 
 
 def _is_picture_of_steps(fault: ModelFault) -> bool:
-    layer, shape = fault.layer, fault.input_shape
+    layer = fault.layer
+    shape = fault.input_shape
     if isinstance(layer, nn.Conv1d):
         return len(shape) == 3 and shape[:2] == (1, layer.in_channels)
     return isinstance(layer, nn.RNNBase) and len(shape) == 3 and shape[0] == 1 and shape[2] == layer.input_size
 
 
 def _has_channels_last(fault: ModelFault) -> bool:
-    axes, shape = convolution_axes(fault.layer), fault.input_shape
+    axes = convolution_axes(fault.layer)
+    shape = fault.input_shape
     return axes is not None and len(shape) == len(axes) + 1 and shape[-1] == input_channels(fault.layer)
 
 
 def _is_unflattened(fault: ModelFault) -> bool:
-    layer, shape = fault.layer, fault.input_shape
+    layer = fault.layer
+    shape = fault.input_shape
     return isinstance(layer, nn.Linear) and len(shape) > 1 and prod(shape) == layer.in_features
 
 

@@ -16,7 +16,8 @@ from fl_audit.learning.model_faults import ModelCheck, ModelFault
 from fl_audit.learning.module_preparation import NARROW, copied, exception_text, sharing_copy, without_hints
 
 PROBE_EXAMPLES = 3  # number of examples on which a model is tested
-_MODE_EXAMPLES, _MODE_DRAWS = 16, 4
+_MODE_EXAMPLES = 16
+_MODE_DRAWS = 4
 """Number of examples and of draws; with these, dropout with a probability of a few percent is noticed."""
 _SMALL_STEP = 0.01  # step that moves weights that are all zero
 _RECORDS_PER_PASS = 8
@@ -54,7 +55,8 @@ def check_logits(module: nn.Module, classes: int, records: ModelCheckRecords) ->
     """Raise `InputError` unless a model returns one row of logits per record; return one-line warnings for its
     author."""
     subject = sharing_copy(module).eval()
-    leaves, narrow_types = list[nn.Module](), list[str]()
+    leaves = list[nn.Module]()
+    narrow_types = list[str]()
     for layer in subject.modules():
         if not any(True for _ in layer.children()):
             layer.register_forward_hook(lambda layer, inputs, outputs: leaves.append(layer))
@@ -198,7 +200,7 @@ def _after_a_step(
     return still, trained, after, moved
 
 
-def _alike(left: Tensor, right: Tensor) -> bool:
+def _alike(outputs: Tensor, other_outputs: Tensor) -> bool:
     """Return whether two outputs have the same shape and are equal up to rounding; NaN equals NaN."""
-    is_one_shape = isinstance(left, Tensor) and left.shape == right.shape
-    return is_one_shape and torch.allclose(left, right, rtol=1e-4, atol=1e-5, equal_nan=True)
+    is_one_shape = isinstance(outputs, Tensor) and outputs.shape == other_outputs.shape
+    return is_one_shape and torch.allclose(outputs, other_outputs, rtol=1e-4, atol=1e-5, equal_nan=True)

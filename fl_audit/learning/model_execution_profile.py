@@ -22,20 +22,21 @@ class ModelExecutionProfile:
 
 def saved_scalars(module: nn.Module, run: Callable[[dict[str, Tensor]], Tensor]) -> int:
     """Return the number of scalars that autograd saves for a computation, besides parameters and constants."""
-    own = {name: value.detach().requires_grad_() for name, value in module.named_parameters()}
-    held = {_address(value) for value in (*own.values(), *module.buffers(), *constants_of(module))}
-    kept, sizes = list[Tensor](), dict[int, int]()
+    parameters = {name: value.detach().requires_grad_() for name, value in module.named_parameters()}
+    known_addresses = {_address(value) for value in (*parameters.values(), *module.buffers(), *constants_of(module))}
+    tensors = list[Tensor]()
+    sizes = dict[int, int]()
 
     def note(saved: Tensor) -> Tensor:
-        place = _address(saved)
-        if place is not None and place not in held:
+        address = _address(saved)
+        if address is not None and address not in known_addresses:
             # Tensors are kept alive here: several that took one address in turn would be counted as one.
-            kept.append(saved.detach())
-            sizes[place] = saved.untyped_storage().nbytes() // _BYTES
+            tensors.append(saved.detach())
+            sizes[address] = saved.untyped_storage().nbytes() // _BYTES
         return saved.detach()  # a result that the graph kept as it is would keep the graph, for ever
 
     with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(note, lambda saved: saved), without_hints():
-        run(own)
+        run(parameters)
     return sum(sizes.values())
 
 

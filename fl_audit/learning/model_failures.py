@@ -135,8 +135,8 @@ class _LayerWatch:
     def __enter__(self) -> "_LayerWatch":
         for path, layer in self._module.named_modules():
 
-            def begins(layer: nn.Module, given: tuple[object, ...], path: str = path) -> None:
-                layer_input = given[0] if given and isinstance(given[0], Tensor) else None
+            def begins(layer: nn.Module, arguments: tuple[object, ...], path: str = path) -> None:
+                layer_input = arguments[0] if arguments and isinstance(arguments[0], Tensor) else None
                 self._begun.append((path, layer, layer_input))
 
             def ends(*unused: object) -> None:

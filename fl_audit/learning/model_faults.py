@@ -106,7 +106,9 @@ def _values_of_module(fault: ModelFault) -> dict[str, object]:
 
 
 def _values_of_inputs(fault: ModelFault) -> dict[str, object]:
-    layer, inputs, shape = fault.layer, fault.inputs, fault.input_shape
+    layer = fault.layer
+    inputs = fault.inputs
+    shape = fault.input_shape
     values: dict[str, object] = {
         "input_shape": shape,
         "first_side": shape[0] if shape else 0,
@@ -126,9 +128,11 @@ def _values_of_inputs(fault: ModelFault) -> dict[str, object]:
 
 
 def _values_of_outputs(fault: ModelFault) -> dict[str, object]:
-    outputs, kind, shape = fault.outputs, type(fault.outputs).__name__, shape_of(fault.outputs)
+    outputs = fault.outputs
+    kind = type(fault.outputs).__name__
+    shape = shape_of(fault.outputs)
     axis = next((axis for axis in range(1, len(shape)) if shape[axis] == fault.classes), 1)
-    other_axes = tuple(other for other in range(1, len(shape)) if other != axis)
+    other_axes = tuple(other_axis for other_axis in range(1, len(shape)) if other_axis != axis)
     is_softmax = isinstance(outputs, Tensor) and outputs.dim() == 2 and sum_to_one(outputs)
     return {
         "output_kind": kind,

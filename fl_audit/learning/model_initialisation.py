@@ -36,19 +36,19 @@ def _called_twice(spec: ModelSpec, factory: Callable[..., nn.Module]) -> Factory
     other_seed = _fingerprint(_drawn(spec, generator(1, Purpose.INITIAL_WEIGHTS)))
     gc.collect()  # modules of libraries refer to themselves, and a large one would stay for a while
     module = _drawn(spec, generator(0, Purpose.INITIAL_WEIGHTS))
-    own = _fingerprint(module)
+    fingerprint = _fingerprint(module)
     trained = {name for name, value in module.named_parameters() if value.requires_grad}
-    if any(own[name] != other_seed.get(name) for name in own.keys() - trained):
-        _require_drawn_by_torch(spec, own, trained)
-    if own == other_seed:
+    if any(fingerprint[name] != other_seed.get(name) for name in fingerprint.keys() - trained):
+        _require_drawn_by_torch(spec, fingerprint, trained)
+    if fingerprint == other_seed:
         return FactoryModel(module, ParameterLayout.of_trained(module).flatten(_tensors(module)))
     return FactoryModel(module, None)
 
 
-def _require_drawn_by_torch(spec: ModelSpec, own: Mapping[str, bytes], trained: Collection[str]) -> None:
+def _require_drawn_by_torch(spec: ModelSpec, fingerprint: Mapping[str, bytes], trained: Collection[str]) -> None:
     """Raise `InputError` if a further call with the first seed gives other constants."""
     again = _fingerprint(_drawn(spec, generator(0, Purpose.INITIAL_WEIGHTS)))
-    differing = [name for name in own if name not in trained and own[name] != again.get(name)]
+    differing = [name for name in fingerprint if name not in trained and fingerprint[name] != again.get(name)]
     problem = f"model {spec.name!r} makes {', '.join(differing[:3])} anew at every call, and nobody trains them"
     accepted = "accepted are frozen parameters and buffers that are loaded from a file, or drawn by torch"
     require(not differing, f"{problem}: {accepted}")
@@ -64,8 +64,8 @@ def _fingerprint(module: nn.Module) -> dict[str, bytes]:
 
 def _digest(value: Tensor) -> bytes:
     whole = value.detach().contiguous()
-    told = f"{whole.dtype} {tuple(whole.shape)}".encode()
-    return hashlib.blake2b(whole.reshape(-1).view(torch.uint8).numpy().data, key=told[:64]).digest()
+    type_and_shape = f"{whole.dtype} {tuple(whole.shape)}".encode()
+    return hashlib.blake2b(whole.reshape(-1).view(torch.uint8).numpy().data, key=type_and_shape[:64]).digest()
 
 
 def model_template(spec: ModelSpec, alone: bool = False) -> nn.Module:
@@ -95,13 +95,15 @@ def _drawn(spec: ModelSpec, source: np.random.Generator) -> nn.Module:
 
 def initial_models(spec: ModelSpec, seed: int, trials: Sequence[int]) -> Tensor:
     """Return the initial weights of some trials, float32 (trials, parameters), drawn by seed and trial number."""
-    known = _called_twice(spec, models.import_factory(spec.name)) if ":" in spec.name else None
-    return torch.stack([_weights(spec, known, generator(seed, Purpose.INITIAL_WEIGHTS, trial=one)) for one in trials])
+    factory_model = _called_twice(spec, models.import_factory(spec.name)) if ":" in spec.name else None
+    return torch.stack(
+        [_weights(spec, factory_model, generator(seed, Purpose.INITIAL_WEIGHTS, trial=trial)) for trial in trials]
+    )
 
 
-def _weights(spec: ModelSpec, known: FactoryModel | None, source: np.random.Generator) -> Tensor:
+def _weights(spec: ModelSpec, factory_model: FactoryModel | None, source: np.random.Generator) -> Tensor:
     """Return the initial weights of a model, (parameters,), drawn by `source` unless every call gives the same."""
-    if known is not None and known.weights is not None:
-        return known.weights
+    if factory_model is not None and factory_model.weights is not None:
+        return factory_model.weights
     module = _drawn(spec, source)
     return ParameterLayout.of_trained(module).flatten(dict(module.named_parameters()))

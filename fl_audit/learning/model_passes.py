@@ -60,12 +60,15 @@ class ModelPasses:
 
         Shapes: `parameters` (trials, *shape), `features` (examples, *shape).
         """
-        stacked, frame = self.parts.stacked, self.parts.frame
+        stacked = self.parts.stacked
+        frame = self.parts.frame
         assert stacked is not None
         frame.parameters = parameters
-        frame.trials, frame.examples = len(next(iter(parameters.values()))), examples
+        frame.trials = len(next(iter(parameters.values())))
+        frame.examples = examples
         frame.set_input(features)
-        frame.recording, frame.tape = recording, []
+        frame.recording = recording
+        frame.tape = []
         with self.naming_layer_and_record(parameters, features):
             return stacked(features), frame
 
@@ -105,8 +108,8 @@ class ModelPasses:
                 else:  # one model is run as it is: the stacked layers would only add to the work
                     alone = {name: leaf.squeeze(0) for name, leaf in leaves.items()}
                     loss = self.summed_loss(alone, features, labels)
-            found = torch.autograd.grad(loss, list(leaves.values()), materialize_grads=True)
-        return dict(zip(leaves, found, strict=True))
+            leaf_gradients = torch.autograd.grad(loss, list(leaves.values()), materialize_grads=True)
+        return dict(zip(leaves, leaf_gradients, strict=True))
 
     def summed_loss(self, parameters: dict[str, Tensor], features: Tensor, labels: Tensor) -> Tensor:
         """Return the cross-entropy of one model, summed over examples, as a scalar tensor.
@@ -124,41 +127,41 @@ class ModelPasses:
         logits: Tensor = functional_call(self.template, parameters, (features,), tie_weights=self._is_tied)
         return logits
 
-    def clipped_sum_fast(self, work: ClippedSumPass, total: Tensor, centred_bits: Tensor | None = None) -> None:
+    def clipped_sum_fast(self, sum_pass: ClippedSumPass, total: Tensor, centred_bits: Tensor | None = None) -> None:
         """Write each trial's sum of users' clipped gradients over one pass to `total`, computed by stacked layers.
 
         If `centred_bits`, float64 (trials,), is given, the sums of the users' quantile bits are written to it.
         """
-        microbatch = work.microbatch
-        calls = self.backward(work.models, microbatch)
+        microbatch = sum_pass.microbatch
+        calls = self.backward(sum_pass.models, microbatch)
         with torch.no_grad():
             norms = [unit_norms(microbatch, call, signal) for call, signal in calls]
             squares = torch.stack([layer_norms.squares for layer_norms in norms]).sum(0)
-            weights = _record_weights(work, squares, microbatch.counted, centred_bits)
+            weights = _record_weights(sum_pass, squares, microbatch.sample_weights, centred_bits)
             columns = self.layout.slices()
             for (call, signal), layer_norms in zip(calls, norms, strict=True):
                 sums = call.layer.weighted_sum(call, signal, weights, layer_norms.intermediates)
                 for name, summed in sums.items():
                     total[:, columns[call.layer.prefix + name]] = summed.flatten(1)
 
-    def clipped_sum_graphed(self, work: ClippedSumPass, total: Tensor, centred_bits: Tensor | None = None) -> None:
+    def clipped_sum_graphed(self, sum_pass: ClippedSumPass, total: Tensor, centred_bits: Tensor | None = None) -> None:
         """Write the results of `clipped_sum_fast` on a graphics card; a small pass of records runs as a CUDA graph."""
 
-        def computed(models: Tensor, features: Tensor, labels: Tensor, counted: Tensor | None) -> Tensor:
+        def computed(models: Tensor, features: Tensor, labels: Tensor, sample_weights: Tensor | None) -> Tensor:
             self.forget()  # what an earlier pass derived from other features belongs to no graph
             graph_total = torch.empty_like(models)
-            microbatch = Microbatch(features, labels, counted)
-            self.clipped_sum_fast(replace(work, models=models, microbatch=microbatch), graph_total)
+            microbatch = Microbatch(features, labels, sample_weights)
+            self.clipped_sum_fast(replace(sum_pass, models=models, microbatch=microbatch), graph_total)
             self.forget()
             return graph_total
 
-        microbatch = work.microbatch
-        is_large = len(work.models) * microbatch.examples * self.activations >= pass_budgets.GRAPHED_BELOW
-        if is_large or microbatch.groups is not None or isinstance(work.clipping_norm, Tensor):
-            self.clipped_sum_fast(work, total, centred_bits)
+        microbatch = sum_pass.microbatch
+        is_large = len(sum_pass.models) * microbatch.examples * self.activations >= pass_budgets.GRAPHED_BELOW
+        if is_large or microbatch.groups is not None or isinstance(sum_pass.clipping_norm, Tensor):
+            self.clipped_sum_fast(sum_pass, total, centred_bits)
             return
-        inputs = work.models, microbatch.features, microbatch.labels, microbatch.counted
-        total.copy_(self.parts.graphs(("clipped sum", work.clipping_norm, work.slack), computed, inputs))
+        inputs = sum_pass.models, microbatch.features, microbatch.labels, microbatch.sample_weights
+        total.copy_(self.parts.graphs(("clipped sum", sum_pass.clipping_norm, sum_pass.slack), computed, inputs))
 
     def backward(self, models: Tensor, microbatch: Microbatch) -> list[tuple[LayerCall, Tensor]]:
         """Run the models forward and backward on some examples, and return the calls of their stacked layers.
@@ -172,21 +175,23 @@ class ModelPasses:
         with torch.enable_grad():
             merged, frame = self.run_stacked(self.layout.views(models), features, microbatch.examples, recording=True)
             loss = F.cross_entropy(merged, labels, reduction="sum")
-        tape, frame.tape = frame.tape, []
+        tape = frame.tape
+        frame.tape = []
         return list(zip(tape, torch.autograd.grad(loss, [call.outputs for call in tape]), strict=True))
 
-    def clipped_sum_generic(self, work: ClippedSumPass, total: Tensor, centred_bits: Tensor | None = None) -> None:
+    def clipped_sum_generic(self, sum_pass: ClippedSumPass, total: Tensor, centred_bits: Tensor | None = None) -> None:
         """Write the results of `clipped_sum_fast`, computed by `torch.func`."""
         total.zero_()
         if centred_bits is not None:
             centred_bits.zero_()
-        for part in self.generic_parts(len(work.models), work.microbatch):
-            gradients = self.user_gradients(work.models, part)
-            squares = gradients.square().sum(2) if part.groups is None else gradients.double().square().sum(2)
+        for part_of_pass in self.generic_parts(len(sum_pass.models), sum_pass.microbatch):
+            gradients = self.user_gradients(sum_pass.models, part_of_pass)
+            squares = gradients.square().sum(2) if part_of_pass.groups is None else gradients.double().square().sum(2)
             part_bits = None if centred_bits is None else torch.empty_like(centred_bits)
-            counted = part.counted if part.groups is None else None  # sums of users hold only what counts
-            weights = _record_weights(replace(work, microbatch=part), squares, counted, part_bits)
-            total += _weighted_users(part, weights, gradients, total)
+            # Sums of users hold only what counts.
+            sample_weights = part_of_pass.sample_weights if part_of_pass.groups is None else None
+            weights = _record_weights(replace(sum_pass, microbatch=part_of_pass), squares, sample_weights, part_bits)
+            total += _weighted_users(part_of_pass, weights, gradients, total)
             if centred_bits is not None and part_bits is not None:
                 centred_bits += part_bits
 
@@ -213,10 +218,10 @@ class ModelPasses:
         user_of_record = groups.user_of_record_and_counts[0].view(groups.user_numbers.shape)
         together = max(1, pass_budgets.GRADIENT_BUDGET // models.numel())
         for examples in pass_budgets.slices(microbatch.examples, together):
-            part = microbatch.take(examples)
-            gradients = self.example_gradients(models, part)
-            if part.counted is not None:
-                gradients = gradients * part.counted.unsqueeze(2)
+            part_of_pass = microbatch.take(examples)
+            gradients = self.example_gradients(models, part_of_pass)
+            if part_of_pass.sample_weights is not None:
+                gradients = gradients * part_of_pass.sample_weights.unsqueeze(2)
             total.index_add_(1, user_of_record[..., examples].flatten(), groups.on_user_axis(gradients))
         return total
 
@@ -248,34 +253,35 @@ class ModelPasses:
 
 
 def _record_weights(
-    work: ClippedSumPass, squares: Tensor, counted: Tensor | None, centred_bits: Tensor | None
+    sum_pass: ClippedSumPass, squares: Tensor, sample_weights: Tensor | None, centred_bits: Tensor | None
 ) -> Tensor:
-    """Return the clipping factor of each record's user, (trials, n), times `counted`.
+    """Return the clipping factor of each record's user, (trials, n), times `sample_weights`.
 
     If `centred_bits`, float64 (trials,), is given, it takes the trials' sums of the users' centred quantile bits. A bit
     is 1/2 if the norm of the user's gradient is at most the clipping norm, otherwise -1/2.
 
-    Shapes: `squares` (axis, users), `counted` (trials, n).
+    Shapes: `squares` (axis, users), `sample_weights` (trials, n).
     """
-    microbatch = work.microbatch
+    microbatch = sum_pass.microbatch
     groups = microbatch.groups
     if groups is not None:
         squares = groups.values_per_record(squares.clamp(min=0.0))
     if centred_bits is not None:
-        assert isinstance(work.clipping_norm, Tensor), "only adaptive clipping takes the bits"
-        bits = (squares.double().sqrt() <= work.clipping_norm).double() - 0.5
+        assert isinstance(sum_pass.clipping_norm, Tensor), "only adaptive clipping takes the bits"
+        bits = (squares.double().sqrt() <= sum_pass.clipping_norm).double() - 0.5
         centred_bits.copy_((bits * _participation(microbatch)).sum(1))
-    return clipping_weights(squares, work.clipping_norm, counted, work.slack).to(work.models.dtype)
+    return clipping_weights(squares, sum_pass.clipping_norm, sample_weights, sum_pass.slack).to(sum_pass.models.dtype)
 
 
 def _participation(microbatch: Microbatch) -> Tensor | float:
     """Return 1 at the first record of each user of whom a record counts in a trial, else 0, (trials, n)."""
-    counted, groups = microbatch.counted, microbatch.groups
+    sample_weights = microbatch.sample_weights
+    groups = microbatch.groups
     if groups is None:
-        return 1.0 if counted is None else counted
-    if counted is None:
+        return 1.0 if sample_weights is None else sample_weights
+    if sample_weights is None:
         return groups.is_first
-    has_record = groups.summed(counted).clamp(max=1.0)
+    has_record = groups.summed(sample_weights).clamp(max=1.0)
     return groups.values_per_record(has_record) * groups.is_first
 
 
@@ -295,5 +301,5 @@ def _weighted_users(microbatch: Microbatch, weights: Tensor, gradients: Tensor, 
 
 
 def _has_two_names(module: nn.Module) -> bool:
-    held = [*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)]
-    return len({id(tensor) for _, tensor in held}) < len(held)
+    tensors = [*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)]
+    return len({id(tensor) for _, tensor in tensors}) < len(tensors)

@@ -35,9 +35,9 @@ class ModelSpec:
     def factory_arguments(self) -> dict[str, object]:
         """Arguments that a user's factory may take, keyed by parameter name."""
         shape = self.inputs[0].shape if self.inputs else self.feature_shape
-        known: dict[str, object] = {"feature_shape": shape, "classes": self.classes}
+        arguments: dict[str, object] = {"feature_shape": shape, "classes": self.classes}
         size = vocabulary_size(self.inputs)
-        return known if size is None else known | {"vocabulary_size": size}
+        return arguments if size is None else arguments | {"vocabulary_size": size}
 
 
 def glorot(module: nn.Module) -> nn.Module:
@@ -73,8 +73,8 @@ def _mnist_cnn(feature_shape: Sequence[int], classes: int) -> nn.Module:
 
     Group normalisation replaces their batch normalisation, which mixes examples.
     """
-    found = f"mnist-cnn: examples have shape {tuple(feature_shape)}"
-    require(len(feature_shape) == 3, f"{found}: accepted are images (C, H, W)")
+    description = f"mnist-cnn: examples have shape {tuple(feature_shape)}"
+    require(len(feature_shape) == 3, f"{description}: accepted are images (C, H, W)")
     channels, height, width = feature_shape
     require(min(height, width) >= 10, f"mnist-cnn: images are {height}x{width}: accepted are 10x10 and larger")
     pooled = [((side - 2) // 2 - 2) // 2 for side in (height, width)]
@@ -107,16 +107,16 @@ def build_model(spec: ModelSpec) -> nn.Module:
     if spec.name == MEAN_EMBEDDING:
         return _mean_embedding(spec)
     if spec.name in _BUILT_IN:
-        found = f"model is {spec.name} and the records are texts or other named arrays"
-        require(not spec.inputs, f"{found}: accepted are {MEAN_EMBEDDING} and 'package.module:factory'")
+        description = f"model is {spec.name} and the records are texts or other named arrays"
+        require(not spec.inputs, f"{description}: accepted are {MEAN_EMBEDDING} and 'package.module:factory'")
         return _BUILT_IN[spec.name](spec.feature_shape, spec.classes)
     if ":" not in spec.name:
         _require_function_name(spec.name)
-        known = (*_BUILT_IN, MEAN_EMBEDDING)
-        nearest = get_close_matches(spec.name, known, n=1, cutoff=0.0)[0]
+        names = (*_BUILT_IN, MEAN_EMBEDDING)
+        nearest = get_close_matches(spec.name, names, n=1, cutoff=0.0)[0]
         raise InputError(
             f"model {spec.name!r} is unknown (nearest: {nearest!r}): "
-            f"accepted are {', '.join(known)} and 'package.module:factory'"
+            f"accepted are {', '.join(names)} and 'package.module:factory'"
         )
     module = _called_factory(spec)
     check_module(module)
@@ -128,26 +128,26 @@ def build_model(spec: ModelSpec) -> nn.Module:
 def _called_factory(spec: ModelSpec) -> nn.Module:
     """Return the module that a user's factory makes; raise `InputError` if it fails or makes something else."""
     factory = import_factory(spec.name)
-    known = spec.factory_arguments
+    arguments = spec.factory_arguments
     # The factory is the user's own code: it may raise anything, and may try to end the interpreter.
     try:
         signature = inspect.signature(factory)
-        taken = {key: value for key, value in known.items() if key in signature.parameters}
-        signature.bind(**taken)
+        accepted_arguments = {key: value for key, value in arguments.items() if key in signature.parameters}
+        signature.bind(**accepted_arguments)
     except (TypeError, ValueError) as error:
         raise InputError(
             f"model {spec.name!r} cannot be called ({exception_text(error)}): accepted is a function that takes none "
-            f"or some of {', '.join(known)}"
+            f"or some of {', '.join(arguments)}"
         ) from error
     try:
         with without_hints():
-            module = factory(**taken)
+            module = factory(**accepted_arguments)
     except (Exception, SystemExit) as error:
         raise InputError(f"model {spec.name!r} cannot be built: its function raised {raised_at(error)}") from error
     is_class = isinstance(module, type) and issubclass(module, nn.Module)
-    what = f"the class {module.__name__}" if is_class else f"a {type(module).__name__}"
+    description = f"the class {module.__name__}" if is_class else f"a {type(module).__name__}"
     accepted = "return what calling it makes" if is_class else "accepted is a torch.nn.Module"
-    require(isinstance(module, nn.Module), f"model {spec.name!r} made {what}: {accepted}")
+    require(isinstance(module, nn.Module), f"model {spec.name!r} made {description}: {accepted}")
     return module
 
 
@@ -182,7 +182,8 @@ def import_factory(name: str) -> Callable[..., nn.Module]:
         if missing and not f"{module_name}.".startswith(f"{missing}."):
             why = f": it needs the package {missing!r}, which is not installed"
         raise InputError(f"model {name!r} cannot be imported{why}") from error
-    is_made, word = isinstance(factory, nn.Module), attribute.rpartition(".")[2]
+    is_made = isinstance(factory, nn.Module)
+    word = attribute.rpartition(".")[2]
     require(
         not is_made,
         f"model {name!r} is a module, a {type(factory).__name__}, and not what makes one: accepted is a function that "

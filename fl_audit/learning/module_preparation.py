@@ -22,12 +22,12 @@ _ASIDE = "_set_aside"  # attribute of a layer with its former frozen parameters,
 
 def set_aside_frozen(module: nn.Module) -> None:
     """Replace a module's frozen parameters by plain tensors, so that `parameters()` yields only trained ones."""
-    made = dict[int, Tensor]()  # a parameter that stands at two places stays one tensor
+    tensors = dict[int, Tensor]()  # a parameter that stands at two places stays one tensor
     for layer in module.modules():
         for name, parameter in list(layer.named_parameters(recurse=False)):
             if not parameter.requires_grad:
                 delattr(layer, name)
-                aside = made.setdefault(id(parameter), parameter.detach())
+                aside = tensors.setdefault(id(parameter), parameter.detach())
                 setattr(layer, name, aside)
                 vars(layer).setdefault(_ASIDE, {})[name] = aside
 
@@ -41,11 +41,11 @@ def widen(module: nn.Module) -> None:
     for layer in module.modules():
         for name, value in layer._parameters.items():
             if value is not None and value.dtype in NARROW and not value.requires_grad:
-                made = wide.setdefault(id(value), nn.Parameter(value.detach().float(), requires_grad=False))
-                layer._parameters[name] = made
-        for name, held in layer._buffers.items():
-            if held is not None and held.dtype in NARROW:
-                layer._buffers[name] = held.float()
+                wide_parameter = wide.setdefault(id(value), nn.Parameter(value.detach().float(), requires_grad=False))
+                layer._parameters[name] = wide_parameter
+        for name, buffer in layer._buffers.items():
+            if buffer is not None and buffer.dtype in NARROW:
+                layer._buffers[name] = buffer.float()
 
 
 def constants_of(module: nn.Module) -> Iterator[Tensor]:
@@ -92,11 +92,11 @@ def start_from_zeros(module: nn.Module) -> None:
 
 
 def _begin_with_zeros(
-    layer: nn.Module, given: tuple[Any, ...], named: dict[str, Any]
+    layer: nn.Module, arguments: tuple[Any, ...], keywords: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
     """Forward pre-hook that adds a zero state to the arguments of a recurrent layer, unless a state is given."""
-    states = given[1] if len(given) > 1 else named.get("hx")
-    inputs = given[0] if given else named.get("input")
+    states = arguments[1] if len(arguments) > 1 else keywords.get("hx")
+    inputs = arguments[0] if arguments else keywords.get("input")
     if states is not None or not isinstance(inputs, Tensor):
         return None
     if isinstance(layer, nn.RNNBase):

@@ -9,7 +9,8 @@ from math import prod
 
 LARGEST_WHOLE = 2**24
 """Largest integer in a named array; float32 represents all integers up to it exactly."""
-TOKENS, MASK = "input_ids", "attention_mask"
+TOKENS = "input_ids"
+MASK = "attention_mask"
 """Names of two arguments of text models: the token ids, and the mask that is 1 for tokens and 0 for padding."""
 
 
@@ -30,7 +31,7 @@ class NamedInput:
 
 def width_of(inputs: tuple[NamedInput, ...]) -> int:
     """Return the number of values per record of all the given named arrays together."""
-    return sum(one.width for one in inputs)
+    return sum(array.width for array in inputs)
 
 
 def vocabulary_size(inputs: tuple[NamedInput, ...]) -> int | None:
@@ -41,4 +42,4 @@ def vocabulary_size(inputs: tuple[NamedInput, ...]) -> int | None:
     >>> vocabulary_size((NamedInput("input_ids", (8,), True, 30_522), NamedInput("attention_mask", (8,), True)))
     30522
     """
-    return next((one.count for one in inputs if one.name == TOKENS), None)
+    return next((array.count for array in inputs if array.name == TOKENS), None)

@@ -86,7 +86,8 @@ def step(
     denominator
         Positive number by which the gradients are divided before the step, for example the number of records of a sum.
     """
-    steps, moments = state.steps + 1, state.moments
+    steps = state.steps + 1
+    moments = state.moments
     slices = list(cached_rows(*models.shape))
     if len(slices) == 1:
         moved, *later = _moved(optimizer, models, gradients / denominator, moments, steps)
@@ -94,9 +95,9 @@ def step(
     moved, *later = (torch.empty_like(models) for _ in range(1 + _MOMENTS[optimizer.kind]))
     for rows in slices:
         earlier = tuple(moment[rows] for moment in moments)
-        found = _moved(optimizer, models[rows], gradients[rows] / denominator, earlier, steps)
-        for whole, part in zip((moved, *later), found, strict=True):
-            whole[rows] = part
+        moved_rows = _moved(optimizer, models[rows], gradients[rows] / denominator, earlier, steps)
+        for whole, rows_of_tensor in zip((moved, *later), moved_rows, strict=True):
+            whole[rows] = rows_of_tensor
     return moved, OptimizerState(steps, tuple(later))
 
 

@@ -130,7 +130,8 @@ def private_updates(
     # seed. Every report states the latter.
     with without_hints():
         trial = _SequentialTrialTrainer(model, features.cpu(), labels.cpu(), steps)
-        updates, state = torch.empty(models.shape), accountant
+        updates = torch.empty(models.shape)
+        state = accountant
         times = None if canaries is None else np.zeros(canaries.coins.shape)
         for row, source in enumerate(sources):
             if canaries is not None and times is not None:
@@ -145,17 +146,18 @@ def first_sample(records: int, batch: int, source: np.random.Generator) -> Flags
     """Return which records the first DP-SGD step of a round samples, bool (records,), as drawn in `private_updates`."""
     from opacus.data_loader import DPDataLoader  # slow to import, and needed by few federations  # noqa: PLC0415
 
-    taken = np.zeros(records, dtype=np.bool_)
+    is_sampled = np.zeros(records, dtype=np.bool_)
 
     def note(items: Sequence[tuple[Tensor]]) -> Tensor:
-        taken[[int(place) for (place,) in items]] = True
+        is_sampled[[int(slot) for (slot,) in items]] = True
         return _NO_SLOTS
 
-    slots, draws = TensorDataset(torch.arange(records)), torch_generator(source)
+    slots = TensorDataset(torch.arange(records))
+    draws = torch_generator(source)
     loader = DPDataLoader.from_data_loader(DataLoader(slots, batch, collate_fn=note, generator=draws))
     loader.collate_fn.first_batch = _NO_SLOTS
     next(iter(loader))
-    return taken
+    return is_sampled
 
 
 def torch_generator(source: np.random.Generator) -> torch.Generator:
@@ -164,12 +166,12 @@ def torch_generator(source: np.random.Generator) -> torch.Generator:
     A seed would not suffice: torch uses only 32 bits of it, so two of a hundred thousand generators would likely be
     equal.
     """
-    drawn = torch.Generator().manual_seed(0)
-    state = drawn.get_state().numpy().copy()
+    generator = torch.Generator().manual_seed(0)
+    state = generator.get_state().numpy().copy()
     words = state[_BEFORE_WORDS : _BEFORE_WORDS + 8 * _WORDS].view(np.uint64)
     words[:] = source.integers(2**32, size=_WORDS, dtype=np.uint64)
-    drawn.set_state(torch.from_numpy(state))
-    return drawn
+    generator.set_state(torch.from_numpy(state))
+    return generator
 
 
 @lru_cache(maxsize=256)
@@ -201,7 +203,9 @@ class _SequentialTrialTrainer:
 
     def __init__(self, model: StackedModel, features: Tensor, labels: Tensor, steps: LocalDPSGDSettings) -> None:
         require(len(labels) > 0, "a client holds no record, and cannot train privately: accepted are 1 and more")
-        self._features, self._labels, self._steps = features, labels, steps
+        self._features = features
+        self._labels = labels
+        self._steps = steps
         self._layout: ParameterLayout = model.layout
         self._slots = TensorDataset(torch.arange(len(labels)))
         # Opacus refuses a module in evaluation mode; our models compute the same in both, which was checked.
@@ -218,12 +222,13 @@ class _SequentialTrialTrainer:
         those whose coin is 1 are added to the sums of gradients.
         """
         records = len(self._labels)
-        steps, rate = self._steps.count(records), 1 / batches_per_epoch(records, self._steps.schedule.batch)
-        taken = canaries.sources[row].random((steps, canaries.coins.shape[1])) < rate
+        steps = self._steps.count(records)
+        rate = 1 / batches_per_epoch(records, self._steps.schedule.batch)
+        is_sampled = canaries.sources[row].random((steps, canaries.coins.shape[1])) < rate
         # A canary has twice the clipping norm before clipping, so it enters the sum with exactly the clipping norm.
         long = 2 * self._steps.clipping_norm * canaries.directions[row]
-        self._extra = [long[torch.from_numpy(one & canaries.coins[row])] for one in taken]
-        return np.asarray(taken.sum(axis=0), dtype=np.float64)
+        self._extra = [long[torch.from_numpy(sampled_in_step & canaries.coins[row])] for sampled_in_step in is_sampled]
+        return np.asarray(is_sampled.sum(axis=0), dtype=np.float64)
 
     def train(
         self, start: Tensor, source: np.random.Generator, present: Tensor | None, accountant: str | None
@@ -245,23 +250,25 @@ class _SequentialTrialTrainer:
         samples = chain.from_iterable(repeat(loader))
         for number, slots in enumerate(islice(samples, self._steps.count(len(self._labels)))):
             # Before version 1.6 Opacus gives a list in the place of a sample without a record.
-            taken = slots if isinstance(slots, Tensor) else _NO_SLOTS
-            self._step(optimizer, taken, self._extra[number] if self._extra else None)
+            sample = slots if isinstance(slots, Tensor) else _NO_SLOTS
+            self._step(optimizer, sample, self._extra[number] if self._extra else None)
         end = self._layout.flatten(self._parameters)
         return start - end, _state_of(engine.accountant)
 
     def _made_private(
         self, engine: "PrivacyEngine", source: np.random.Generator, present: Tensor | None
     ) -> tuple["DPOptimizer", DataLoader[Any]]:
-        schedule, records = self._steps.schedule, len(self._labels)
-        samples, noise = torch_generator(source), torch_generator(source)
+        schedule = self._steps.schedule
+        records = len(self._labels)
+        samples = torch_generator(source)
+        noise = torch_generator(source)
 
         def of_present(items: Sequence[tuple[Tensor]]) -> Tensor:
             """Return the indices of those sampled records that are present in the trial.
 
             `items` is a Poisson sample as a data loader gives it: one tensor with an index for each sampled record.
             """
-            slots = torch.stack([place for (place,) in items])
+            slots = torch.stack([slot for (slot,) in items])
             return slots if present is None else slots[present[slots]]
 
         try:
@@ -291,8 +298,8 @@ class _SequentialTrialTrainer:
         `extra` are the gradients of canaries in the step, (canaries, parameters).
         """
         portions = torch.split(slots, self._together) if len(slots) else (slots,)
-        for left in range(len(portions) - 1, -1, -1):
-            optimizer.signal_skip_step(left > 0)
+        for remaining in range(len(portions) - 1, -1, -1):
+            optimizer.signal_skip_step(remaining > 0)
         for portion in portions:
             optimizer.zero_grad()
             if len(portion):

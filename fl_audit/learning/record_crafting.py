@@ -83,7 +83,7 @@ LossAndRank = tuple[Tensor, Tensor]
 """
 
 
-def craft_record(scene: CraftingProblem, others: Tensor, starts: CraftingStarts) -> CraftedFeatures:
+def craft_record(problem: CraftingProblem, other_sums: Tensor, starts: CraftingStarts) -> CraftedFeatures:
     """Return a record whose clipped gradient is as orthogonal as possible to the sum S over all other records.
 
     The search minimises the mean over the weight vectors of cos(g, S)^2 + max(0, 2 - ||g|| / C)^2, where g is the
@@ -92,82 +92,88 @@ def craft_record(scene: CraftingProblem, others: Tensor, starts: CraftingStarts)
     with the longest clipped gradient on average. Raises `InputError` if the model's gradient is not differentiable with
     respect to the features.
 
-    Shapes: `others` (m, parameters).
+    Shapes: `other_sums` (m, parameters).
     """
 
     def measure(gradients: Tensor) -> LossAndRank:
-        lengths = gradients.norm(dim=2) / scene.clipping_norm
-        cosines = torch.nn.functional.cosine_similarity(gradients, others.unsqueeze(1), dim=2, eps=_NOTHING)
-        wanted = (cosines.square() + (_MARGIN - lengths).clamp(min=0).square()).mean(0)
+        lengths = gradients.norm(dim=2) / problem.clipping_norm
+        cosines = torch.nn.functional.cosine_similarity(gradients, other_sums.unsqueeze(1), dim=2, eps=_NOTHING)
+        objective = (cosines.square() + (_MARGIN - lengths).clamp(min=0).square()).mean(0)
         # Below 1 where all are clipped, and from 1 to 2 where one is not.
         clipped = lengths.clamp(max=1).mean(0)
-        return wanted, torch.where(lengths.amin(0) >= 1, cosines.abs().mean(0), 2 - clipped)
+        return objective, torch.where(lengths.amin(0) >= 1, cosines.abs().mean(0), 2 - clipped)
 
-    return _search(scene, starts, measure)
+    return _search(problem, starts, measure)
 
 
-def craft_opposite(scene: CraftingProblem, record: CraftedFeatures, starts: CraftingStarts) -> CraftedFeatures:
+def craft_opposite(problem: CraftingProblem, record: CraftedFeatures, starts: CraftingStarts) -> CraftedFeatures:
     """Craft the record to replace a given one: the clipped gradients of both are as far apart as possible.
 
     Raises `InputError` if the model's gradient is not differentiable with respect to the features.
     """
     features, labels = record.features.unsqueeze(0), torch.tensor([record.label], device=record.features.device)
-    own = scene.model.clipped_sum(scene.models, features, labels, scene.clipping_norm).unsqueeze(1)
+    record_sum = problem.model.clipped_sum(problem.models, features, labels, problem.clipping_norm).unsqueeze(1)
 
     def measure(gradients: Tensor) -> LossAndRank:
         lengths = gradients.norm(dim=2, keepdim=True)
-        clipped = gradients * (scene.clipping_norm / lengths.clamp(min=_NOTHING)).clamp(max=1)
-        missing = 2 - (own - clipped).norm(dim=2) / scene.clipping_norm
+        clipped = gradients * (problem.clipping_norm / lengths.clamp(min=_NOTHING)).clamp(max=1)
+        missing = 2 - (record_sum - clipped).norm(dim=2) / problem.clipping_norm
         # Length beyond the clipping norm changes nothing at once, but keeps the record clipped later on.
-        short = (_MARGIN - lengths.squeeze(2) / scene.clipping_norm).clamp(min=0)
+        short = (_MARGIN - lengths.squeeze(2) / problem.clipping_norm).clamp(min=0)
         return (missing + 0.1 * short.square()).mean(0), missing.mean(0)
 
-    return _search(scene, starts, measure)
+    return _search(problem, starts, measure)
 
 
 def _search(
-    scene: CraftingProblem, starts: CraftingStarts, measure: Callable[[Tensor], LossAndRank]
+    problem: CraftingProblem, starts: CraftingStarts, measure: Callable[[Tensor], LossAndRank]
 ) -> CraftedFeatures:
     """Return the best record that gradient descent finds from all starts, which are divided to fit into memory.
 
     `measure` maps gradients (m, n, parameters) to two numbers for each of n records: the value that gradient descent
     minimises, and a rank. The best record has the lowest rank.
     """
-    together = max(1, pass_budgets.GRADIENT_BUDGET // scene.models.numel())
-    parts = map(CraftingStarts, torch.split(starts.features, together), torch.split(starts.labels, together))
-    record, rank = min((_descend(scene, part, measure) for part in parts), key=lambda one: one[1])
+    together = max(1, pass_budgets.GRADIENT_BUDGET // problem.models.numel())
+    start_groups = map(CraftingStarts, torch.split(starts.features, together), torch.split(starts.labels, together))
+    record, rank = min(
+        (_descend(problem, start_group, measure) for start_group in start_groups), key=lambda result: result[1]
+    )
     require(math.isfinite(rank), "no record could be crafted: the gradients of the model are not finite")
     return record
 
 
 def _descend(
-    scene: CraftingProblem, starts: CraftingStarts, measure: Callable[[Tensor], LossAndRank]
+    problem: CraftingProblem, starts: CraftingStarts, measure: Callable[[Tensor], LossAndRank]
 ) -> tuple[CraftedFeatures, float]:
     """Return the record of lowest rank on the descent paths from some starts, and its rank, which may be infinite."""
-    span = (scene.box.high - scene.box.low).clamp(min=0)
+    span = (problem.box.high - problem.box.low).clamp(min=0)
     # In units of the ranges, so that one step size does for all features.
-    place = ((scene.box.clamped(starts.features) - scene.box.low) / span.clamp(min=_NOTHING)).requires_grad_()
-    optimizer = torch.optim.Adam([place], lr=_RATE)
-    best = torch.full((len(starts.labels),), torch.inf, device=place.device)
-    kept = torch.empty_like(starts.features)
+    coordinates = ((problem.box.clamped(starts.features) - problem.box.low) / span.clamp(min=_NOTHING)).requires_grad_()
+    optimizer = torch.optim.Adam([coordinates], lr=_RATE)
+    best = torch.full((len(starts.labels),), torch.inf, device=coordinates.device)
+    best_features = torch.empty_like(starts.features)
     for _ in range(_STEPS):
         try:
             with torch.enable_grad():
-                features = scene.box.rounded(scene.box.low + place * span)
+                features = problem.box.rounded(problem.box.low + coordinates * span)
                 # No name holds the gradients, so that their memory is free before the next step asks for as much.
-                wanted, rank = measure(scene.model.example_gradients(scene.models, Microbatch(features, starts.labels)))
-                (place.grad,) = torch.autograd.grad(wanted.sum(), [place])
-                del wanted
+                objective, rank = measure(
+                    problem.model.example_gradients(problem.models, Microbatch(features, starts.labels))
+                )
+                (coordinates.grad,) = torch.autograd.grad(objective.sum(), [coordinates])
+                del objective
         except (RuntimeError, NotImplementedError) as error:
             raise InputError(
                 f"no record can be crafted for this model, whose gradient is not differentiable in the features "
                 f"({exception_text(error)}): accepted for neighbour in [audit] are records of the data"
             ) from error
-        rank, features = rank.detach(), features.detach()
+        rank = rank.detach()
+        features = features.detach()
         better = rank < best
-        best, kept[better] = torch.where(better, rank, best), features[better]
+        best = torch.where(better, rank, best)
+        best_features[better] = features[better]
         optimizer.step()
         with torch.no_grad():
-            place.clamp_(0, 1)
+            coordinates.clamp_(0, 1)
     winner = int(best.argmin())
-    return CraftedFeatures(kept[winner], int(starts.labels[winner])), float(best[winner])
+    return CraftedFeatures(best_features[winner], int(starts.labels[winner])), float(best[winner])

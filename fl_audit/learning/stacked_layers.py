@@ -100,14 +100,14 @@ class ParameterLayout:
     @classmethod
     def of(cls, module: nn.Module) -> "ParameterLayout":
         """Return the layout of all parameters of a module."""
-        named = list(module.named_parameters())
-        return cls(tuple(name for name, _ in named), tuple(tuple(value.shape) for _, value in named))
+        parameters = list(module.named_parameters())
+        return cls(tuple(name for name, _ in parameters), tuple(tuple(value.shape) for _, value in parameters))
 
     @classmethod
     def of_trained(cls, module: nn.Module) -> "ParameterLayout":
         """Return the layout of a module's parameters that are not frozen."""
-        named = [(name, value) for name, value in module.named_parameters() if value.requires_grad]
-        return cls(tuple(name for name, _ in named), tuple(tuple(value.shape) for _, value in named))
+        parameters = [(name, value) for name, value in module.named_parameters() if value.requires_grad]
+        return cls(tuple(name for name, _ in parameters), tuple(tuple(value.shape) for _, value in parameters))
 
     @property
     def size(self) -> int:
@@ -144,17 +144,17 @@ class PerThreadState(threading.local):
 
 
 def clipping_weights(
-    squared_norms: Tensor, clipping_norm: float | Tensor | None, counted: Tensor | None, slack: float = 0.0
+    squared_norms: Tensor, clipping_norm: float | Tensor | None, sample_weights: Tensor | None, slack: float = 0.0
 ) -> Tensor:
     """Return the clipping factor min(1, C / norm) of each gradient; 0 for an example that does not count.
 
     Without clipping, and for a zero gradient, the factor is 1.
     """
     if clipping_norm is None:
-        return torch.ones_like(squared_norms) if counted is None else counted
+        return torch.ones_like(squared_norms) if sample_weights is None else sample_weights
     inverse = torch.rsqrt(squared_norms) if slack == 0 else 1 / (squared_norms.sqrt() + slack)
     weights = torch.clamp(clipping_norm * inverse, max=1.0)
-    return weights if counted is None else weights * counted
+    return weights if sample_weights is None else weights * sample_weights
 
 
 def backward_sums(
@@ -173,8 +173,8 @@ def backward_sums(
     for total, model in zip(sums, models, strict=True):
         parameters = {name: value.detach().requires_grad_() for name, value in layout.of_one(model).items()}
         for example, label in zip(microbatch.features, microbatch.labels, strict=True):
-            found = loss(parameters, example.unsqueeze(0), label.unsqueeze(0))
-            gradients = torch.autograd.grad(found, list(parameters.values()))
+            example_loss = loss(parameters, example.unsqueeze(0), label.unsqueeze(0))
+            gradients = torch.autograd.grad(example_loss, list(parameters.values()))
             gradient = layout.flatten(dict(zip(parameters, gradients, strict=True)))
             total += clipping_weights(gradient.square().sum(), 1.0, None) * gradient
     return sums

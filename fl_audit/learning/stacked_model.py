@@ -57,7 +57,7 @@ class StackedModel(ModelPasses):
         Shape of one example.
     records
         Records on which the module is tested, (n, *shape); None for random examples.
-    known
+    profile
         Properties of the model that another process has measured; None to measure them.
 
     Raises
@@ -77,27 +77,28 @@ class StackedModel(ModelPasses):
         template: nn.Module,
         feature_shape: tuple[int, ...],
         records: Tensor | None = None,
-        known: ModelExecutionProfile | None = None,
+        profile: ModelExecutionProfile | None = None,
     ) -> None:
         check_module(template)
         keep_freed_memory()
-        own = sharing_copy(template).eval()
-        set_aside_frozen(own)
-        start_from_zeros(own)
-        own.requires_grad_(False)
-        super().__init__(own, feature_shape)
+        network = sharing_copy(template).eval()
+        set_aside_frozen(network)
+        start_from_zeros(network)
+        network.requires_grad_(False)
+        super().__init__(network, feature_shape)
         self._scale = 1
         self.cautions: tuple[str, ...] = ()
         self.backbone: Backbone | None = None
-        if known is None:
+        if profile is None:
             self.fast = stacked_layers_agree(self, records)
         else:
-            self.fast, self.activations = known.fast, known.activations
-        self.chain = dense_chain(own, feature_shape, self.layout)
+            self.fast = profile.fast
+            self.activations = profile.activations
+        self.chain = dense_chain(network, feature_shape, self.layout)
 
     @classmethod
     def of(
-        cls, spec: ModelSpec, records: ModelCheckRecords | None = None, known: ModelExecutionProfile | None = None
+        cls, spec: ModelSpec, records: ModelCheckRecords | None = None, profile: ModelExecutionProfile | None = None
     ) -> "StackedModel":
         """Return the stacked model of a specification; raises `InputError` if it cannot be built or has wrong outputs.
 
@@ -107,12 +108,12 @@ class StackedModel(ModelPasses):
             Specification of the model.
         records
             Records on which a user's model is tested; None for random examples.
-        known
+        profile
             Properties of the model's execution, if another process has measured them; None to measure them here.
         """
         # A user's factory may read files or print, so it is called once in a process, and its model is cached.
         if ":" in spec.name:
-            return _of_factory(spec, import_factory(spec.name), records, known)
+            return _of_factory(spec, import_factory(spec.name), records, profile)
         return _built(spec)
 
     def sized_for_device(self, device: Device) -> "StackedModel":
@@ -125,9 +126,9 @@ class StackedModel(ModelPasses):
         device
             Device on which the parameters are.
         """
-        found = copy(self)
-        found._scale = 1 if device is Device.CPU else pass_budgets.ON_A_CARD
-        return found
+        resized = copy(self)
+        resized._scale = 1 if device is Device.CPU else pass_budgets.ON_A_CARD
+        return resized
 
     @property
     def record_shape(self) -> tuple[int, ...]:
@@ -250,11 +251,11 @@ class StackedModel(ModelPasses):
                 full = min(width, (batch_trials or len(models)) - rows.start)
                 index = _padded_rows(rows, full)
                 norm = clipping_norm[index].unsqueeze(1) if isinstance(clipping_norm, Tensor) else clipping_norm
-                work = ClippedSumPass(models[index], block.microbatch(rows), norm, slack)
+                sum_pass = ClippedSumPass(models[index], block.microbatch(rows), norm, slack)
                 is_direct = number == 0 and index is rows  # the first pass writes its sums where they belong
-                sums = total[rows] if is_direct else torch.empty_like(work.models)
+                sums = total[rows] if is_direct else torch.empty_like(sum_pass.models)
                 sums_of_bits = None if bits is None else bits.new_empty(len(sums))
-                self._clipped_sum_pass(work, sums, sums_of_bits)
+                self._clipped_sum_pass(sum_pass, sums, sums_of_bits)
                 trials = rows.stop - rows.start
                 if not is_direct:
                     total[rows] += sums[:trials]
@@ -262,13 +263,13 @@ class StackedModel(ModelPasses):
                     bits[rows] += sums_of_bits[:trials]
         return ClippedSums(total, bits)
 
-    def _clipped_sum_pass(self, work: ClippedSumPass, total: Tensor, centred_bits: Tensor | None) -> None:
+    def _clipped_sum_pass(self, sum_pass: ClippedSumPass, total: Tensor, centred_bits: Tensor | None) -> None:
         if not self.fast:
-            self.clipped_sum_generic(work, total, centred_bits)
-        elif work.models.is_cuda:
-            self.clipped_sum_graphed(work, total, centred_bits)
+            self.clipped_sum_generic(sum_pass, total, centred_bits)
+        elif sum_pass.models.is_cuda:
+            self.clipped_sum_graphed(sum_pass, total, centred_bits)
         else:
-            self.clipped_sum_fast(work, total, centred_bits)
+            self.clipped_sum_fast(sum_pass, total, centred_bits)
 
     def mean_gradients(self, models: Tensor, features: Tensor, labels: Tensor) -> Tensor:
         """Return the gradient of the mean cross-entropy over the examples in every trial, float32 (trials, parameters).
@@ -302,9 +303,11 @@ class StackedModel(ModelPasses):
             Features of the examples, which all trials share, (n, *shape).
         """
         by_start: dict[int, list[Tensor]] = {}
-        for rows, some in self.passes(len(models), len(features)):
-            by_start.setdefault(some.start, []).append(self.logits_pass(models[rows], features[some]))
-        portions = [parts[0] if len(parts) == 1 else torch.cat(parts) for parts in by_start.values()]
+        for rows, slice_of_examples in self.passes(len(models), len(features)):
+            by_start.setdefault(slice_of_examples.start, []).append(
+                self.logits_pass(models[rows], features[slice_of_examples])
+            )
+        portions = [batches[0] if len(batches) == 1 else torch.cat(batches) for batches in by_start.values()]
         del by_start  # logits of many trials take memory: no more than two copies are held
         return portions[0] if len(portions) == 1 else torch.cat(portions, dim=1)
 
@@ -336,20 +339,22 @@ class StackedModel(ModelPasses):
             Number of examples per trial.
         """
         self.forget()
-        for some in pass_budgets.slices(examples, self.examples_per_pass):
-            for rows in pass_budgets.slices(trials, self.trials_per_pass(some.stop - some.start)):
-                yield rows, some
+        for slice_of_examples in pass_budgets.slices(examples, self.examples_per_pass):
+            for rows in pass_budgets.slices(
+                trials, self.trials_per_pass(slice_of_examples.stop - slice_of_examples.start)
+            ):
+                yield rows, slice_of_examples
 
 
 def _built(
-    spec: ModelSpec, records: ModelCheckRecords | None = None, known: ModelExecutionProfile | None = None
+    spec: ModelSpec, records: ModelCheckRecords | None = None, profile: ModelExecutionProfile | None = None
 ) -> StackedModel:
-    template = model_template(spec, alone=known is not None)
+    template = model_template(spec, alone=profile is not None)
     prepare(template, spec.inputs)
-    if known is not None:
-        backbone = split_backbone(template, spec.feature_shape) if known.has_backbone else None
+    if profile is not None:
+        backbone = split_backbone(template, spec.feature_shape) if profile.has_backbone else None
         shape = spec.feature_shape if backbone is None else backbone.output_shape
-        model = StackedModel(template, shape, known=known)
+        model = StackedModel(template, shape, profile=profile)
         model.backbone = backbone
         return model
     tried = records or ModelCheckRecords(
@@ -396,7 +401,7 @@ def _of_factory(
     spec: ModelSpec,
     factory: Callable[..., nn.Module],
     records: ModelCheckRecords | None,
-    known: ModelExecutionProfile | None,
+    profile: ModelExecutionProfile | None,
 ) -> StackedModel:
     """Build the stacked model of a user's factory; for each factory, a process builds and checks the model once."""
-    return _built(spec, records, known)
+    return _built(spec, records, profile)

@@ -63,8 +63,8 @@ def _is_gram_cheap(groups: UserGroups, call: LayerCall, signal: Tensor) -> bool:
     The matrices are D D^T and A A^T of the module's docstring, which grow with the number of a user's records.
     """
     outs, *ins = call.layer.required_parameter("weight").shape[1:]
-    most = max((bucket.positions.shape[1] for bucket in groups.buckets), default=1)
-    rows = most * signal.flatten(2).shape[2]
+    most_records = max((bucket.positions.shape[1] for bucket in groups.buckets), default=1)
+    rows = most_records * signal.flatten(2).shape[2]
     return 2 * rows**2 < outs * math.prod(ins)
 
 
@@ -73,9 +73,12 @@ def _norms_of_sums(microbatch: Microbatch, groups: UserGroups, gradients: Iterab
 
     The norms are taken over all tensors of gradients together.
     """
-    counted, squares = microbatch.counted, list[Tensor]()
+    sample_weights = microbatch.sample_weights
+    squares = list[Tensor]()
     for tensor in gradients:
-        weights = None if counted is None else counted.view(*counted.shape, *([1] * (tensor.dim() - 2)))
+        weights = (
+            None if sample_weights is None else sample_weights.view(*sample_weights.shape, *([1] * (tensor.dim() - 2)))
+        )
         sums = groups.summed(tensor if weights is None else tensor * weights)
         squares.append(torch.linalg.vector_norm(sums.flatten(2), dim=2, dtype=torch.float64).square())
     return torch.stack(squares).sum(0)
@@ -83,19 +86,20 @@ def _norms_of_sums(microbatch: Microbatch, groups: UserGroups, gradients: Iterab
 
 def _norms_of_products(microbatch: Microbatch, groups: UserGroups, call: LayerCall, signal: Tensor) -> Tensor:
     """Return the squared norms of users' summed gradients, float64 (axis, users), from a layer's inputs and signals."""
-    layer, counted = call.layer, microbatch.counted
-    left, right = _factors(call, signal)
-    left = left if counted is None else left * counted[:, :, None, None]
-    left = groups.on_user_axis(left)
-    right = right if call.shared else groups.on_user_axis(right)
-    squares = torch.zeros(len(left), groups.count, dtype=torch.float64, device=left.device)
+    layer = call.layer
+    sample_weights = microbatch.sample_weights
+    signals, inputs = _factors(call, signal)
+    signals = signals if sample_weights is None else signals * sample_weights[:, :, None, None]
+    signals = groups.on_user_axis(signals)
+    inputs = inputs if call.shared else groups.on_user_axis(inputs)
+    squares = torch.zeros(len(signals), groups.count, dtype=torch.float64, device=signals.device)
     has_bias = layer.parameter("bias") is not None
-    scratch = torch.empty(_WIDENED_SCALARS, dtype=torch.float64, device=left.device)
+    scratch = torch.empty(_WIDENED_SCALARS, dtype=torch.float64, device=signals.device)
     for number, bucket in enumerate(groups.buckets):
         cache = groups.input_products if call.shared else {}
         memory = _GramMemory(scratch, cache, (layer.prefix, number))
         index = bucket.users if bucket.user_slice is None else bucket.user_slice
-        squares[:, index] = _bucket_norms(left, right, bucket, has_bias, memory)
+        squares[:, index] = _bucket_norms(signals, inputs, bucket, has_bias, memory)
     return squares
 
 
@@ -105,7 +109,8 @@ def _factors(call: LayerCall, signal: Tensor) -> tuple[Tensor, Tensor]:
     G is (trials, n, rows, outs), and A is (trials or 1, n, rows, ins), with a row for every position of the layer's
     output.
     """
-    layer, frame = call.layer, call.layer.frame
+    layer = call.layer
+    frame = call.layer.frame
     if isinstance(layer, StackedConv2d):
         patches = layer.split_patches(call).transpose(-1, -2)
         signals = frame.split(signal.flatten(2)).transpose(2, 3)
@@ -123,26 +128,28 @@ class _GramMemory(NamedTuple):
     key: tuple[str, int]  # layer and bucket of the matrices of this object
 
 
-def _bucket_norms(left: Tensor, right: Tensor, bucket: Bucket, has_bias: bool, memory: _GramMemory) -> Tensor:
+def _bucket_norms(
+    layer_signals: Tensor, layer_inputs: Tensor, bucket: Bucket, has_bias: bool, memory: _GramMemory
+) -> Tensor:
     """Return the squared norms of the summed gradients of a bucket's users in one layer, float64 (axis, users).
 
-    `left` and `right` are the factors that `_factors` returns.
+    `layer_signals` and `layer_inputs` are the factors that `_factors` returns.
     """
     # (axis, s, rows, outs or ins): where the left factor is zero, the right one may be anything.
-    signals = bucket.read(left).flatten(2, 3)
-    rows = bucket.positions.shape[1] * right.shape[2]
+    signals = bucket.read(layer_signals).flatten(2, 3)
+    rows = bucket.positions.shape[1] * layer_inputs.shape[2]
     axis, users, _, outs = signals.shape
-    ins = right.shape[3]
+    ins = layer_inputs.shape[3]
     # Inputs that all trials share have one Gram matrix for all of them.
-    if rows > 1 and _is_gram_cheaper(rows, outs, ins, len(right) / axis):
-        return _norms_by_gram(signals, right, bucket, has_bias, memory)
-    inputs = bucket.read(right, padded_by_zeros=False).flatten(2, 3)
+    if rows > 1 and _is_gram_cheaper(rows, outs, ins, len(layer_inputs) / axis):
+        return _norms_by_gram(signals, layer_inputs, bucket, has_bias, memory)
+    inputs = bucket.read(layer_inputs, padded_by_zeros=False).flatten(2, 3)
     if rows == 1:
         squares = inputs.square().sum((2, 3))
         return (signals.square().sum((2, 3)) * (squares + 1 if has_bias else squares)).double()
     together = max(1, pass_budgets.GRADIENT_BUDGET // (axis * outs * ins))
     ranges = pass_budgets.slices(users, together)
-    norms = [_norms_by_gradients(signals[:, part], inputs[:, part], has_bias) for part in ranges]
+    norms = [_norms_by_gradients(signals[:, user_slice], inputs[:, user_slice], has_bias) for user_slice in ranges]
     return norms[0] if len(norms) == 1 else torch.cat(norms, dim=1)
 
 
@@ -155,26 +162,28 @@ def _is_gram_cheaper(rows: int, outs: int, ins: int, input_share: float) -> bool
     return 2 * rows * (rows + 2) * width + 4 * rows**2 <= (rows + 2) * outs * ins + _PRODUCT_OVERHEAD
 
 
-def _norms_by_gram(signals: Tensor, right: Tensor, bucket: Bucket, has_bias: bool, memory: _GramMemory) -> Tensor:
+def _norms_by_gram(
+    signals: Tensor, layer_inputs: Tensor, bucket: Bucket, has_bias: bool, memory: _GramMemory
+) -> Tensor:
     """Return the squared norms of users' summed gradients of a layer, float64 (axis, users).
 
-    They are computed from the Gram matrices of the output gradients `signals` and of the inputs `right`.
+    They are computed from the Gram matrices of the output gradients `signals` and of the inputs `layer_inputs`.
     """
     axis, users, rows, outs = signals.shape
-    ins = right.shape[3]
+    ins = layer_inputs.shape[3]
     together = max(1, pass_budgets.GRADIENT_BUDGET // (axis * rows * (outs + ins + 2 * rows)))
     input_products = memory.input_products.get(memory.key)
-    inputs = bucket.read(right, padded_by_zeros=False).flatten(2, 3) if input_products is None else None
+    inputs = bucket.read(layer_inputs, padded_by_zeros=False).flatten(2, 3) if input_products is None else None
     if inputs is not None and 2 * rows <= ins:  # no more memory than the inputs themselves
         input_products = memory.input_products[memory.key] = _gram(inputs, memory.scratch)
     norms = list[Tensor]()
-    for part in pass_budgets.slices(users, together):
+    for user_slice in pass_budgets.slices(users, together):
         if input_products is not None:
-            products = input_products[:, part]
+            products = input_products[:, user_slice]
         else:
             assert inputs is not None, "inputs whose products are not cached are read"
-            products = _gram(inputs[:, part], memory.scratch)
-        signal_products = _gram(signals[:, part], memory.scratch)
+            products = _gram(inputs[:, user_slice], memory.scratch)
+        signal_products = _gram(signals[:, user_slice], memory.scratch)
         norms.append(signal_products.mul_(products + 1 if has_bias else products).sum((2, 3)))
     return norms[0] if len(norms) == 1 else torch.cat(norms, dim=1)
 
@@ -204,9 +213,9 @@ def _gram(values: Tensor, scratch: Tensor) -> Tensor:
     products = flat.new_empty(len(flat), flat.shape[1], flat.shape[1], dtype=torch.float64)
     size = flat[0].numel()
     together = max(1, len(scratch) // size)
-    for part in pass_budgets.slices(len(flat), together):
-        narrow = flat[part]
+    for matrix_slice in pass_budgets.slices(len(flat), together):
+        narrow = flat[matrix_slice]
         space = scratch[: narrow.numel()] if size <= len(scratch) else scratch.new_empty(size)
         wide = space.view(narrow.shape).copy_(narrow)
-        torch.bmm(wide, wide.transpose(1, 2), out=products[part])
+        torch.bmm(wide, wide.transpose(1, 2), out=products[matrix_slice])
     return products.view(*values.shape[:2], *products.shape[1:])

@@ -144,16 +144,16 @@ def _bucket(users: Tensor, starts: Tensor, lengths: Tensor) -> Bucket:
     """
     first = starts[users]
     counts = lengths[users]
-    fewest, most = (int(count) for count in counts.aminmax())
-    positions = first.unsqueeze(1) + torch.arange(most, device=lengths.device)
+    fewest, longest = (int(count) for count in counts.aminmax())
+    positions = first.unsqueeze(1) + torch.arange(longest, device=lengths.device)
     padding_mask = None
-    if fewest < most:
+    if fewest < longest:
         is_record = positions < (first + counts).unsqueeze(1)
         padding_mask = is_record.float()
         positions = torch.where(is_record, positions, first.unsqueeze(1))
     start = int(first[0])
     user = int(users[0])
-    are_consecutive = padding_mask is None and int(first[-1]) + most - start == len(users) * most
-    position_slice = slice(start, start + len(users) * most) if are_consecutive else None
+    are_consecutive = padding_mask is None and int(first[-1]) + longest - start == len(users) * longest
+    position_slice = slice(start, start + len(users) * longest) if are_consecutive else None
     user_slice = slice(user, user + len(users)) if int(users[-1]) - user == len(users) - 1 else None
     return Bucket(users, positions, padding_mask, position_slice, user_slice)

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, Strict, ValidationError
 from fl_audit.adjacency import Unit
 from fl_audit.errors import InputError, require
 from fl_audit.ordinary_files import read_text_file
+from fl_audit.plurals import plural
 from fl_audit.privacy.ledger import composed_epsilon, read_ledger
 from fl_audit.runs.config_errors import first_problem
 from fl_audit.runs.signed_statement import STATEMENTS, VerifiedStatement, verify
@@ -194,7 +195,7 @@ def judge_ledger(policy: SitePolicy, place: Path) -> tuple[RuleAnswer, ...]:
         return (RuleAnswer("ledger.file", RuleStanding.UNKNOWN, f"{path} is missing"),)
     trainings = read_ledger(path)
     epsilon = composed_epsilon(trainings, rules.delta).epsilon
-    text = f"{len(trainings)} trainings spend epsilon {epsilon:.4g} at delta {rules.delta:g}"
+    text = f"{plural(len(trainings), 'training')} spent epsilon {epsilon:.4g} at delta {rules.delta:g}"
     answers = [_answer("ledger.largest-epsilon", epsilon <= rules.largest_epsilon, text, f"{rules.largest_epsilon:g}")]
     if rules.digest is not None:
         is_there = any(training.digest == rules.digest for training in trainings)
@@ -211,7 +212,10 @@ def _claim_answers(rules: ClaimRules, result: AuditResult) -> Iterator[RuleAnswe
             continue
         rule, value = f"claim.largest-{name}", guarantee.get(name)
         accepted = f"at most {limit:g}"
-        if not is_claimed:
+        if name == "epsilon" and result.scope.rounds is None:
+            text = f"for how many rounds epsilon is claimed is not said: accepted is {accepted}"
+            yield RuleAnswer(rule, RuleStanding.UNKNOWN, text)
+        elif not is_claimed:
             yield RuleAnswer(rule, RuleStanding.BROKEN, f"nothing is claimed: accepted is {accepted}")
         elif name == "epsilon" and name in guarantee and value is None and "delta" in guarantee:
             yield RuleAnswer(rule, RuleStanding.BROKEN, f"epsilon is without bound: accepted is {accepted}")
@@ -260,7 +264,7 @@ def _signature_answers(
         yield _answer("signatures.by", key in keys, text, "its signature")
     if rules.fewest:
         is_met = len(keys) >= rules.fewest
-        yield _answer("signatures.fewest", is_met, f"{len(keys)} keys signed", f"{rules.fewest} and more")
+        yield _answer("signatures.fewest", is_met, f"{plural(len(keys), 'key')} signed", f"{rules.fewest} and more")
     if rules.largest_age_days is not None:
         times = [statement.statement["predicate"]["signed"] for statement in statements if statement.agrees]
         accepted = f"at most {rules.largest_age_days:g} days"

@@ -44,7 +44,7 @@ def test_a_head_on_a_backbone_gives_the_logits_and_gradients_of_the_whole() -> N
     torch.testing.assert_close(summed["head.weight"], gradients[0], rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(summed["head.bias"], gradients[1], rtol=1e-4, atol=1e-5)
     # A process without data builds the same model from the measured properties.
-    again = StackedModel.of(spec, known=model.properties)
+    again = StackedModel.of(spec, profile=model.properties)
     assert again.backbone is not None
     assert again.feature_shape == (7,)
     torch.testing.assert_close(again.backbone.outputs(records), outputs, rtol=0, atol=0)

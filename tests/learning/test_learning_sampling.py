@@ -70,7 +70,7 @@ def test_small_samples_are_gathered_and_large_ones_weighted() -> None:
     microbatch = gathered.microbatch(slice(0, 2), slice(0, 2))
     assert microbatch.labels.tolist() == [[2, 7], [9, 0]]
     assert torch.equal(microbatch.features[1, 0], features[9])
-    assert microbatch.counted is not None
-    assert microbatch.counted.tolist() == [[1.0, 1.0], [1.0, 0.0]]
+    assert microbatch.sample_weights is not None
+    assert microbatch.sample_weights.tolist() == [[1.0, 1.0], [1.0, 0.0]]
     assert ClippedSumInputs.of(features, labels, many).width == 10
-    assert ClippedSumInputs.of(features, labels, None).counted is None
+    assert ClippedSumInputs.of(features, labels, None).sample_weights is None

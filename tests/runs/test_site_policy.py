@@ -111,6 +111,10 @@ WRONG: dict[str, tuple[AuditResult, dict[str, RuleStanding]]] = {
         replace(GOOD, scope=replace(GOOD.scope, played_rounds=None)),
         {"audit.all-rounds": RuleStanding.UNKNOWN},
     ),
+    "rounds unsaid": (
+        replace(GOOD, scope=replace(GOOD.scope, rounds=None)),
+        {"claim.largest-epsilon": RuleStanding.UNKNOWN, "audit.all-rounds": RuleStanding.UNKNOWN},
+    ),
     "a check refused": (
         replace(GOOD, scope=AuditScope(10, 10, ("removed",), {"replaced": "the time ran out"})),
         {"audit.required-checks": RuleStanding.BROKEN},

@@ -130,7 +130,7 @@ def test_a_process_without_records_trusts_the_one_that_had_them(texts: Path) -> 
     spec = ModelSpec("texts_models:right", (7,), 2)  # it looks up numbers from 1, which random examples do not have
     with pytest.raises(InputError, match="is asked for -1"):
         StackedModel.of(spec)
-    told = StackedModel.of(spec, known=ModelExecutionProfile(fast=False, activations=77))
+    told = StackedModel.of(spec, profile=ModelExecutionProfile(fast=False, activations=77))
     assert (told.fast, told.activations) == (False, 77)
 
 

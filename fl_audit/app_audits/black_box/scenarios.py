@@ -16,27 +16,9 @@ from fl_audit.app_audits.black_box.scenario import (
     Scenario,
     UpdateSignSchedule,
 )
+from fl_audit.app_audits.black_box.scenario_environments import STAGES
 
 HUGE = 1000.0  # norm of an update that must be clipped, as a multiple of the clipping norm
-
-
-FEW, MANY = 4, 20
-STAGES = (
-    OtherClientsAndModel("others spread", OtherContributions.SPREAD),
-    OtherClientsAndModel("others in pairs", OtherContributions.PAIRS),
-    OtherClientsAndModel("around a median", OtherContributions.MEDIAN),
-    OtherClientsAndModel("around a median, few", OtherContributions.MEDIAN, FEW),
-    OtherClientsAndModel("around a median, many", OtherContributions.MEDIAN, MANY),
-    OtherClientsAndModel("others spread, many", OtherContributions.SPREAD, MANY),
-    OtherClientsAndModel("large model", model=ModelKind.LARGE),
-    OtherClientsAndModel("own model", model=ModelKind.OWN),
-    OtherClientsAndModel("own model, around a median", OtherContributions.MEDIAN, model=ModelKind.OWN),
-    OtherClientsAndModel("lengths around a median", OtherContributions.LENGTHS),
-    OtherClientsAndModel("lengths around a median, many", OtherContributions.LENGTHS, MANY),
-    OtherClientsAndModel("non-zero model", model=ModelKind.NON_ZERO),
-)
-"""Environments other than the default one, in which the simplest scenarios are run again."""
-
 
 _ANY = (Unit.CLIENT, Unit.USER, Unit.RECORD)
 _FIRST = ClientContribution(Direction.FIRST)

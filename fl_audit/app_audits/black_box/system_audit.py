@@ -24,7 +24,8 @@ from fl_audit.app_audits.black_box.black_box_trial import BlackBoxTrial, model_o
 from fl_audit.app_audits.black_box.later_rounds import late_rounds_without_noise
 from fl_audit.app_audits.black_box.recorder import errors_in, evidence_names
 from fl_audit.app_audits.black_box.scenario import Direction, ModelKind, OtherContributions, Scenario
-from fl_audit.app_audits.black_box.scenarios import BY_NAME, FEW, MANY, ZERO_PROBE, ZERO_PROBE_ON_OWN
+from fl_audit.app_audits.black_box.scenario_environments import FEW, MANY
+from fl_audit.app_audits.black_box.scenarios import BY_NAME, ZERO_PROBE, ZERO_PROBE_ON_OWN
 from fl_audit.app_audits.black_box.trials_after_training import no_news_from_flower, say
 from fl_audit.app_audits.black_box.worker_pool import WorkerPool
 from fl_audit.app_audits.black_box.working_copy import WorkingCopy, in_working_copy, outside_words

@@ -72,11 +72,12 @@ class GradientObserver:
         self._start_seed = torch.initial_seed()
         self._passes = self._draws = self._resets = 0
         self.passes = 0  # number of all backward passes
-        self._is_inside = self._is_random = False
+        self._is_inside = self._is_random = self._is_moved = False
         self._state = _torch_state()  # state of torch's generator after the last reset or draw
         if self.plan.given_scales is not None and self.plan.is_reset_at_draws:
             recorder.before_draw, recorder.after_draw = self._reset, self._keep_state
             recorder.after_last_draw = self._undo_reset
+        self._after = dict[int, tuple[Tensor, Tensor]]()  # parameters with copies of them after their last step
         self._standard = dict[int, Optimizer]()  # optimizers that took a step of torch's own, by their identity
         self._is_predictable = dict[int, tuple[torch.Generator, bool]]()
 
@@ -95,7 +96,7 @@ class GradientObserver:
                 made = method(lambda: self._closed(optimizer, closure))
         finally:
             self._is_inside = False
-        self._end_step()
+        self._end_step(optimizer)
         return made
 
     def _closed(self, optimizer: Optimizer, closure: Callable[[], Any]) -> Any:
@@ -107,6 +108,7 @@ class GradientObserver:
         own = [one for group in optimizer.param_groups for one in group["params"] if one.grad is not None]
         if not own:
             return
+        self._is_moved = self.moves_weights
         number = len(self.applied)
         flat = torch.cat([_dense(one.grad).reshape(-1).float() for one in own]).cpu().numpy().copy()
         batches, is_fresh = self._recorder.batches_of_applied_step()
@@ -130,7 +132,16 @@ class GradientObserver:
             for one in own:
                 one.grad = (scale * torch.randn(one.shape, generator=source)).to(one)
 
-    def _end_step(self) -> None:
+    @property
+    def moves_weights(self) -> bool:
+        """Whether code beside the steps has changed parameters since the first step."""
+        return self._is_moved or any(not torch.equal(value, copy) for value, copy in self._after.values())
+
+    def _end_step(self, optimizer: Optimizer) -> None:
+        is_whole_run = self.plan.redraw is None and self.plan.last_step is None
+        if self.plan.given_scales is not None and is_whole_run:
+            stepped = [one for group in optimizer.param_groups for one in group["params"]]
+            self._after |= {id(one): (one, one.detach().clone()) for one in stepped}
         scales = self.plan.given_scales
         # What is drawn after the last step is noise, if anything.
         if scales is not None and not self.plan.is_reset_at_draws and len(self.applied) < len(scales):

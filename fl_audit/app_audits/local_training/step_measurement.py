@@ -52,6 +52,7 @@ class ObservedRun:
     reads_numpy: bool  # whether arrays of numpy came in between a backward pass and its step
     own_optimizers: tuple[str, ...]  # classes of optimizers that change parameters by code of their own
     passes: int  # number of backward passes
+    moves_weights: bool  # whether code beside the steps changes parameters; known of whole runs
 
     def gradients(self, steps: Sequence[int]) -> list[Floats32]:
         """Return the gradients of some steps, as far as the run took them."""
@@ -206,6 +207,9 @@ def _measured_group(
             "whether arrays of numpy that the steps use are noise, since drawing the generator numpy.random anew does "
             "not change them; draw noise by the generators of torch, numpy and Python that every module shares"
         )
+        return [], None, unseen
+    if any(bare) and own.moves_weights:
+        unseen.append("the noise of weights that are changed beside the steps, which apply gradients without noise")
         return [], None, unseen
     effect = RecordEffectSearch(
         trainings.gradients_of, dataset, dict(zip(drawn, own.gradients(drawn), strict=True)),

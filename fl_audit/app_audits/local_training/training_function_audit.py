@@ -186,7 +186,12 @@ class _Runner:
         with observed_gradients(observer):
             run = self.run(recorder, edit, number)
         return ObservedRun(
-            run, tuple(observer.applied), observer.reads_numpy, tuple(observer.own_optimizers), observer.passes
+            run,
+            tuple(observer.applied),
+            observer.reads_numpy,
+            tuple(observer.own_optimizers),
+            observer.passes,
+            observer.moves_weights,
         )
 
     def run(self, recorder: Recorder, edit: Edit, number: int = 1) -> TracedRun:

@@ -4,6 +4,7 @@ The first screen has the verdict, three numbers, a gauge, the next step and warn
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from html import escape
 from typing import assert_never
@@ -19,6 +20,13 @@ from fl_audit.audits.identifiability.findings_insider import InsiderFinding
 from fl_audit.audits.identifiability.sections_insider import advantage_row
 from fl_audit.audits.page.gauge import gauge_html
 from fl_audit.audits.page.html_building_blocks import banner_html, next_step_html, warning_html
+from fl_audit.audits.page.ordinary_training import (
+    is_shown_as_training,
+    model_text,
+    trained_text,
+    training_banner,
+    training_rows,
+)
 from fl_audit.audits.sections import page_rows
 from fl_audit.learning.metric_names import Metric, metric_title
 from fl_audit.plurals import plural
@@ -50,11 +58,15 @@ def facts_of(contents: ReportContents) -> tuple[Fact, Fact, Fact]:
     """Return the three numbers of the first screen.
 
     These are the claim, the insider's right guesses and the accuracy of the model. If the guarantee is violated, they
-    are the failed test, the insider's right guesses and the proven epsilon.
+    are the failed test, the insider's right guesses and the proven epsilon. Of an ordinary training they are the
+    accuracy of the model, the claim, and what was trained.
     """
     broken = broken_tests(verdict_of(contents).judgement, contents.words)
     if broken:
         return _broken(broken[0]), _insider(contents), _shown(contents)
+    if is_shown_as_training(contents):
+        rounds = plural(contents.plan.federation.rounds, "round")
+        return _model(contents), _claimed(contents), Fact("Trained for", rounds, trained_text(contents))
     return _claimed(contents), _insider(contents), _model(contents)
 
 
@@ -146,6 +158,8 @@ def _model(contents: ReportContents) -> Fact:
 def next_step(contents: ReportContents) -> str:
     """Return a few sentences that tell the reader of a report what to do next, given the verdict."""
     numbers = verdict_of(contents)
+    if is_shown_as_training(contents):
+        return model_text(contents)
     match numbers.verdict:
         case Verdict.VIOLATED:
             told = broken_tests(numbers.judgement, contents.words)
@@ -210,10 +224,12 @@ def warnings_of(contents: ReportContents) -> list[str]:
 
 def first_screen(contents: ReportContents) -> str:
     """Return the HTML of the first screen of a report, which is also the first page of the PDF."""
-    words = banner(contents)
+    is_training, words = is_shown_as_training(contents), banner(contents)
     facts = "\n".join(map(fact_html, facts_of(contents)))
     labels = "".join(f"{warning_html(line)}\n" for line in warnings_of(contents))
     verdict = banner_html(replace(words, word=f"Verdict: {words.word}"))
+    if is_training:
+        verdict = banner_html(training_banner(contents))
     origin = escape(provenance_line(contents.run.provenance, contents.plan.federation.records))
     return (
         f'<div class="first">\n{verdict}\n{labels}<dl class="facts">\n{facts}\n</dl>\n{gauge_html(contents)}\n'
@@ -238,9 +254,15 @@ def summary_table(contents: ReportContents) -> Table:
         f"{federation.data.title}, {title_of_named(federation.model)}: {contents.run.trials:,} x "
         f"{plural(federation.rounds, 'round')}"
     )
+    if is_shown_as_training(contents):
+        title = Text(f"{federation.data.title}, {title_of_named(federation.model)}")
     table = Table(title=title, show_header=False, caption=Text("\n".join(warnings)) if warnings else None)
     table.add_column("what", style="bold", max_width=_WIDEST_NAME)
     table.add_column("finding")
+    if is_shown_as_training(contents):
+        for rows in training_rows(contents):
+            _add_group(table, rows)
+        return table
     *_, style = words.look.value
     table.add_row(Text("Verdict"), Text(words.word, style=style).append(f". {words.line}", style="not bold default"))
     table.add_row(Text("Next"), Text(next_step(contents)))
@@ -248,7 +270,11 @@ def summary_table(contents: ReportContents) -> Table:
     if (guarantee := contents.plan.guarantee) is not None:
         plan.append(("Claimed guarantee", guarantee_line(guarantee_values(guarantee.epsilon, guarantee.claims))))
     for rows in (plan, [(row.name, finding_text(row.to_json())) for row in page_rows(contents)]):
-        table.add_section()
-        for name, said in rows:
-            table.add_row(Text(name), Text(said))
+        _add_group(table, rows)
     return table
+
+
+def _add_group(table: Table, rows: Sequence[tuple[str, str]]) -> None:
+    table.add_section()
+    for name, said in rows:
+        table.add_row(Text(name), Text(said))

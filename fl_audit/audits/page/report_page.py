@@ -13,13 +13,15 @@ from fl_audit.audits.common.sections_data_protection_officer import OFFICER, SIG
 from fl_audit.audits.common.sections_guarantee import person_text
 from fl_audit.audits.common.sections_mechanism import mechanism_tables
 from fl_audit.audits.common.sections_privacy_units import LEVELS
+from fl_audit.audits.common.sections_released_model import RELEASED_MODEL
 from fl_audit.audits.identifiability.findings_insider import InsiderFinding
 from fl_audit.audits.membership.findings_attacks import AllAttacksFinding
 from fl_audit.audits.membership.findings_membership_adversary import FinalModelMembershipFinding
 from fl_audit.audits.page.first_screen import first_screen
 from fl_audit.audits.page.html_building_blocks import html_figure, html_page, page_table, value_html
+from fl_audit.audits.page.ordinary_training import is_shown_as_training
 from fl_audit.audits.page.stylesheet import DRAWN
-from fl_audit.audits.sections import page_rows, sections_with_findings
+from fl_audit.audits.sections import VERDICT, page_rows, sections_with_findings
 from fl_audit.errors import in_a_line
 from fl_audit.html_tables import Markup, exactly_html
 from fl_audit.plurals import plural
@@ -198,9 +200,10 @@ def render_html(
         f'<div class="closing" id="closing">\n{_SIMULATION}\n{_sign_off(signer)}</div>' if on_paper else _SIMULATION,
         _appendix(contents, figures) if with_appendix else "",
     ]
+    kind = "Training" if is_shown_as_training(contents) else "Privacy audit"
     return html_page(
-        title=f"Privacy audit: {federation.data.title}, {title_of_named(federation.model)}",
-        heading="Privacy audit report",
+        title=f"{kind}: {federation.data.title}, {title_of_named(federation.model)}",
+        heading=f"{kind} report",
         subtitle=_subtitle(contents),
         opening="",
         body="\n".join(filter(None, body)),
@@ -215,6 +218,8 @@ def paragraphs(contents: ReportContents) -> list[str]:
         for section, numbers in sections_with_findings(contents)
         if _stands_on_page(contents, section)
     ]
+    if is_shown_as_training(contents):  # the model leads, and the verdict that nobody asked for comes last
+        shown.sort(key=lambda pair: (pair[0].name != RELEASED_MODEL.name, pair[0].name == VERDICT.name))
     return [text for section, numbers in shown if (text := section.sentence(numbers, contents))]
 
 

@@ -56,7 +56,8 @@ class RunConfig(ConfigSection):
     @property
     def is_ordinary_training(self) -> bool:
         """Whether the run is an ordinary training, and no audit: a single trial, or no insider who attacks."""
-        return self.audit.trials == 1 or not self.audit.insider
+        is_about_one_pair = AUDITS[self.audit.kind].chooses_pair  # other kinds attack the models of every run
+        return is_about_one_pair and (self.audit.trials == 1 or not self.audit.insider)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the configuration with defaults as JSON values by section and key, as in a configuration file.

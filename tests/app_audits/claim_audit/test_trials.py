@@ -8,6 +8,7 @@ import pytest
 from made_up_trials import Bits, gaussian, result_of, trials_of
 from scipy.stats import binom
 
+from fl_audit.app_audits.audit_results import strategy_result
 from fl_audit.app_audits.claim_audit.claim import EpsilonDeltaLimit, StatedClaim
 from fl_audit.app_audits.claim_audit.claim_audit_messages import TOO_FEW, evidence_words, not_tried, opening_sentences
 from fl_audit.app_audits.claim_audit.claim_audit_procedure import audit_claim
@@ -379,3 +380,11 @@ def test_a_number_is_tested_once_however_many_scenarios_show_it() -> None:
     result = audit_claim(_CLAIM, ["a", "b", "c"], play, frozenset(), str, budget)
     assert sum(one.is_beside_model for one in result.attempts) == 1
     assert sum(not one.is_beside_model for one in result.attempts) == 2
+
+
+@pytest.mark.parametrize(("rounds", "is_named"), [(1, True), (2, False)])
+def test_a_claim_about_one_round_names_what_is_carried_from_round_to_round(rounds: int, is_named: bool) -> None:
+    result = result_of(replace(_CLAIM, rounds=rounds), gaussian(0.5, rounds))
+    shown = strategy_result("mine", result, ())
+    assert any("round to round" in text for _, text in shown.lines) is is_named
+    assert any("round to round" in text for text in shown.scope.unseen) is is_named

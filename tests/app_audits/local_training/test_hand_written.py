@@ -10,7 +10,7 @@ from opacus.accountants import RDPAccountant
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
-from fl_audit.app_audits.local_training.assessment import Assessment, headline
+from fl_audit.app_audits.local_training.assessment import Assessment, headline, report_lines
 from fl_audit.app_audits.local_training.pitfalls import Pitfall
 from fl_audit.app_audits.local_training.training_function_audit import TrainingAuditOptions, audit_training
 from fl_audit.verdict.verdict import Verdict
@@ -59,6 +59,10 @@ def test_an_honest_form_is_consistent(name: str) -> None:
     assert (found.found, found.unseen, found.verdict) == ((), (), Verdict.CONSISTENT)
     # Twenty redraws of 18 numbers in five steps know the noise to 1.7 %; a record moves a step by the clipping norm.
     assert found.evidence.measured is not None
+    least = found.evidence.composed_of(is_least=True)
+    assert least is not None
+    assert least.epsilon < EPSILON
+    assert f"as little as {least.epsilon:.4g}" in dict(report_lines(found))["Composed"]
     for step in found.evidence.measured.steps:
         assert step.multiplier == pytest.approx(1.0, rel=0.1)
         assert step.multiplier < step.largest_multiplier < 1.3
@@ -154,6 +158,23 @@ def _drawn_by_hand(dataset: Any) -> Iterator[Any]:
         yield inputs[is_drawn], labels[is_drawn]
 
 
+def _with_noise_of_weights(dataset: Any) -> nn.Module:
+    """Apply sums without noise, and add the noise to the weights."""
+    model = nn.Linear(5, 3)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for inputs, labels in poisson_loader(dataset):
+        no_noise(model, by_vmap(model, inputs, labels))
+        optimizer.step()
+        with torch.no_grad():
+            for value in model.parameters():
+                value += 0.1 * gaussian_noise(value) / EXPECTED
+    return model
+
+
+def _drawn_at_once(dataset: Any) -> Iterator[Any]:
+    return iter(list(poisson_loader(dataset)))
+
+
 def _from_secret_numpy(dataset: Any, seed: int | None) -> nn.Module:
     source = np.random.default_rng(seed)
 
@@ -171,7 +192,9 @@ def _from_secret_numpy(dataset: Any, seed: int | None) -> nn.Module:
     ("train", "reason"),
     [
         (lambda data: trained(data, batches=_drawn_by_hand), "drew their records"),
+        (lambda data: trained(data, batches=_drawn_at_once), "how 5 of 5 steps drew their records"),
         (lambda data: _by_hand(data, gaussian_noise), "no optimizer of torch took one"),
+        (_with_noise_of_weights, "the noise of weights"),
         (lambda data: _with_mean(data, 1.0), "the noise of mean"),
         (lambda data: {"mean": data.tensors[0].mean(0) + torch.randn(5)}, "the noise of mean"),
         (lambda data: _from_secret_numpy(data, None), "takes other steps when it is called again"),
@@ -179,7 +202,9 @@ def _from_secret_numpy(dataset: Any, seed: int | None) -> nn.Module:
     ],
     ids=[
         "samples drawn by hand",
+        "drawn at once",
         "no optimizer",
+        "noised weights",
         "noised mean",
         "nothing but a mean",
         "secret numpy",

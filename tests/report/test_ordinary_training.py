@@ -1,0 +1,62 @@
+"""A training that nobody asked to audit is shown as a training; what breaks its guarantee leads all the same."""
+
+import io
+import re
+from dataclasses import replace
+
+from rich.console import Console
+
+from fl_audit.audits.page.first_screen import facts_of, next_step, summary_table
+from fl_audit.audits.page.ordinary_training import is_shown_as_training
+from fl_audit.audits.page.report_page import render_html
+from fl_audit.report.formatting import number_text
+from fl_audit.verdict.sections_verdict import verdict_of
+from fl_audit.verdict.verdict import Verdict
+
+
+def terminal(contents):
+    console = Console(width=100, record=True, file=io.StringIO())
+    console.print(summary_table(contents))
+    return console.export_text()
+
+
+def as_ordinary(contents, **audit):
+    """Return the contents of a run with another section [audit]."""
+    plan = contents.plan
+    changed = replace(plan, config=plan.config.changed(audit=audit))
+    return replace(contents, run=replace(contents.run, plan=changed))
+
+
+def test_a_training_without_an_insider_leads_with_model_and_guarantee(make_contents):
+    contents = as_ordinary(make_contents(with_insider=False, trials=1, exact=False), insider=False, trials=1)
+    assert verdict_of(contents).verdict is Verdict.NOT_AUDITED
+    assert is_shown_as_training(contents)
+    shown = terminal(contents)
+    assert "Verdict" not in shown
+    epsilon = number_text(contents.plan.guarantee.epsilon, 4)
+    assert len(re.findall(rf"epsilon {re.escape(epsilon)}\b", shown)) == 1, "the guarantee stands once"
+    assert shown.index("on test records") < shown.index("Guarantee") < shown.index("Audit of the guarantee")
+    assert "model.safetensors" in next_step(contents)
+    assert "right for" in facts_of(contents)[0].name
+    page = render_html(contents, [])
+    words = page[page.index('id="words"') :]
+    assert words.index("released model") < words.index("no verdict")
+
+
+def test_one_trial_with_an_insider_is_told_of_no_thousands_of_trials(make_contents):
+    contents = as_ordinary(make_contents(exact=False, trials=1), trials=1)
+    assert verdict_of(contents).verdict is Verdict.INCONCLUSIVE
+    shown = terminal(contents)
+    assert "nconclusive" not in shown
+    assert "too few" not in shown
+
+
+def test_a_broken_guarantee_leads_whoever_asked(make_contents):
+    contents = as_ordinary(make_contents(exact=False, noise=0.5, trials=800), trials=1)
+    assert verdict_of(contents).verdict is Verdict.VIOLATED
+    assert not is_shown_as_training(contents)
+    assert "Violated" in terminal(contents)
+
+
+def test_an_audit_is_shown_as_an_audit(make_contents):
+    assert not is_shown_as_training(make_contents(exact=False))
