@@ -30,6 +30,7 @@ OWN_FILES = {
     "data/conversion_to_csv.py": "content that was read",
     "data/image_folders.py": "opened by `open_file`",
     "data/tables.py": "text that was read",
+    "runs/exports/trackers.py": "content that was read",
     "learning/frozen_backbones.py": "content that was read",
     "privacy/strategy_matrices.py": "a file of this package",
     "runs/provenance.py": "what the machine says of its processor",
@@ -42,7 +43,7 @@ OWN_FILES = {
 """Modules with a call that opens a file or reads its content, and why it is no user's file that is opened there."""
 OPENING = {"open", "read_text", "read_bytes", "load_file", "safe_open", "from_filelike", "fromfile", "loadtxt",
            "genfromtxt", "memmap", "ParquetFile", "ZipFile", "TarFile", "GzipFile", "read_csv", "read_parquet",
-           "read_excel", "read_table", "read_feather", "read_pickle", "fdopen"}  # fmt: skip
+           "read_excel", "read_table", "read_feather", "read_pickle", "fdopen", "imread"}  # fmt: skip
 OPENING_OF = {("np", "load"), ("numpy", "load"), ("torch", "load"), ("tomllib", "load"), ("json", "load"),
               ("pickle", "load")}  # fmt: skip
 

@@ -120,7 +120,7 @@ class PaperRun:
 
 
 @dataclass(frozen=True, eq=False)
-class FinishedRun:
+class StoredPaperRun:
     """A run that was carried out; what its directory holds is read when it is asked for."""
 
     run: PaperRun
@@ -155,14 +155,14 @@ class FinishedRun:
 
 
 @dataclass(frozen=True)
-class FinishedRuns:
+class StoredPaperRuns:
     """The data sets that are there, and all finished runs, from which tables and figures are made."""
 
     data: tuple[PaperDataset, ...]  # data sets that the table or figure shows
-    runs: Mapping[PaperRun, FinishedRun]  # all runs of this reproduction, also on other data sets
+    runs: Mapping[PaperRun, StoredPaperRun]  # all runs of this reproduction, also on other data sets
     extent: ComputeExtent = ComputeExtent.FULL
 
-    def __getitem__(self, run: PaperRun) -> FinishedRun:
+    def __getitem__(self, run: PaperRun) -> StoredPaperRun:
         """The results of a run."""
         return self.runs[run]
 
@@ -178,10 +178,10 @@ class PaperItem:
 
     key: str  # the last part of its name on the command line, and the name of its files
     title: str  # its number in the paper and its subject
-    build: Callable[[FinishedRuns], ItemResult]  # makes it; called only if a data set is there, or none is needed
+    build: Callable[[StoredPaperRuns], ItemResult]  # makes it; called only if a data set is there, or none is needed
     studies: tuple[str, ...] = ()  # data sets of the paper that it shows; empty if it needs no data
     runs: Callable[[PaperDataset], Iterable[PaperRun]] = lambda data: ()  # the runs that it shows of a data set
-    claims: Callable[[FinishedRuns], Iterable[PaperClaim]] = lambda finished: ()  # claims of the text that it tests
+    claims: Callable[[StoredPaperRuns], Iterable[PaperClaim]] = lambda finished: ()  # claims of the text that it tests
     needs_data: bool = True  # whether it is left out if none of its data sets is there
 
     def can_be_made(self, data: Iterable[PaperDataset]) -> bool:
@@ -219,7 +219,7 @@ class Paper:
     # By data set of the paper, what may be used for it, best first, each in one or several versions.
     candidates: Mapping[str, Sequence[Sequence[PaperDataset]]]
     runs: Callable[[PaperDataset], Iterable[PaperRun]]  # all runs on a data set
-    notes: Callable[[FinishedRuns, ItemResults], PageNotes]  # what its page says of the runs
+    notes: Callable[[StoredPaperRuns, ItemResults], PageNotes]  # what its page says of the runs
     constants: Callable[[ComputeExtent], Any] = lambda extent: None  # settings of its simulations
 
     def configurations(self, extent: ComputeExtent) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from fl_audit.adjacency import NeighbourPair
 from fl_audit.atomic_files import write_json
 from fl_audit.errors import InputError
 from fl_audit.experiments.papers.item_results import ItemRunProvenance
-from fl_audit.experiments.papers.papers import FinishedRun, PaperRun, ReproductionOptions
+from fl_audit.experiments.papers.papers import PaperRun, ReproductionOptions, StoredPaperRun
 from fl_audit.experiments.papers.shared_neighbours import shared_pair
 from fl_audit.run_files import read_json
 from fl_audit.runs.config import RunConfig
@@ -74,7 +74,7 @@ class PlannedRun:
         write_json(file, {"seconds": before + seconds})
 
 
-def play(runs: Iterable[PaperRun], options: ReproductionOptions) -> dict[PaperRun, FinishedRun]:
+def play(runs: Iterable[PaperRun], options: ReproductionOptions) -> dict[PaperRun, StoredPaperRun]:
     """Carry out the runs that are not finished, and return all of them."""
     planned = {
         run: PlannedRun(run.config(options.data_dir), options.runs / run.name, run.label) for run in dict.fromkeys(runs)
@@ -83,7 +83,7 @@ def play(runs: Iterable[PaperRun], options: ReproductionOptions) -> dict[PaperRu
     # Once the first run has begun that has a neighbour, the others read it there instead of searching again.
     known = [(one.config, one.directory) for one in planned.values()]
     carry_out_all([replace(one, pair=partial(shared_pair, one.config, known)) for one in pending], options)
-    return {run: FinishedRun(run, one.config, one.path) for run, one in planned.items()}
+    return {run: StoredPaperRun(run, one.config, one.path) for run, one in planned.items()}
 
 
 def carry_out_all(runs: Sequence[PlannedRun], options: ReproductionOptions) -> None:
@@ -142,7 +142,7 @@ def seconds_of(run: Path) -> float:
     return float(timing["setup_seconds"]) + float(timing["training_seconds"])
 
 
-def spent_on(runs: Iterable[FinishedRun]) -> ItemRunProvenance:
+def spent_on(runs: Iterable[StoredPaperRun]) -> ItemRunProvenance:
     """Return the total number of trials, the total duration, and the commits with which runs were made."""
     own = list(runs)
     commits = set[str]()

@@ -11,13 +11,13 @@ from fl_audit.errors import InputError
 from fl_audit.experiments.papers.item_results import ItemResult
 from fl_audit.experiments.papers.papers import (
     ComputeExtent,
-    FinishedRuns,
     PageNotes,
     Paper,
     PaperDataset,
     PaperItem,
     PaperResults,
     ReproductionOptions,
+    StoredPaperRuns,
 )
 from fl_audit.experiments.papers.run_scheduling import play, spent_on
 from fl_audit.plurals import plural
@@ -39,7 +39,7 @@ def make(paper: Paper, items: Sequence[PaperItem], options: ReproductionOptions)
     for remark in remarks:
         options.announce(remark)
     runs = play([run for item in items for one in item.shown(data) for run in item.runs(one)], options)
-    finished = FinishedRuns(data, runs, options.extent)
+    finished = StoredPaperRuns(data, runs, options.extent)
     makeable = [item for item in items if item.can_be_made(data)]
     results = tuple((item, _made(item, finished)) for item in makeable)
     notes = paper.notes(finished, results)
@@ -56,7 +56,7 @@ def make(paper: Paper, items: Sequence[PaperItem], options: ReproductionOptions)
     )
 
 
-def _made(item: PaperItem, finished: FinishedRuns) -> ItemResult:
+def _made(item: PaperItem, finished: StoredPaperRuns) -> ItemResult:
     own = replace(finished, data=item.shown(finished.data))
     runs = dict.fromkeys(run for data in own.data for run in item.runs(data))
     result = item.build(own)

@@ -229,8 +229,8 @@ class _GaussianLoss:
         if not reverse:
             points = _split_cells(first, interval, upper, lower)
             if not bounded:  # the lowest cell includes the whole lower tail, so its mass moves to its upper end
+                points[1] += points[0]
                 points[0] = 0.0
-                points[1] = points[1] + points[0]
             return DiscreteLossDistribution(first, points, beyond_upper)
         upper, lower = lower[::-1].copy(), upper[::-1].copy()
         points = _split_cells(-last, interval, upper, lower)

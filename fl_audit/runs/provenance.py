@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import psutil
@@ -26,10 +25,10 @@ from fl_audit.errors import InputError
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.federation.run_plan import RunPlan
 from fl_audit.federation.run_tables import Provenance, RunSession
+from fl_audit.package_versions import package_versions
 from fl_audit.run_files import read_json
 from fl_audit.runs.run_directory import RunDirectory
 
-PACKAGES = ("fl_audit", "flwr", "ray", "torch", "opacus", "numpy", "scipy")
 _PLACE = Path("public") / "provenance.json"
 _SMALLEST_TELLING_SEED = 1000  # a smaller seed is part of many a harmless number, such as that of trials
 
@@ -84,16 +83,6 @@ def command_text(arguments: Sequence[str], seed: int) -> str | None:
             kept.pop()
     text = shlex.join(["fl-audit", *kept])
     return None if seed >= _SMALLEST_TELLING_SEED and str(seed) in text else text
-
-
-@cache
-def package_versions() -> dict[str, str]:
-    """Return the versions of fl_audit and of the main packages that it uses, by name; missing packages are left out."""
-    found = {}
-    for name in PACKAGES:
-        with suppress(PackageNotFoundError):
-            found[name] = version(name)
-    return found
 
 
 @cache

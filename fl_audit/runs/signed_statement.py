@@ -34,7 +34,8 @@ from cryptography.hazmat.primitives.serialization import (
 from fl_audit.atomic_files import write_bytes
 from fl_audit.errors import InputError, require
 from fl_audit.ordinary_files import LARGEST_TEXT, read_file, require_ordinary, sha256_of
-from fl_audit.runs.provenance import package_versions, read_provenance
+from fl_audit.package_versions import package_versions
+from fl_audit.runs.provenance import read_provenance
 from fl_audit.runs.run_directory import RunDirectory
 from fl_audit.runs.run_directory_checks import CONFIGURATION
 from fl_audit.verdict.audit_result import AuditResult, read_result, scope_json

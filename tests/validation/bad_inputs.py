@@ -37,7 +37,7 @@ from fl_audit.cli.main import app, main
 from fl_audit.experiments.studies.study_commands import exit_with, parser_of
 from fl_audit.runs.config.settings_reference import settings
 
-_PROGRESS = ("review of ", "loading the data", "training of ", "strategy ")
+_PROGRESS = ("review of ", "loading the data", "training of ", "strategy ", "drawing the figures")
 """Beginnings of lines that say what a command is doing."""
 _OLD_WORKBOOK = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + "Workbook".encode("utf-16-le")
 _ROOT: click.Group = typer.main.get_command(app)  # type: ignore[assignment]

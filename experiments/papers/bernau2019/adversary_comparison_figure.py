@@ -10,7 +10,7 @@ from fl_audit.experiments.papers.bernau2019.claim_premises import CONFIDENCE
 from fl_audit.experiments.papers.bernau2019.membership_runs import BLACK_BOX, INSIDER, WHITE_BOX
 from fl_audit.experiments.papers.bernau2019.tradeoffs import area_of, gain
 from fl_audit.experiments.papers.item_results import ItemResult, ItemRow, measured_row, table
-from fl_audit.experiments.papers.papers import FinishedRuns
+from fl_audit.experiments.papers.papers import StoredPaperRuns
 from fl_audit.experiments.papers.plot_style import CurveLook, draw_measured, legend_below
 from fl_audit.report.figure_style import MUTED, finish_axes, new_figure
 
@@ -22,7 +22,7 @@ _ADVERSARY_LOOKS = {
 }
 
 
-def adversaries_item(finished: FinishedRuns) -> ItemResult:
+def adversaries_item(finished: StoredPaperRuns) -> ItemResult:
     """Return a figure and a table of the AUC of each adversary, and their differences, by epsilon of central DP.
 
     All adversaries attack the same targets of the same trials.

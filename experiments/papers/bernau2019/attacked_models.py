@@ -26,7 +26,7 @@ from fl_audit.experiments.papers.bernau2019.membership_runs import (
     PrivacyMethod,
     position_of,
 )
-from fl_audit.experiments.papers.papers import FinishedRun, FinishedRuns, PaperDataset, PaperRun
+from fl_audit.experiments.papers.papers import PaperDataset, PaperRun, StoredPaperRun, StoredPaperRuns
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.federation.target_membership import TargetMembership
 from fl_audit.parquet_files import read_frame
@@ -136,7 +136,7 @@ class DatasetModels:
         return (self.original, *self.of(method))
 
 
-def models_by_dataset(finished: FinishedRuns) -> list[DatasetModels]:
+def models_by_dataset(finished: StoredPaperRuns) -> list[DatasetModels]:
     """Return the models on each data set, joined over the runs of each setting."""
     parts: dict[str, list[AttackedModels]] = {}
     for run, one in finished.runs.items():
@@ -236,7 +236,7 @@ def areas(scores: Floats, is_in: Flags) -> Floats:
 
 
 @cache
-def _read(finished: FinishedRun) -> AttackedModels:
+def _read(finished: StoredPaperRun) -> AttackedModels:
     """Return the models of one run, read from its directory."""
     run = finished.run
     config = finished.config
@@ -271,7 +271,7 @@ def _read(finished: FinishedRun) -> AttackedModels:
     )
 
 
-def _epsilon(finished: FinishedRun) -> float:
+def _epsilon(finished: StoredPaperRun) -> float:
     method: PrivacyMethod = finished.run["method"]
     match method:
         case PrivacyMethod.ORIGINAL:

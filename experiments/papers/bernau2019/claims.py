@@ -41,7 +41,7 @@ from fl_audit.experiments.papers.bernau2019.skewed import SKEWED_CLASSES
 from fl_audit.experiments.papers.claims import PaperClaim, exact, untested
 from fl_audit.experiments.papers.claims_table import claims_table
 from fl_audit.experiments.papers.item_results import ItemResult
-from fl_audit.experiments.papers.papers import FinishedRuns, PaperDataset
+from fl_audit.experiments.papers.papers import PaperDataset, StoredPaperRuns
 from fl_audit.experiments.papers.statistics import end_by_end, welch_interval
 from fl_audit.statistics.interval_estimates import IntervalEstimate
 
@@ -227,7 +227,7 @@ def claims_of(datasets: Sequence[DatasetModels]) -> list[PaperClaim]:
     return [*closed_forms(), *(claim for test in TESTS for one in datasets for claim in test(one))]
 
 
-def claims_item(finished: FinishedRuns) -> ItemResult:
+def claims_item(finished: StoredPaperRuns) -> ItemResult:
     """Return the table, with a figure, of all claims of the paper."""
     datasets = models_by_dataset(finished)
     said = (

@@ -26,7 +26,7 @@ from fl_audit.experiments.papers.bernau2019.hyperparameters import (
 )
 from fl_audit.experiments.papers.bernau2019.membership_runs import PRINTED
 from fl_audit.experiments.papers.item_results import ItemResult, ItemRow, table
-from fl_audit.experiments.papers.papers import FinishedRuns
+from fl_audit.experiments.papers.papers import StoredPaperRuns
 from fl_audit.experiments.papers.plot_style import CurveLook, draw_published, legend_below
 from fl_audit.privacy.accounting_enums import Accountant
 from fl_audit.privacy.events import SampledGaussianRelease
@@ -125,7 +125,7 @@ def guarantees() -> Iterator[PrintedGuarantee]:
             yield PrintedGuarantee(study, classes, z, printed, ours, epochs, fewest, most)
 
 
-def table_3(_: FinishedRuns | None = None) -> ItemResult:
+def table_3(_: StoredPaperRuns | None = None) -> ItemResult:
     """Return Table 3: printed and recomputed epsilons of central DP, and the epochs that give the printed ones."""
     printed = list(guarantees())
     figure = new_figure(5.4)
@@ -212,7 +212,7 @@ def _draw(left: Axes, right: Axes, printed: list[PrintedGuarantee]) -> None:
     finish_axes(right, "(b) Epochs that fit", "Noise multiplier z", "Share of the stated epochs")
 
 
-def table_2(_: FinishedRuns | None = None) -> ItemResult:
+def table_2(_: StoredPaperRuns | None = None) -> ItemResult:
     """Return Table 2 recomputed: the epsilon of local DP of a whole record, and the protection of a single value."""
     figure = new_figure(4.6)
     left, right = figure.subplots(1, 2)

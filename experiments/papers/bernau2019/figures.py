@@ -30,7 +30,7 @@ from fl_audit.experiments.papers.bernau2019.membership_runs import (
 )
 from fl_audit.experiments.papers.bernau2019.tradeoffs import area_of, mean_interval, phi
 from fl_audit.experiments.papers.item_results import ItemResult, ItemRow, measured_row, table
-from fl_audit.experiments.papers.papers import FinishedRuns
+from fl_audit.experiments.papers.papers import StoredPaperRuns
 from fl_audit.experiments.papers.plot_style import CurveLook, draw_measured, draw_published, empty_panel, legend_below
 from fl_audit.report.figure_style import MUTED, SMALL_TEXT_SIZE, finish_axes, new_figure
 from fl_audit.statistics.interval_estimates import IntervalEstimate
@@ -61,7 +61,7 @@ _CALLED_LOOKS = (("called a member", "#12426e", "-", "////"), ("called none", "#
 _NO_WHITE_BOX = "these runs were not attacked with a view inside"
 
 
-def figure_of(finished: FinishedRuns) -> ItemResult:
+def figure_of(finished: StoredPaperRuns) -> ItemResult:
     """Return the table and figure of one data set, with panels of central DP on the left and local DP on the right."""
     return figure_of_models(models_by_dataset(finished))
 

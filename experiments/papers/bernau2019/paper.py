@@ -22,7 +22,7 @@ from fl_audit.experiments.papers.bernau2019.membership_runs import (
     runs_of,
 )
 from fl_audit.experiments.papers.claims import verdicts_said
-from fl_audit.experiments.papers.papers import FinishedRuns, ItemResults, PageNotes, Paper, PaperDataset, PaperItem
+from fl_audit.experiments.papers.papers import ItemResults, PageNotes, Paper, PaperDataset, PaperItem, StoredPaperRuns
 
 
 def _figure(number: int, study: str) -> PaperItem:
@@ -54,7 +54,7 @@ TRAINING = (
 """Words on the training of the models of all runs."""
 
 
-def _notes(finished: FinishedRuns, results: ItemResults) -> PageNotes:
+def _notes(finished: StoredPaperRuns, results: ItemResults) -> PageNotes:
     datasets = models_by_dataset(finished)
     return PageNotes(
         TRAINING,

@@ -34,7 +34,7 @@ from fl_audit.experiments.papers.bernau2021.insider_runs import (
 )
 from fl_audit.experiments.papers.bernau2021.sensitivities import short_title
 from fl_audit.experiments.papers.item_results import CONFIDENCE, ItemResult, ItemRow, table
-from fl_audit.experiments.papers.papers import FinishedRun, FinishedRuns, PaperRun
+from fl_audit.experiments.papers.papers import PaperRun, StoredPaperRun, StoredPaperRuns
 from fl_audit.report.figure_style import INK, finish_axes, new_figure
 from fl_audit.statistics.advantage import clopper_pearson, empirical_advantage
 from fl_audit.statistics.interval_estimates import IntervalEstimate
@@ -45,7 +45,7 @@ _APPROXIMATE = "approximate, from the sensitivities of each trial"
 _SHADES = ("#ffffff", "#bdbdbd", "#7f7f7f")
 
 
-def table_2(finished: FinishedRuns) -> ItemResult:
+def table_2(finished: StoredPaperRuns) -> ItemResult:
     """Return Table 2: the insider's advantage, and its share of beliefs above the bound rho_beta = 0.9."""
     data = finished.data
     rows = list[ItemRow]()
@@ -77,7 +77,7 @@ def table_2(finished: FinishedRuns) -> ItemResult:
     )  # fmt: skip
 
 
-def identified(finished: FinishedRun) -> tuple[ItemRow, ItemRow]:
+def identified(finished: StoredPaperRun) -> tuple[ItemRow, ItemRow]:
     """Return two table rows of a run: the insider's advantage, and the share of its beliefs above rho_beta.
 
     Each row has the measured, the published and the predicted value.
@@ -139,7 +139,7 @@ def _draw(axes: Axes, runs: Sequence[PaperRun], rows: Sequence[ItemRow]) -> None
     axes.set_xlim(-0.6, len(rows) - 0.4)
 
 
-def figure_6(finished: FinishedRuns) -> ItemResult:
+def figure_6(finished: StoredPaperRuns) -> ItemResult:
     """Return Figure 6: the distributions of the final belief in the true data set, and of the test accuracy."""
     data = finished.data
     figure = new_figure(7.2)
@@ -173,7 +173,7 @@ def figure_6(finished: FinishedRuns) -> ItemResult:
     )
 
 
-def _draw_beliefs(axes: Axes, runs: Sequence[FinishedRun]) -> None:
+def _draw_beliefs(axes: Axes, runs: Sequence[StoredPaperRun]) -> None:
     for sensitivity, look in plot_style.SENSITIVITY_LOOKS.items():
         own = [place for place, one in enumerate(runs) if one.run["privacy.sensitivity"] is sensitivity]
         plot_style.draw_boxes(axes, [runs[place].trials["belief"].to_numpy() for place in own], own, look, 0.6)
@@ -187,7 +187,7 @@ def _draw_beliefs(axes: Axes, runs: Sequence[FinishedRun]) -> None:
     axes.set_ylim(-0.02, 1.02)
 
 
-def _draw_accuracies(axes: Axes, finished: FinishedRuns) -> None:
+def _draw_accuracies(axes: Axes, finished: StoredPaperRuns) -> None:
     for index, one in enumerate(finished.data):
         runs = main_runs(one)
         values = [100 * finished[run].trials["test_accuracy"].to_numpy() for run in runs]
@@ -199,7 +199,7 @@ def _draw_accuracies(axes: Axes, finished: FinishedRuns) -> None:
     axes.set_xlim(-0.6, 3.6)
 
 
-def _belief_rows(finished: FinishedRun) -> list[ItemRow]:
+def _belief_rows(finished: StoredPaperRun) -> list[ItemRow]:
     run = finished.run
     trials = finished.repetitions
     random = statistics.reproducible_generator(finished.run.name)

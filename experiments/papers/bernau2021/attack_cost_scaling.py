@@ -17,7 +17,7 @@ from fl_audit.data.data_setting_enums import Dissimilarity
 from fl_audit.data.neighbours import ranked_neighbours
 from fl_audit.data.records import Records
 from fl_audit.experiments.papers.item_results import CONFIDENCE, ItemResult, ItemRow, measured_row, table
-from fl_audit.experiments.papers.papers import FinishedRuns
+from fl_audit.experiments.papers.papers import StoredPaperRuns
 from fl_audit.experiments.papers.plot_style import legend_below
 from fl_audit.experiments.papers.statistics import reproducible_generator
 from fl_audit.learning.stacked_model import StackedModel
@@ -95,7 +95,7 @@ def exponent(sizes: Sequence[int], seconds: Sequence[float]) -> IntervalEstimate
     return IntervalEstimate(float(fitted.slope), float(fitted.slope) - reach, float(fitted.slope) + reach)
 
 
-def table_1(_finished: FinishedRuns) -> ItemResult:
+def table_1(_finished: StoredPaperRuns) -> ItemResult:
     """Return Table 1: the printed complexities, and the exponents that we measure."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)

@@ -35,12 +35,12 @@ from fl_audit.experiments.papers.bernau2021.sensitivities import outlier_share
 from fl_audit.experiments.papers.claims import PaperClaim, difference, exact, untested
 from fl_audit.experiments.papers.claims_table import claims_table
 from fl_audit.experiments.papers.item_results import ItemResult
-from fl_audit.experiments.papers.papers import FinishedRun, FinishedRuns, PaperDataset, PaperRun
+from fl_audit.experiments.papers.papers import PaperDataset, PaperRun, StoredPaperRun, StoredPaperRuns
 from fl_audit.privacy.accounting_enums import SensitivityKind
 from fl_audit.privacy.identifiability_bounds import epsilon_from_belief, rho_alpha
 from fl_audit.statistics.interval_estimates import IntervalEstimate
 
-Runs = Mapping[PaperRun, FinishedRun]
+Runs = Mapping[PaperRun, StoredPaperRun]
 
 LS, GS = SensitivityKind.LOCAL, SensitivityKind.GLOBAL
 REPLACED, REMOVED = Adjacency.REPLACE_RECORD, Adjacency.ADD_REMOVE_RECORD
@@ -50,7 +50,7 @@ def _ratio(interval: IntervalEstimate, by: float) -> IntervalEstimate:
     return IntervalEstimate(interval.value / by, interval.low / by, interval.high / by)
 
 
-def _resampled(finished: FinishedRun, values: Floats, statistic: Callable[[Floats], float]) -> IntervalEstimate:
+def _resampled(finished: StoredPaperRun, values: Floats, statistic: Callable[[Floats], float]) -> IntervalEstimate:
     return statistics.bootstrap(values, statistic, statistics.reproducible_generator(f"claim {finished.run.name}"))
 
 
@@ -101,7 +101,7 @@ def exceedance(where: str, counted: IntervalEstimate, delta: float, trials: int)
     return claim.on(where, counted, trials, quantity=quantity, highest=delta, narrows=narrows)
 
 
-def _insider_advantage(finished: FinishedRun) -> IntervalEstimate:
+def _insider_advantage(finished: StoredPaperRun) -> IntervalEstimate:
     """Return the insider's advantage with an interval.
 
     The advantage is computed exactly from mu if the noise is scaled to the local sensitivity and no round has floored
@@ -133,7 +133,7 @@ def _advantages(dataset: PaperDataset, runs: Runs) -> Iterator[PaperClaim]:
     yield CLAIMS[key].on(dataset.title, apart, trials, quantity=quantity)
 
 
-def advantage_name(finished: FinishedRun) -> str:
+def advantage_name(finished: StoredPaperRun) -> str:
     """Return the name of a run's advantage: "exact advantage", or "measured advantage" if it is only measured.
 
     It is exact if noise is scaled to the local sensitivity and the sensitivity was never replaced by its lower limit.
@@ -208,7 +208,7 @@ TESTS: tuple[Callable[[PaperDataset, Runs], Iterator[PaperClaim]], ...] = (
 )  # fmt: skip
 
 
-def claims_item(finished: FinishedRuns) -> ItemResult:
+def claims_item(finished: StoredPaperRuns) -> ItemResult:
     """Return the table of all claims: tested by closed forms, tested on runs, and untestable ones with reasons."""
     tested = [claim for test in TESTS for data in finished.data for claim in test(data, finished.runs)]
 

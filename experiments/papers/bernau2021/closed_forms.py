@@ -11,7 +11,7 @@ from fl_audit.adjacency import Adjacency
 from fl_audit.experiments.papers.bernau2021.discrepancies import explained
 from fl_audit.experiments.papers.bernau2021.insider_runs import CANDIDATES, PRINTED, ROUNDS
 from fl_audit.experiments.papers.item_results import ItemResult, ItemRow, table
-from fl_audit.experiments.papers.papers import FinishedRuns
+from fl_audit.experiments.papers.papers import StoredPaperRuns
 from fl_audit.experiments.papers.plot_style import draw_published, legend_below
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.calibration import noise_multiplier_for
@@ -38,7 +38,7 @@ def printed_columns() -> dict[tuple[str, float], Column]:
     return dict(columns)
 
 
-def table_3(_: FinishedRuns | None = None) -> ItemResult:
+def table_3(_: StoredPaperRuns | None = None) -> ItemResult:
     """Return Table 3: printed values, closed forms, and the guarantee of the noise, by rho_beta and delta."""
     columns = printed_columns()
     rows = [row for key, column in columns.items() for row in _rows_of_column(*key, column)]

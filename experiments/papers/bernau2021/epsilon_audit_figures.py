@@ -27,7 +27,7 @@ from fl_audit.experiments.papers.bernau2021.insider_runs import (
     audit_runs,
 )
 from fl_audit.experiments.papers.item_results import ItemResult, ItemRow, measured_row, table
-from fl_audit.experiments.papers.papers import FinishedRun, FinishedRuns, PaperRun
+from fl_audit.experiments.papers.papers import PaperRun, StoredPaperRun, StoredPaperRuns
 from fl_audit.privacy.accounting_enums import SensitivityKind
 from fl_audit.privacy.identifiability_bounds import epsilon_from_belief, rho_alpha
 from fl_audit.report.figure_style import INK, MUTED, finish_axes, new_figure
@@ -47,7 +47,7 @@ _MEMBERSHIP_LOOKS = {
 }
 
 
-def audit_of_epsilon(finished: FinishedRuns) -> ItemResult:
+def audit_of_epsilon(finished: StoredPaperRuns) -> ItemResult:
     """Return the figure of one data set from its runs: three estimates of epsilon, and two adversaries' advantages.
 
     Epsilon is estimated from sensitivities, from the insider's beliefs, and from its advantage.
@@ -77,7 +77,7 @@ def audit_of_epsilon(finished: FinishedRuns) -> ItemResult:
     )  # fmt: skip
 
 
-def audit_rows(finished: FinishedRun) -> dict[str, ItemRow]:
+def audit_rows(finished: StoredPaperRun) -> dict[str, ItemRow]:
     """Return the table rows of one run, keyed by quantity: three estimates of epsilon, two adversaries' advantages."""
     return {row.quantity: row for row in (*_epsilon_rows(finished), *_advantage_rows(finished))}
 
@@ -91,7 +91,7 @@ def _median_of_largest(mu: float, trials: int) -> float:
     return max(0.0, mu * mu / 2 - mu * float(ndtri(-expm1(-log(2) / trials))))
 
 
-def _epsilon_rows(finished: FinishedRun) -> Iterator[ItemRow]:
+def _epsilon_rows(finished: StoredPaperRun) -> Iterator[ItemRow]:
     """Yield the rows of a run's three empirical epsilons; a missing value or upper end counts as infinite."""
     run = finished.run
     trials = finished.repetitions
@@ -120,7 +120,7 @@ def _epsilon_rows(finished: FinishedRun) -> Iterator[ItemRow]:
     yield row(BY_ADVANTAGE, "from_advantage", expected, note)
 
 
-def _advantage_rows(finished: FinishedRun) -> Iterator[ItemRow]:
+def _advantage_rows(finished: StoredPaperRun) -> Iterator[ItemRow]:
     """Yield the rows of the advantages of the insider and of Yeom's membership adversary."""
     run = finished.run
     insider = finished.summary["insider"]

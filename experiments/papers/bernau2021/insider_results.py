@@ -12,7 +12,7 @@ from fl_audit.data.catalogue import load_source
 from fl_audit.data.record_selection import select_records
 from fl_audit.experiments.papers.bernau2021.insider_runs import LETTERS, PRINTED
 from fl_audit.experiments.papers.item_results import ItemRow, measured_row
-from fl_audit.experiments.papers.papers import FinishedRun, PaperRun
+from fl_audit.experiments.papers.papers import PaperRun, StoredPaperRun
 from fl_audit.experiments.papers.statistics import predicted_advantage
 from fl_audit.mechanisms.noises.central import SENSITIVITY_FLOOR
 from fl_audit.privacy.accounting_enums import SensitivityKind
@@ -33,7 +33,7 @@ def letters(run: PaperRun) -> str:
 
 
 def run_row(
-    finished: FinishedRun, quantity: str, interval: IntervalEstimate, note: str = "", theory: float = nan
+    finished: StoredPaperRun, quantity: str, interval: IntervalEstimate, note: str = "", theory: float = nan
 ) -> ItemRow:
     """Return the table row of a number that was measured in a run, beside the number that the paper prints of it."""
     run = finished.run
@@ -41,18 +41,18 @@ def run_row(
                         theory=theory)  # fmt: skip
 
 
-def claimed_mu(finished: FinishedRun) -> float:
+def claimed_mu(finished: StoredPaperRun) -> float:
     """Return the Gaussian-DP parameter mu of all rounds together: sqrt(k) / z for k rounds and noise multiplier z."""
     guarantee = finished.summary["guarantee"]
     return float(np.sqrt(guarantee["rounds"]) / guarantee["noise_multiplier"])
 
 
-def sensitivities(finished: FinishedRun) -> Floats:
+def sensitivities(finished: StoredPaperRun) -> Floats:
     """Return the local sensitivity of the summed gradient in every round of every trial, shape (trials, rounds)."""
     return _by_trial(finished, "local_sensitivity")
 
 
-def mu_of_trials(finished: FinishedRun) -> Floats:
+def mu_of_trials(finished: StoredPaperRun) -> Floats:
     """Return the Gaussian-DP parameter of each trial, (trials,): the root of the sum of (Delta_i / sigma_i)^2.
 
     Delta_i is the local sensitivity of a round, and sigma_i its noise.
@@ -61,14 +61,14 @@ def mu_of_trials(finished: FinishedRun) -> Floats:
     return np.asarray(np.sqrt(np.sum(signal**2, axis=1)), dtype=np.float64)
 
 
-def expected_advantage(finished: FinishedRun) -> float:
+def expected_advantage(finished: StoredPaperRun) -> float:
     """Return the theoretical advantage of the insider: exact under local noise scaling, else approximate."""
     if is_local(finished.run):
         return gaussian_advantage(claimed_mu(finished))
     return predicted_advantage(mu_of_trials(finished))
 
 
-def floored_share(finished: FinishedRun) -> float:
+def floored_share(finished: StoredPaperRun) -> float:
     """Return the share of rounds, over all trials, whose local sensitivity is below the floor of the noise.
 
     Noise is not reduced below this floor, so it is no longer in proportion to the sensitivity.
@@ -76,7 +76,7 @@ def floored_share(finished: FinishedRun) -> float:
     return float(np.mean(sensitivities(finished) < SENSITIVITY_FLOOR * finished.run["privacy.clipping-norm"]))
 
 
-def labels_of(finished: FinishedRun) -> tuple[int, ...]:
+def labels_of(finished: StoredPaperRun) -> tuple[int, ...]:
     """Return the labels of the records in which D and D' differ: of the record in D, then of its replacement in D'.
 
     If D' has no replacement, only the first label is returned.
@@ -90,6 +90,6 @@ def labels_of(finished: FinishedRun) -> tuple[int, ...]:
     return label, int(split.outside.labels[pair.replacement])
 
 
-def _by_trial(finished: FinishedRun, column: str) -> Floats:
+def _by_trial(finished: StoredPaperRun, column: str) -> Floats:
     values: Floats = finished.rounds[column].to_numpy(dtype=np.float64).reshape(finished.repetitions, -1)
     return values

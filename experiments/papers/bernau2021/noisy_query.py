@@ -14,7 +14,7 @@ from scipy.special import expit, ndtr
 
 from fl_audit.array_types import Flags, Floats
 from fl_audit.experiments.papers.item_results import CONFIDENCE, ItemResult, ItemRow, measured_row, table
-from fl_audit.experiments.papers.papers import FinishedRuns
+from fl_audit.experiments.papers.papers import StoredPaperRuns
 from fl_audit.experiments.papers.plot_style import legend_below
 from fl_audit.experiments.papers.statistics import bootstrap, mean_belief, reproducible_generator
 from fl_audit.privacy.identifiability_bounds import SignalToNoiseAdaptivity, gaussian_belief_bound, rho_alpha, rho_beta
@@ -112,7 +112,7 @@ def _simulate(query: NoisyQuery, random: np.random.Generator, trials: int = TRIA
     return QueryTrials(used, answers, np.where(used, log_odds, -log_odds))
 
 
-def figure_1(_: FinishedRuns | None = None) -> ItemResult:
+def figure_1(_: StoredPaperRuns | None = None) -> ItemResult:
     """Return Figure 1: the adversary's decision boundary and beliefs after one answer to the one-dimensional query."""
     query = NoisyQuery(EXAMPLE_EPSILONS[0], EXAMPLE_DELTA)
     trials = _simulate(query, reproducible_generator("figure 1"))
@@ -205,7 +205,7 @@ def _draw_measured_belief(axes: Axes, trials: QueryTrials) -> None:
     axes.plot(centres, shares, "o", color=INK, markersize=4, label="measured share of D")
 
 
-def figure_2(_: FinishedRuns | None = None) -> ItemResult:
+def figure_2(_: StoredPaperRuns | None = None) -> ItemResult:
     """Return Figure 2: the answers at which the adversary guesses wrong, at two values of epsilon."""
     figure = new_figure(3.9)
     panels = figure.subplots(1, 2, sharey=True)
@@ -260,7 +260,7 @@ def _advantage_row(query: NoisyQuery, trials: QueryTrials) -> ItemRow:
     )
 
 
-def figure_3(_: FinishedRuns | None = None) -> ItemResult:
+def figure_3(_: StoredPaperRuns | None = None) -> ItemResult:
     """Return Figure 3: rho_beta and rho_alpha, the bounds on belief and advantage, over epsilon for several delta."""
     figure = new_figure(4.7)
     left, right = figure.subplots(1, 2)

@@ -9,7 +9,7 @@ from fl_audit.experiments.papers.bernau2021.epsilon_audit_figures import audit_o
 from fl_audit.experiments.papers.bernau2021.insider_runs import BASE, CANDIDATES, audit_runs, main_runs, neighbour_runs
 from fl_audit.experiments.papers.bernau2021.noisy_query import figure_1, figure_2, figure_3
 from fl_audit.experiments.papers.bernau2021.sensitivities import figure_4, figure_5
-from fl_audit.experiments.papers.papers import FinishedRun, FinishedRuns, ItemResults, PageNotes, Paper, PaperItem
+from fl_audit.experiments.papers.papers import ItemResults, PageNotes, Paper, PaperItem, StoredPaperRun, StoredPaperRuns
 from fl_audit.report.formatting import number_text
 from fl_audit.report.mechanism_messages import AUDIT_DEVICE
 
@@ -35,7 +35,7 @@ _ITEMS = (
 )
 
 
-def _notes(finished: FinishedRuns, results: ItemResults) -> PageNotes:
+def _notes(finished: StoredPaperRuns, results: ItemResults) -> PageNotes:
     runs = tuple(finished.runs.values())
     return PageNotes(
         f"Every run: {BASE['training.rounds']} full-batch rounds over {BASE['data.clients']} clients, "
@@ -49,7 +49,7 @@ def _notes(finished: FinishedRuns, results: ItemResults) -> PageNotes:
     )
 
 
-def _row(finished: FinishedRun) -> tuple[str, ...]:
+def _row(finished: StoredPaperRun) -> tuple[str, ...]:
     run = finished.run
     summary = finished.summary
     return (
@@ -59,7 +59,7 @@ def _row(finished: FinishedRun) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def _other_measures(finished: FinishedRuns) -> tuple[str, ...]:
+def _other_measures(finished: StoredPaperRuns) -> tuple[str, ...]:
     """Return a sentence on data sets whose neighbours are chosen by another measure than the paper's, if there are
     any."""
     key = "audit.dissimilarity"

@@ -18,7 +18,7 @@ from fl_audit.experiments.papers.bernau2021.insider_runs import (
     runs_by_neighbour,
 )
 from fl_audit.experiments.papers.item_results import ItemResult, ItemRow, measured_row, table
-from fl_audit.experiments.papers.papers import FinishedRun, FinishedRuns, PaperDataset, PaperRun
+from fl_audit.experiments.papers.papers import PaperDataset, PaperRun, StoredPaperRun, StoredPaperRuns
 from fl_audit.experiments.papers.statistics import bootstrap, reproducible_generator
 from fl_audit.privacy.accounting_enums import SensitivityKind
 from fl_audit.report.figure_style import INK, draw_band, finish_axes, new_figure
@@ -41,7 +41,7 @@ def outlier_share(values: Floats) -> float:
     return float(np.mean((values < low - reach) | (values > high + reach)))
 
 
-def figure_4(finished: FinishedRuns) -> ItemResult:
+def figure_4(finished: StoredPaperRuns) -> ItemResult:
     """Return Figure 4: box plots of local sensitivities for several neighbours of D, from most to least dissimilar."""
     data = finished.data
     figure = new_figure(4.6)
@@ -96,7 +96,7 @@ def _finish_neighbours(axes: Axes, dataset: PaperDataset) -> None:
     plot_style.draw_published(axes, [-0.2, len(runs) - 1.2], medians)
 
 
-def _neighbour_rows(finished: FinishedRun) -> list[ItemRow]:
+def _neighbour_rows(finished: StoredPaperRun) -> list[ItemRow]:
     run = finished.run
     values = sensitivities(finished)
     random = reproducible_generator(run.name)
@@ -116,7 +116,7 @@ def _neighbour_rows(finished: FinishedRun) -> list[ItemRow]:
     ]
 
 
-def figure_5(finished: FinishedRuns) -> ItemResult:
+def figure_5(finished: StoredPaperRuns) -> ItemResult:
     """Return Figure 5: local and global sensitivities over the rounds, for a claimed belief bound rho_beta of 0.9."""
     data = finished.data
     figure = new_figure(4.2)
@@ -144,7 +144,7 @@ def figure_5(finished: FinishedRuns) -> ItemResult:
     )
 
 
-def _round_rows(finished: FinishedRun) -> list[ItemRow]:
+def _round_rows(finished: StoredPaperRun) -> list[ItemRow]:
     rows = []
     limit = _limit(finished.run["privacy.adjacency"])
     for index, values in enumerate(sensitivities(finished).T):
@@ -155,7 +155,7 @@ def _round_rows(finished: FinishedRun) -> list[ItemRow]:
     return rows
 
 
-def _draw_rounds(axes: Axes, finished: FinishedRun) -> None:
+def _draw_rounds(axes: Axes, finished: StoredPaperRun) -> None:
     adjacency = finished.run["privacy.adjacency"]
     values = sensitivities(finished)
     look = plot_style.ADJACENCY_LOOKS[adjacency]

@@ -16,7 +16,7 @@ from fl_audit.experiments.papers.claims import PaperClaim
 from fl_audit.experiments.papers.claims import exact as known
 from fl_audit.experiments.papers.item_results import ItemResult, ItemRow, measured_row, table
 from fl_audit.experiments.papers.negoescu2023.epsilon_star_runs import CLAIMS
-from fl_audit.experiments.papers.papers import ComputeExtent, FinishedRuns
+from fl_audit.experiments.papers.papers import ComputeExtent, StoredPaperRuns
 from fl_audit.experiments.papers.plot_style import legend_below
 from fl_audit.experiments.papers.statistics import reproducible_generator, t_interval
 from fl_audit.released_model.empirical_star import definition_ratios, largest_ratio, threshold_counts
@@ -93,7 +93,7 @@ def _rates_at_the_largest(exact: ErrorRateLogRatios) -> list[float]:
     return [float(min(exact.fpr[top], exact.fnr[top])) for top in np.nanargmax(exact.values, axis=-1)]
 
 
-def figure_3(finished: FinishedRuns) -> ItemResult:
+def figure_3(finished: StoredPaperRuns) -> ItemResult:
     """Return Figure 3: two log ratios over the FPR, exact and from samples.
 
     They are log (1 - delta - FPR) / FNR and log (1 - delta - FNR) / FPR. Epsilon* is the largest of four such ratios.
@@ -120,7 +120,7 @@ def figure_3(finished: FinishedRuns) -> ItemResult:
     )
 
 
-def claims_of_figure_3(finished: FinishedRuns) -> Iterator[PaperClaim]:
+def claims_of_figure_3(finished: StoredPaperRuns) -> Iterator[PaperClaim]:
     """Yield the claims of section 8 on where noise and signal lie."""
     exact, _, at_ends, in_middle = _curves_and_errors(finished.extent)
     excess = t_interval(at_ends - in_middle)

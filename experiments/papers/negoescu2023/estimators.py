@@ -32,7 +32,7 @@ from fl_audit.experiments.papers.negoescu2023.simulation import (
     simulate,
     summary,
 )
-from fl_audit.experiments.papers.papers import ComputeExtent, FinishedRuns
+from fl_audit.experiments.papers.papers import ComputeExtent, StoredPaperRuns
 from fl_audit.experiments.papers.plot_style import THEORY, legend_below
 from fl_audit.experiments.papers.statistics import t_interval, welch_interval
 from fl_audit.report.figure_style import INK, finish_axes, new_figure
@@ -73,7 +73,7 @@ _BIASED = (
 )
 
 
-def figure_4(finished: FinishedRuns) -> ItemResult:
+def figure_4(finished: StoredPaperRuns) -> ItemResult:
     """Return Figure 4: mean and standard deviation of estimated Epsilon* by number of losses, without any leak.
 
     Members and population have equal loss distributions, so the true value of Epsilon* is 0.
@@ -97,7 +97,7 @@ def figure_4(finished: FinishedRuns) -> ItemResult:
     )
 
 
-def figure_5(finished: FinishedRuns) -> ItemResult:
+def figure_5(finished: StoredPaperRuns) -> ItemResult:
     """Return Figure 5: estimates of Epsilon* (mean and standard deviation) and its true value on simulated losses.
 
     The horizontal axis is the separation a: the losses of members are drawn from Gamma(shape, 1), and those of the
@@ -131,7 +131,7 @@ def figure_5(finished: FinishedRuns) -> ItemResult:
     )
 
 
-def claims_of_figure_4(finished: FinishedRuns) -> Iterator[PaperClaim]:
+def claims_of_figure_4(finished: StoredPaperRuns) -> Iterator[PaperClaim]:
     """Yield the claims that section 8.1 makes about a model whose members and population have equal loss distributions.
 
     Such a model leaks nothing, so its Epsilon* is 0. The claims are tested on the simulation with many repetitions.
@@ -150,7 +150,7 @@ def claims_of_figure_4(finished: FinishedRuns) -> Iterator[PaperClaim]:
             yield CLAIMS["more-losses-nearer-to-zero"].on(f"{name} form", fall, trials, quantity=quantity)
 
 
-def claims_of_figure_5(finished: FinishedRuns) -> Iterator[PaperClaim]:
+def claims_of_figure_5(finished: StoredPaperRuns) -> Iterator[PaperClaim]:
     """Yield the claims of section 8.1 on distributions of losses that differ between members and nonmembers.
 
     The errors of each repetition are averaged over all separations, the distances between the two distributions.

@@ -17,7 +17,7 @@ from fl_audit.array_types import Floats
 from fl_audit.experiments.papers.claims import PaperClaim
 from fl_audit.experiments.papers.item_results import ItemResult, ItemRow, table
 from fl_audit.experiments.papers.negoescu2023.epsilon_star_runs import CLAIMS, extreme_runs, point_of
-from fl_audit.experiments.papers.papers import ComputeExtent, FinishedRun, FinishedRuns, PaperRun
+from fl_audit.experiments.papers.papers import ComputeExtent, PaperRun, StoredPaperRun, StoredPaperRuns
 from fl_audit.experiments.papers.plot_style import legend_below
 from fl_audit.experiments.papers.statistics import mean_of_shares, t_interval
 from fl_audit.federation.loaded_federation import load_federation
@@ -34,7 +34,7 @@ _FITTED = 10_000
 _LOOKS = {100: ("-", "o", "#12426e"), 300: ("--", "s", "#5c5c5c"), 1000: (":", "v", "#b35806")}
 
 
-def figure_6(finished: FinishedRuns) -> ItemResult:
+def figure_6(finished: StoredPaperRuns) -> ItemResult:
     """Return Figure 6: p-values of two-sample Kolmogorov-Smirnov tests, by number of mixture components.
 
     The models are some of those of Figure 2.
@@ -64,18 +64,18 @@ def figure_6(finished: FinishedRuns) -> ItemResult:
     )
 
 
-def claims_of_figure_6(finished: FinishedRuns) -> tuple[PaperClaim, ...]:
+def claims_of_figure_6(finished: StoredPaperRuns) -> tuple[PaperClaim, ...]:
     """Return the claims of section 8.2."""
     return tuple(_claims(_all_checks(finished)))
 
 
-def _all_checks(finished: FinishedRuns) -> pd.DataFrame:
+def _all_checks(finished: StoredPaperRuns) -> pd.DataFrame:
     (data,) = finished.data
     return pd.concat([_checks(finished[run], finished.extent) for run in extreme_runs(data)])
 
 
 @cache
-def _checks(finished: FinishedRun, extent: ComputeExtent) -> pd.DataFrame:
+def _checks(finished: StoredPaperRun, extent: ComputeExtent) -> pd.DataFrame:
     """Fit mixtures to the scores of one setting, and return the p-values of their Kolmogorov-Smirnov tests.
 
     There is one row for each model, number of scores and number of components.

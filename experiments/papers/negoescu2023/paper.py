@@ -24,7 +24,7 @@ from fl_audit.experiments.papers.negoescu2023.estimators import (
 )
 from fl_audit.experiments.papers.negoescu2023.mixture_fits import claims_of_figure_6, figure_6
 from fl_audit.experiments.papers.negoescu2023.privacy_utility import claims_of_figure, figure_of
-from fl_audit.experiments.papers.papers import ComputeExtent, FinishedRuns, PageNotes, Paper, PaperItem
+from fl_audit.experiments.papers.papers import ComputeExtent, PageNotes, Paper, PaperItem, StoredPaperRuns
 
 _FIGURES = (
     PaperItem("fig1", "Figure 1. Privacy and utility of a many-class task", figure_of, (PURCHASE.study,), all_runs,
@@ -40,7 +40,7 @@ _FIGURES = (
 )  # fmt: skip
 
 
-def claims_item(finished: FinishedRuns) -> ItemResult:
+def claims_item(finished: StoredPaperRuns) -> ItemResult:
     """Return the table of all claims: those of the figures, those of the text alone, and untestable ones."""
     of_figures = [
         claim

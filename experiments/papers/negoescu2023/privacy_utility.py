@@ -24,7 +24,7 @@ from fl_audit.experiments.papers.negoescu2023.epsilon_star_runs import (
     all_runs,
     point_of,
 )
-from fl_audit.experiments.papers.papers import FinishedRuns, PaperDataset
+from fl_audit.experiments.papers.papers import PaperDataset, StoredPaperRuns
 from fl_audit.learning.metric_names import Metric, metric_column
 from fl_audit.plurals import plural
 from fl_audit.released_model.parametric_star import epsilon_star_gaussian
@@ -54,7 +54,7 @@ def baselines_of(models: pd.DataFrame) -> dict[int, Floats]:
     }
 
 
-def figure_of(finished: FinishedRuns) -> ItemResult:
+def figure_of(finished: StoredPaperRuns) -> ItemResult:
     """Return the figure of the privacy and utility of one task's models."""
     (data,) = finished.data
     utility = Metric.ACCURACY if data.study == PURCHASE.study else Metric.AUROC
@@ -91,12 +91,12 @@ def training_description(dataset: PaperDataset) -> str:
     )
 
 
-def directory_of(finished: FinishedRuns, dataset: PaperDataset) -> Path:
+def directory_of(finished: StoredPaperRuns, dataset: PaperDataset) -> Path:
     """Return the directory of all runs on a data set."""
     return finished[all_runs(dataset)[0]].path.parent
 
 
-def claims_of_figure(finished: FinishedRuns) -> tuple[PaperClaim, ...]:
+def claims_of_figure(finished: StoredPaperRuns) -> tuple[PaperClaim, ...]:
     """Return the claims on one task, and on Adult also one that compares it with the other task, if that was run."""
     (data,) = finished.data
     models = _models(finished, data)
@@ -105,7 +105,7 @@ def claims_of_figure(finished: FinishedRuns) -> tuple[PaperClaim, ...]:
     return (*_claims(data, models), *contrasts)
 
 
-def _models(finished: FinishedRuns, dataset: PaperDataset) -> pd.DataFrame:
+def _models(finished: StoredPaperRuns, dataset: PaperDataset) -> pd.DataFrame:
     return models_table([point_of(run) for run in all_runs(dataset)], directory_of(finished, dataset))
 
 

@@ -1,4 +1,4 @@
-"""The report of an audit inside a Flower app: text for the console, and the files `verdict.json` and `verdict.txt`."""
+"""The report of an audit inside a Flower app: text for the console, and the files `summary.json` and `verdict.txt`."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,13 +14,15 @@ from fl_audit.app_audits.black_box.recorder import ERROR, FAILED, evidence_names
 from fl_audit.app_audits.black_box.trial_store import ResultColumns, StoredTrials
 from fl_audit.app_audits.black_box.working_copy import outside_words
 from fl_audit.app_audits.claim_audit.claim import StatedClaim
-from fl_audit.app_audits.claim_audit.claim_audit_messages import claim_warning, opening_sentences, refusal_words
+from fl_audit.app_audits.claim_audit.claim_audit_messages import refusal_words
 from fl_audit.app_audits.claim_audit.claim_audit_results import ClaimAudit, TrialErrorShares
-from fl_audit.app_audits.claim_audit.findings import DistinguisherFinding, findings, result_json
+from fl_audit.app_audits.claim_audit.findings import findings
 from fl_audit.app_audits.claim_audit.online_guessing import audit_online, fewest_trials
 from fl_audit.app_audits.claim_audit.transcript import Transcript, stacked
+from fl_audit.app_audits.claim_audit.trial_results import in_app_result
 from fl_audit.atomic_files import write_json, write_text
 from fl_audit.errors import InputError
+from fl_audit.verdict.audit_result import AuditResult
 
 _WORDS = {
     "removed": "one client's contribution against none",
@@ -37,6 +39,7 @@ _CRAFTED = (
     "inside "
     'of the insider, no such update can come, and contribution="own" sends what the client has learned.'
 )
+_KNOWS_OTHERS = "  knows_others=True has the claim cover such an observer, and judges the same trials anew."
 _MOST_ERRORS = 5  # most errors of clients that are shown, the most frequent first
 _CLIENTS, _ZERO = "replies of clients", "an update of exactly zero"
 
@@ -99,21 +102,11 @@ def _refused(refusal: TrialErrorShares) -> str:
     )
 
 
-def _report_text(result: ClaimAudit, found: Sequence[DistinguisherFinding], notes: Sequence[str]) -> str:
-    warning = claim_warning(result.claim)
-    lines = [opening_sentences(result), *([] if warning is None else [f"  warning: {warning}"])]
-    if result.knowing is not None:
-        lines.append("  knows_others=True has the claim cover such an observer, and judges the same trials anew.")
-    for finding in found:
-        if finding.attempt.is_broken:
-            lines.append(f"  {finding.cause}")
-        lines.append(f"  {finding.attempt.distinguisher.kind} ({finding.words}): {finding.sentence}")
-        if finding.attempt.is_broken:
-            lines += [f"    {line}" for line in (*finding.attempt.lines, finding.fix)]
-        if finding.noise is not None:
-            lines.append(f"    {finding.noise.words}")
-    lines += [f"  {_refused(refusal)}" for refusal in result.refusals]
-    return "\n".join([*lines, *(f"  {note}" for note in notes)])
+def _report_text(result: AuditResult, knows_others: str) -> str:
+    """Return the result as text: the headline, and a line for each finding below it."""
+    warning = [] if result.warning is None else [f"  warning: {result.warning}"]
+    lines = [f"  {subject}: {text}" for subject, text in result.lines]
+    return "\n".join([result.headline, *warning, *filter(None, [knows_others]), *lines])
 
 
 def finished_result(audit: AuditConfig) -> ClaimAudit:
@@ -127,7 +120,7 @@ def finished_result(audit: AuditConfig) -> ClaimAudit:
 def finish(
     campaign: StoredTrials, columns: ResultColumns, outside: Sequence[str], rounds_of_training: int | None = None
 ) -> str:
-    """Return the text of the audit's report, and write it as `verdict.json` and `verdict.txt`.
+    """Return the text of the audit's report, and write it as `summary.json` and `verdict.txt`.
 
     If trials are still missing, nothing is written, and the text says how many have been run.
 
@@ -142,10 +135,13 @@ def finish(
     provisos = dict.fromkeys(_WORDS, _CRAFTED) if campaign.chosen_update == TargetUpdateKind.CRAFTED else {}
     found, notes = findings(result, _WORDS, dict.fromkeys(_WORDS, _FIX), provisos), _notes(campaign, outside)
     notes += _notes_on_rounds(result.claim, rounds_of_training)
-    text = _report_text(result, found, notes)
-    write_json(campaign.directory / "verdict.json", result_json(result, found) | {"notes": list(notes)})
+    refusals = tuple(map(_refused, result.refusals))
+    stored_result = in_app_result(campaign.directory.name, result, found, rounds_of_training, refusals, notes)
+    knows_others = _KNOWS_OTHERS if result.knowing is not None else ""
+    text = _report_text(stored_result, knows_others)
+    write_json(campaign.directory / "summary.json", stored_result.to_json())
     write_text(campaign.directory / "verdict.txt", f"{text}\n")
-    return f"{text}\nWritten to {campaign.directory}/verdict.json."
+    return f"{text}\nWritten to {campaign.directory}/summary.json."
 
 
 def _result(campaign: StoredTrials) -> ClaimAudit:

@@ -127,7 +127,7 @@ def findings(
 
 
 def result_json(result: ClaimAudit, found: tuple[DistinguisherFinding, ...]) -> dict[str, Any]:
-    """Return the result of an audit as a dict of JSON values, as the file `verdict.json` stores it.
+    """Return the result of an audit as a dict of JSON values, as `summary.json` stores it.
 
     The entry `lower_bound` is taken from the test with the strongest evidence.
     """

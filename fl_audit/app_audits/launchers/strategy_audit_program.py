@@ -5,12 +5,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from fl_audit.app_audits.audit_results import strategy_result
 from fl_audit.app_audits.black_box.later_rounds import LATER_ROUNDS
 from fl_audit.app_audits.black_box.scenarios import FIXES, PROVISOS, WORDS
 from fl_audit.app_audits.black_box.system_audit import audit_system
 from fl_audit.app_audits.claim_audit.claim_audit_results import QUICK, ClaimAudit
 from fl_audit.app_audits.claim_audit.findings import findings
+from fl_audit.app_audits.claim_audit.trial_results import strategy_result
 from fl_audit.app_audits.launchers.isolated_process import answer
 from fl_audit.app_audits.launchers.strategy_audit_launcher import StrategyOptions
 from fl_audit.app_audits.launchers.strategy_claim import system_and_claim

@@ -203,6 +203,9 @@ def _composed_words(assessment: Assessment) -> str:
     if found is None:
         return "no step with noise was taken."
     said = f"over {plural(found.rounds, 'round')}: {_line(found)}"
+    least = assessment.evidence.composed_of(is_least=True)
+    if assessment.evidence.measured is not None and least is not None and math.isfinite(least.epsilon):
+        said += f"; it is measured, and by chance it may be as little as {least.epsilon:.4g}"
     if assessment.of_users is not None:
         users = assessment.of_users
         said += f". For users with up to {users.records_per_user} records: {_line(users)}"

@@ -72,7 +72,8 @@ def _draws_again(one: ObservedRun, other: ObservedRun) -> bool:
 def _with_steps(run: ObservedRun, measured: MeasuredSteps, sample: int) -> RecordedTraining:
     steps = [step for step in measured.steps if step.number < len(run.applied)]
     # Where mini-batches were drawn at once before the first step, it is not known which of them a step takes.
-    is_drawn_at_once = any(not gradient.batches for gradient in run.applied)
+    first = next((number for number, gradient in enumerate(run.applied) if gradient.batches), 0)
+    is_drawn_at_once = any(not gradient.batches for gradient in run.applied[first:])
     applied = [replace(gradient, batches=()) if is_drawn_at_once else gradient for gradient in run.applied]
     is_unbounded = any(effect.is_unbounded for effect in measured.effects)
     is_predictable = any(gradient.is_predictable for gradient in run.applied)

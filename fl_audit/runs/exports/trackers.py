@@ -1,5 +1,6 @@
 """Export of finished runs to TensorBoard and MLflow, which are optional dependencies."""
 
+import io
 import json
 import math
 import os
@@ -15,7 +16,7 @@ import pandas as pd
 from matplotlib.image import imread
 
 from fl_audit.errors import InputError, first_line, require
-from fl_audit.ordinary_files import require_ordinary
+from fl_audit.ordinary_files import read_file, readable, require_ordinary
 from fl_audit.runs.epsilon_by_round import EPSILON
 from fl_audit.runs.stored_run import Run
 from fl_audit.user_modules import title_of_named
@@ -114,7 +115,9 @@ def to_tensorboard(run: Run, directory: Path) -> Path:
         writer.add_text("verdict", f"**{run.verdict}**. {run.summary['scope']}")
         writer.add_text("configuration", "\n".join(f"    {name} = {text}" for name, text in settings_of(run).items()))
         for name, figure in run.figures.items():
-            writer.add_image(f"figures/{name}", imread(figure.path)[..., :3], dataformats="HWC")
+            with readable(figure.path, "no picture that can be read", "a PNG file that the run wrote"):
+                pixels = imread(io.BytesIO(read_file(figure.path)))[..., :3]
+            writer.add_image(f"figures/{name}", pixels, dataformats="HWC")
     return place
 
 

@@ -30,7 +30,7 @@ from fl_audit.verdict.verdict import Verdict
 
 
 def verdict_of(directory: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((kept_in(directory) / "verdict.json").read_text())
+    found: dict[str, Any] = json.loads((kept_in(directory) / "summary.json").read_text())
     return found
 
 
@@ -243,7 +243,7 @@ def test_so_many_trials_as_are_accepted_are_enough_for_every_strategy(
     """Flower's wrapper tries two contributions in turn; 21 trials with one, as the message says, are enough as well."""
     for name, changes in (("two", {"trials": 41}), ("one", {"trials": 21, "contribution": "own"})):
         toy_run(flowers_wrapper, toy_audit(tmp_path / name, **changes), rounds=1)
-        assert (kept_in(tmp_path / name) / "verdict.json").exists(), capsys.readouterr().err
+        assert (kept_in(tmp_path / name) / "summary.json").exists(), capsys.readouterr().err
     assert toy_audit(tmp_path, trials=21, claim=StatedClaim("add-remove-record", epsilon=1.0)).trials == 21
 
 

@@ -61,7 +61,7 @@ def test_files_have_the_rows_of_the_training_alone(place: Path, tmp_path: Path) 
         "1.npy", "2.npy", "data.csv", "log.txt", "out", "results.json",
     ]  # fmt: skip
     assert Path.cwd() == place
-    found = json.loads((kept_in(tmp_path / "trials") / "verdict.json").read_text())
+    found = json.loads((kept_in(tmp_path / "trials") / "summary.json").read_text())
     assert found["refusals"] == []
     assert not any("outside" in note for note in found["notes"])
     assert any("1 of the 2 rounds" in note for note in found["notes"])

@@ -158,7 +158,7 @@ def test_a_tracker_has_the_rows_of_the_training_alone(tmp_path: Path, monkeypatc
     assert "WANDB_MODE" not in os.environ
     tracker.log({"round": 3})
     assert len(rows) == 3
-    assert json.loads((kept_in(tmp_path) / "verdict.json").read_text())["verdict"] == "violated"
+    assert json.loads((kept_in(tmp_path) / "summary.json").read_text())["verdict"] == "violated"
 
 
 class OnABoard(FedAvg):
@@ -210,7 +210,7 @@ def test_a_board_has_the_writers_of_the_training_alone(tmp_path: Path, monkeypat
     OnABoard.kept.close()
     rows = EventAccumulator(str(tmp_path / "kept")).Reload().Scalars("kept")
     assert [row.value for row in rows] == [1, 2]
-    assert json.loads((kept_in(tmp_path / "audit") / "verdict.json").read_text())["verdict"] == "violated"
+    assert json.loads((kept_in(tmp_path / "audit") / "summary.json").read_text())["verdict"] == "violated"
 
 
 @pytest.mark.long
@@ -222,7 +222,7 @@ def test_trials_of_another_strategy_are_left_and_new_ones_are_played(
     verdicts = []
     for spread in (0.0, 0.0, 50.0):
         toy_run(lambda spread=spread: Noisy(spread), audit)
-        verdicts.append(json.loads((kept_in(tmp_path) / "verdict.json").read_text())["verdict"])
+        verdicts.append(json.loads((kept_in(tmp_path) / "summary.json").read_text())["verdict"])
     assert verdicts == ["violated", "violated", "consistent"]
     assert len(list(tmp_path.iterdir())) == 2
     assert capsys.readouterr().err.count("of the code") == 1
@@ -265,7 +265,7 @@ def test_counters_under_flowers_wrapper_are_found_by_default(
 
     mods = [insider, counting] if COUNTER in model else None
     toy_run(strategy, audit, mods=mods, start={name: whole[name] for name in model})
-    found = json.loads((kept_in(tmp_path) / "verdict.json").read_text())
+    found = json.loads((kept_in(tmp_path) / "summary.json").read_text())
     assert found["verdict"] == expected
     assert (COUNTER in found["findings"][0]["cause"]) if expected == "violated" else "cause" in found["findings"][0]
 

@@ -201,7 +201,7 @@ def client(train: Callable[[], NDArray[np.float32]]) -> Any:
 
 def verdict_of(directory: Path) -> tuple[dict[str, Any], str]:
     kept = kept_in(directory)
-    return json.loads((kept / "verdict.json").read_text()), (kept / "verdict.txt").read_text()
+    return json.loads((kept / "summary.json").read_text()), (kept / "verdict.txt").read_text()
 
 
 def weights(rows: NDArray[np.float64]) -> NDArray[np.float32]:

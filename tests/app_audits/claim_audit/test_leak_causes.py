@@ -10,13 +10,13 @@ import pytest
 from made_up_trials import Bits, gaussian, result_of, trials_of
 from numpy.typing import NDArray
 
-from fl_audit.app_audits.audit_results import strategy_result
 from fl_audit.app_audits.claim_audit.claim import StatedClaim
 from fl_audit.app_audits.claim_audit.claim_audit_messages import refusal_words
 from fl_audit.app_audits.claim_audit.claim_audit_results import TrialErrorShares
 from fl_audit.app_audits.claim_audit.features import ROUNDED
 from fl_audit.app_audits.claim_audit.findings import findings
 from fl_audit.app_audits.claim_audit.leak_causes import LeakCause, cause_of
+from fl_audit.app_audits.claim_audit.trial_results import strategy_result
 from fl_audit.app_audits.page import strategy_text, write_result
 
 _CLAIM = StatedClaim("add-remove-client", noise_multiplier=1.0)

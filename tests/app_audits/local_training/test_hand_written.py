@@ -10,7 +10,7 @@ from opacus.accountants import RDPAccountant
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
-from fl_audit.app_audits.local_training.assessment import Assessment, headline
+from fl_audit.app_audits.local_training.assessment import Assessment, headline, report_lines
 from fl_audit.app_audits.local_training.pitfalls import Pitfall
 from fl_audit.app_audits.local_training.training_function_audit import TrainingAuditOptions, audit_training
 from fl_audit.verdict.verdict import Verdict
@@ -59,6 +59,10 @@ def test_an_honest_form_is_consistent(name: str) -> None:
     assert (found.found, found.unseen, found.verdict) == ((), (), Verdict.CONSISTENT)
     # Twenty redraws of 18 numbers in five steps know the noise to 1.7 %; a record moves a step by the clipping norm.
     assert found.evidence.measured is not None
+    least = found.evidence.composed_of(is_least=True)
+    assert least is not None
+    assert least.epsilon < EPSILON
+    assert f"as little as {least.epsilon:.4g}" in dict(report_lines(found))["Composed"]
     for step in found.evidence.measured.steps:
         assert step.multiplier == pytest.approx(1.0, rel=0.1)
         assert step.multiplier < step.largest_multiplier < 1.3

@@ -29,7 +29,7 @@ from fl_audit.experiments.papers.negoescu2023.epsilon_star_runs import (
 from fl_audit.experiments.papers.negoescu2023.mixture_fits import _training_scores
 from fl_audit.experiments.papers.negoescu2023.paper import PAPER
 from fl_audit.experiments.papers.negoescu2023.privacy_utility import Models, _claims, _contrast, _floor, _remarks
-from fl_audit.experiments.papers.papers import ComputeExtent, FinishedRun, PaperDataset, ReproductionOptions
+from fl_audit.experiments.papers.papers import ComputeExtent, PaperDataset, ReproductionOptions, StoredPaperRun
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.released_model.parametric_star import epsilon_star_gaussian, fit_normal, loss_scores
@@ -197,7 +197,7 @@ def test_figures_of_trained_models(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
     def trials_of(data: PaperDataset) -> pd.DataFrame:
         longest = baseline_runs(data)[-1]
-        return FinishedRun(longest, longest.config(), options.runs / longest.name).trials
+        return StoredPaperRun(longest, longest.config(), options.runs / longest.name).trials
 
     adult, many = trials_of(TINY_ADULT), trials_of(TINY_MANY)
     assert rows["Adult, 10 epochs", "Epsilon*"] == pytest.approx(adult["epsilon_star"].mean())

@@ -1,0 +1,17 @@
+"""Versions of fl_audit and of the main packages that it uses."""
+
+from contextlib import suppress
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+
+PACKAGES = ("fl_audit", "flwr", "ray", "torch", "opacus", "numpy", "scipy")
+
+
+@cache
+def package_versions() -> dict[str, str]:
+    """Return the versions of fl_audit and of the main packages that it uses, by name; missing packages are left out."""
+    found = {}
+    for name in PACKAGES:
+        with suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
