@@ -7,6 +7,7 @@ and so says how a row is divided.
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import cast
 
 from safetensors.torch import save_file
 from torch import Tensor, nn
@@ -91,9 +92,10 @@ def _by_name(row: Tensor, shapes: Sequence[tuple[int, ...]], names: list[list[st
 def _final_row(directory: Path, trial: int) -> Tensor:
     """Return the final model of a trial, float32 (parameters,)."""
     for path in sorted((directory / "public").glob("models-batch-*.safetensors")):
-        tensors = read_tensors(path)
-        if trial in (trials := tensors[TRIALS].tolist()):
-            return tensors[MODELS][trials.index(trial)]
+        with open_tensors(path) as file:  # a batch of large models is not read for one of them
+            if trial in (trials := file.get_tensor(TRIALS).tolist()):
+                place = trials.index(trial)
+                return cast(Tensor, file.get_slice(MODELS)[place : place + 1][0])
     raise InputError(
         f"{directory} holds no final model of trial {trial}: accepted are trials of the run, and with "
         "run.keep-final-models = false trial 0 alone"

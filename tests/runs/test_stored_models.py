@@ -97,7 +97,8 @@ def test_shared_and_frozen_parameters_and_buffers_are_stored_under_all_their_nam
         model={"name": "tied_models:tied"},
         training={"rounds": 1},
         data={"records": 20, "test-records": 20},
-        audit={"trials": 2, "epsilon-star": False, "membership": False},
+        privacy={"sensitivity": None},
+        audit={"trials": 2, "epsilon-star": False, "membership": False, "insider": False},
         run={"keep-final-models": False},
     )
     found = run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
