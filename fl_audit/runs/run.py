@@ -28,6 +28,7 @@ from fl_audit.runs.cluster.ray_connection import RayOptions, cluster_at
 from fl_audit.runs.disk_space_estimate import require_room
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.epsilon_by_round import accounted_releases
+from fl_audit.runs.hidden_releases import require_seen_releases
 from fl_audit.runs.image_reconstruction import require_drawable
 from fl_audit.runs.local_engine import run_locally
 from fl_audit.runs.progress import Progress, at_work, no_progress, progress_bar
@@ -131,6 +132,7 @@ def require_runnable(plan: RunPlan) -> None:
     audit = plan.config.audit
     audit_of(plan.federation).require_evaluable(federation, audit.epsilon_star, audit.membership)
     require_drawable(plan)
+    require_seen_releases(federation)
 
 
 def _play(plan: RunPlan, run: RunDirectory, engine: str, federate: Federate, progress: Progress = no_progress) -> None:

@@ -1,0 +1,46 @@
+"""Check before a run that rounding does not hide noise and contributions from an insider who sees models alone."""
+
+from math import sqrt
+
+import numpy as np
+
+from fl_audit.audits.audit import ReleaseQueryKind
+from fl_audit.audits.registry import audit_of
+from fl_audit.federation.loaded_federation import LoadedFederation
+from fl_audit.federation.local_dpsgd_likelihoods import rounding_of_update
+from fl_audit.federation.local_dpsgd_updates import private_steps
+from fl_audit.federation.observed_rounds import InsiderView, refuse_blurred, refuse_blurred_updates
+from fl_audit.learning.optimizers import inversion_error
+from fl_audit.learning.stacked_layers import ParameterLayout
+from fl_audit.mechanisms.noises.mechanism_noise import NoiseOrigin
+
+
+def require_seen_releases(federation: LoadedFederation) -> None:
+    """Raise `InputError` if the rounding of 32-bit models hides releases even where the noise is largest.
+
+    The insider, who knows the noise of every round, refuses by the same rule.
+    """
+    public = federation.public
+    query = audit_of(public).query(public)
+    if query is ReleaseQueryKind.NOTHING or not public.mechanism.adds_noise:
+        return
+    template, device = federation.model.template, federation.training.features.device
+    models = ParameterLayout.of(template).flatten(dict(template.named_parameters())).unsqueeze(0).to(device)
+    smallest, largest = _noise_scales(federation)
+    if query is ReleaseQueryKind.LOG_ODDS and public.mechanism.noise.origin is NoiseOrigin.TRAINING:
+        refuse_blurred_updates(rounding_of_update(models).numpy() / smallest)
+    if public.view is InsiderView.MODEL and public.mechanism.has_exact_llr:
+        error = inversion_error(public.mechanism.optimizer, models, public.mechanism.denominator)
+        refuse_blurred(error.numpy() / largest)
+
+
+def _noise_scales(federation: LoadedFederation) -> tuple[float, float]:
+    """Return the smallest and largest standard deviation of the noise in a round."""
+    mechanism = federation.public.mechanism
+    if mechanism.noise.origin is NoiseOrigin.TRAINING:
+        # A server adds none: what the steps of the clients add up to, of the fewest and of the most of them.
+        sizes, steps = [len(shard) for shard in federation.shards], private_steps(mechanism)
+        spread = [sqrt(steps.update_variance(records)) for records in sizes]
+        return min(spread), sqrt(sum(deviation**2 for deviation in spread))
+    smallest, largest = mechanism.server_scale(np.array([0.0, mechanism.global_sensitivity]))
+    return float(smallest), float(largest)
