@@ -1,7 +1,7 @@
 """Results of a finished run: tables, durations, provenance, and the accuracy of the same run without privacy."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime
 from typing import Any
 
@@ -105,6 +105,7 @@ class NonPrivateAccuracy:
     trials: int  # number of its trials, at least 1
     rounds: tuple[int, ...]  # numbers of its releases that were evaluated, from 0, the initial model
     accuracy: tuple[float, ...]  # mean accuracy of each of these releases on test records, 0 to 1
+    metrics: Mapping[str, float] = field(default_factory=dict)  # each metric of the last release, mean over trials
 
     @property
     def final(self) -> float:
@@ -113,7 +114,8 @@ class NonPrivateAccuracy:
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields as a dict of JSON types."""
-        return {"run": self.run, "trials": self.trials, "rounds": list(self.rounds), "accuracy": list(self.accuracy)}
+        curve = {"rounds": list(self.rounds), "accuracy": list(self.accuracy)}
+        return {"run": self.run, "trials": self.trials, **curve, "metrics": dict(self.metrics)}
 
     @classmethod
     def of_json(cls, values: Mapping[str, Any]) -> "NonPrivateAccuracy":
@@ -121,7 +123,8 @@ class NonPrivateAccuracy:
         rounds, accuracy = tuple(map(int, values["rounds"])), tuple(map(float, values["accuracy"]))
         if not rounds or len(rounds) != len(accuracy):
             raise ValueError("rounds and accuracy differ in number")
-        return cls(str(values["run"]), int(values["trials"]), rounds, accuracy)
+        metrics = {str(name): float(value) for name, value in (values.get("metrics") or {}).items()}
+        return cls(str(values["run"]), int(values["trials"]), rounds, accuracy, metrics)
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """Comparison of a run with the same training without privacy (option `--without-privacy` of `run` and `report`)."""
 
+import math
 import os
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from fl_audit.atomic_files import write_json
 from fl_audit.audits.registry import audit_named
 from fl_audit.errors import InputError, require
 from fl_audit.federation.run_tables import NonPrivateAccuracy
+from fl_audit.learning.metric_names import columns_of
 from fl_audit.run_files import read_json, read_summary
 from fl_audit.runs.config import RunConfig, parse_config
 from fl_audit.runs.config.privacy_section import RANDOMIZER_KEYS
@@ -85,4 +87,8 @@ def _read(directory: Path, config: RunConfig) -> NonPrivateAccuracy:
     means = releases[["trial", "round", "test_accuracy"]].dropna().groupby("round")["test_accuracy"].mean()
     require(len(means) > 0, f"{directory} has no accuracy of any release: accepted is a run that was evaluated")
     name, trials = os.path.basename(os.path.realpath(directory)), int(releases["trial"].nunique())
-    return NonPrivateAccuracy(name, trials, tuple(map(int, means.index)), tuple(map(float, means)))
+    last = releases[releases["round"] == releases["round"].max()]
+    columns = columns_of(config.training.metrics or ())
+    finals = {str(metric): float(last[column].mean()) for metric, column in columns.items() if column in last}
+    metrics = {metric: value for metric, value in finals.items() if math.isfinite(value)}
+    return NonPrivateAccuracy(name, trials, tuple(map(int, means.index)), tuple(map(float, means)), metrics)

@@ -89,6 +89,10 @@ def test_the_same_training_is_made_from_the_run_itself(runs: Path, tmp_path: Pat
     run_audit(plan_run(plain), place, Engine.LOCAL, with_report=False)
     contents = rebuild_report(runs / "private", place)
     names = [entry["name"] for entry in contents.summary["findings"]]
+    metrics = read_json(runs / "private" / "public" / "without-privacy.json")["metrics"]
+    played = pd.read_parquet(place / "trials.parquet")
+    assert metrics["auroc"] == pytest.approx(played["test_auroc"].mean())
+    assert metrics["loss"] == pytest.approx(played["test_loss"].mean())
     assert {"Test accuracy", "Accuracy of naming one class", "Test accuracy without privacy"} <= set(names)
     with pytest.raises(InputError, match="without privacy already"):
         unprotected_config(plain)

@@ -145,7 +145,9 @@ def _model(contents: ReportContents) -> Fact:
         return Fact("The model", "not measured", "its accuracy could not be computed")
     metric, value = numbers.headline
     if metric != Metric.ACCURACY:
-        right = f"right for {percent(numbers.test_accuracy)} of new cases{reference_accuracies_text(numbers)}"
+        without = None if numbers.unprotected is None else numbers.unprotected.metrics.get(metric)
+        right = "" if without is None else f"{metric_text(metric, without)} without privacy; "
+        right += f"right for {percent(numbers.test_accuracy)} of new cases{reference_accuracies_text(numbers)}"
         return Fact(f"The model's {metric_title(metric)}", metric_text(metric, value), right)
     return Fact(
         "The model is right for",

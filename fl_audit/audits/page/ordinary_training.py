@@ -6,7 +6,7 @@ last, unless something was found.
 
 from fl_audit.audits.common.findings_released_model import ModelAccuracyFinding
 from fl_audit.audits.sections import page_rows
-from fl_audit.learning.metric_names import metric_title
+from fl_audit.learning.metric_names import Metric, metric_title
 from fl_audit.plurals import plural
 from fl_audit.privacy.guarantee_line import guarantee_line, guarantee_values
 from fl_audit.report.banner import Banner, VerdictLook
@@ -69,8 +69,13 @@ def training_rows(contents: ReportContents) -> list[list[tuple[str, str]]]:
         mean = "" if contents.run.trials == 1 else ", mean"
         texts = {metric: metric_text(metric, value) for metric, value in numbers.metrics.items()}
         rows += [(f"{capital(metric_title(metric))} on test records{mean}", text) for metric, text in texts.items()]
-        if numbers.unprotected is not None:
-            rows.append(("Accuracy without privacy", metric_text("accuracy", numbers.unprotected.final)))
+        if (other := numbers.unprotected) is not None:
+            found = {numbers.headline[0]: other.metrics.get(numbers.headline[0]), Metric.ACCURACY: other.final}
+            known = {metric: value for metric, value in found.items() if value is not None}
+            rows += [
+                (f"{capital(metric_title(metric))} without privacy", metric_text(metric, value))
+                for metric, value in known.items()
+            ]
         if numbers.commonest is not None:
             rows.append(("Accuracy of naming one class", metric_text("accuracy", numbers.commonest)))
     promised = "nothing: no clipping, no noise"
