@@ -152,7 +152,7 @@ def measured_run(plan: RunPlan, parties: ClientAppAndStrategy = HONEST) -> Noise
     with tempfile.TemporaryDirectory() as scratch:
         directory = RunDirectory(Path(scratch) / "run")
         with directory.opened(plan, False) as opened:
-            federate = partial(_federate, Engine.LOCAL, opened, None, parties)
+            federate = partial(_federate, Engine.LOCAL, opened, None, parties, None)
             _play(opened, directory, Engine.LOCAL.value, federate)
             tables = RunTables(**directory.store(opened.config).tables(opened.config.audit.trials))
     return measured_in(FinishedRun(opened, tables))

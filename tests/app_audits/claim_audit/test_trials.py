@@ -8,7 +8,7 @@ import pytest
 from made_up_trials import Bits, gaussian, result_of, trials_of
 from scipy.stats import binom
 
-from fl_audit.app_audits.audit_results import strategy_result
+from fl_audit.app_audits.claim_audit.trial_results import strategy_result
 from fl_audit.app_audits.claim_audit.claim import EpsilonDeltaLimit, StatedClaim
 from fl_audit.app_audits.claim_audit.claim_audit_messages import TOO_FEW, evidence_words, not_tried, opening_sentences
 from fl_audit.app_audits.claim_audit.claim_audit_procedure import audit_claim
