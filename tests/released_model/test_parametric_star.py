@@ -12,9 +12,9 @@ from scipy.optimize import minimize_scalar
 from scipy.special import log_ndtr, logit, ndtr
 
 from fl_audit.errors import InputError
+from fl_audit.learning.metrics import TestOutputs
 from fl_audit.privacy.gaussian import gdp_epsilon
 from fl_audit.released_model.parametric_star import epsilon_star_gaussian, loss_scores, parametric_epsilon_star
-from fl_audit.server.release_evaluation import _predicted
 
 Array = NDArray[np.float64]
 
@@ -198,6 +198,8 @@ def test_speed() -> None:
 def test_two_classes_are_compared_as_the_largest_is_found() -> None:
     """The first of two equal logits is the prediction, as `argmax` has it."""
     logits = torch.tensor([[[0.0, 1.0], [1.0, 0.0], [2.0, 2.0], [-1.0, -0.5]]])
-    assert (_predicted(logits) == logits.argmax(dim=-1)).all()
     three = torch.randn(4, 5, 3, generator=torch.Generator().manual_seed(0))
-    assert (_predicted(three) == three.argmax(dim=-1)).all()
+    for outputs in (logits, three):
+        for label in range(outputs.shape[-1]):
+            labels = torch.full(outputs.shape[1:2], label)
+            assert (TestOutputs(outputs, labels).right == (outputs.argmax(dim=-1) == label)).all()

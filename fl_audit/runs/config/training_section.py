@@ -10,7 +10,7 @@ from fl_audit.learning.metric_names import Metric
 from fl_audit.learning.optimizer_enums import LocalOptimizer, ServerOptimizerKind
 from fl_audit.mechanisms.participations.registry import PARTICIPATIONS, REFUSED, accepted_instead, foreign_settings
 from fl_audit.runs.config.config_section import ConfigSection
-from fl_audit.runs.config.setting_types import Choice, Count, OneOr, Positive, Size
+from fl_audit.runs.config.setting_types import Choice, Count, OneOr, Size
 
 MOST_ROUNDS = 10**6
 """Largest number of rounds: more are a typing error, and would never end."""
@@ -83,7 +83,7 @@ class TrainingSection(ConfigSection):
     """Instead of `local-epochs`: steps of a client in a round."""
     local_batch: Count | None = None
     """Records of a local step, where clients train (with `dp-sgd-clients` on average); left out, 10."""
-    local_learning_rate: Positive | None = None
+    local_learning_rate: Size | None = None
     """Step size of local training, where clients train; left out, 0.1."""
     local_optimizer: Choice[LocalOptimizer] | None = None
     """Rule of local training, with `dp-fedavg`; it starts anew in every round. Left out, `sgd`."""

@@ -8,7 +8,6 @@ import pytest
 from made_up_trials import Bits, gaussian, result_of, trials_of
 from scipy.stats import binom
 
-from fl_audit.app_audits.claim_audit.trial_results import strategy_result
 from fl_audit.app_audits.claim_audit.claim import EpsilonDeltaLimit, StatedClaim
 from fl_audit.app_audits.claim_audit.claim_audit_messages import TOO_FEW, evidence_words, not_tried, opening_sentences
 from fl_audit.app_audits.claim_audit.claim_audit_procedure import audit_claim
@@ -17,6 +16,7 @@ from fl_audit.app_audits.claim_audit.distinguishers import METHODS, find_disting
 from fl_audit.app_audits.claim_audit.features import COARSE, FINEST
 from fl_audit.app_audits.claim_audit.findings import result_json
 from fl_audit.app_audits.claim_audit.transcript import Transcripts
+from fl_audit.app_audits.claim_audit.trial_results import strategy_result
 from fl_audit.errors import InputError
 from fl_audit.statistics.lower_bounds import epsilon_lower_bound
 from fl_audit.verdict.verdict import Verdict
