@@ -64,6 +64,12 @@ def _strength(test: DistinguisherTest) -> tuple[float, bool, float]:
     return test.right / test.trials, is_of_model, test.bound - test.distinguisher.limit.epsilon
 
 
+def _channel_of_number(test: DistinguisherTest) -> SideChannel | None:
+    """Return the side channel of the number that a test looks at; None if it looks at the model."""
+    group = test.distinguisher.group
+    return next((channel for channel, start in _BESIDE.items() if group.startswith(start)), None)
+
+
 def side_channel_results(results: Sequence[ClaimAudit], kinds: Sequence[str]) -> tuple[SideChannelResult, ...]:
     """Return for each side channel whether the trials found a leak through it.
 
@@ -82,7 +88,12 @@ def side_channel_results(results: Sequence[ClaimAudit], kinds: Sequence[str]) ->
     broken = {attempt.distinguisher.kind for attempt in attempts}
     asked = {name: one for result in results for name, one in result.asked.items()}
     for aside in SideChannel:
-        told = [one for one in attempts if is_about(aside, BY_NAME[one.distinguisher.kind])]
+        # A number is tested in one of the scenarios that release it, whichever tells most.
+        told = [
+            one
+            for one in attempts
+            if _channel_of_number(one) is aside or is_about(aside, BY_NAME[one.distinguisher.kind])
+        ]
         worst = max(told, key=_strength, default=None)
         share, by = (None, None) if worst is None else (worst.right / worst.trials, worst.distinguisher.group)
         about = [name for name in kinds if is_about(aside, BY_NAME[name])]

@@ -272,7 +272,16 @@ def test_in_a_tie_the_model_itself_is_named_and_not_a_number_that_only_our_clien
             leak for leak in side_channel_results([_result(attempts=told)], kinds) if leak.aside is SideChannel.EXAMPLES
         )
         assert (found.share, found.by) == (1.0, attempts[1].distinguisher.group)
-    assert "loss" not in _beside(_result(attempts=attempts), kinds)
+
+
+def test_a_number_that_told_in_another_scenario_is_not_said_to_tell_nothing() -> None:
+    """A number is tested once, where it tells most: here where the counts of examples differ, and not the losses."""
+    kinds = ["metrics", "more examples than true"]
+    asked = dict.fromkeys(kinds, ScenarioTrialsSummary(460, ("metrics: loss",)))
+    for group, share in (("metrics: loss", 1.0), ("what was released along it", None)):
+        result = _result(attempts=(_attempt(kinds[1], group, bound=9.0),), asked=asked)
+        leaks = {leak.aside: leak for leak in side_channel_results([result], kinds)}
+        assert (leaks[SideChannel.METRICS].share, leaks[SideChannel.EXAMPLES].share) == (share, 1.0)
 
 
 def test_trials_on_its_own_model_are_named_only_where_there_were_some() -> None:
