@@ -190,7 +190,7 @@ def _claim_words(result: ClaimAudit) -> str:
             return (
                 f"two readings disagree: no trial was guessed better than the claim allows ({result.claim.words}), and "
                 f"the noise of {len(disagreeing)} of {len(result.attempts)} distinguishers is too small for it, if "
-                "it is Gaussian. More trials decide it: leave out --quick, give it more time, or raise `trials`."
+                "it is Gaussian. More trials decide it: a larger budget, or more time."
             )
         case Verdict.INCONCLUSIVE if (result.untried or result.unplayed) and not result.attempts:
             return f"there was no time for the trials that try the distinguishers ({result.claim.words})."

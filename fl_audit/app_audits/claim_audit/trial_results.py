@@ -14,9 +14,11 @@ from fl_audit.app_audits.claim_audit.claim_audit_results import ClaimAudit
 from fl_audit.app_audits.claim_audit.findings import DistinguisherFinding, result_json
 from fl_audit.array_types import finite
 from fl_audit.package_versions import package_versions
+from fl_audit.plurals import plural
 from fl_audit.privacy.gaussian import gdp_epsilon
 from fl_audit.privacy.guarantee_line import GUARANTEE_NAMES
 from fl_audit.verdict.audit_result import AuditedKind, AuditResult, AuditScope
+from fl_audit.verdict.verdict import Verdict
 
 _UNSEEN_OF_STRATEGY = (
     "what clients do with their records before they reply",
@@ -68,16 +70,22 @@ def in_app_result(
 ) -> AuditResult:
     """Return the result of an audit inside an app, with sentences on refused trials and notes.
 
-    `rounds` is the number of rounds of the app's own training, None if it is not known.
+    `rounds` is the number of rounds of the app's own training, None if it is not known. If trials play fewer, the
+    result is never consistent, since nothing is known of the others.
     """
+    verdict, headline = audit.verdict, opening_sentences(audit)
+    if verdict is Verdict.CONSISTENT and rounds is not None and rounds > audit.claim.rounds:
+        verdict = Verdict.INCONCLUSIVE
+        played = f"trials play {audit.claim.rounds} of its {plural(rounds, 'round')}"
+        headline = f"Inconclusive as to the whole training: {played}. The trials alone: {headline}"
     lines = [line for finding in findings for line in _finding_lines(finding)]
     lines += [("Refused", text) for text in refusals]
     lines += [("Note", text) for text in notes]
     return AuditResult(
         kind=AuditedKind.APP,
         name=name,
-        verdict=audit.verdict,
-        headline=opening_sentences(audit),
+        verdict=verdict,
+        headline=headline,
         lines=tuple(lines),
         guarantee=_guarantee_of_claim(audit.claim),
         scope=scope_of_trials(audit, rounds, audit.claim.rounds, _UNSEEN_OF_APP),

@@ -89,7 +89,7 @@ def test_true_noise_is_not_called_violated(tmp_path: Path, strategy: Callable[[]
     and clipped to the norm.
     """
     claim = StatedClaim("add-remove-client", noise_multiplier=1.0)
-    toy_run(strategy, toy_audit(tmp_path, trials=120, seed=5, claim=claim))
+    toy_run(strategy, toy_audit(tmp_path, trials=120, seed=5, claim=claim), rounds=1)
     found = verdict_of(tmp_path)
     assert found["verdict"] == "consistent"
     reading = found["findings"][0]["if_gaussian"]
@@ -201,7 +201,7 @@ class Telling(Noisy):
 def test_numbers_that_clients_report_count_if_the_claim_covers_them(
     tmp_path: Path, numbers: str, expected: str
 ) -> None:
-    toy_run(Telling, toy_audit(tmp_path, numbers=numbers))
+    toy_run(Telling, toy_audit(tmp_path, numbers=numbers), rounds=1)
     found = verdict_of(tmp_path)
     assert found["verdict"] == expected
     if numbers == "withheld":

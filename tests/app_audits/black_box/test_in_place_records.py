@@ -218,7 +218,8 @@ def test_an_honest_app_with_a_data_set_of_hugging_face_keeps_its_claim(adjacency
     data = Dataset.from_dict({"x": np.linspace(-1, 1, 99)[:, None]}).with_format("numpy")
     claim = StatedClaim(adjacency, epsilon=1.0)
     train = client(lambda: weights(np.stack([row["x"] for row in held(data)])))
-    toy_run(lambda: FedAvg(fraction_evaluate=0.0), toy_audit(tmp_path, trials=50, claim=claim), mods=[insider, train])
+    audit, mods = toy_audit(tmp_path, trials=50, claim=claim), [insider, train]
+    toy_run(lambda: FedAvg(fraction_evaluate=0.0), audit, mods=mods, rounds=1)
     found, text = verdict_of(tmp_path)
     assert found["verdict"] == "consistent"
     assert found["refusals"] == []
