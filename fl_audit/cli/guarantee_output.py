@@ -79,13 +79,16 @@ def print_guarantee(
             cells = [(str(number), f"{epsilon:.6g}") for number, epsilon in by_round.items()]
             print_table(("round", "epsilon"), cells, f"epsilon after each round, by {best.accountant}", (0, 1))
 
+    if shown.plot is None:
+        return
+
+    # Matplotlib takes longer to import than the numbers take to compute.
     from fl_audit.cli.figures.figure_files import save_figure
     from fl_audit.cli.figures.guarantee_curves import guarantee_figure
 
-    if shown.plot is not None:
-        save_figure(guarantee_figure(best.guarantee), shown.plot, dpi=150)
-        if not shown.as_json:
-            print(f"figure: {shown.plot}")
+    save_figure(guarantee_figure(best.guarantee), shown.plot, dpi=150)
+    if not shown.as_json:
+        print(f"figure: {shown.plot}")
 
 
 _MOST_CURVES = 50  # rounds whose epsilon is computed from loss distributions, each of which takes up to a second

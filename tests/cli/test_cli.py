@@ -163,7 +163,7 @@ def test_a_violation_ends_with_its_own_status_where_that_is_asked_for(
         (["audit.trials=true"], "audit.trials is true: .*whole numbers"),
         (['training.rounds="2"'], "training.rounds is '2': .*whole numbers"),
         (["training.rounds=" + "9" * 5000], "training.rounds=9.*no valid TOML value: "),
-        (["privacy.clipping-norm=1e38"], r"clipping-norm in \[privacy\], .* 1e\+38, .*smaller"),
+        (["privacy.clipping-norm=1e38"], r"clipping-norm is 1e\+38: .*to 1e\+20"),
         (["audit.neighbour-rank=23761"], "neighbour-rank is 23761: .* 1 to 23760"),
     ],
 )
@@ -217,10 +217,10 @@ def test_wrong_files_get_one_line(fl_audit: FlAudit, config: Path, tmp_path: Pat
         (("replay", "gone"), "configuration.json is missing"),
         (("sweep", "audit.toml", "--over", "privacy.belief"), "privacy.belief.*: .* section.key=value,value"),
         (("sweep", "audit.toml", "--over", "privacy.beliefs=0.9"), "nearest is 'belief'"),
-        (("sweep", "audit.toml", "--utility", "loss"), "loss.*: .* accuracy and auroc"),
+        (("sweep", "audit.toml", "--utility", "loss"), "loss.*: .* accuracy, auroc"),
         (("sweep", "audit.toml", "--ray-address", "127.0.0.1:1"), "127.0.0.1:1.*no Ray cluster"),
         (("sweep", "audit.toml", "--out", "audit.toml"), "audit.toml is a file: .*directory"),
-        (("reproduce", "negoescu2023-fig2", "--data-dir", "gone"), "adult-all not found"),
+        (("reproduce", "negoescu2023-fig2", "--data-dir", "gone"), "adult-all: data directory .*gone"),
         (("report", "gone"), "configuration.json is missing"),
     ],
 )

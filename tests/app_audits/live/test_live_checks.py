@@ -217,7 +217,7 @@ def test_light_canaries_do_not_hide_what_is_told_of_a_heavier_client(tmp_path: P
         assert (numbers.verdict, numbers.rounds_needed, numbers.weights) == ("inconclusive", None, light)
         assert numbers.doubts.kinds == frozenset()
         assert f"{least:g} of" in last_line(numbers, place)
-        assert f"{1 / least:.3g} times" in (place / "page.html").read_text()
+        assert f"{1 / least:.3g} times" in (place / "report.html").read_text()
     # Hardly lighter ones find as much as they would of a smaller breach.
     eight = [replace(one, number=number) for number, one in enumerate(ADD_REMOVE * 2)]
     for name, weight in (("even", 1.0), ("near", 0.98)):
