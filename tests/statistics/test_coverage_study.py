@@ -28,6 +28,8 @@ NOT_OF_A_NUMBER = {
     "fl_audit.audits.membership.attacks.attack_scores",
     "fl_audit.audits.membership.rmia._log",
     "fl_audit.experiments.papers.bernau2019.attacked_models.reduced",
+    # the setting itself
+    "fl_audit.federation.run_plan.RunPlan.confidence",
     # a level that several bounds share
     "fl_audit.app_audits.claim_audit.claim_audit_procedure.audit_claim",
     "fl_audit.app_audits.claim_audit.claim_audit_procedure._tried_by_halves",

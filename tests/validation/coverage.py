@@ -61,7 +61,11 @@ class Statement:
 
 
 def _of_bound(method: BoundMethod) -> Statement:
-    functions: tuple[str, ...] = (f"{_BOUNDS}lower_bounds.epsilon_lower_bound", f"{_BOUNDS}lower_bounds.bound_limit")
+    functions: tuple[str, ...] = (
+        f"{_BOUNDS}lower_bounds.epsilon_lower_bound",
+        f"{_BOUNDS}lower_bounds._bound",
+        f"{_BOUNDS}lower_bounds.bound_limit",
+    )
     if method is BoundMethod.GAUSSIAN_SHIFT:
         functions += ("fl_audit.statistics.shift_bound.gaussian_shift",)
     name = f"epsilon at least, {method}"
