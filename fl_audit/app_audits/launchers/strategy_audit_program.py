@@ -9,7 +9,7 @@ from fl_audit.app_audits.black_box.later_rounds import LATER_ROUNDS
 from fl_audit.app_audits.black_box.scenarios import FIXES, PROVISOS, WORDS
 from fl_audit.app_audits.black_box.system_audit import audit_system
 from fl_audit.app_audits.claim_audit.claim_audit_results import QUICK, ClaimAudit
-from fl_audit.app_audits.claim_audit.findings import findings
+from fl_audit.app_audits.claim_audit.findings import DistinguisherFinding, findings
 from fl_audit.app_audits.claim_audit.trial_results import strategy_result
 from fl_audit.app_audits.launchers.isolated_process import answer
 from fl_audit.app_audits.launchers.strategy_audit_launcher import StrategyOptions
@@ -24,9 +24,11 @@ def run_audit(asked: dict[str, Any], tell: Callable[[dict[str, Any]], None] = la
     wishes = StrategyOptions(**asked["wishes"])
     system, claim, source = system_and_claim(wishes)
 
-    def result_of(audit: ClaimAudit) -> AuditResult:
-        found = findings(audit, WORDS, FIXES, PROVISOS)
-        return strategy_result(wishes.factory, audit, found, wishes.rounds, system.clients, source)
+    def findings_of(audit: ClaimAudit) -> tuple[DistinguisherFinding, ...]:
+        return findings(audit, WORDS, FIXES, PROVISOS)
+
+    def result_of(audit: ClaimAudit, audit_findings: tuple[DistinguisherFinding, ...]) -> AuditResult:
+        return strategy_result(wishes.factory, audit, audit_findings, wishes.rounds, system.clients, source)
 
     audit = audit_system(
         system,
@@ -38,13 +40,14 @@ def run_audit(asked: dict[str, Any], tell: Callable[[dict[str, Any]], None] = la
         exclude=wishes.exclude,
         include=wishes.include,
         seconds=math.inf if wishes.seconds is None else wishes.seconds,
-        keep=lambda so_far: tell(result_of(so_far).to_json()),
+        keep=lambda so_far: tell(result_of(so_far, findings_of(so_far)).to_json()),
         later_rounds=LATER_ROUNDS if wishes.rounds is None else 0,
     )
-    result = result_of(audit)
+    audit_findings = findings_of(audit)
+    result = result_of(audit, audit_findings)
     if not asked["out"]:
         return result.to_json()
-    text = strategy_text(audit, findings(audit, WORDS, FIXES, PROVISOS))
+    text = strategy_text(audit, audit_findings)
     return result.to_json() | {"report": str(write_result(result, text, Path(asked["out"])))}
 
 
