@@ -69,7 +69,7 @@ def _has_numbers(evidence: RecordedTrainings) -> bool:
 
 
 CALLED_ONCE = "the training ran once"
-"""Why it is not known whether a training repeats its draws."""
+"""The reason for which it is not known whether a training repeats its draws."""
 
 
 def found_pitfalls(evidence: RecordedTrainings) -> tuple[FoundPitfall, ...]:
