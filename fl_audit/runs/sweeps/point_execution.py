@@ -28,7 +28,8 @@ from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.federation.run_plan import RunPlan
 from fl_audit.ordinary_files import read_file
 from fl_audit.runs.cluster.nodes import alive_rows
-from fl_audit.runs.cluster.ray_connection import RayOptions, cluster_at, ray_for
+from fl_audit.runs.cluster.ray_connection import cluster_at, ray_for
+from fl_audit.runs.cluster.ray_options import RayOptions
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.progress import Progress, RunsProgress, progress_of_part
 from fl_audit.runs.run import run_audit
