@@ -46,7 +46,7 @@ def run_on_ray(server_app: ServerApp, client_app: ClientApp, clients: int, optio
         # Workers would look for our modules in the user's directory first; see `PortableValue`.
         app, ahead = (PortableValue(one, cloudpickle.dumps) for one in (client_app, announce_calls))
         try:
-            pool = ClientPool(app, options.share(), ahead)
+            pool = ClientPool(app, options.share(), ahead, is_shared=options.address is not None)
         except CallError as error:
             raise FederationError(str(error)) from error
         # The grid lives longer than Ray: what it refers to in Ray must not be let go while Ray is being shut down.
