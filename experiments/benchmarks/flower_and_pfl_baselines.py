@@ -11,6 +11,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.app.typing import ConfigRecordValues
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAvg
@@ -87,7 +88,9 @@ def stock_rounds(config: ConfigRecord, options: RayOptions) -> list[float]:
 
     settle_flower()
     with ray_for(options):
-        resources = dict(options.share())  # Flower uses the Ray that this process has joined
+        resources: dict[str, ConfigRecordValues] = dict(
+            options.share()
+        )  # Flower uses the Ray that this process has joined
         run_simulation(server, app, clients, backend_config={"init_args": {}, "client_resources": resources})
     return over
 

@@ -6,6 +6,7 @@ the environment of the process that starts it.
 """
 
 import json
+import logging
 import sys
 
 import ray
@@ -36,7 +37,7 @@ def main() -> None:
     """Start Ray, print its address, and end it when standard input ends."""
     skip_helpers()
     try:
-        ray.init(log_to_driver=False, logging_level="ERROR", **json.loads(sys.argv[1]))
+        ray.init(log_to_driver=False, logging_level=logging.ERROR, **json.loads(sys.argv[1]))
         answer = {"address": ray.get_runtime_context().gcs_address}
     except Exception as error:  # Ray raises anything down to Exception itself
         answer = {"error": next(iter(str(error).strip().splitlines()), type(error).__name__)}
