@@ -25,7 +25,7 @@ from PIL import Image
 from torch import Tensor
 
 from fl_audit.array_types import Floats
-from fl_audit.audits.page.first_screen import Fact
+from fl_audit.audits.page.engineer_part import Fact
 from fl_audit.audits.page.stylesheet import STYLESHEET
 from fl_audit.audits.sections import SECTIONS
 from fl_audit.runs.config_file import load_config
