@@ -140,8 +140,9 @@ def _of_verdict(numbers: VerdictFinding) -> str:
     if is_broken or found.epsilon_lower_bound <= 0:
         return ""
     return (
-        "Shown is what the insider was proved to learn. Close to the claim it is no alarm: this insider knows "
-        "everything but one answer, and learns what the guarantee allows. Above the claim it would be one."
+        "Shown is what the insider was proved to learn. That it comes close to what is claimed is no alarm: this "
+        "insider knows everything but one answer, and learns what the guarantee allows. The verdict says whether it is "
+        "more."
     )
 
 
