@@ -65,7 +65,6 @@ def federation_of(config: RunConfig, mechanism: Mechanism, split: Split, pair: N
         view=audit.view,
         threads=config.run.threads,
         device=config.run.device,
-        tf32=config.run.tf32,
         audit=audit.kind,
         with_insider=audit.insider,
         threat_model=mechanism_of_config.threat_model_of(config),

@@ -32,15 +32,10 @@ def test_waves_keep_every_batch_in_order(number: int, in_flight: int) -> None:
 def test_names_sort_as_batches_do() -> None:
     names = [TrialBatch(index, 0, 1).name for index in (0, 9, 10, 12345)]
     assert names == ["batch-00000", "batch-00009", "batch-00010", "batch-12345"]
-    assert waves([], 2) == []
+    assert waves([]) == []
 
 
 @pytest.mark.parametrize(("trials", "per_batch"), [(0, 5), (-1, 5), (5, 0), (5, -2)])
 def test_refuses_no_trials(trials: int, per_batch: int) -> None:
     with pytest.raises(InputError, match="accepted are 1 and more"):
         remaining_batches(trials, per_batch, ())
-
-
-def test_refuses_no_wave() -> None:
-    with pytest.raises(InputError, match="batches-in-flight is 0"):
-        waves(remaining_batches(3, 1, ()), 0)

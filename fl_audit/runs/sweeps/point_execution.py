@@ -27,6 +27,7 @@ from fl_audit.errors import InputError, require
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.federation.run_plan import RunPlan
 from fl_audit.ordinary_files import read_file
+from fl_audit.runs.cluster.call_scheduling import RETRIES
 from fl_audit.runs.cluster.nodes import alive_rows
 from fl_audit.runs.cluster.ray_connection import RayOptions, cluster_at, ray_for
 from fl_audit.runs.engine_names import Engine
@@ -151,7 +152,7 @@ def _run_on_ray(
 
     counter = _counter()
     needed: dict[str, Any] = options.share()
-    task: Any = ray.remote(max_retries=options.retries, **needed)(play)
+    task: Any = ray.remote(max_retries=RETRIES, **needed)(play)
     call_context = _call_context(list(plans.values()))
     waiting = {
         task.remote(
