@@ -155,7 +155,7 @@ def test_a_smaller_unit_says_why_its_epsilon_is_larger(relation):
 
 def test_titles_name_the_file_of_a_user_and_not_its_format():
     assert DataSpec("csv", options=(("label", "y"), ("path", "data/stays.csv"))).title == "stays.csv"
-    assert DataSpec("idx", options=(("images", "a/train.gz"), ("labels", "b"))).title == "train.gz"
+    assert DataSpec("npz", options=(("path", "a/train.npz"),)).title == "train.npz"
     assert [DataSpec(name).title for name in ("csv", "adult", "hf:a/b", "own.loaders:load")] == [
         "csv", "adult", "hf:a/b", "load",
     ]  # fmt: skip

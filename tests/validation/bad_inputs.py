@@ -59,8 +59,6 @@ _READERS: dict[str, Sequence[str]] = {
     "check csv": ("check", "audit.toml", "--no-probe", "--set", "data.name=csv", "--set", "data.path=FILE", "--set",
                   "data.label=y"),
     "check npz": ("check", "audit.toml", "--no-probe", "--set", "data.name=npz", "--set", "data.path=FILE"),
-    "check idx": ("check", "audit.toml", "--no-probe", "--set", "data.name=idx", "--set", "data.images=FILE", "--set",
-                  "data.labels=FILE"),
     "check configuration": ("check", "--no-probe", "FILE"),
     "sweep": ("sweep", "FILE", "--over", "training.rounds=2", "--engine", "local", "--out", "swept"),
     "bound": ("bound", "FILE", "scores", "--delta", "1e-5"),
