@@ -1,4 +1,8 @@
-"""Estimate of a run's time and memory from a few rounds of its first trials, whose results are discarded."""
+"""Estimate of a run's time and memory from a few rounds of its first trials, whose results are discarded.
+
+The pilot run (`pilot_run`) is another one: it plays a few trials to their end, since only whole trials have a verdict.
+How many it can afford follows from this probe, which ends within seconds however long a trial takes.
+"""
 
 import time
 from contextlib import suppress

@@ -3,6 +3,11 @@
 Ray Tune is not used, for three reasons: it continues from pickle files, which this project never loads; it cannot add
 points to a finished experiment; and its result tables have their own format. Here each point is an ordinary run
 directory, which appears when the point is finished.
+
+The runs behind a paper have a player of their own (`experiments/papers/run_scheduling.py`). A point of a sweep is
+planned before any is played, is played as a whole, and leaves the others alone if it fails; on Ray it is one task. A
+paper's run is planned in the process that plays it, since it may search for its neighbour for minutes; it goes on where
+it was interrupted, and ends the reproduction if it fails; on Ray its clients are distributed, and not the runs.
 """
 
 import hashlib
