@@ -13,7 +13,7 @@ from fl_audit.runs.config import parse_config
 from fl_audit.runs.planning import plan_run
 from fl_audit.verdict.claim_standing import ClaimStanding
 
-PUBLISHED = template_table("published_epsilons.txt")
+PUBLISHED = template_table("published_epsilons.md")
 
 
 def test_the_annex_stands_on_page_and_paper_with_lines_to_fill_in() -> None:

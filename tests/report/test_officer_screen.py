@@ -17,7 +17,7 @@ from fl_audit.report.report_elements import ReportContents
 from fl_audit.report.template_files import template_table
 from fl_audit.verdict.verdict import Verdict
 
-EXPLAINED = tuple(word for word, _ in template_table("words.txt", unit="record"))
+EXPLAINED = tuple(word for word, _ in template_table("words.md", unit="record"))
 TECHNICAL = (
     *EXPLAINED, "global sensitivity", "sensitivity", "local", "gdp", "pld", "rdp", "limit of detection", "nats", "mu",
     "regret", "accountant", "log-odds", "likelihood", "noise multiplier", "standard deviation", "neighbour",

@@ -26,12 +26,12 @@ _INDIRECT = {
 class Framework(Enum):
     """A list of questions that others ask: the title of its table, and its template of answers."""
 
-    NIST = "NIST SP 800-226: the parts of a guarantee", "nist_sp_800_226.txt"
+    NIST = "NIST SP 800-226: the parts of a guarantee", "nist_sp_800_226.md"
     ANONYMOUS_DATA = (
         "The three questions about anonymous data (Opinion 05/2014; EDPB Opinion 28/2024)",
-        "anonymous_data.txt",
+        "anonymous_data.md",
     )
-    SATRE = "SATRE v2.0.1: outputs that cannot be checked by hand (3.3.07), and what belongs to it", "satre.txt"
+    SATRE = "SATRE v2.0.1: outputs that cannot be checked by hand (3.3.07), and what belongs to it", "satre.md"
 
 
 def answers_of(framework: Framework, contents: ReportContents) -> tuple[tuple[str, ...], ...]:

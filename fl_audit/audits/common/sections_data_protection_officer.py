@@ -123,7 +123,7 @@ def _tables(_: OfficerAnnex, contents: ReportContents) -> list[Table]:
         _facts_table(contents),
         _checked(contents),
         *(Table(framework.value[0], columns, answers_of(framework, contents)) for framework in Framework),
-        Table(published, ("What is released", "Unit", "Epsilon", "Source"), template_table("published_epsilons.txt")),
+        Table(published, ("What is released", "Unit", "Epsilon", "Source"), template_table("published_epsilons.md")),
     ]
 
 

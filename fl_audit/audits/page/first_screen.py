@@ -64,7 +64,7 @@ class FirstScreen:
 
 def first_screen_of(contents: ReportContents) -> FirstScreen:
     """Return the texts of the first screen of a run's report."""
-    texts = dict(template_table("first_screen.txt", **_facts(contents)))
+    texts = dict(template_table("first_screen.md", **_facts(contents)))
     facts = tuple(Fact(texts[f"{part}-name"], texts[part], texts[f"{part}-note"]) for part in _FACTS if part in texts)
     of_verdict = replace(banner(contents), line=texts["verdict"])
     screen = FirstScreen(
@@ -78,7 +78,7 @@ def _explained(screen: FirstScreen, unit: str) -> tuple[tuple[str, str], ...]:
     """Return the technical words that a first screen uses, each with its explanation."""
     numbers = (part for fact in screen.facts for part in (fact.name, fact.value, fact.note))
     text = " ".join((screen.banner.line, *screen.warnings, *numbers, screen.person, screen.next_step))
-    words = template_table("words.txt", unit=unit)
+    words = template_table("words.md", unit=unit)
     # A word may end with a mark, such as Epsilon*, and may stand in the plural.
     return tuple(
         (word, meaning)
