@@ -1,7 +1,7 @@
 """Render the template files of reports, which hold their fixed prose; the facts come from the caller.
 
-A template of a table has one row a line, with a bar between its cells. Jinja2 fills in the facts. Names of templates end
-in `.md`, for Flower's own command takes no other files of prose along with an app.
+A template of a table has one row a line, with a bar between its cells. Jinja2 fills in the facts. Names of templates
+end in `.md`, for Flower's own command takes no other files of prose along with an app.
 """
 
 from functools import cache

@@ -41,7 +41,7 @@ _STANDINGS = {ClaimStanding.HELD: "held", ClaimStanding.REFUTED: "refuted", Clai
 
 
 class OpenReason(StrEnum):
-    """What leaves an inconclusive verdict open: a number beside the tests, or a limit of the audit."""
+    """Reason why a verdict is inconclusive: a number beside the tests, or a limit of the audit."""
 
     CONTRADICTED = "contradicted"
     UNANSWERED = "unanswered"
