@@ -42,8 +42,7 @@ def _quick(records: int, epochs: int, central_epochs: int, **more: Any) -> Setti
 def _skewed(classes: int) -> PaperDataset:
     settings = {
         "data.name": f"{_HERE}.skewed:skewed_purchases",
-        "data.classes": classes,
-        "data.generated-records": 10_000,
+        "data.loader-parameters": {"classes": classes, "generated-records": 10_000},
         "model.name": "dense-128",
         "classes": classes,
         "values": VALUES[SKEWED],
@@ -88,7 +87,7 @@ _COLLAB = PaperDataset(
     "COLLAB",
     {
         "data.name": f"{_HERE}.collab:collab",
-        "data.graph-nodes": 64,
+        "data.loader-parameters": {"graph-nodes": 64},
         "model.name": f"{_HERE}.graph_convolutions:dgcnn",
         "classes": 3,
         "values": 64,
@@ -106,7 +105,7 @@ def _faces(people: int) -> PaperDataset:
     assert stated.members is not None
     settings = {
         "data.name": f"{_HERE}.labeled_faces:lfw",
-        "data.classes": people,
+        "data.loader-parameters": {"classes": people},
         "model.name": SMALL_FACES,
         "classes": people,
         "values": 64 * 64,
@@ -133,7 +132,7 @@ def _published(study: str, name: str, model: str, classes: int) -> PaperDataset:
     assert stated.members is not None, study
     settings = {
         "data.name": f"{_HERE}.purchases_and_texas_loaders:{name}",
-        "data.classes": classes,
+        "data.loader-parameters": {"classes": classes},
         "model.name": model,
         "classes": classes,
         "values": VALUES[study],
