@@ -67,14 +67,14 @@ def _timed(work: Callable[[], object], count: int) -> ModelTimes:
     return ModelTimes((time.perf_counter() - clock) / count, (time.process_time() - processor) / count)
 
 
-def _compared(shape: ShadowSpeedSetting, trials: int, epochs: int, loops: int) -> tuple[ModelTimes, ModelTimes]:
+def _compared(setting: ShadowSpeedSetting, trials: int, epochs: int, loops: int) -> tuple[ModelTimes, ModelTimes]:
     """Measure the time per model in seconds: in a plain loop over `loops` models, and in `trials` trained together."""
     torch.set_num_threads(1)
-    spec = ModelSpec(shape.model, (shape.features,), shape.classes)
+    spec = ModelSpec(setting.model, (setting.features,), setting.classes)
     model, source = StackedModel.of(spec), np.random.default_rng(0)
-    features = torch.from_numpy(source.random((shape.records, shape.features), dtype=np.float32))
-    labels = torch.from_numpy(source.integers(shape.classes, size=shape.records))
-    present = source.random((trials, shape.records)) < 0.5
+    features = torch.from_numpy(source.random((setting.records, setting.features), dtype=np.float32))
+    labels = torch.from_numpy(source.integers(setting.classes, size=setting.records))
+    present = source.random((trials, setting.records)) < 0.5
     schedule = LocalSchedule(_RATE, _BATCH, epochs=epochs, optimizer=LocalOptimizer.ADAM)
     models, batches = initial_models(spec, 0, range(trials)), member_batches(present, schedule, source)
 

@@ -272,16 +272,20 @@ def federation(
             made.kill(name)
 
 
-def _compare(made: LocalFlowerFederation, trainings: int, rounds: int) -> None:
+def _compare(flower_federation: LocalFlowerFederation, trainings: int, rounds: int) -> None:
     """Train the app with and without canaries in turn, and print seconds per round, accuracy and verdict as JSON."""
-    plain = made.write_plain_app()
+    plain = flower_federation.write_plain_app()
     for one in range(2 * trainings):
-        canaries = made.canaries if one % 2 == 0 else 0
-        out = made.place / f"{'canaries' if canaries else 'plain'}-{one // 2}"
-        made.train(APP.name if canaries else plain, rounds=rounds, canaries=canaries, out=str(out))
+        canaries = flower_federation.canaries if one % 2 == 0 else 0
+        out = flower_federation.place / f"{'canaries' if canaries else 'plain'}-{one // 2}"
+        flower_federation.train(APP.name if canaries else plain, rounds=rounds, canaries=canaries, out=str(out))
         kept = [json.loads(line) for line in (out / "rounds.jsonl").read_text().splitlines()]
         seconds = float(np.median(np.diff([line["time"] for line in kept])))
-        said = measure_live(out / "canaries", seed_in(made.place / "coins")).verdict if canaries else "none asked"
+        said = (
+            measure_live(out / "canaries", seed_in(flower_federation.place / "coins")).verdict
+            if canaries
+            else "none asked"
+        )
         row = {"canaries": canaries, "seconds": seconds, "accuracy": kept[-1]["accuracy"], "verdict": str(said)}
         print(json.dumps(row), flush=True)
 

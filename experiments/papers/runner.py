@@ -56,12 +56,12 @@ def make(paper: Paper, items: Sequence[PaperItem], options: ReproductionOptions)
     )
 
 
-def _made(item: PaperItem, finished: StoredPaperRuns) -> ItemResult:
-    own = replace(finished, data=item.shown(finished.data))
+def _made(item: PaperItem, paper_runs: StoredPaperRuns) -> ItemResult:
+    own = replace(paper_runs, data=item.shown(paper_runs.data))
     runs = dict.fromkeys(run for data in own.data for run in item.runs(data))
     result = item.build(own)
     claims = result.claims or tuple(item.claims(own))
-    return replace(result, claims=claims, spent=spent_on([finished[run] for run in runs]))
+    return replace(result, claims=claims, spent=spent_on([paper_runs[run] for run in runs]))
 
 
 def _why(item: PaperItem, there: Iterable[PaperDataset], options: ReproductionOptions) -> str:

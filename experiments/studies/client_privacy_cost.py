@@ -76,29 +76,31 @@ def federations(data_dir: Path, quick: bool) -> tuple[ClientFederation, ...]:
     )
 
 
-def settings(federation: ClientFederation, way: TrainingMethod, epsilon: float | None, trials: int) -> Values:
+def settings(federation: ClientFederation, method: TrainingMethod, epsilon: float | None, trials: int) -> Values:
     """Return the configuration of one point of the study: a federation, a training method and an epsilon."""
-    take_part = federation.cohorts if "noise" in way.privacy else federation.sampled
+    take_part = federation.cohorts if "noise" in method.privacy else federation.sampled
     guarantee = {"clipping-norm": 1.0, "delta": federation.delta, "epsilon": epsilon, "accountant": "pld"}
-    guarantee |= {"adjacency": "add-remove-client"} | way.privacy
+    guarantee |= {"adjacency": "add-remove-client"} | method.privacy
     audit = {"trials": trials, "insider": False, "epsilon-star": False}
     return {
         "data": federation.values["data"],
         "model": {"name": "logistic"},
-        "training": federation.values["training"] | take_part | way.training,
+        "training": federation.values["training"] | take_part | method.training,
         "privacy": guarantee if epsilon is not None else {"private": False, "delta": federation.delta},
         "audit": audit | {"membership": False, "evaluate-every": 1000},
         "run": {"seed": 1, "keep-final-models": False},
     }
 
 
-def _measured(federation: ClientFederation, way: TrainingMethod, epsilon: float | None, trials: int) -> dict[str, Any]:
+def _measured(
+    federation: ClientFederation, method: TrainingMethod, epsilon: float | None, trials: int
+) -> dict[str, Any]:
     """Train one point of the study, and return its table row as a dict; an epsilon of None means no privacy."""
-    plan = plan_run(parse_config(settings(federation, way, epsilon, trials)))
+    plan = plan_run(parse_config(settings(federation, method, epsilon, trials)))
     accuracy = results_of_run(plan).run.tables.trials["test_accuracy"].to_numpy(dtype=np.float64)
     return {
         "federation": federation.name,
-        "way": way.name,
+        "way": method.name,
         "epsilon": np.inf if epsilon is None else epsilon,
         "noise_multiplier": plan.federation.mechanism.noise_multiplier,
         "accuracy": float(accuracy.mean()),

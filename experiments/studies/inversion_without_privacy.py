@@ -131,10 +131,10 @@ def quality(
     return _likeness(scene, drawn.numpy())
 
 
-def _likeness(scene: _InversionProblem, drawn: Floats32) -> ReconstructionQuality:
-    true = scene.true.numpy()
+def _likeness(problem: _InversionProblem, drawn: Floats32) -> ReconstructionQuality:
+    true = problem.true.numpy()
     found = in_order_of_true_images(true, drawn)
-    return image_similarity(true.reshape(-1, *true.shape[2:]), found.reshape(-1, *true.shape[2:]), scene.candidates)
+    return image_similarity(true.reshape(-1, *true.shape[2:]), found.reshape(-1, *true.shape[2:]), problem.candidates)
 
 
 def beside_reference(

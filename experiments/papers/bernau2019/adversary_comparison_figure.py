@@ -22,12 +22,12 @@ _ADVERSARY_LOOKS = {
 }
 
 
-def adversaries_item(finished: StoredPaperRuns) -> ItemResult:
+def adversaries_item(paper_runs: StoredPaperRuns) -> ItemResult:
     """Return a figure and a table of the AUC of each adversary, and their differences, by epsilon of central DP.
 
     All adversaries attack the same targets of the same trials.
     """
-    return adversaries_figure(models_by_dataset(finished))
+    return adversaries_figure(models_by_dataset(paper_runs))
 
 
 def adversaries_figure(datasets: Sequence[DatasetModels]) -> ItemResult:

@@ -136,14 +136,14 @@ class DatasetModels:
         return (self.original, *self.of(method))
 
 
-def models_by_dataset(finished: StoredPaperRuns) -> list[DatasetModels]:
+def models_by_dataset(paper_runs: StoredPaperRuns) -> list[DatasetModels]:
     """Return the models on each data set, joined over the runs of each setting."""
     parts: dict[str, list[AttackedModels]] = {}
-    for run, one in finished.runs.items():
-        if run.data in finished.data:
+    for run, one in paper_runs.runs.items():
+        if run.data in paper_runs.data:
             parts.setdefault(run.label, []).append(_read(one))
     settings = [joined(of_setting) for of_setting in parts.values()]
-    return [dataset_models(data, settings) for data in finished.data]
+    return [dataset_models(data, settings) for data in paper_runs.data]
 
 
 def dataset_models(dataset: PaperDataset, settings: Iterable[AttackedModels]) -> DatasetModels:
@@ -236,11 +236,11 @@ def areas(scores: Floats, is_in: Flags) -> Floats:
 
 
 @cache
-def _read(finished: StoredPaperRun) -> AttackedModels:
+def _read(paper_run: StoredPaperRun) -> AttackedModels:
     """Return the models of one run, read from its directory."""
-    run = finished.run
-    config = finished.config
-    path = finished.path
+    run = paper_run.run
+    config = paper_run.config
+    path = paper_run.path
     targets = read_frame(path / "targets.parquet")
     federation = load_federation(read_plan(path).federation)
     membership = TargetMembership(by_target(targets, "is_in").astype(np.bool_))
@@ -258,28 +258,28 @@ def _read(finished: StoredPaperRun) -> AttackedModels:
     return reduced(
         run,
         config,
-        _epsilon(finished),
+        _epsilon(paper_run),
         membership,
         {attack: by_target(targets, name) for attack, name in columns.items()},
         torch.softmax(logits.double(), dim=2).amax(dim=2).numpy(),
         {
             "train_accuracy": np.asarray((right & is_in).sum(axis=1) / is_in.sum(axis=1), dtype=np.float64),
-            "test_accuracy": finished.trials["test_accuracy"].to_numpy(dtype=np.float64),
-            "chosen_epoch": finished.trials["chosen_release"].to_numpy(dtype=np.float64) * _epochs_a_round(config),
+            "test_accuracy": paper_run.trials["test_accuracy"].to_numpy(dtype=np.float64),
+            "chosen_epoch": paper_run.trials["chosen_release"].to_numpy(dtype=np.float64) * _epochs_a_round(config),
             "areas_against_test": against_test,
         },
     )
 
 
-def _epsilon(finished: StoredPaperRun) -> float:
-    method: PrivacyMethod = finished.run["method"]
+def _epsilon(paper_run: StoredPaperRun) -> float:
+    method: PrivacyMethod = paper_run.run["method"]
     match method:
         case PrivacyMethod.ORIGINAL:
             return inf
         case PrivacyMethod.LOCAL:
-            return float(finished.run["values"] * finished.run["level"])
+            return float(paper_run.run["values"] * paper_run.run["level"])
         case PrivacyMethod.CENTRAL:
-            return float(finished.summary["guarantee"]["epsilon"])
+            return float(paper_run.summary["guarantee"]["epsilon"])
         case _:
             assert_never(method)
 

@@ -227,9 +227,9 @@ def claims_of(datasets: Sequence[DatasetModels]) -> list[PaperClaim]:
     return [*closed_forms(), *(claim for test in TESTS for one in datasets for claim in test(one))]
 
 
-def claims_item(finished: StoredPaperRuns) -> ItemResult:
+def claims_item(paper_runs: StoredPaperRuns) -> ItemResult:
     """Return the table, with a figure, of all claims of the paper."""
-    datasets = models_by_dataset(finished)
+    datasets = models_by_dataset(paper_runs)
     said = (
         f"Differences of up to {MARGIN:g} count as none: the smallest that the paper speaks of. Intervals are "
         f"Student's or of resampled trials, each at {CONFIDENCE:.0%}, so that a verdict is wrong with about 5 %. Of "

@@ -78,12 +78,12 @@ class PrintedGuarantee(NamedTuple):
         return EpsilonVerdict.SMALLER if self.printed < self.ours else EpsilonVerdict.LARGER
 
 
-def _members_of(study: str, stated: Hyperparameters) -> int:
+def _members_of(study: str, hyperparameters: Hyperparameters) -> int:
     """Return the number of training records that the paper states, or an assumed number for Skewed Purchases."""
-    if stated.members is None:
+    if hyperparameters.members is None:
         assert study == SKEWED, study
         return SUPPOSED_MEMBERS
-    return stated.members
+    return hyperparameters.members
 
 
 def _central_epsilon(members: int, batch: int, steps: float, noise_multiplier: float) -> float:

@@ -61,9 +61,9 @@ _CALLED_LOOKS = (("called a member", "#12426e", "-", "////"), ("called none", "#
 _NO_WHITE_BOX = "these runs were not attacked with a view inside"
 
 
-def figure_of(finished: StoredPaperRuns) -> ItemResult:
+def figure_of(paper_runs: StoredPaperRuns) -> ItemResult:
     """Return the table and figure of one data set, with panels of central DP on the left and local DP on the right."""
-    return figure_of_models(models_by_dataset(finished))
+    return figure_of_models(models_by_dataset(paper_runs))
 
 
 def figure_of_models(datasets: Sequence[DatasetModels]) -> ItemResult:
@@ -134,8 +134,8 @@ def _printed_accuracy(models: AttackedModels) -> float:
     return PRINTED(data.study, f"{data['classes']} classes, {level}", "training accuracy")
 
 
-def _row(setting: AttackedModels, quantity: str, interval: IntervalEstimate, note: str = "") -> ItemRow:
-    return measured_row(setting.label, quantity, interval, setting.trials, note)
+def _row(models: AttackedModels, quantity: str, interval: IntervalEstimate, note: str = "") -> ItemRow:
+    return measured_row(models.label, quantity, interval, models.trials, note)
 
 
 def _places(runs: Sequence[AttackedModels], number: int = 0) -> list[float]:

@@ -123,16 +123,16 @@ def _first_seed(name: str, records: int, trials: int) -> int:
     return seed
 
 
-def _with_noise(stated: Hyperparameters, dataset: PaperDataset) -> Settings:
+def _with_noise(hyperparameters: Hyperparameters, dataset: PaperDataset) -> Settings:
     """Return the training settings of central DP, in which each round is one step.
 
     The paper samples batches of b from n members. Here each of 2n targets is a member with probability 1/2. To get the
     same sampling rate, the batch is 2b, but at most a quarter of the records. The loss is evaluated once an epoch.
     """
-    batch = min(2 * stated.central_batch, dataset["data.records"] // 4)
+    batch = min(2 * hyperparameters.central_batch, dataset["data.records"] // 4)
     return {
         "training.optimizer": "adam",
-        "training.learning-rate": stated.central_rate,
+        "training.learning-rate": hyperparameters.central_rate,
         "training.expected-batch": batch,
         "training.epochs": dataset["central-epochs"],
         "training.early-stopping": PATIENCE,
@@ -140,16 +140,16 @@ def _with_noise(stated: Hyperparameters, dataset: PaperDataset) -> Settings:
     }
 
 
-def _without_noise(stated: Hyperparameters, dataset: PaperDataset) -> Settings:
+def _without_noise(hyperparameters: Hyperparameters, dataset: PaperDataset) -> Settings:
     """Return the training settings without central DP; the loss is evaluated once a round."""
     epochs = min(EPOCHS_A_ROUND, dataset["epochs"])
     return {
         "training.strategy": "dp-fedavg",
         "training.rounds": ceil(dataset["epochs"] / epochs),
         "training.local-epochs": epochs,
-        "training.local-batch": min(stated.batch, dataset["data.records"] // 8),
+        "training.local-batch": min(hyperparameters.batch, dataset["data.records"] // 8),
         "training.local-optimizer": "adam",
-        "training.local-learning-rate": stated.rate,
+        "training.local-learning-rate": hyperparameters.rate,
         "training.early-stopping": ceil(PATIENCE / epochs),
         "audit.evaluate-every": 1,
     }

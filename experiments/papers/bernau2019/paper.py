@@ -54,8 +54,8 @@ TRAINING = (
 """Words on the training of the models of all runs."""
 
 
-def _notes(finished: StoredPaperRuns, results: ItemResults) -> PageNotes:
-    datasets = models_by_dataset(finished)
+def _notes(paper_runs: StoredPaperRuns, results: ItemResults) -> PageNotes:
+    datasets = models_by_dataset(paper_runs)
     return PageNotes(
         TRAINING,
         ("Setting", "Model", "Targets", "Epochs at most", "Epochs chosen", "Epsilon of a record", "Trials"),

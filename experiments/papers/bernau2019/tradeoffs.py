@@ -71,7 +71,7 @@ def auc_and_accuracy_resamples(
 
 
 def phi(
-    original: AttackedModels, private: AttackedModels, attack: str, confidence: float = CONFIDENCE
+    models: AttackedModels, private: AttackedModels, attack: str, confidence: float = CONFIDENCE
 ) -> IntervalEstimate:
     """Return phi of a run with DP compared with the run without DP, and a bootstrap interval with a fixed seed.
 
@@ -79,8 +79,8 @@ def phi(
     if without DP the attack or the model is no better than guessing.
     """
     random = reproducible_generator(f"phi {private.name} {attack}")
-    resamples = auc_and_accuracy_resamples((original, private), attack, random)
-    classes = original.run.data["classes"]
+    resamples = auc_and_accuracy_resamples((models, private), attack, random)
+    classes = models.run.data["classes"]
     return resamples.interval(lambda auc, accuracy: phis(auc, accuracy, classes)[0], confidence)
 
 
@@ -128,9 +128,9 @@ def mean_interval(
     return IntervalEstimate(interval.value, low, high)
 
 
-def area_of(setting: AttackedModels, attack: str, confidence: float = CONFIDENCE) -> IntervalEstimate:
+def area_of(models: AttackedModels, attack: str, confidence: float = CONFIDENCE) -> IntervalEstimate:
     """Return an attack's AUC in a run, averaged over trials, with its interval, which is cut to [0, 1]."""
-    interval = mean_interval(setting.areas_of_trials[attack], confidence, shadows_of_each_other=attack != INSIDER)
+    interval = mean_interval(models.areas_of_trials[attack], confidence, shadows_of_each_other=attack != INSIDER)
     return IntervalEstimate(interval.value, max(interval.low, 0.0), min(interval.high, 1.0))
 
 

@@ -45,15 +45,15 @@ _APPROXIMATE = "approximate, from the sensitivities of each trial"
 _SHADES = ("#ffffff", "#bdbdbd", "#7f7f7f")
 
 
-def table_2(finished: StoredPaperRuns) -> ItemResult:
+def table_2(paper_runs: StoredPaperRuns) -> ItemResult:
     """Return Table 2: the insider's advantage, and its share of beliefs above the bound rho_beta = 0.9."""
-    data = finished.data
+    data = paper_runs.data
     rows = list[ItemRow]()
     figure = new_figure(2.2 + 2.1 * 2)
     panels = figure.subplots(2, len(data), squeeze=False, sharey="row")
     for column, one in enumerate(data):
         runs = main_runs(one)
-        pairs = [identified(finished[run]) for run in runs]
+        pairs = [identified(paper_runs[run]) for run in runs]
         rows += [row for pair in pairs for row in pair]
         upper, lower = panels[0][column], panels[1][column]
         for index, (panel, name) in enumerate(((upper, "Advantage"), (lower, "delta' (share of beliefs)"))):
@@ -72,20 +72,20 @@ def table_2(finished: StoredPaperRuns) -> ItemResult:
             ("local-distribution", "global-distribution", "repetitions", "second-draw", "bit", "optimizer",
                 "calibration", "eq-9", "ssim",
              "network", "subset"),
-            finished.stands_in,
+            paper_runs.stands_in,
         ),
     )  # fmt: skip
 
 
-def identified(finished: StoredPaperRun) -> tuple[ItemRow, ItemRow]:
+def identified(paper_run: StoredPaperRun) -> tuple[ItemRow, ItemRow]:
     """Return two table rows of a run: the insider's advantage, and the share of its beliefs above rho_beta.
 
     Each row has the measured, the published and the predicted value.
     """
-    run = finished.run
-    trials = finished.repetitions
-    expected = expected_advantage(finished)
-    measured = empirical_advantage(finished.trials["won"].to_numpy(), CONFIDENCE)
+    run = paper_run.run
+    trials = paper_run.repetitions
+    expected = expected_advantage(paper_run)
+    measured = empirical_advantage(paper_run.trials["won"].to_numpy(), CONFIDENCE)
     z = _z_against(measured.advantage, expected, trials)
     unrounded = PRINTED.of(run, "advantage before rounding")
     z_published = _z_between(measured.advantage, trials, unrounded, MAIN_REPETITIONS)
@@ -93,16 +93,18 @@ def identified(finished: StoredPaperRun) -> tuple[ItemRow, ItemRow]:
         f"theory {'exact' if is_local(run) else _APPROXIMATE}; z against theory {z:+.2f}, against the published "
         f"{z_published:+.2f} ({unrounded:g} before rounding, not in print)"
     )
-    if is_local(run) and (floored := floored_share(finished)):
-        seen = statistics.predicted_advantage(mu_of_trials(finished))
+    if is_local(run) and (floored := floored_share(paper_run)):
+        seen = statistics.predicted_advantage(mu_of_trials(paper_run))
         note += f"; {100 * floored:.2g} % of rounds without evidence, which leaves {seen:.4f}"
-    passed = int(np.sum(finished.trials["belief"] > run["privacy.belief"]))
+    passed = int(np.sum(paper_run.trials["belief"] > run["privacy.belief"]))
     share = IntervalEstimate(passed / trials, *clopper_pearson(passed, trials, CONFIDENCE))
     said = f"{passed} of {trials}; claimed is at most {run['privacy.delta']:g}"
-    predicted = _predicted_exceedance(mu_of_trials(finished), run["privacy.belief"])
+    predicted = _predicted_exceedance(mu_of_trials(paper_run), run["privacy.belief"])
     return (
-        run_row(finished, ADVANTAGE, IntervalEstimate(measured.advantage, measured.low, measured.high), note, expected),
-        run_row(finished, EXCEEDED, share, said, predicted),
+        run_row(
+            paper_run, ADVANTAGE, IntervalEstimate(measured.advantage, measured.low, measured.high), note, expected
+        ),
+        run_row(paper_run, EXCEEDED, share, said, predicted),
     )
 
 
@@ -139,24 +141,24 @@ def _draw(axes: Axes, runs: Sequence[PaperRun], rows: Sequence[ItemRow]) -> None
     axes.set_xlim(-0.6, len(rows) - 0.4)
 
 
-def figure_6(finished: StoredPaperRuns) -> ItemResult:
+def figure_6(paper_runs: StoredPaperRuns) -> ItemResult:
     """Return Figure 6: the distributions of the final belief in the true data set, and of the test accuracy."""
-    data = finished.data
+    data = paper_runs.data
     figure = new_figure(7.2)
     panels = figure.subplots(2, 2).ravel()
     by_study = {one.study: one for one in data}
     for letter, axes, study in zip("abc", panels[:3], CANDIDATES, strict=True):
         if study in by_study:
-            _draw_beliefs(axes, [finished[run] for run in main_runs(by_study[study])])
+            _draw_beliefs(axes, [paper_runs[run] for run in main_runs(by_study[study])])
             finish_axes(axes, f"({letter}) {by_study[study].title}", "", "Belief in the truth (probability)")
         else:
             plot_style.empty_panel(axes, f"({letter}) {study}", "not played: its data are not there")
-    _draw_accuracies(panels[3], finished)
+    _draw_accuracies(panels[3], paper_runs)
     finish_axes(panels[3], "(d) Test accuracy", "", "Accuracy after the last round (%)")
     keys = [plot_style.box_key(plot_style.SENSITIVITY_LOOKS[sensitivity]) for sensitivity in SENSITIVITIES]
     plot_style.legend_below(figure, list(panels), keys)
     return ItemResult(
-        table(row for one in data for run in main_runs(one) for row in _belief_rows(finished[run])),
+        table(row for one in data for run in main_runs(one) for row in _belief_rows(paper_runs[run])),
         figure,
         "Final beliefs in the data set that was really used (a to c), and test accuracy (d, shades by data set). LS, "
         "GS: noise by local or global sensitivity; B, U: a record is replaced or removed. LS is not a private release.",
@@ -167,7 +169,7 @@ def figure_6(finished: StoredPaperRuns) -> ItemResult:
             "panel was not read off. Its point is that the larger noise of GS B costs accuracy.",
             *explained(
                 ("local-distribution", "second-draw", "bit", "optimizer", "precision", "network", "subset"),
-                finished.stands_in,
+                paper_runs.stands_in,
             ),
         ),
     )
@@ -187,38 +189,38 @@ def _draw_beliefs(axes: Axes, runs: Sequence[StoredPaperRun]) -> None:
     axes.set_ylim(-0.02, 1.02)
 
 
-def _draw_accuracies(axes: Axes, finished: StoredPaperRuns) -> None:
-    for index, one in enumerate(finished.data):
+def _draw_accuracies(axes: Axes, paper_runs: StoredPaperRuns) -> None:
+    for index, one in enumerate(paper_runs.data):
         runs = main_runs(one)
-        values = [100 * finished[run].trials["test_accuracy"].to_numpy() for run in runs]
-        places = np.arange(len(runs)) + 0.27 * (index - (len(finished.data) - 1) / 2)
+        values = [100 * paper_runs[run].trials["test_accuracy"].to_numpy() for run in runs]
+        places = np.arange(len(runs)) + 0.27 * (index - (len(paper_runs.data) - 1) / 2)
         shade = _SHADES[index]
         plot_style.draw_boxes(axes, values, list(places), plot_style.CurveLook(one.title, INK, shade, "", "", ""), 0.23)
         axes.bar([np.nan], [np.nan], color=shade, edgecolor=INK, label=f"d: {one.title}")
-    axes.set_xticks(range(4), [letters(run) for run in main_runs(finished.data[0])])
+    axes.set_xticks(range(4), [letters(run) for run in main_runs(paper_runs.data[0])])
     axes.set_xlim(-0.6, 3.6)
 
 
-def _belief_rows(finished: StoredPaperRun) -> list[ItemRow]:
-    run = finished.run
-    trials = finished.repetitions
-    random = statistics.reproducible_generator(finished.run.name)
-    beliefs = finished.trials["belief"].to_numpy(dtype=np.float64)
-    accuracy = finished.trials["test_accuracy"].to_numpy(dtype=np.float64)
+def _belief_rows(paper_run: StoredPaperRun) -> list[ItemRow]:
+    run = paper_run.run
+    trials = paper_run.repetitions
+    random = statistics.reproducible_generator(paper_run.run.name)
+    beliefs = paper_run.trials["belief"].to_numpy(dtype=np.float64)
+    accuracy = paper_run.trials["test_accuracy"].to_numpy(dtype=np.float64)
     mean, median = (statistics.bootstrap(beliefs, of, random) for of in (np.mean, np.median))
     quartiles = np.percentile(beliefs, [25, 75])
     distribution = "exact distribution" if is_local(run) else _APPROXIMATE
-    theory = float(np.mean([statistics.mean_belief(float(mu)) for mu in mu_of_trials(finished)]))
+    theory = float(np.mean([statistics.mean_belief(float(mu)) for mu in mu_of_trials(paper_run)]))
     said = f"theory: {distribution}; in print 'on average only slightly above 0.5'"
     correct = statistics.bootstrap(accuracy, np.mean, random)
     return [
-        run_row(finished, "mean belief in the truth", mean, said, theory),
-        run_row(finished, "median belief in the truth", median,
+        run_row(paper_run, "mean belief in the truth", mean, said, theory),
+        run_row(paper_run, "median belief in the truth", median,
             f"quartiles {quartiles[0]:.3f} and {quartiles[1]:.3f}"),
         ItemRow(run.label, "largest belief in the truth", measured=float(beliefs.max()), repetitions=trials,
             note="an extreme value: grows with the repetitions"),
-        replace(identified(finished)[1], quantity="share of beliefs above rho_beta",
+        replace(identified(paper_run)[1], quantity="share of beliefs above rho_beta",
             note=f"published: Table 2; claimed is at most {run['privacy.delta']:g}"),
-        run_row(finished, "test accuracy", correct,
+        run_row(paper_run, "test accuracy", correct,
             "mean over trials of the accuracy after the last round; interval: bootstrap over trials"),
     ]  # fmt: skip

@@ -50,8 +50,8 @@ def _ratio(interval: IntervalEstimate, by: float) -> IntervalEstimate:
     return IntervalEstimate(interval.value / by, interval.low / by, interval.high / by)
 
 
-def _resampled(finished: StoredPaperRun, values: Floats, statistic: Callable[[Floats], float]) -> IntervalEstimate:
-    return statistics.bootstrap(values, statistic, statistics.reproducible_generator(f"claim {finished.run.name}"))
+def _resampled(paper_run: StoredPaperRun, values: Floats, statistic: Callable[[Floats], float]) -> IntervalEstimate:
+    return statistics.bootstrap(values, statistic, statistics.reproducible_generator(f"claim {paper_run.run.name}"))
 
 
 def _neighbours(dataset: PaperDataset, runs: Runs) -> Iterator[PaperClaim]:
@@ -101,16 +101,16 @@ def exceedance(where: str, counted: IntervalEstimate, delta: float, trials: int)
     return claim.on(where, counted, trials, quantity=quantity, highest=delta, narrows=narrows)
 
 
-def _insider_advantage(finished: StoredPaperRun) -> IntervalEstimate:
+def _insider_advantage(paper_run: StoredPaperRun) -> IntervalEstimate:
     """Return the insider's advantage with an interval.
 
     The advantage is computed exactly from mu if the noise is scaled to the local sensitivity and no round has floored
     noise. Otherwise it is measured as the mean of |2b - 1| over the beliefs b. Since beliefs are calibrated, this mean
     has the same expectation as the advantage from counted wins, and a smaller variance.
     """
-    if is_local(finished.run) and floored_share(finished) == 0:
-        return exact(statistics.predicted_advantage(mu_of_trials(finished)))
-    return statistics.t_interval(np.abs(2 * finished.trials["belief"].to_numpy(dtype=np.float64) - 1))
+    if is_local(paper_run.run) and floored_share(paper_run) == 0:
+        return exact(statistics.predicted_advantage(mu_of_trials(paper_run)))
+    return statistics.t_interval(np.abs(2 * paper_run.trials["belief"].to_numpy(dtype=np.float64) - 1))
 
 
 def _advantages(dataset: PaperDataset, runs: Runs) -> Iterator[PaperClaim]:
@@ -133,12 +133,12 @@ def _advantages(dataset: PaperDataset, runs: Runs) -> Iterator[PaperClaim]:
     yield CLAIMS[key].on(dataset.title, apart, trials, quantity=quantity)
 
 
-def advantage_name(finished: StoredPaperRun) -> str:
+def advantage_name(paper_run: StoredPaperRun) -> str:
     """Return the name of a run's advantage: "exact advantage", or "measured advantage" if it is only measured.
 
     It is exact if noise is scaled to the local sensitivity and the sensitivity was never replaced by its lower limit.
     """
-    return "exact advantage" if is_local(finished.run) and floored_share(finished) == 0 else "measured advantage"
+    return "exact advantage" if is_local(paper_run.run) and floored_share(paper_run) == 0 else "measured advantage"
 
 
 def counted_advantage(run: PaperRun, counted: IntervalEstimate, trials: int) -> PaperClaim:
@@ -208,9 +208,9 @@ TESTS: tuple[Callable[[PaperDataset, Runs], Iterator[PaperClaim]], ...] = (
 )  # fmt: skip
 
 
-def claims_item(finished: StoredPaperRuns) -> ItemResult:
+def claims_item(paper_runs: StoredPaperRuns) -> ItemResult:
     """Return the table of all claims: tested by closed forms, tested on runs, and untestable ones with reasons."""
-    tested = [claim for test in TESTS for data in finished.data for claim in test(data, finished.runs)]
+    tested = [claim for test in TESTS for data in paper_runs.data for claim in test(data, paper_runs.runs)]
 
     close = CLAIMS["advantage-is-rho-alpha"].highest
     slightly = CLAIMS["mean-belief"].highest
@@ -230,5 +230,5 @@ def claims_item(finished: StoredPaperRuns) -> ItemResult:
             "allow, so that they decide late. Epsilon' from the largest belief is an extreme value, whose distance "
             "does not go to 0 with more trials.",
         ),
-        [data.title for data in finished.data],
+        [data.title for data in paper_runs.data],
     )

@@ -93,14 +93,14 @@ def _rates_at_the_largest(exact: ErrorRateLogRatios) -> list[float]:
     return [float(min(exact.fpr[top], exact.fnr[top])) for top in np.nanargmax(exact.values, axis=-1)]
 
 
-def figure_3(finished: StoredPaperRuns) -> ItemResult:
+def figure_3(paper_runs: StoredPaperRuns) -> ItemResult:
     """Return Figure 3: two log ratios over the FPR, exact and from samples.
 
     They are log (1 - delta - FPR) / FNR and log (1 - delta - FNR) / FPR. Epsilon* is the largest of four such ratios.
     """
-    losses = LOSSES[finished.extent]
-    samples = SAMPLES[finished.extent]
-    exact, sampled, at_ends, in_middle = _curves_and_errors(finished.extent)
+    losses = LOSSES[paper_runs.extent]
+    samples = SAMPLES[paper_runs.extent]
+    exact, sampled, at_ends, in_middle = _curves_and_errors(paper_runs.extent)
     figure = new_figure(4.1)
     panels = figure.subplots(1, 2, sharey=True)
     _draw(panels[0], exact)
@@ -120,12 +120,12 @@ def figure_3(finished: StoredPaperRuns) -> ItemResult:
     )
 
 
-def claims_of_figure_3(finished: StoredPaperRuns) -> Iterator[PaperClaim]:
+def claims_of_figure_3(paper_runs: StoredPaperRuns) -> Iterator[PaperClaim]:
     """Yield the claims of section 8 on where noise and signal lie."""
-    exact, _, at_ends, in_middle = _curves_and_errors(finished.extent)
+    exact, _, at_ends, in_middle = _curves_and_errors(paper_runs.extent)
     excess = t_interval(at_ends - in_middle)
-    setting = _setting(LOSSES[finished.extent])
-    yield CLAIMS["noise-at-the-ends"].on(setting, excess, SAMPLES[finished.extent])
+    setting = _setting(LOSSES[paper_runs.extent])
+    yield CLAIMS["noise-at-the-ends"].on(setting, excess, SAMPLES[paper_runs.extent])
     rate = max(_rates_at_the_largest(exact))
     yield CLAIMS["signal-at-the-ends"].on("N(0, 1) and N(3, 1), exact", known(rate))
 

@@ -73,12 +73,12 @@ _BIASED = (
 )
 
 
-def figure_4(finished: StoredPaperRuns) -> ItemResult:
+def figure_4(paper_runs: StoredPaperRuns) -> ItemResult:
     """Return Figure 4: mean and standard deviation of estimated Epsilon* by number of losses, without any leak.
 
     Members and population have equal loss distributions, so the true value of Epsilon* is 0.
     """
-    simulation = _simulated(finished.extent, 1)
+    simulation = _simulated(paper_runs.extent, 1)
     figure = new_figure()
     axes = figure.subplots()
     axes.axhline(0, color=INK, linewidth=1.4, label=THEORY)
@@ -97,13 +97,13 @@ def figure_4(finished: StoredPaperRuns) -> ItemResult:
     )
 
 
-def figure_5(finished: StoredPaperRuns) -> ItemResult:
+def figure_5(paper_runs: StoredPaperRuns) -> ItemResult:
     """Return Figure 5: estimates of Epsilon* (mean and standard deviation) and its true value on simulated losses.
 
     The horizontal axis is the separation a: the losses of members are drawn from Gamma(shape, 1), and those of the
     population from Gamma(shape + a, 1).
     """
-    simulation = _simulated(finished.extent)
+    simulation = _simulated(paper_runs.extent)
     sizes = simulation.settings.sizes
     figure = new_figure(3.0 + 2.2 * ((len(sizes) + 1) // 2))
     panels = figure.subplots((len(sizes) + 1) // 2, 2, sharex=True, sharey=True, squeeze=False).ravel()
@@ -131,12 +131,12 @@ def figure_5(finished: StoredPaperRuns) -> ItemResult:
     )
 
 
-def claims_of_figure_4(finished: StoredPaperRuns) -> Iterator[PaperClaim]:
+def claims_of_figure_4(paper_runs: StoredPaperRuns) -> Iterator[PaperClaim]:
     """Yield the claims that section 8.1 makes about a model whose members and population have equal loss distributions.
 
     Such a model leaks nothing, so its Epsilon* is 0. The claims are tested on the simulation with many repetitions.
     """
-    simulation = _simulated(finished.extent, 1)
+    simulation = _simulated(paper_runs.extent, 1)
     of = {key[1:]: cell for key, cell in _columns(simulation.more).items() if key[0] == 0.0}
     sizes = sorted({size for size, _ in of})
     trials = simulation.many.repetitions
@@ -150,12 +150,12 @@ def claims_of_figure_4(finished: StoredPaperRuns) -> Iterator[PaperClaim]:
             yield CLAIMS["more-losses-nearer-to-zero"].on(f"{name} form", fall, trials, quantity=quantity)
 
 
-def claims_of_figure_5(finished: StoredPaperRuns) -> Iterator[PaperClaim]:
+def claims_of_figure_5(paper_runs: StoredPaperRuns) -> Iterator[PaperClaim]:
     """Yield the claims of section 8.1 on distributions of losses that differ between members and nonmembers.
 
     The errors of each repetition are averaged over all separations, the distances between the two distributions.
     """
-    simulation = _simulated(finished.extent)
+    simulation = _simulated(paper_runs.extent)
     of = _columns(simulation.more)
     trials = simulation.many.repetitions
     apart = [one for one in simulation.many.separations if one > 0]

@@ -34,14 +34,14 @@ _FITTED = 10_000
 _LOOKS = {100: ("-", "o", "#12426e"), 300: ("--", "s", "#5c5c5c"), 1000: (":", "v", "#b35806")}
 
 
-def figure_6(finished: StoredPaperRuns) -> ItemResult:
+def figure_6(paper_runs: StoredPaperRuns) -> ItemResult:
     """Return Figure 6: p-values of two-sample Kolmogorov-Smirnov tests, by number of mixture components.
 
     The models are some of those of Figure 2.
     """
-    (data,) = finished.data
+    (data,) = paper_runs.data
     runs = extreme_runs(data)
-    checks = _all_checks(finished)
+    checks = _all_checks(paper_runs)
     figure = new_figure(6.0)
     panels = figure.subplots(2, 2, sharex=True, sharey=True).ravel()
     for letter, axes, run in zip("abcd", panels, runs, strict=True):
@@ -64,25 +64,25 @@ def figure_6(finished: StoredPaperRuns) -> ItemResult:
     )
 
 
-def claims_of_figure_6(finished: StoredPaperRuns) -> tuple[PaperClaim, ...]:
+def claims_of_figure_6(paper_runs: StoredPaperRuns) -> tuple[PaperClaim, ...]:
     """Return the claims of section 8.2."""
-    return tuple(_claims(_all_checks(finished)))
+    return tuple(_claims(_all_checks(paper_runs)))
 
 
-def _all_checks(finished: StoredPaperRuns) -> pd.DataFrame:
-    (data,) = finished.data
-    return pd.concat([_checks(finished[run], finished.extent) for run in extreme_runs(data)])
+def _all_checks(paper_runs: StoredPaperRuns) -> pd.DataFrame:
+    (data,) = paper_runs.data
+    return pd.concat([_checks(paper_runs[run], paper_runs.extent) for run in extreme_runs(data)])
 
 
 @cache
-def _checks(finished: StoredPaperRun, extent: ComputeExtent) -> pd.DataFrame:
+def _checks(paper_run: StoredPaperRun, extent: ComputeExtent) -> pd.DataFrame:
     """Fit mixtures to the scores of one setting, and return the p-values of their Kolmogorov-Smirnov tests.
 
     There is one row for each model, number of scores and number of components.
     """
     rows = []
-    point = point_of(finished.run)
-    for trial, scores in enumerate(_training_scores(finished.path)):
+    point = point_of(paper_run.run)
+    for trial, scores in enumerate(_training_scores(paper_run.path)):
         random = np.random.default_rng([trial, *point.name.encode()])
         for size in SIZES[extent]:
             used = random.permutation(scores)[: _FITTED + size]

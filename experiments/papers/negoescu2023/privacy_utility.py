@@ -54,15 +54,15 @@ def baselines_of(models: pd.DataFrame) -> dict[int, Floats]:
     }
 
 
-def figure_of(finished: StoredPaperRuns) -> ItemResult:
+def figure_of(paper_runs: StoredPaperRuns) -> ItemResult:
     """Return the figure of the privacy and utility of one task's models."""
-    (data,) = finished.data
+    (data,) = paper_runs.data
     utility = Metric.ACCURACY if data.study == PURCHASE.study else Metric.AUROC
     points = [point_of(run) for run in all_runs(data)]
     utility_title = f"Privacy and utility: {data.title}"
-    sweep = results_of(points, directory_of(finished, data), utility, utility_title, by_guarantee=False)
+    sweep = results_of(points, directory_of(paper_runs, data), utility, utility_title, by_guarantee=False)
     rows = [*_point_rows(data, sweep), *_level_rows(data, sweep.models)]
-    claims = claims_of_figure(finished)
+    claims = claims_of_figure(paper_runs)
     return ItemResult(
         table(rows),
         sweep.figure,
@@ -91,22 +91,24 @@ def training_description(dataset: PaperDataset) -> str:
     )
 
 
-def directory_of(finished: StoredPaperRuns, dataset: PaperDataset) -> Path:
+def directory_of(paper_runs: StoredPaperRuns, dataset: PaperDataset) -> Path:
     """Return the directory of all runs on a data set."""
-    return finished[all_runs(dataset)[0]].path.parent
+    return paper_runs[all_runs(dataset)[0]].path.parent
 
 
-def claims_of_figure(finished: StoredPaperRuns) -> tuple[PaperClaim, ...]:
+def claims_of_figure(paper_runs: StoredPaperRuns) -> tuple[PaperClaim, ...]:
     """Return the claims on one task, and on Adult also one that compares it with the other task, if that was run."""
-    (data,) = finished.data
-    models = _models(finished, data)
-    many = {run.data for run in finished.runs if run.data.study == PURCHASE.study} if data.study == ADULT.study else ()
-    contrasts = (_contrast((other, _models(finished, other)), (data, models)) for other in many)
+    (data,) = paper_runs.data
+    models = _models(paper_runs, data)
+    many = (
+        {run.data for run in paper_runs.runs if run.data.study == PURCHASE.study} if data.study == ADULT.study else ()
+    )
+    contrasts = (_contrast((other, _models(paper_runs, other)), (data, models)) for other in many)
     return (*_claims(data, models), *contrasts)
 
 
-def _models(finished: StoredPaperRuns, dataset: PaperDataset) -> pd.DataFrame:
-    return models_table([point_of(run) for run in all_runs(dataset)], directory_of(finished, dataset))
+def _models(paper_runs: StoredPaperRuns, dataset: PaperDataset) -> pd.DataFrame:
+    return models_table([point_of(run) for run in all_runs(dataset)], directory_of(paper_runs, dataset))
 
 
 def _point_rows(dataset: PaperDataset, sweep: SweepResults) -> Iterator[ItemRow]:

@@ -141,13 +141,13 @@ class AuditConfig:
             else (TargetUpdateKind.OWN,)
         )
 
-    def action(self, present: bool, contribution: TargetUpdateKind, bears_zero: bool = True) -> TargetAction:
+    def action(self, present: bool, update_kind: TargetUpdateKind, bears_zero: bool = True) -> TargetAction:
         """Return the action that the target's client takes in a trial.
 
         An absent client sends an update of exactly zero, or a negligible one if the app does not bear zero
         (`bears_zero`). A negligible update is no absence if updates are normalised.
         """
-        with_it, opposite = _ACTIONS[contribution]
+        with_it, opposite = _ACTIONS[update_kind]
         is_replaced = self.claim.neighbours.relation is Relation.REPLACE
         if present:
             return with_it

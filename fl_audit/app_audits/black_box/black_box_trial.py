@@ -43,16 +43,16 @@ LOSS = "loss"  # the metric that clients report in trials besides those that a s
 _LONG = 1000  # models with more parameters are sketched
 
 
-def model_of(system: AuditedSystem, kind: Scenario) -> ModelWithDirections:
+def model_of(system: AuditedSystem, scenario: Scenario) -> ModelWithDirections:
     """Return the model that a trial trains: the app's own model, or a small one.
 
     It is the app's own model if the scenario asks for this and the app has a model.
     """
-    if kind.model is ModelKind.OWN and system.model is not None:
+    if scenario.model is ModelKind.OWN and system.model is not None:
         return template_of(system.model)
-    if kind.model is ModelKind.NON_ZERO:
+    if scenario.model is ModelKind.NON_ZERO:
         return non_zero_model(system.norm)
-    return template(kind.model)
+    return template(scenario.model)
 
 
 def sketch_of(model: ModelWithDirections) -> LinearSketch | None:
@@ -82,16 +82,16 @@ class BlackBoxTrial:
         self,
         system: AuditedSystem,
         claim: StatedClaim,
-        kind: Scenario,
+        scenario: Scenario,
         present: bool,
         random: np.random.Generator,
         bears_zero: bool = False,
         target: int = 0,
     ) -> None:
         self._absent_length = 0.0 if bears_zero else ALMOST_NOTHING
-        self._system, self._claim, self._kind, self._random = system, claim, kind, random
-        self._model, self._part = model_of(system, kind), kind.present if present else kind.absent
-        self._clients = kind.stage.clients or system.clients
+        self._system, self._claim, self._kind, self._random = system, claim, scenario, random
+        self._model, self._part = model_of(system, scenario), scenario.present if present else scenario.absent
+        self._clients = scenario.stage.clients or system.clients
         # Node IDs of the target's client, whose contribution differs, and of the observing client.
         self._target = FIRST_NODE + target % self._clients
         self._watcher = FIRST_NODE + (target + 1) % self._clients
@@ -171,22 +171,22 @@ class BlackBoxTrial:
             raise
 
     def _contribution(
-        self, node: int, part: ClientContribution, round: int, loss: float
+        self, node: int, contribution: ClientContribution, round: int, loss: float
     ) -> tuple[Floats, dict[str, float]]:
         """Return the update of client `node` in a round, (parameters,), and the metrics that it reports.
 
-        `part` says how the target's client or record contributes. If the claim is about clients, all metrics have the
+        `contribution` says how the target's client or record contributes. If the claim is about clients, all metrics have the
         value `loss`. If it is about records, the metrics are those of the local training.
         """
         is_target = node == self._target
         if self._claim.neighbours.unit is Unit.CLIENT:
-            update = self._vector(part, round, is_target) if is_target else self._other(node, round)
+            update = self._vector(contribution, round, is_target) if is_target else self._other(node, round)
             named = dict.fromkeys((LOSS, *self._system.metrics), loss)
-            return update, named | {self._system.weight: part.examples}
+            return update, named | {self._system.weight: contribution.examples}
         rest = [self._vector(self._kind.others, round, is_target=False) / RECORDS_OF_OTHERS] * RECORDS_OF_OTHERS
         # The differing record is present, except under D' of the add-remove relation.
-        is_there = part is self._kind.present or self._claim.neighbours.relation is Relation.REPLACE
-        own = [self._vector(part, round, is_target=True)] if is_target and is_there else []
+        is_there = contribution is self._kind.present or self._claim.neighbours.relation is Relation.REPLACE
+        own = [self._vector(contribution, round, is_target=True)] if is_target and is_there else []
         local: Local = self._system.local or clipped_sum(self._system.norm)
         reply = local(np.stack([*own, *rest]), round, self._random)
         return reply.update, {self._system.weight: reply.examples, **reply.metrics}
@@ -201,10 +201,10 @@ class BlackBoxTrial:
             return self._system.norm * others_of(stage.others, self._model, count)[place]
         return np.asarray(self._system.norm * _all_others(stage.others, self._kind.model, count)[place])
 
-    def _vector(self, part: ClientContribution, round: int, is_target: bool) -> Floats:
+    def _vector(self, contribution: ClientContribution, round: int, is_target: bool) -> Floats:
         if not is_target:
-            return update_of(part, self._model, self._system.norm, round, UpdateSignSchedule.STEADY)
-        return update_of(part, self._model, self._system.norm, round, self._kind.schedule, self._absent_length)
+            return update_of(contribution, self._model, self._system.norm, round, UpdateSignSchedule.STEADY)
+        return update_of(contribution, self._model, self._system.norm, round, self._kind.schedule, self._absent_length)
 
     def _difference(self, round: int) -> Floats:
         """Return the target's update under D minus that under D' in a round, (parameters,).

@@ -118,7 +118,7 @@ def finished_result(audit: AuditConfig) -> ClaimAudit:
 
 
 def finish(
-    campaign: StoredTrials, columns: ResultColumns, outside: Sequence[str], rounds_of_training: int | None = None
+    stored_trials: StoredTrials, columns: ResultColumns, outside: Sequence[str], rounds_of_training: int | None = None
 ) -> str:
     """Return the text of the audit's report, and write it as `summary.json` and `verdict.txt`.
 
@@ -126,37 +126,37 @@ def finish(
 
     `rounds_of_training`: Number of rounds of the app's own training; None if it is not known.
     """
-    if left := len(campaign.missing):
-        trials = campaign.audit.trials
-        played = f"{trials - left} of {trials} trials are played, kept in {campaign.directory}"
+    if left := len(stored_trials.missing):
+        trials = stored_trials.audit.trials
+        played = f"{trials - left} of {trials} trials are played, kept in {stored_trials.directory}"
         return f"{played}: run the app again for the others"
-    campaign.keep_columns(columns)
-    result = _result(campaign)
-    provisos = dict.fromkeys(_WORDS, _CRAFTED) if campaign.chosen_update == TargetUpdateKind.CRAFTED else {}
-    found, notes = findings(result, _WORDS, dict.fromkeys(_WORDS, _FIX), provisos), _notes(campaign, outside)
+    stored_trials.keep_columns(columns)
+    result = _result(stored_trials)
+    provisos = dict.fromkeys(_WORDS, _CRAFTED) if stored_trials.chosen_update == TargetUpdateKind.CRAFTED else {}
+    found, notes = findings(result, _WORDS, dict.fromkeys(_WORDS, _FIX), provisos), _notes(stored_trials, outside)
     notes += _notes_on_rounds(result.claim, rounds_of_training)
     refusals = tuple(map(_refused, result.refusals))
-    stored_result = in_app_result(campaign.directory.name, result, found, rounds_of_training, refusals, notes)
+    stored_result = in_app_result(stored_trials.directory.name, result, found, rounds_of_training, refusals, notes)
     knows_others = _KNOWS_OTHERS if result.knowing is not None else ""
     text = _report_text(stored_result, knows_others)
-    write_json(campaign.directory / "summary.json", stored_result.to_json())
-    write_text(campaign.directory / "verdict.txt", f"{text}\n")
-    return f"{text}\nWritten to {campaign.directory}/summary.json."
+    write_json(stored_trials.directory / "summary.json", stored_result.to_json())
+    write_text(stored_trials.directory / "verdict.txt", f"{text}\n")
+    return f"{text}\nWritten to {stored_trials.directory}/summary.json."
 
 
-def _result(campaign: StoredTrials) -> ClaimAudit:
-    audit, numbers = campaign.audit, campaign.evaluated_trials
-    seen = [campaign.trial(number) for number in numbers]
-    present = np.array([campaign.is_present(number) for number in numbers])
+def _result(stored_trials: StoredTrials) -> ClaimAudit:
+    audit, numbers = stored_trials.audit, stored_trials.evaluated_trials
+    seen = [stored_trials.trial(number) for number in numbers]
+    present = np.array([stored_trials.is_present(number) for number in numbers])
     kind = "removed" if audit.claim.neighbours.relation is Relation.ADD_REMOVE else "replaced"
     kind += " record" if audit.is_about_records else ""
-    trials, failed = stacked(seen, campaign.columns, evidence_names(seen)), [FAILED in one.numbers for one in seen]
-    knows = audit.knows_others or campaign.is_of_server
+    trials, failed = stacked(seen, stored_trials.columns, evidence_names(seen)), [FAILED in one.numbers for one in seen]
+    knows = audit.knows_others or stored_trials.is_of_server
     result = audit_online(audit.claim, kind, trials, present, audit.confidence, knows, np.array(failed))
-    refusals = tuple(_refusals(kind, seen, present, campaign.zero_update_error))
+    refusals = tuple(_refusals(kind, seen, present, stored_trials.zero_update_error))
     hindrance = _hindrance(seen, present, audit.is_about_records)
     return replace(
-        result, not_covered=campaign.not_covered or result.not_covered, refusals=refusals, hindrance=hindrance
+        result, not_covered=stored_trials.not_covered or result.not_covered, refusals=refusals, hindrance=hindrance
     )
 
 
@@ -172,22 +172,22 @@ def _notes_on_rounds(claim: StatedClaim, rounds_of_training: int | None) -> tupl
     )
 
 
-def _notes(campaign: StoredTrials, outside: Sequence[str]) -> tuple[str, ...]:
+def _notes(stored_trials: StoredTrials, outside: Sequence[str]) -> tuple[str, ...]:
     """Return sentences for the end of the report: on files that trials wrote elsewhere, trial numbers, and limits."""
-    audit, found = campaign.audit, [outside_words(outside)] if outside else []
-    needed = fewest_trials(audit.claim, audit.confidence) + audit.trials - len(campaign.evaluated_trials)
+    audit, found = stored_trials.audit, [outside_words(outside)] if outside else []
+    needed = fewest_trials(audit.claim, audit.confidence) + audit.trials - len(stored_trials.evaluated_trials)
     if needed > audit.trials:
         found.append(f"A claim as weak as this one takes {needed} trials at least; {audit.trials} were played.")
-    if len(campaign.contributions) > 1:
-        tried = f"The first trials tried the contributions {' and '.join(campaign.contributions)}"
-        found.append(f"{tried}; all others played {campaign.chosen_update}, which told more.")
+    if len(stored_trials.contributions) > 1:
+        tried = f"The first trials tried the contributions {' and '.join(stored_trials.contributions)}"
+        found.append(f"{tried}; all others played {stored_trials.chosen_update}, which told more.")
     if audit.numbers is AbsentTargetMetrics.KEPT and not audit.is_about_records:
         kept = "The numbers that clients report were left as they are: nothing is said of them."
         found.append(f'{kept} numbers="withheld" has a claim cover them.')
     if audit.observer is Observer.CLIENT:
-        knows = "knows" if audit.knows_others or campaign.is_of_server else "does not know"
+        knows = "knows" if audit.knows_others or stored_trials.is_of_server else "does not know"
         found.append(f"The observer is a client that {knows} what all others sent, and sees every release.")
-    if campaign.not_covered is None:
+    if stored_trials.not_covered is None:
         same = "Everybody else replied the same in every trial"
         found.append(f"{same}: the noise of the server alone has to keep the claim.")
     return tuple(found)

@@ -64,14 +64,14 @@ def with_names(records: Mapping[str, Arrays], names: set[str], record: str = "")
     return exact or next((arrays for arrays in candidates if set(arrays) >= names), None)
 
 
-def base_of(reply: Arrays, received: Arrays | None, replies: UpdateFormat) -> Arrays:
+def base_of(reply: Arrays, received: Arrays | None, update_format: UpdateFormat) -> Arrays:
     """Return the tensors that a client would send if it had learned nothing.
 
     If replies are models, the result is the received tensors. If replies are updates, the result is zeros.
 
     `reply`: The result has the same names and types.
     """
-    if received is None or replies is UpdateFormat.UPDATES:
+    if received is None or update_format is UpdateFormat.UPDATES:
         return {name: np.zeros_like(value) for name, value in reply.items()}
     # A reply may have another precision than the received tensors, and serialised models may have another shape.
     return {name: received[name].astype(value.dtype, copy=False) for name, value in reply.items()}

@@ -136,8 +136,8 @@ class AppTrainingRecorder:
 class TrialRecorder:
     """Recorder of all messages of one trial, from which the trial's transcript is made."""
 
-    def __init__(self, scene: TrialRecorderSettings) -> None:
-        self._scene, self._rounds, self._numbers = scene, list[_RecordedRound](), defaultdict[str, list[float]](list)
+    def __init__(self, settings: TrialRecorderSettings) -> None:
+        self._scene, self._rounds, self._numbers = settings, list[_RecordedRound](), defaultdict[str, list[float]](list)
         self.errors, self.outside = list[str](), set[str]()
         # Digest of the reply in the first round, keyed by the client's node ID; only of clients that repeat replies.
         self.arrived: dict[int, str] = {}
@@ -262,9 +262,9 @@ class TrialRecorder:
         self._note(FORM, {forms: 1.0, "bytes": float(sum(array.nbytes for array in released.values()))})
 
 
-def errors_in(seen: Transcript) -> list[str]:
+def errors_in(transcript: Transcript) -> list[str]:
     """Return the distinct error messages of clients in a transcript."""
-    return [name.removeprefix(ERROR) for name in seen.numbers if name.startswith(ERROR)]
+    return [name.removeprefix(ERROR) for name in transcript.numbers if name.startswith(ERROR)]
 
 
 def evidence_names(seen: Sequence[Transcript]) -> tuple[str, ...]:

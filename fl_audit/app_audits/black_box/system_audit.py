@@ -202,23 +202,23 @@ def _plainest(system: AuditedSystem, claim: StatedClaim) -> str:
 
 
 def _with_later_rounds(
-    result: ClaimAudit, players: "WorkerPool[TrialChunk, _Chunk]", longer: TrialChunk, until: float
+    claim_audit: ClaimAudit, players: "WorkerPool[TrialChunk, _Chunk]", chunk: TrialChunk, until: float
 ) -> ClaimAudit:
     """Return the result with the rounds after those of the claim in which the strategy releases without noise.
 
-    `longer`: A chunk of trials that play more rounds than those of the claim.
+    `chunk`: A chunk of trials that play more rounds than those of the claim.
     """
-    came = players.done([longer], until).get(0)
+    came = players.done([chunk], until).get(0)
     if came is None or len(came[0]) < CHUNK:
-        return result
-    bare = late_rounds_without_noise(came[0], came[1], result.claim.rounds)
-    is_open = bool(bare) and result.verdict is Verdict.CONSISTENT
-    return replace(result, bare_rounds=bare, verdict=Verdict.INCONCLUSIVE if is_open else result.verdict)
+        return claim_audit
+    bare = late_rounds_without_noise(came[0], came[1], claim_audit.claim.rounds)
+    is_open = bool(bare) and claim_audit.verdict is Verdict.CONSISTENT
+    return replace(claim_audit, bare_rounds=bare, verdict=Verdict.INCONCLUSIVE if is_open else claim_audit.verdict)
 
 
-def _ends_well(seen: Transcript) -> bool:
+def _ends_well(transcript: Transcript) -> bool:
     """Return whether a trial ended without an error, and released finite numbers alone."""
-    return seen.refusal is None and not errors_in(seen) and bool(np.all(np.isfinite(seen.steps)))
+    return transcript.refusal is None and not errors_in(transcript) and bool(np.all(np.isfinite(transcript.steps)))
 
 
 @dataclass
@@ -298,41 +298,41 @@ class _TrialExecutor:
     def __exit__(self, *_: object) -> None:
         shutil.rmtree(self._room, ignore_errors=True)
 
-    def play(self, wanted: TrialChunk, until: float) -> _Chunk:
-        """Run the trials of the chunk `wanted` one after the other, and end after the trial that is running at `until`.
+    def play(self, chunk: TrialChunk, until: float) -> _Chunk:
+        """Run the trials of the chunk `chunk` one after the other, and end after the trial that is running at `until`.
 
         `until` is a time of the monotonic clock in seconds. Return the transcripts, whether each trial used D, and the
         paths outside the working copy to which trials wrote.
         """
         copy = self._copy_here()
-        draws, present = self._drawn(wanted)
+        draws, present = self._drawn(chunk)
         seed_generators(draws)
         trials = list[Transcript]()
         with in_working_copy(copy):
             for bit in present:
-                trials.append(self._trial(wanted, bit, draws).play())
+                trials.append(self._trial(chunk, bit, draws).play())
                 copy.restore(thoroughly=False)
                 if time.monotonic() > until:
                     break
         return trials, present[: len(trials)], copy.outside
 
-    def lost(self, wanted: TrialChunk, how: str) -> _Chunk:
+    def lost(self, chunk: TrialChunk, how: str) -> _Chunk:
         """Return the results of a chunk of trials during which the worker process ended.
 
         Every trial of the chunk counts as one that the strategy refused. `how` says how the process ended.
         """
-        draws, present = self._drawn(wanted)
+        draws, present = self._drawn(chunk)
         said = f"it ended its process {how}"
-        return [self._trial(wanted, bit, draws).refused(said) for bit in present], present, []
+        return [self._trial(chunk, bit, draws).refused(said) for bit in present], present, []
 
-    def _drawn(self, wanted: TrialChunk) -> tuple[np.random.Generator, NDArray[np.bool_]]:
-        draws = generator(self._seed, Purpose.BLACK_BOX, trial=wanted.number, client=_NUMBERS[wanted.scenario])
+    def _drawn(self, chunk: TrialChunk) -> tuple[np.random.Generator, NDArray[np.bool_]]:
+        draws = generator(self._seed, Purpose.BLACK_BOX, trial=chunk.number, client=_NUMBERS[chunk.scenario])
         return draws, draws.random(CHUNK) < 0.5
 
-    def _trial(self, wanted: TrialChunk, bit: np.bool_, draws: np.random.Generator) -> BlackBoxTrial:
-        claim = self._claim if wanted.rounds is None else replace(self._claim, rounds=wanted.rounds)
-        scenario, place = _SCENARIOS[wanted.scenario], self._target_places.get(wanted.scenario, 0)
-        return BlackBoxTrial(self._system, claim, scenario, bool(bit), draws, wanted.bears_zero, place)
+    def _trial(self, chunk: TrialChunk, bit: np.bool_, draws: np.random.Generator) -> BlackBoxTrial:
+        claim = self._claim if chunk.rounds is None else replace(self._claim, rounds=chunk.rounds)
+        scenario, place = _SCENARIOS[chunk.scenario], self._target_places.get(chunk.scenario, 0)
+        return BlackBoxTrial(self._system, claim, scenario, bool(bit), draws, chunk.bears_zero, place)
 
     def _copy_here(self) -> WorkingCopy:
         """Return this process's own copy of the working directory; it is made at the first call."""

@@ -109,21 +109,21 @@ def _spared(trial: int) -> AbstractContextManager[None]:
     return nullcontext() if trial else suppress(Exception)
 
 
-def _played(reply: Message, received: dict[str, Arrays], note: TrialTag) -> Floats | None:
-    """Change the target client's reply in place as the trial's tag `note` demands; return the update that was learned.
+def _played(reply: Message, received: dict[str, Arrays], tag: TrialTag) -> Floats | None:
+    """Change the target client's reply in place as the trial's tag `tag` demands; return the update that was learned.
 
     The result is None if no record of the reply has the shapes of the received model.
     """
-    assert note.action is not None
+    assert tag.action is not None
     update = None
     for name, own in records_of(reply).items():
         sent = with_names(received, set(own), name)
-        base = base_of(own, sent, note.replies)
+        base = base_of(own, sent, tag.replies)
         if update is None and shapes_of(own) == shapes_of(base):
             update = flat(own) - flat(base)
-        if note.action is not TargetAction.OWN:
-            reply.content[name] = record_of(contribution(note.action, own, base, note.length))
-    if note.numbers is AbsentTargetMetrics.WITHHELD and note.action in _WITHOUT:
+        if tag.action is not TargetAction.OWN:
+            reply.content[name] = record_of(contribution(tag.action, own, base, tag.length))
+    if tag.numbers is AbsentTargetMetrics.WITHHELD and tag.action in _WITHOUT:
         for numbers in reply.content.metric_records.values():
             for key, value in numbers.items():
                 numbers[key] = [0 * one for one in value] if isinstance(value, list) else 0 * value

@@ -124,7 +124,7 @@ def is_moved_by(direction: Direction, name: str, array: NDArray[np.generic]) -> 
 
 
 def update_of(
-    part: ClientContribution,
+    contribution: ClientContribution,
     model: ModelWithDirections,
     norm: float,
     round: int,
@@ -140,7 +140,7 @@ def update_of(
     `absent_length`: L2 norm of the update in direction NOWHERE, as a multiple of `norm`: 0, or `ALMOST_NOTHING` for a
     strategy that does not bear an update of exactly zero.
     """
-    length, update = part.length * norm, np.zeros(model.size)
+    length, update = contribution.length * norm, np.zeros(model.size)
     match schedule:
         case UpdateSignSchedule.ALTERNATING:
             length *= -1.0 if round % 2 == 0 else 1.0
@@ -152,7 +152,7 @@ def update_of(
             pass
         case _:
             assert_never(schedule)
-    match part.direction:
+    match contribution.direction:
         case Direction.ZERO:
             return update
         case Direction.NOWHERE:
@@ -167,11 +167,11 @@ def update_of(
             return length * update
         case Direction.SCALAR | Direction.COUNTER | Direction.SWITCH | Direction.RUNNING:
             for name, place in model.tensors:
-                if is_moved_by(part.direction, name, model.arrays[name]):
+                if is_moved_by(contribution.direction, name, model.arrays[name]):
                     update[place] = length
             return update
         case _:
-            assert_never(part.direction)
+            assert_never(contribution.direction)
 
 
 def others_of(others: OtherContributions, model: ModelWithDirections, count: int) -> Floats:
@@ -196,7 +196,7 @@ def others_of(others: OtherContributions, model: ModelWithDirections, count: int
     return found
 
 
-def reply_tensors(received: Arrays, update: Floats, model: ModelWithDirections, form: ReplyFault) -> Arrays | None:
+def reply_tensors(received: Arrays, update: Floats, model: ModelWithDirections, fault: ReplyFault) -> Arrays | None:
     """Return the tensors of a client's reply: the received model plus the client's update; None if there is no reply.
 
     Shapes: `update` (parameters,).
@@ -204,7 +204,7 @@ def reply_tensors(received: Arrays, update: Floats, model: ModelWithDirections, 
     there = {name: received.get(name, value) for name, value in model.arrays.items()}
     arrays = with_update(there, {name: update[part].reshape(there[name].shape) for name, part in model.tensors})
     first = next(name for name, value in arrays.items() if value.ndim and value.dtype.kind == "f")
-    match form:
+    match fault:
         case ReplyFault.PLAIN:
             return arrays
         case ReplyFault.MISSING:
@@ -220,4 +220,4 @@ def reply_tensors(received: Arrays, update: Floats, model: ModelWithDirections, 
         case ReplyFault.MISSHAPED:
             return arrays | {first: np.zeros(arrays[first].size + 1, arrays[first].dtype)}
         case _:
-            assert_never(form)
+            assert_never(fault)

@@ -151,13 +151,13 @@ class StoredTrials:
         """Return whether a trial uses D; a fair coin decides, which is derived from the audit's seed."""
         return bool(generator(self.seed, Purpose.SECRET_BIT, trial=trial).random() < 0.5)
 
-    def add(self, trial: int, seen: Transcript) -> None:
+    def add(self, trial: int, transcript: Transcript) -> None:
         """Store the transcript of a trial as a file; an earlier file of the same trial is replaced."""
-        arrays: dict[str, Any] = {part: np.asarray(getattr(seen, part), dtype=np.float64) for part in _PARTS}
-        arrays["was_a_trial"] = np.array([seen.contributed, seen.has_release])
-        arrays["names"] = np.array(list(seen.numbers), dtype=np.str_)
-        arrays["numbers"] = np.array(list(seen.numbers.values()), dtype=np.float64)
-        arrays["refusal"] = np.array([] if seen.refusal is None else [seen.refusal], dtype=np.str_)
+        arrays: dict[str, Any] = {part: np.asarray(getattr(transcript, part), dtype=np.float64) for part in _PARTS}
+        arrays["was_a_trial"] = np.array([transcript.contributed, transcript.has_release])
+        arrays["names"] = np.array(list(transcript.numbers), dtype=np.str_)
+        arrays["numbers"] = np.array(list(transcript.numbers.values()), dtype=np.float64)
+        arrays["refusal"] = np.array([] if transcript.refusal is None else [transcript.refusal], dtype=np.str_)
         with atomic_file(self._file(trial)) as file, file.open("wb") as stream:
             np.savez_compressed(stream, **arrays)
 

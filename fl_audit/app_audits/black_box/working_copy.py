@@ -216,8 +216,8 @@ def own_copy() -> WorkingCopy:
     The copy of the process is removed when the process ends.
     """
     if _here["copy"] is not None:
-        found: WorkingCopy = _here["copy"]
-        return found
+        copy: WorkingCopy = _here["copy"]
+        return copy
     if not _own or _own[0].original != Path.cwd():
         _own[:] = [WorkingCopy(Path.cwd())]
         atexit.register(_own[0].remove)

@@ -125,14 +125,14 @@ class _DistinguisherSearch:
     unplayed: tuple[str, ...] = ()  # scenarios without any trial, because the time ran out
     pilots: int = 0  # number of search trials so far
 
-    def look(self, kind: str, trials: Transcripts, present: Flags, fresh: int) -> list[Distinguisher]:
+    def look(self, kind: str, transcripts: Transcripts, present: Flags, fresh: int) -> list[Distinguisher]:
         """Return the distinguishers of the scenario `kind`, in the order in which they are worth a test.
 
         `fresh` is the number of new trials on which they would be tested. The margin of a distinguisher is the lower
         bound on epsilon that is expected from the new trials, minus the claimed epsilon. If no trial of the scenario
         was valid, only distinguishers with a positive margin are returned.
         """
-        found = find_distinguishers(kind, trials, present, self.claim.limits, fresh)
+        found = find_distinguishers(kind, transcripts, present, self.claim.limits, fresh)
         # If no trial was valid, numbers besides the model may still tell D from D'; other groups are not worth a test.
         return [one for one in found if one.margin > 0] if kind in self.silent else found
 
@@ -155,23 +155,23 @@ class _DistinguisherSearch:
                 self.silent.append(kind)
             self._keep(kind, trials, present)
 
-    def _is_refused(self, kind: str, trials: Transcripts, present: Flags) -> bool:
+    def _is_refused(self, kind: str, transcripts: Transcripts, present: Flags) -> bool:
         """Record the trials that ended with an error, and return whether the search skips this scenario.
 
         The scenario is skipped if all its trials ended with an error. A scenario with malformed input is skipped if any
         trial ended with an error.
         """
-        if not np.any(trials.refused):
+        if not np.any(transcripts.refused):
             return False
-        one, zero = (float(np.mean(trials.refused[which])) for which in (present, ~present))
+        one, zero = (float(np.mean(transcripts.refused[which])) for which in (present, ~present))
         self.refusals.append(TrialErrorShares(kind, self.said(kind), one, zero, is_allowed=kind in self.malformed))
-        if np.all(trials.refused):
+        if np.all(transcripts.refused):
             self.entirely.add(kind)
         return kind in self.malformed or kind in self.entirely
 
-    def _keep(self, kind: str, trials: Transcripts, present: Flags) -> None:
-        self.ranked[kind] = self.look(kind, trials, present, self.budget.stages[-1])
-        self.looked[kind] = trials, present
+    def _keep(self, kind: str, transcripts: Transcripts, present: Flags) -> None:
+        self.ranked[kind] = self.look(kind, transcripts, present, self.budget.stages[-1])
+        self.looked[kind] = transcripts, present
 
     def choice(self) -> _SelectedDistinguishers:
         """Run more trials of the best scenarios, and return the distinguishers to be tested on fresh trials."""
@@ -332,11 +332,13 @@ def _tested_in_stages(
     return list(last.values())
 
 
-def _attempt(distinguisher: Distinguisher, trials: Transcripts, present: Flags, confidence: float) -> DistinguisherTest:
+def _attempt(
+    distinguisher: Distinguisher, transcripts: Transcripts, present: Flags, confidence: float
+) -> DistinguisherTest:
     # A number that did not occur in any of these trials is marked as missing in all of them.
-    missing = np.tile([0.0, 1.0], (len(trials), 1))
-    scores = distinguisher.rule(feature_groups(trials).get(distinguisher.group, missing))
-    one, zero, share = scores[present], scores[~present], trials.share_of_trials(present)
+    missing = np.tile([0.0, 1.0], (len(transcripts), 1))
+    scores = distinguisher.rule(feature_groups(transcripts).get(distinguisher.group, missing))
+    one, zero, share = scores[present], scores[~present], transcripts.share_of_trials(present)
     bound = epsilon_lower_bound(one, zero, distinguisher.limit.delta, confidence, distinguisher.method).epsilon
     ceiling = bound_limit(
         distinguisher.method, int(share * one.size), int(share * zero.size), distinguisher.limit.delta, confidence
@@ -348,6 +350,6 @@ def _attempt(distinguisher: Distinguisher, trials: Transcripts, present: Flags, 
         confidence,
         (scores > distinguisher.threshold) == present,
         scores,
-        trials,
+        transcripts,
         present,
     )

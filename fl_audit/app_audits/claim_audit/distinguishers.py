@@ -107,7 +107,7 @@ class Distinguisher:
 
 
 def find_distinguishers(
-    kind: str, trials: Transcripts, present: Flags, limits: tuple[EpsilonDeltaLimit, ...], fresh: int
+    kind: str, transcripts: Transcripts, present: Flags, limits: tuple[EpsilonDeltaLimit, ...], fresh: int
 ) -> list[Distinguisher]:
     """Return the best distinguisher of each sort for a scenario: by the release, by its low bits, by numbers beside it.
 
@@ -120,7 +120,7 @@ def find_distinguishers(
     Shapes: `present` (trials,), `limits` (epsilon, delta).
     """
     teaches = every_second(present)
-    truth, groups = present[~teaches], feature_groups(trials)
+    truth, groups = present[~teaches], feature_groups(transcripts)
     ranked = list[tuple[float, EpsilonDeltaLimit, str, Floats]]()
     for group, features in groups.items():
         scores = learned_rule(features[teaches], present[teaches])(features[~teaches])
@@ -129,7 +129,7 @@ def find_distinguishers(
     ranked.sort(key=lambda entry: -entry[0])
     best = dict[FeatureSort, tuple[float, EpsilonDeltaLimit, str, Floats]]()
     for entry in ranked:
-        best.setdefault(sort_of(entry[2], trials), entry)
+        best.setdefault(sort_of(entry[2], transcripts), entry)
     found = []
     for sort, (margin, limit, group, scores) in best.items():
         if sort is FeatureSort.BESIDE_MODEL and margin <= 0:
@@ -142,11 +142,11 @@ def find_distinguishers(
     return sorted(found, key=lambda distinguisher: -distinguisher.margin)
 
 
-def sort_of(group: str, trials: Transcripts) -> FeatureSort:
+def sort_of(group: str, transcripts: Transcripts) -> FeatureSort:
     """Return the sort of a group of features."""
     if group in LOW_BITS:
         return FeatureSort.LOW_BITS
-    return FeatureSort.BESIDE_MODEL if trials.is_beside_model(group) else FeatureSort.RELEASE
+    return FeatureSort.BESIDE_MODEL if transcripts.is_beside_model(group) else FeatureSort.RELEASE
 
 
 def _seems_to_refute(one: Floats, zero: Floats, limits: tuple[EpsilonDeltaLimit, ...]) -> bool:

@@ -99,7 +99,10 @@ class DistinguisherFinding:
 
 
 def findings(
-    result: ClaimAudit, words: Mapping[str, str], fixes: Mapping[str, str], provisos: Mapping[str, str] | None = None
+    claim_audit: ClaimAudit,
+    words: Mapping[str, str],
+    fixes: Mapping[str, str],
+    provisos: Mapping[str, str] | None = None,
 ) -> tuple[DistinguisherFinding, ...]:
     """Return one finding for each tested distinguisher.
 
@@ -108,9 +111,9 @@ def findings(
 
     `provisos`: None if every client can send every update.
     """
-    claim, order = result.claim, list(words)
+    claim, order = claim_audit.claim, list(words)
     ranked = sorted(
-        result.attempts, key=lambda one: (not one.is_broken, order.index(one.distinguisher.kind) * one.is_broken)
+        claim_audit.attempts, key=lambda one: (not one.is_broken, order.index(one.distinguisher.kind) * one.is_broken)
     )
     given = provisos or {}
     return tuple(
@@ -126,12 +129,12 @@ def findings(
     )
 
 
-def result_json(result: ClaimAudit, found: tuple[DistinguisherFinding, ...]) -> dict[str, Any]:
+def result_json(claim_audit: ClaimAudit, found: tuple[DistinguisherFinding, ...]) -> dict[str, Any]:
     """Return the result of an audit as a dict of JSON values, as `summary.json` stores it.
 
     The entry `lower_bound` is taken from the test with the strongest evidence.
     """
-    worst, claim = result.worst, result.claim
+    worst, claim = claim_audit.worst, claim_audit.claim
     claimed = {
         "words": claim.words, "adjacency": str(claim.adjacency), "unit": str(claim.neighbours.unit),
         "rounds": claim.rounds, "limits": [limit._asdict() for limit in claim.limits],
@@ -139,22 +142,22 @@ def result_json(result: ClaimAudit, found: tuple[DistinguisherFinding, ...]) -> 
         "gdp_mu": claim.mu, "gdp_regret": None if claim.mu is None else 0.0,
     }  # fmt: skip
     return {
-        "verdict": str(result.verdict),
+        "verdict": str(claim_audit.verdict),
         "lower_bound": None if worst is None else finite(worst.bound),
         "claim": claimed,
         "trial": None if worst is None else worst.distinguisher.kind,
         "findings": [_finding_json(finding) for finding in found],
-        "could_find_times_too_little_noise": finite(limit_of_detection(result)),
+        "could_find_times_too_little_noise": finite(limit_of_detection(claim_audit)),
         "warning": claim_warning(claim),
-        "floating_point": floating_words(result) or None,
-        **{name: list(getattr(result, name)) for name in ("unplayed", "untried", "passed_over", "silent")},
-        "rounds_without_noise": list(result.bare_rounds),
-        "not_tried": {why: list(kinds) for why, kinds in not_tried(result).items()},
-        "lower_bound_knowing_others": None if result.knowing is None else finite(result.knowing.bound),
-        "knowing_others_refutes_nothing": None if result.knowing is None else str(result.not_covered),
+        "floating_point": floating_words(claim_audit) or None,
+        **{name: list(getattr(claim_audit, name)) for name in ("unplayed", "untried", "passed_over", "silent")},
+        "rounds_without_noise": list(claim_audit.bare_rounds),
+        "not_tried": {why: list(kinds) for why, kinds in not_tried(claim_audit).items()},
+        "lower_bound_knowing_others": None if claim_audit.knowing is None else finite(claim_audit.knowing.bound),
+        "knowing_others_refutes_nothing": None if claim_audit.knowing is None else str(claim_audit.not_covered),
         "refusals": [
             dict(zip(("trial", "said", "share_present", "share_absent", "allowed"), astuple(one), strict=True))
-            for one in result.refusals
+            for one in claim_audit.refusals
         ],
     }
 

@@ -61,12 +61,12 @@ class GaussianMuEstimate:
         )
 
 
-def estimate_gaussian_mu(claim: StatedClaim, attempt: DistinguisherTest) -> GaussianMuEstimate | None:
+def estimate_gaussian_mu(claim: StatedClaim, test: DistinguisherTest) -> GaussianMuEstimate | None:
     """Return estimates of shift, noise and mu from a distinguisher's trials, for the case that the noise is Gaussian.
 
     The result is None if a test rejects normal noise, or with fewer than 20 trials with D or with D'.
     """
-    one, zero = attempt.along[attempt.present], attempt.along[~attempt.present]
+    one, zero = test.along[test.present], test.along[~test.present]
     if min(one.size, zero.size) < 20:
         return None
     residual = np.concatenate([one - one.mean(), zero - zero.mean()])

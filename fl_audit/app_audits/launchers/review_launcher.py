@@ -32,7 +32,7 @@ _SWITCHES = {
 """Environment variables that keep known trackers and hubs quiet, and the trials on their processors."""
 
 
-def reviewed(app: Path, wishes: ReviewOptions, out: Path | None = None) -> dict[str, Any]:
+def reviewed(app: Path, options: ReviewOptions, out: Path | None = None) -> dict[str, Any]:
     """Review a Flower app in a subprocess, and return the review as JSON values, keyed by name."""
     if not app.is_dir():
         raise InputError(f"{app} is no directory: accepted is the directory of a Flower app")
@@ -40,17 +40,17 @@ def reviewed(app: Path, wishes: ReviewOptions, out: Path | None = None) -> dict[
     with temporary_directory() as place:
         environment = _environment(place)
         bundle = bundle_hash(app, place / "bundle")
-        traces = _fresh_starts(app, wishes, place, environment)
+        traces = _fresh_starts(app, options, place, environment)
         # The copy keeps the name of the directory, because this may be the name of the app.
         copy = _copied(app, place / "copy")
-        left = replace(wishes, seconds=wishes.seconds - (time.monotonic() - began))
+        left = replace(options, seconds=options.seconds - (time.monotonic() - began))
         asked = {"out": out and str(out.absolute()), "wishes": asdict(left), "traces": traces, "bundle": bundle}
         with (place / "log").open("wb") as log:
             found, ended, is_late = run_isolated(_PROGRAM, asked, place, left.seconds, copy, environment, log)
         last = _last_line(place)
     if found is None and is_late:
         raise InputError(
-            f"{app} was not reviewed within {wishes.seconds / 60:.3g} minutes: no trial was played until then, and the "
+            f"{app} was not reviewed within {options.seconds / 60:.3g} minutes: no trial was played until then, and the "
             f"last thing said was {last!r}; accepted is more --minutes"
         )
     if found is None:
@@ -64,13 +64,13 @@ def reviewed(app: Path, wishes: ReviewOptions, out: Path | None = None) -> dict[
     return found
 
 
-def _fresh_starts(app: Path, wishes: ReviewOptions, place: Path, environment: Mapping[str, str]) -> list[Any]:
+def _fresh_starts(app: Path, options: ReviewOptions, place: Path, environment: Mapping[str, str]) -> list[Any]:
     """Return the trace of a start of the app in another process, or of two of its clients; [] without a claim."""
-    limit = max(_OF_START * wishes.seconds, min(_LEAST_START, wishes.seconds / 2))
+    limit = max(_OF_START * options.seconds, min(_LEAST_START, options.seconds / 2))
 
     def start(name: str, of_clients: bool) -> dict[str, Any] | None:
         copy = _copied(app, place / name)
-        asked = {"wishes": asdict(wishes), "of_clients": of_clients}
+        asked = {"wishes": asdict(options), "of_clients": of_clients}
         with (place / f"log of {name}").open("wb") as log:
             values, ended, _ = run_isolated(_START_PROGRAM, asked, place, limit, copy, environment, log)
         shutil.rmtree(place / name, ignore_errors=True)

@@ -146,14 +146,14 @@ def canary_of_node(directions: int, clipping_norm: float, is_replaced: bool = Fa
     return choose
 
 
-def watching_mod(watch: TrainingObserver) -> Mod:
+def watching_mod(observer: TrainingObserver) -> Mod:
     """Return a Flower mod that scores the canaries of every round from the global models that a client receives.
 
     If the server only averages, the difference between the models of rounds t and t + 1 is the release of round t. If
     the two models are equal, the round released nothing. The release of the last round is missing. The mod assumes that
     all canaries replied.
 
-    `watch`: Clients of one run may share its directory.
+    `observer`: Clients of one run may share its directory.
     """
 
     def look(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
@@ -166,9 +166,9 @@ def watching_mod(watch: TrainingObserver) -> Mod:
         now, number, records = _model(message), _round(message), context.state
         last, seen = records.array_records.get(_LAST), records.config_records.get(_LAST_ROUND)
         if last is not None and seen is not None and seen["round"] == number - 1:
-            taken = map(ReportedCanaryProperties, range(watch.canaries))
+            taken = map(ReportedCanaryProperties, range(observer.canaries))
             before, after = _tensors(last), _tensors(now)
-            watch.store_scores(number - 1, before, after, taken, run=message.metadata.run_id, models_only=True)
+            observer.store_scores(number - 1, before, after, taken, run=message.metadata.run_id, models_only=True)
         records[_LAST], records[_LAST_ROUND] = ArrayRecord(dict(now)), ConfigRecord({"round": number})
 
     return look

@@ -229,14 +229,14 @@ def declared_looks(rounds: int) -> tuple[int, ...]:
 _Opened = tuple[Floats, Floats, Floats]
 
 
-def _largest_belief(claim: Claim, finding: CanaryEpsilonBounds) -> float:
+def _largest_belief(claim: Claim, bounds: CanaryEpsilonBounds) -> float:
     """Return the largest belief in D that an insider can reach if the noise is as small as the canaries prove.
 
-    The mu of a round is then the lower bound in `finding`.
+    The mu of a round is then the lower bound in `bounds`.
     """
-    if finding.mu_lower == 0:
+    if bounds.mu_lower == 0:
         return claim.prior
-    return derive_guarantee(claim.with_noise(finding.mu_claimed / finding.mu_lower)).belief_bound
+    return derive_guarantee(claim.with_noise(bounds.mu_claimed / bounds.mu_lower)).belief_bound
 
 
 def _interim_analyses(
@@ -265,12 +265,12 @@ def _certified(rounds: _Opened, number: int, claim: Claim, confidence: float) ->
     return certify(scores, coins == 1, claim, confidence, decoys=() if is_out_sent else decoys)
 
 
-def _shift(rounds: int, kept: StoredGuarantee, claim: Claim, level: float) -> float:
+def _shift(rounds: int, stored_guarantee: StoredGuarantee, claim: Claim, level: float) -> float:
     """Return the smallest mu of one round that an analysis after `rounds` rounds detects with probability 0.9."""
     decoys = 0 if claim.adjacency.relation is Relation.REPLACE else DECOYS
-    is_in = rounds * kept.canaries // 2
-    out = rounds * (kept.canaries + decoys) - is_in
-    return detectable_shift(is_in, out, 1 / kept.terms.noise_multiplier, level, DETECTION_POWER)
+    is_in = rounds * stored_guarantee.canaries // 2
+    out = rounds * (stored_guarantee.canaries + decoys) - is_in
+    return detectable_shift(is_in, out, 1 / stored_guarantee.terms.noise_multiplier, level, DETECTION_POWER)
 
 
 def _weights(rounds: list[StoredRound]) -> Floats:
@@ -283,15 +283,21 @@ def _weights(rounds: list[StoredRound]) -> Floats:
 
 
 def _dilution(
-    rounds: list[StoredRound], opened_rounds: _Opened, kept: StoredGuarantee, finding: CanaryEpsilonBounds, part: float
+    rounds: list[StoredRound],
+    opened_rounds: _Opened,
+    stored_guarantee: StoredGuarantee,
+    finding: CanaryEpsilonBounds,
+    part: float,
 ) -> OtherClientsVariance:
     """Return the variance that the updates of other clients add to the scores of canaries.
 
     Its unit is the square of the sensitivity to the client with the largest weight. `part` is a canary's weight divided
     by this largest weight. An unknown number of other clients is taken as 0.
     """
-    is_replaced = kept.terms.adjacency.relation is Relation.REPLACE
-    bounds = [squared_spread(one.others or 0, kept.canaries, one.size, is_replaced) for one in rounds if one.size]
+    is_replaced = stored_guarantee.terms.adjacency.relation is Relation.REPLACE
+    bounds = [
+        squared_spread(one.others or 0, stored_guarantee.canaries, one.size, is_replaced) for one in rounds if one.size
+    ]
     held, decoys = opened_rounds[1][: len(rounds)].ravel(), 0 if is_replaced else DECOYS * len(rounds)
     held = np.append(held, np.zeros(decoys))
     sizes, squared = (part * root_sum_of_squared_deviations(held), held.size - 2), sum(bounds) / max(1, len(bounds))

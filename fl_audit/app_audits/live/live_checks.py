@@ -144,12 +144,12 @@ def _uneven_rounds(rounds: Sequence[StoredRound]) -> tuple[int, ...]:
     return tuple(one.number for one, chance in zip(kept, chances, strict=True) if chance < FAMILY_LEVEL / len(kept))
 
 
-def _is_sampled_otherwise(rounds: Sequence[StoredRound], canaries: int, terms: StatedReleases) -> bool:
+def _is_sampled_otherwise(rounds: Sequence[StoredRound], canaries: int, releases: StatedReleases) -> bool:
     """Return True if canaries took part too often for the claimed sampling rate, or if nothing shows how often."""
-    if terms.sampling_rate == 1:
+    if releases.sampling_rate == 1:
         return False
     answered = [note for one in rounds for note in one.present]
     if any(one.models_only for one in rounds) or any(note.coins is None for note in answered):
         return True
-    often = binom.sf(len(answered) - 1, canaries * len(rounds), terms.sampling_rate)
+    often = binom.sf(len(answered) - 1, canaries * len(rounds), releases.sampling_rate)
     return bool(often < FAMILY_LEVEL)

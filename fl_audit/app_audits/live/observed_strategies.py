@@ -28,20 +28,20 @@ _Said = Mapping[int, ReportedCanaryProperties | None]
 """Notes of canary clients, keyed by index of the reply; None for an unreadable note."""
 
 
-def watched(strategy: object, watch: TrainingObserver) -> Any:
+def watched(strategy: object, observer: TrainingObserver) -> Any:
     """Return a strategy that works exactly as the given one, and passes its releases to an observer."""
     if isinstance(strategy, Strategy):
-        return ObservedStrategy(strategy, watch)
+        return ObservedStrategy(strategy, observer)
     if isinstance(strategy, OldStrategy):
-        return ObservedLegacyStrategy(strategy, watch)
+        return ObservedLegacyStrategy(strategy, observer)
     raise InputError(f"strategy is a {type(strategy).__name__}: accepted are Flower's strategies, of either interface")
 
 
 class _ObservedStrategyBase:
     """Base class of strategies that delegate to another strategy, and pass its releases to an observer."""
 
-    def __init__(self, strategy: Any, watch: TrainingObserver) -> None:
-        self.strategy, self.watch = strategy, watch
+    def __init__(self, strategy: Any, observer: TrainingObserver) -> None:
+        self.strategy, self.watch = strategy, observer
         self._before: Any = None
 
     def _aggregated(

@@ -110,10 +110,10 @@ class TrainingObserver:
             with FileLock(self.directory / ".lock", timeout=_PATIENCE):
                 self._keep(kept)
 
-    def _keep(self, kept: StoredRound) -> None:
-        if kept.models_only and self._is_there(kept):
+    def _keep(self, stored_round: StoredRound) -> None:
+        if stored_round.models_only and self._is_there(stored_round):
             return
-        _set_aside(self.directory, kept)
+        _set_aside(self.directory, stored_round)
         path = self.directory / _GUARANTEE
         if self.terms is not None:
             ours = self.terms.to_json() | {"delta": self.delta, "canaries": self.canaries}
@@ -124,23 +124,27 @@ class TrainingObserver:
             )
             if not is_ours:
                 write_text(path, json.dumps(ours))
-        write_text(self.directory / _file_of(kept.number), json.dumps(asdict(kept)))
+        write_text(self.directory / _file_of(stored_round.number), json.dumps(asdict(stored_round)))
 
-    def _is_there(self, kept: StoredRound) -> bool:
+    def _is_there(self, stored_round: StoredRound) -> bool:
         """Return whether another client that observes the same run has already stored the same round.
 
         Raises `InputError` if the stored rounds of this run have other canaries or other models.
         """
-        near = [self.directory / _file_of(number) for number in (kept.number - 1, kept.number)]
+        near = [self.directory / _file_of(number) for number in (stored_round.number - 1, stored_round.number)]
         last, same = (kept_round(path) if path.is_file() else None for path in near)
         for one in (last, same):
-            if one is None or one.run != kept.run or kept.number == 1:
+            if one is None or one.run != stored_round.run or stored_round.number == 1:
                 continue
-            is_alike = (one.directions, len(one.scores), one.models_only) == (kept.directions, len(kept.scores), True)
-            follows = one.after == (kept.before if one is last else kept.after)
+            is_alike = (one.directions, len(one.scores), one.models_only) == (
+                stored_round.directions,
+                len(stored_round.scores),
+                True,
+            )
+            follows = one.after == (stored_round.before if one is last else stored_round.after)
             what = f"{self.directory} keeps what another observer has seen of this run, which is not the same"
             require(is_alike and follows, f"{what}: accepted is a directory for each")
-        return same is not None and (same.run, same.after) == (kept.run, kept.after)
+        return same is not None and (same.run, same.after) == (stored_round.run, stored_round.after)
 
 
 @contextmanager
@@ -247,17 +251,17 @@ def _stamp(path: Path) -> tuple[int, int, int]:
     return stored.st_ino, stored.st_mtime_ns, stored.st_size
 
 
-def _set_aside(directory: Path, kept: StoredRound) -> None:
-    """Move the stored rounds that the new round `kept` makes outdated to a new subdirectory `earlier-N`.
+def _set_aside(directory: Path, stored_round: StoredRound) -> None:
+    """Move the stored rounds that the new round `stored_round` makes outdated to a new subdirectory `earlier-N`.
 
-    Rounds of other runs are outdated. Rounds of the same run are outdated if their number is that of `kept` or larger.
+    Rounds of other runs are outdated. Rounds of the same run are outdated if their number is that of `stored_round` or larger.
     If the observer sees only models, another client may have stored such rounds of the same run. They are then moved
-    only if `kept` is round 1.
+    only if `stored_round` is round 1.
     """
     found = {path: _run_and_number(path, *_stamp(path)) for path in directory.glob("round-*.json")}
-    later = [path for path, (run, number) in found.items() if run != kept.run or number >= kept.number]
-    if kept.models_only:  # another client may have kept later rounds of the run
-        later = [path for path in later if found[path][0] != kept.run or kept.number == 1]
+    later = [path for path, (run, number) in found.items() if run != stored_round.run or number >= stored_round.number]
+    if stored_round.models_only:  # another client may have kept later rounds of the run
+        later = [path for path in later if found[path][0] != stored_round.run or stored_round.number == 1]
     if later:
         earlier = [path.name.removeprefix("earlier-") for path in directory.glob("earlier-*")]
         aside = directory / f"earlier-{max((int(one) for one in earlier if one.isdecimal()), default=0) + 1}"

@@ -107,20 +107,22 @@ def mismatches_text(wrong: tuple[MismatchedCanary, ...]) -> str:
     return "; ".join(map(str, wrong[:_NAMED])) + more
 
 
-def _misfits(kept: StoredRound, terms: StatedReleases, coins: str) -> list[MismatchedCanary]:
+def _misfits(stored_round: StoredRound, releases: StatedReleases, coins: str) -> list[MismatchedCanary]:
     """Return the properties of a round's canaries that contradict the claim, the stored round or the seed of the coins.
 
-    `terms` is the claim, and `coins` the fingerprint of the seed.
+    `releases` is the claim, and `coins` the fingerprint of the seed.
     """
-    is_replaced = terms.adjacency.relation is Relation.REPLACE
+    is_replaced = releases.adjacency.relation is Relation.REPLACE
     found = list[MismatchedCanary]()
-    for one in kept.present:
+    for one in stored_round.present:
         fits = {
             MismatchedCanaryProperty.COINS: one.coins is None or one.coins == coins,
             MismatchedCanaryProperty.OUT: one.is_replaced in (None, is_replaced),
-            MismatchedCanaryProperty.DIRECTIONS: one.directions in (None, kept.directions),
-            MismatchedCanaryProperty.SIZE: one.size in (None, kept.size),
-            MismatchedCanaryProperty.NORM: one.norm is None or kept.norm is None or one.norm >= _ROUNDED * kept.norm,
+            MismatchedCanaryProperty.DIRECTIONS: one.directions in (None, stored_round.directions),
+            MismatchedCanaryProperty.SIZE: one.size in (None, stored_round.size),
+            MismatchedCanaryProperty.NORM: one.norm is None
+            or stored_round.norm is None
+            or one.norm >= _ROUNDED * stored_round.norm,
         }
         found += [MismatchedCanary(one.number, one.node, what) for what, does in fits.items() if not does]
     return found
@@ -192,7 +194,7 @@ def whole_rounds(directory: Path, canaries: int) -> tuple[list[StoredRound], lis
 
 
 def fitting_rounds(
-    rounds: list[StoredRound], terms: StatedReleases, coin_seed: int
+    rounds: list[StoredRound], releases: StatedReleases, coin_seed: int
 ) -> tuple[list[StoredRound], tuple[MismatchedCanary, ...]]:
     """Return the rounds whose canaries all match the guarantee and the coins, and the mismatches in the other rounds.
 
@@ -208,7 +210,7 @@ def fitting_rounds(
         Secret seed of the canaries' coins, from 0 to 2**64 - 1.
     """
     coins = fingerprint(coin_seed)
-    each = [(one, _misfits(one, terms, coins)) for one in rounds]
+    each = [(one, _misfits(one, releases, coins)) for one in rounds]
     wrong = dict.fromkeys(misfit for _, found in each for misfit in found)
     order = tuple(sorted(wrong, key=lambda one: (one.number, one.node or "", one.what)))
     fitting = [one for one, found in each if not found]

@@ -22,36 +22,36 @@ _COUNT_RELEASED = (
 _COUNTS = ("num-examples", "num_examples", "num-samples", "num_samples")
 
 
-def unasked(evidence: RecordedTrainings) -> dict[Pitfall, str]:
+def unasked(trainings: RecordedTrainings) -> dict[Pitfall, str]:
     """Return the pitfalls that could not be looked for, each with the reason."""
-    is_single = max(map(len, (evidence.repeated, *evidence.by_client.values())), default=0) < 2
-    is_unclipped = all(step.rows is None for training in evidence.private_trainings for step in training.steps)
+    is_single = max(map(len, (trainings.repeated, *trainings.by_client.values())), default=0) < 2
+    is_unclipped = all(step.rows is None for training in trainings.private_trainings for step in training.steps)
     reasons: tuple[tuple[bool, str, tuple[Pitfall, ...]], ...] = (
         (is_single, CALLED_ONCE, (Pitfall.SEEDED_NOISE, Pitfall.FIXED_SAMPLE)),
-        (len(evidence.by_client) < 2, "one client trained", (Pitfall.SHARED_NOISE,)),
-        (not evidence.replays, "no replay was compared", (Pitfall.COUPLED, Pitfall.OVER_NORM, Pitfall.LAYER_CLIPPING)),
-        (all(one.noise_moved is None or one.is_replaced for one in evidence.replays),
+        (len(trainings.by_client) < 2, "one client trained", (Pitfall.SHARED_NOISE,)),
+        (not trainings.replays, "no replay was compared", (Pitfall.COUPLED, Pitfall.OVER_NORM, Pitfall.LAYER_CLIPPING)),
+        (all(one.noise_moved is None or one.is_replaced for one in trainings.replays),
          "no replay had the same noise and one record less", (Pitfall.NOISE_FOLLOWS,)),
-        (evidence.trace is None, "what leaves was not traced with other records",
+        (trainings.trace is None, "what leaves was not traced with other records",
          (Pitfall.BARE_OUTPUT, Pitfall.PRIVATE_SCHEDULE, Pitfall.PRIVATE_RATE)),
         (is_unclipped, "Opacus kept no gradients of single records", (Pitfall.CUT_BATCH, Pitfall.BATCH_CLIPPING)),
-        (evidence.claimed is None, "no epsilon was named", (Pitfall.CLAIMED_EPSILON, Pitfall.EARLY_EPSILON)),
-        (not any(one.is_accountant_seen for one in evidence.private_trainings), "no accountant of Opacus counted",
+        (trainings.claimed is None, "no epsilon was named", (Pitfall.CLAIMED_EPSILON, Pitfall.EARLY_EPSILON)),
+        (not any(one.is_accountant_seen for one in trainings.private_trainings), "no accountant of Opacus counted",
          (Pitfall.UNCOUNTED_STEPS, Pitfall.UNTAKEN_STEPS, Pitfall.WRONG_RATE, Pitfall.WRONG_NOISE_COUNTED)),
-        (evidence.measured is not None, "the steps are taken without Opacus, and state no noise multiplier and no norm",
+        (trainings.measured is not None, "the steps are taken without Opacus, and state no noise multiplier and no norm",
          (Pitfall.SMALL_NOISE, Pitfall.LAYER_CLIPPING)),
-        (evidence.measured is not None and any(one.coupling is None for one in evidence.measured.effects),
+        (trainings.measured is not None and any(one.coupling is None for one in trainings.measured.effects),
          "no second record was found whose values move the same step", (Pitfall.COUPLED,)),
-        (evidence.measured is not None, "no engine of Opacus made a model private", _OF_ENGINES),
-        (evidence.measured is not None, "replays leave records out of mini-batches alone",
+        (trainings.measured is not None, "no engine of Opacus made a model private", _OF_ENGINES),
+        (trainings.measured is not None, "replays leave records out of mini-batches alone",
          (Pitfall.PRIVATE_SIZE,)),
-        (not any(one.left.evaluation for one in evidence.private_trainings), "no evaluation replied",
+        (not any(one.left.evaluation for one in trainings.private_trainings), "no evaluation replied",
          (Pitfall.CLEAR_EVALUATION,)),
-        (not _has_numbers(evidence), "no numbers left", (Pitfall.EXACT_COUNT,)),
-        (evidence.trace is None and not _has_numbers(evidence), "what leaves was not traced with other records",
+        (not _has_numbers(trainings), "no numbers left", (Pitfall.EXACT_COUNT,)),
+        (trainings.trace is None and not _has_numbers(trainings), "what leaves was not traced with other records",
          (Pitfall.CLEAR_METRICS,)),
     )  # fmt: skip
-    named = {one.pitfall for one in found_pitfalls(evidence)}
+    named = {one.pitfall for one in found_pitfalls(trainings)}
     found = {name: why for holds, why, names in reasons if holds for name in names if name not in named}
     return dict(sorted(found.items(), key=lambda item: list(Pitfall).index(item[0])))
 
@@ -64,44 +64,44 @@ _OF_ENGINES = (
 """Pitfalls that are looked for in models that an engine of Opacus made private."""
 
 
-def _has_numbers(evidence: RecordedTrainings) -> bool:
-    return any(one.left.numbers or one.left.evaluation for one in evidence.private_trainings)
+def _has_numbers(trainings: RecordedTrainings) -> bool:
+    return any(one.left.numbers or one.left.evaluation for one in trainings.private_trainings)
 
 
 CALLED_ONCE = "the training ran once"
 """The reason for which it is not known whether a training repeats its draws."""
 
 
-def found_pitfalls(evidence: RecordedTrainings) -> tuple[FoundPitfall, ...]:
+def found_pitfalls(trainings: RecordedTrainings) -> tuple[FoundPitfall, ...]:
     """Return the pitfalls that the evidence shows, in the order of `CHECKS`; () if Opacus was not used."""
-    found = (FoundPitfall(pitfall, seen) for pitfall, check in CHECKS.items() if (seen := check(evidence)))
-    return tuple(found) if evidence.is_private else ()
+    found = (FoundPitfall(pitfall, seen) for pitfall, check in CHECKS.items() if (seen := check(trainings)))
+    return tuple(found) if trainings.is_private else ()
 
 
-def _claimed_epsilon(evidence: RecordedTrainings) -> str:
-    found = evidence.excess
+def _claimed_epsilon(trainings: RecordedTrainings) -> str:
+    found = trainings.excess
     # Steps whose sampling was not seen may give less than those that are composed here without amplification.
-    if found is None or evidence.unseen_sampling:
+    if found is None or trainings.unseen_sampling:
         return ""
     over = "1 round" if found.rounds == 1 else f"{found.rounds} rounds"
     epsilon = f"{found.epsilon:.3g}" if math.isfinite(found.epsilon) else "no finite one"
-    least = "at least " if evidence.measured is not None and math.isfinite(found.epsilon) else ""
+    least = "at least " if trainings.measured is not None and math.isfinite(found.epsilon) else ""
     return (
-        f"epsilon {evidence.claimed:.3g} is claimed, and the steps of {over} give {least}{epsilon} "
+        f"epsilon {trainings.claimed:.3g} is claimed, and the steps of {over} give {least}{epsilon} "
         f"at delta {found.delta:g}"
     )
 
 
-def _early_epsilon(evidence: RecordedTrainings) -> str:
-    for training in evidence.private_trainings:
+def _early_epsilon(trainings: RecordedTrainings) -> str:
+    for training in trainings.private_trainings:
         if training.answers and training.answers[-1].after < len(training.noised):
             left = len(training.noised) - training.answers[-1].after
             return f"{left} of {len(training.noised)} steps were taken after epsilon was asked for"
     return ""
 
 
-def _large_delta(evidence: RecordedTrainings) -> str:
-    for training in evidence.private_trainings:
+def _large_delta(trainings: RecordedTrainings) -> str:
+    for training in trainings.private_trainings:
         deltas = [one.delta for one in training.answers] + [one.target[1] for one in training.engines if one.target]
         records = max((one.records for one in training.engines), default=0)
         if records and deltas and max(deltas) >= 1 / records:
@@ -109,24 +109,24 @@ def _large_delta(evidence: RecordedTrainings) -> str:
     return ""
 
 
-def _uncounted(evidence: RecordedTrainings) -> str:
-    for training in evidence.private_trainings:
-        is_fresh = len(training.engines) > 1 and bool(evidence.fresh_accountant)  # said there
+def _uncounted(trainings: RecordedTrainings) -> str:
+    for training in trainings.private_trainings:
+        is_fresh = len(training.engines) > 1 and bool(trainings.fresh_accountant)  # said there
         if training.is_accountant_seen and training.counted < len(training.noised) and not is_fresh:
             return f"{len(training.noised)} steps were taken, and the accountant counted {training.counted}"
     return ""
 
 
-def _untaken(evidence: RecordedTrainings) -> str:
-    for training in evidence.private_trainings:
+def _untaken(trainings: RecordedTrainings) -> str:
+    for training in trainings.private_trainings:
         taken = sum(step.is_applied for step in training.noised)
-        if training.counted > taken and training.counted != evidence.rounds * taken:
+        if training.counted > taken and training.counted != trainings.rounds * taken:
             return f"the accountant counted {training.counted} steps, and {taken} were taken"
     return ""
 
 
-def _wrong_rate(evidence: RecordedTrainings) -> str:
-    for training in evidence.private_trainings:
+def _wrong_rate(trainings: RecordedTrainings) -> str:
+    for training in trainings.private_trainings:
         fed = [batch for step in training.noised for batch in training.batches_of(step)]
         rates = [one.rate for one in fed if one.sampling is BatchSamplingKind.POISSON and one.rate is not None]
         counted = [rate for _, rate, _ in training.counted_here]
@@ -135,8 +135,8 @@ def _wrong_rate(evidence: RecordedTrainings) -> str:
     return ""
 
 
-def _wrong_noise(evidence: RecordedTrainings) -> str:
-    for training in evidence.private_trainings:
+def _wrong_noise(trainings: RecordedTrainings) -> str:
+    for training in trainings.private_trainings:
         noise = [step.noise_multiplier for step in training.noised]
         counted = [one for one, _, _ in training.counted_here]
         if noise and counted and max(counted) > max(noise) * (1 + 1e-6):
@@ -146,24 +146,24 @@ def _wrong_noise(evidence: RecordedTrainings) -> str:
     return ""
 
 
-def _trained_before(evidence: RecordedTrainings) -> str:
-    for training in evidence.private_trainings:
+def _trained_before(trainings: RecordedTrainings) -> str:
+    for training in trainings.private_trainings:
         before = [one for one in training.outside if one.is_before and one.tensors]
         if before:
             return f"{before[0].optimizer} took {len(before)} steps on the model before an engine was made"
     return ""
 
 
-def _unwrapped(evidence: RecordedTrainings) -> str:
-    for training in evidence.private_trainings:
+def _unwrapped(trainings: RecordedTrainings) -> str:
+    for training in trainings.private_trainings:
         found = [one for one in training.outside if not one.is_before and one.is_wrapped]
         if found:
             return f"{found[0].optimizer} took {len(found)} steps that the engine did not make private"
     return ""
 
 
-def _outside_optimizer(evidence: RecordedTrainings) -> str:
-    for training in evidence.private_trainings:
+def _outside_optimizer(trainings: RecordedTrainings) -> str:
+    for training in trainings.private_trainings:
         found = [one for one in training.outside if not one.is_before and not one.is_wrapped and one.tensors]
         if found:
             return f"{found[0].optimizer} took {len(found)} steps on {found[0].tensors} tensors of the private model"
@@ -171,14 +171,14 @@ def _outside_optimizer(evidence: RecordedTrainings) -> str:
 
 
 def _moved(is_parameter: bool, is_frozen: bool) -> Check:
-    def check(evidence: RecordedTrainings) -> str:
-        if _is_traced(evidence):
+    def check(trainings: RecordedTrainings) -> str:
+        if _is_traced(trainings):
             return ""
         if any(
-            one.tensors and not one.is_before for training in evidence.private_trainings for one in training.outside
+            one.tensors and not one.is_before for training in trainings.private_trainings for one in training.outside
         ):
             return ""  # said already, with the optimizer that did it
-        for training in evidence.private_trainings:
+        for training in trainings.private_trainings:
             found = [
                 one.name
                 for one in training.moved
@@ -193,43 +193,43 @@ def _moved(is_parameter: bool, is_frozen: bool) -> Check:
     return check
 
 
-def _is_traced(evidence: RecordedTrainings) -> bool:
+def _is_traced(trainings: RecordedTrainings) -> bool:
     """Return True if all arrays that leave follow from private steps: then it does not matter how they were made."""
-    return evidence.trace is not None and not evidence.trace.arrays and not evidence.trace.unstable
+    return trainings.trace is not None and not trainings.trace.arrays and not trainings.trace.unstable
 
 
-def _bare_output(evidence: RecordedTrainings) -> str:
-    names = evidence.trace.arrays if evidence.trace is not None else ()
-    if not names or _private_schedule(evidence) or _private_rate(evidence):
+def _bare_output(trainings: RecordedTrainings) -> str:
+    names = trainings.trace.arrays if trainings.trace is not None else ()
+    if not names or _private_schedule(trainings) or _private_rate(trainings):
         return ""  # with other steps everything is different
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return f"{', '.join(names[:3])}{more} follow the records although all private steps release the same"
 
 
-def _unknown_tensors(evidence: RecordedTrainings) -> str:
-    if _is_traced(evidence):
+def _unknown_tensors(trainings: RecordedTrainings) -> str:
+    if _is_traced(trainings):
         return ""
-    names = [name for training in evidence.private_trainings for name in training.left.unknown]
+    names = [name for training in trainings.private_trainings for name in training.left.unknown]
     return f"{', '.join(dict.fromkeys(names[:3]))} left, and the private model has no such tensor" if names else ""
 
 
-def _chosen(evidence: RecordedTrainings) -> str:
+def _chosen(trainings: RecordedTrainings) -> str:
     # A choice among few steps may be the same with other records by chance: tracing does not tell what it follows.
-    for training in evidence.private_trainings:
+    for training in trainings.private_trainings:
         if training.left.earlier is not None:
             last = len(training.noised)
             return f"the weights that left are those after step {training.left.earlier} of {last}"
     return ""
 
 
-def _private_schedule(evidence: RecordedTrainings) -> str:
-    counts = [len(training.noised) for training in evidence.trace.runs] if evidence.trace else []
+def _private_schedule(trainings: RecordedTrainings) -> str:
+    counts = [len(training.noised) for training in trainings.trace.runs] if trainings.trace else []
     other = next((count for count in counts if count != counts[0]), None)
     return "" if other is None else f"{counts[0]} steps were taken, and {other} with other records"
 
 
-def _private_rate(evidence: RecordedTrainings) -> str:
-    runs = evidence.trace.runs if evidence.trace else ()
+def _private_rate(trainings: RecordedTrainings) -> str:
+    runs = trainings.trace.runs if trainings.trace else ()
     for training in runs[1:]:
         if training.measures != runs[0].measures:
             return "ReduceLROnPlateau is given a measure that follows the records"
@@ -246,8 +246,8 @@ def _sizes(training: RecordedTraining) -> set[int]:
     return {one.records for one in training.engines} | {one.records for one in training.batches}
 
 
-def _exact_count(evidence: RecordedTrainings) -> str:
-    for training in evidence.private_trainings:
+def _exact_count(trainings: RecordedTrainings) -> str:
+    for training in trainings.private_trainings:
         records = _sizes(training)
         # Replies to training and to evaluation may use the same names.
         for name, value in (*training.left.numbers.items(), *training.left.evaluation.items()):
@@ -258,14 +258,14 @@ def _exact_count(evidence: RecordedTrainings) -> str:
     return ""
 
 
-def _clear(evidence: RecordedTrainings, is_evaluation: bool) -> str:
-    if evidence.trace is not None and not is_evaluation:
-        names = evidence.trace.numbers
-        if not names or _private_schedule(evidence) or _private_rate(evidence):
+def _clear(trainings: RecordedTrainings, is_evaluation: bool) -> str:
+    if trainings.trace is not None and not is_evaluation:
+        names = trainings.trace.numbers
+        if not names or _private_schedule(trainings) or _private_rate(trainings):
             return ""
         return f"{', '.join(names[:5])} follow the records although all private steps release the same"
     seen: dict[str, set[float]] = {}
-    for training in evidence.private_trainings:
+    for training in trainings.private_trainings:
         records = {float(count) for count in _sizes(training)}
         public = records | {one.epsilon for one in training.answers} | {one.delta for one in training.answers}
         for engine in training.engines:

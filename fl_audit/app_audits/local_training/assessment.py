@@ -39,28 +39,33 @@ class Assessment:
     unseen: tuple[str, ...]  # parts of this training that could not be observed, with the reasons
 
 
-def assess(name: str, evidence: RecordedTrainings, unseen: Sequence[str] = ()) -> Assessment:
+def assess(name: str, trainings: RecordedTrainings, unseen: Sequence[str] = ()) -> Assessment:
     """Check recorded trainings for pitfalls, compose their privacy loss, and return the assessment with a verdict."""
     order = list(Severity)
-    found = sorted(found_pitfalls(evidence), key=lambda one: order.index(one.weight))
-    composed = evidence.composed_of()
-    of_users = evidence.composed_of(of_user=True) if evidence.records_per_user > 1 else None
-    unseen = (*unseen, *evidence.unseen)
-    if evidence.is_private and CALLED_ONCE in unasked(evidence).values():
+    found = sorted(found_pitfalls(trainings), key=lambda one: order.index(one.weight))
+    composed = trainings.composed_of()
+    of_users = trainings.composed_of(of_user=True) if trainings.records_per_user > 1 else None
+    unseen = (*unseen, *trainings.unseen)
+    if trainings.is_private and CALLED_ONCE in unasked(trainings).values():
         unseen = (*unseen, f"whether noise and samples repeat when it trains again, since {CALLED_ONCE}; 2 calls tell")
-    verdict = _verdict(evidence, found, unseen)
-    if evidence.is_private and not evidence.replays:
+    verdict = _verdict(trainings, found, unseen)
+    if trainings.is_private and not trainings.replays:
         unseen = (*unseen, "replays without a record: the clipping of records by themselves was not compared")
-    return Assessment(name, verdict, evidence, tuple(found), composed, of_users, unseen)
+    return Assessment(name, verdict, trainings, tuple(found), composed, of_users, unseen)
 
 
-def _verdict(evidence: RecordedTrainings, found: Sequence[FoundPitfall], unseen: Sequence[str]) -> Verdict:
+def _verdict(trainings: RecordedTrainings, found: Sequence[FoundPitfall], unseen: Sequence[str]) -> Verdict:
     weights = {one.weight for one in found}
     if Severity.BREAKS in weights:
         return Verdict.VIOLATED
-    if not evidence.is_private:
+    if not trainings.is_private:
         return Verdict.NOT_AUDITED
-    if Severity.DOUBT in weights or unseen or not evidence.replays or not any(one.noised for one in evidence.trainings):
+    if (
+        Severity.DOUBT in weights
+        or unseen
+        or not trainings.replays
+        or not any(one.noised for one in trainings.trainings)
+    ):
         return Verdict.INCONCLUSIVE
     return Verdict.CONSISTENT
 
@@ -118,45 +123,47 @@ def _sentence(words: str) -> str:
     return f"{capital(words)}."
 
 
-def _claimed_words(evidence: RecordedTrainings) -> str:
-    engine = next((one for training in evidence.trainings for one in training.engines), None)
+def _claimed_words(trainings: RecordedTrainings) -> str:
+    engine = next((one for training in trainings.trainings for one in training.engines), None)
     said = list[str]()
     if engine is not None:
         norms = ", ".join(f"{one:g}" for one in dict.fromkeys(engine.norms))
-        said.append(f"noise multiplier {_multipliers_words(evidence)}, {engine.clipping} clipping to norm {norms}")
+        said.append(f"noise multiplier {_multipliers_words(trainings)}, {engine.clipping} clipping to norm {norms}")
         said.append(f"sampling rate {engine.rate:.4g}, expected batch {engine.expected_batch}")
-    if evidence.claimed is None:
+    if trainings.claimed is None:
         said.append("no epsilon was named")
-    elif evidence.epsilon is not None:
-        said.append(f"epsilon {evidence.epsilon:.3g} at delta {evidence.used_delta:g} over all rounds")
-    elif evidence.largest_reported_epsilon is None:
-        said.append(f"epsilon {evidence.claimed:.3g} at delta {evidence.used_delta:g}, which the engine was asked for")
+    elif trainings.epsilon is not None:
+        said.append(f"epsilon {trainings.epsilon:.3g} at delta {trainings.used_delta:g} over all rounds")
+    elif trainings.largest_reported_epsilon is None:
+        said.append(
+            f"epsilon {trainings.claimed:.3g} at delta {trainings.used_delta:g}, which the engine was asked for"
+        )
     else:
-        said.append(_reported_words(evidence, evidence.largest_reported_epsilon))
+        said.append(_reported_words(trainings, trainings.largest_reported_epsilon))
     return f"{'; '.join(said)}."
 
 
-def _claim_warning(evidence: RecordedTrainings) -> str | None:
+def _claim_warning(trainings: RecordedTrainings) -> str | None:
     """Return a warning if the claimed epsilon excludes nothing that a person could object to, else None."""
-    if evidence.claimed is None:
+    if trainings.claimed is None:
         return None
-    return weak_claim_warning(evidence.claimed, evidence.used_delta, Adjacency.ADD_REMOVE_RECORD)
+    return weak_claim_warning(trainings.claimed, trainings.used_delta, Adjacency.ADD_REMOVE_RECORD)
 
 
-def _reported_words(evidence: RecordedTrainings, reported: ReportedEpsilon) -> str:
+def _reported_words(trainings: RecordedTrainings, reported: ReportedEpsilon) -> str:
     """Return the epsilon that an accountant reported, with the accountant, its steps and the rounds that it is for."""
-    named = {f"{one.epsilon:.3g}" for training in evidence.trainings for one in training.answers}
-    is_of_all = evidence.claimed_rounds > 1 and not evidence.fresh_accountant
-    rounds = f" over {plural(evidence.claimed_rounds, 'round')}" if is_of_all else ""
-    if not rounds and len(evidence.trainings) > 1 and len(named) == 1:
+    named = {f"{one.epsilon:.3g}" for training in trainings.trainings for one in training.answers}
+    is_of_all = trainings.claimed_rounds > 1 and not trainings.fresh_accountant
+    rounds = f" over {plural(trainings.claimed_rounds, 'round')}" if is_of_all else ""
+    if not rounds and len(trainings.trainings) > 1 and len(named) == 1:
         rounds = " in each round"
     by = f" by {reported.accountant}, which counted {plural(reported.steps, 'step')}" if reported.accountant else ""
     return f"epsilon {reported.epsilon:.3g}{rounds} at delta {reported.delta:g}{by}"
 
 
-def _multipliers_words(evidence: RecordedTrainings) -> str:
+def _multipliers_words(trainings: RecordedTrainings) -> str:
     """Return the noise multiplier that `make_private` was given, and the smallest of the steps if that is smaller."""
-    least, asked = min((one.multipliers for one in evidence.private_trainings), key=lambda pair: pair[0] - pair[1])
+    least, asked = min((one.multipliers for one in trainings.private_trainings), key=lambda pair: pair[0] - pair[1])
     if least >= asked * (1 - 1e-6):
         return f"{asked:.4g}"
     return f"{asked:.4g} in make_private, down to {least:.4g} in the steps"
@@ -212,19 +219,19 @@ def _composed_words(assessment: Assessment) -> str:
     return f"{said}."
 
 
-def _line(found: ComposedPrivacy) -> str:
-    if found.claim is None:
-        epsilon = "without bound" if found.steps else "0"
-        return f"epsilon {epsilon} at delta {found.delta:g}"
-    line = guarantee_line(guarantee_values(found.epsilon, (found.claim,)))
-    return f"at least {line}, since the effect of a record has no known bound" if found.is_least else line
+def _line(composed: ComposedPrivacy) -> str:
+    if composed.claim is None:
+        epsilon = "without bound" if composed.steps else "0"
+        return f"epsilon {epsilon} at delta {composed.delta:g}"
+    line = guarantee_line(guarantee_values(composed.epsilon, (composed.claim,)))
+    return f"at least {line}, since the effect of a record has no known bound" if composed.is_least else line
 
 
-def _replayed_words(evidence: RecordedTrainings) -> str:
-    if evidence.measured is not None:
-        return _measured_effect_words(evidence.measured)
-    most = max(evidence.replays, key=lambda one: one.moved / one.claimed)
-    compared = sum(one.steps for one in evidence.replays)
+def _replayed_words(trainings: RecordedTrainings) -> str:
+    if trainings.measured is not None:
+        return _measured_effect_words(trainings.measured)
+    most = max(trainings.replays, key=lambda one: one.moved / one.claimed)
+    compared = sum(one.steps for one in trainings.replays)
     verb = "replaced" if most.is_replaced else "left out"
     said = f"{plural(compared, 'step')} again with a record {verb}: a sum moved by up to {most.moved:.4g} times "
     return f"{said}the clipping norm, and {most.claimed:g} is claimed."
@@ -283,15 +290,17 @@ def _measured_json(measured: MeasuredSteps | None) -> dict[str, Any] | None:
     }
 
 
-def _composed_json(found: ComposedPrivacy | None) -> dict[str, Any] | None:
-    if found is None:
+def _composed_json(composed: ComposedPrivacy | None) -> dict[str, Any] | None:
+    if composed is None:
         return None
-    steps = [{"noise_multiplier": noise, "sampling_rate": rate, "steps": count} for noise, rate, count in found.steps]
-    line = dict.fromkeys(GUARANTEE_NAMES) | {"epsilon": finite(found.epsilon), "delta": found.delta}
-    if found.claim is not None:
-        line = guarantee_values(found.epsilon, (found.claim,))
-    more = {"rounds": found.rounds, "steps": steps, "records_per_user": found.records_per_user}
-    return line | more | {"is_least": found.is_least}
+    steps = [
+        {"noise_multiplier": noise, "sampling_rate": rate, "steps": count} for noise, rate, count in composed.steps
+    ]
+    line = dict.fromkeys(GUARANTEE_NAMES) | {"epsilon": finite(composed.epsilon), "delta": composed.delta}
+    if composed.claim is not None:
+        line = guarantee_values(composed.epsilon, (composed.claim,))
+    more = {"rounds": composed.rounds, "steps": steps, "records_per_user": composed.records_per_user}
+    return line | more | {"is_least": composed.is_least}
 
 
 def _training_json(training: RecordedTraining) -> dict[str, Any]:

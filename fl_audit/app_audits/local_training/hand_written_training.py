@@ -43,15 +43,15 @@ def with_measured_steps(
     return found, [*unseen, *_doubts(found, measurement.steps)]
 
 
-def _doubts(evidence: RecordedTrainings, measured: MeasuredSteps) -> list[str]:
+def _doubts(trainings: RecordedTrainings, measured: MeasuredSteps) -> list[str]:
     """Return what stays unknown of the effect of a record, where it decides on the claim."""
     found = list[str]()
     if any(effect.is_growing and not effect.is_unbounded for effect in measured.effects):
         found.append("what bounds the effect of a record: it grows with its values, and is small beside the noise")
-    if all(effect.has_absence for effect in measured.effects) or evidence.claimed is None:
+    if all(effect.has_absence for effect in measured.effects) or trainings.claimed is None:
         return found
-    most = evidence.composed_of(evidence.claimed_rounds, factor=2.0)
-    if most is not None and most.epsilon > evidence.claimed:
+    most = trainings.composed_of(trainings.claimed_rounds, factor=2.0)
+    if most is not None and most.epsilon > trainings.claimed:
         found.append(
             "the whole effect of a record: values of it were compared, of which one has at least the effect that is "
             "counted, and no value without an effect was found"

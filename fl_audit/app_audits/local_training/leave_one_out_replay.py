@@ -138,10 +138,10 @@ def _repeated(
 
 
 def _recorded(
-    run: Run, edit: Edit, start: GeneratorStates, followed: ReplayPlan | None = None, is_short: bool = False
+    run: Run, edit: Edit, start: GeneratorStates, replay_plan: ReplayPlan | None = None, is_short: bool = False
 ) -> tuple[Recorder, RecordedTraining]:
     start.restore()
-    recorder = Recorder(KEPT_STEPS, followed, is_short)
+    recorder = Recorder(KEPT_STEPS, replay_plan, is_short)
     return recorder, run(recorder, edit)
 
 
@@ -173,13 +173,13 @@ def _replayed(
     return _compared(name, index, other is not None, pairs, longer, shorter, is_short) if pairs else None
 
 
-def _pairs(longer: RecordedTraining, shorter: RecordedTraining) -> Iterator[tuple[PrivateStep, PrivateStep]]:
+def _pairs(training: RecordedTraining, shorter: RecordedTraining) -> Iterator[tuple[PrivateStep, PrivateStep]]:
     """Yield pairs of steps that the trainings with and without a record took on the same mini-batch.
 
     Of several steps on a mini-batch only the first is used, because only it starts from the recorded weights.
     """
     found = {step.batches[-1:]: step for step in shorter.steps if step.is_fresh}
-    for step in longer.steps:
+    for step in training.steps:
         if step.is_fresh and step.batches[-1:] in found:
             yield step, found[step.batches[-1:]]
 
@@ -189,14 +189,14 @@ def _compared(
     index: int,
     is_replaced: bool,
     pairs: list[tuple[PrivateStep, PrivateStep]],
-    longer: RecordedTraining,
+    training: RecordedTraining,
     shorter: RecordedTraining,
     is_short: bool,
 ) -> LeaveOneOutEffect:
     moved, absent, others, taking, compared = 0.0, 0.0, list[float](), 0, 0
     tensors, is_in = np.zeros(len(pairs[-1][0].sizes)), False
     for one, two in pairs:
-        places = [place for batch in longer.batches_of(one) for place in batch.indices]
+        places = [place for batch in training.batches_of(one) for place in batch.indices]
         # The record may have been in an earlier part of the sample that ends here.
         is_in |= index in places
         gap = _gap(one.gradients, two.gradients, places, index, is_replaced)
@@ -211,22 +211,22 @@ def _compared(
     claimed = 2.0 if is_replaced else 1.0
     return LeaveOneOutEffect(
         name, index, is_replaced, compared, taking, claimed, moved, absent, max(others, default=None),
-        tuple(tensors.tolist()), len(longer.noised), len(shorter.noised),
-        () if is_replaced else tuple(_schedule(longer, shorter, is_short)),
+        tuple(tensors.tolist()), len(training.noised), len(shorter.noised),
+        () if is_replaced else tuple(_schedule(training, shorter, is_short)),
         max((gap for pair in pairs if (gap := _noise_gap(*pair)) is not None), default=None),
     )  # fmt: skip
 
 
-def _noise_gap(one: PrivateStep, two: PrivateStep) -> float | None:
+def _noise_gap(step: PrivateStep, two: PrivateStep) -> float | None:
     """Return the largest difference of the noise of two steps, over its claimed scale; None without noise."""
-    scale = one.gradient_multiplier * one.norm
-    if one.total is None or one.noise is None or two.noise is None or scale <= 0:
+    scale = step.gradient_multiplier * step.norm
+    if step.total is None or step.noise is None or two.noise is None or scale <= 0:
         return None
-    if one.noise.sample.shape != two.noise.sample.shape:
+    if step.noise.sample.shape != two.noise.sample.shape:
         return None
     # What float32 rounds off a sum is no noise.
-    rounding = 1e-5 * float(np.abs(one.total).max(initial=0.0))
-    return max(0.0, float(np.abs(one.noise.sample - two.noise.sample).max()) - rounding) / scale
+    rounding = 1e-5 * float(np.abs(step.total).max(initial=0.0))
+    return max(0.0, float(np.abs(step.noise.sample - two.noise.sample).max()) - rounding) / scale
 
 
 def _gap(one: Floats | None, two: Floats | None, places: list[int], index: int, is_replaced: bool) -> float | None:
@@ -247,19 +247,19 @@ def _gap(one: Floats | None, two: Floats | None, places: list[int], index: int, 
 
 
 def _schedule(
-    longer: RecordedTraining, shorter: RecordedTraining, is_short: bool
+    training: RecordedTraining, shorter: RecordedTraining, is_short: bool
 ) -> Iterable[tuple[str, float, float]]:
     """Yield the settings of DP-SGD that depend on the left-out record: name, value with it, value without it.
 
     The number of steps is not compared if the replay ended early (`is_short`).
     """
-    for left, right in zip(longer.noised[:1], shorter.noised[:1], strict=False):
+    for left, right in zip(training.noised[:1], shorter.noised[:1], strict=False):
         if left.expected_batch != right.expected_batch:
             yield "expected batch", float(left.expected_batch or 0), float(right.expected_batch or 0)
-    for one, two in zip(longer.engines[:1], shorter.engines[:1], strict=False):
+    for one, two in zip(training.engines[:1], shorter.engines[:1], strict=False):
         if one.rate != two.rate:
             yield "sampling rate", one.rate, two.rate
         if one.noise_multiplier != two.noise_multiplier:
             yield "noise multiplier", one.noise_multiplier, two.noise_multiplier
-    if not is_short and len(longer.noised) != len(shorter.noised) and len(longer.batches) != len(shorter.batches):
-        yield "steps", len(longer.noised), len(shorter.noised)
+    if not is_short and len(training.noised) != len(shorter.noised) and len(training.batches) != len(shorter.batches):
+        yield "steps", len(training.noised), len(shorter.noised)

@@ -44,27 +44,27 @@ def _statistics(noise: Noise) -> NoiseStatistics:
     return noise.statistics
 
 
-def _over(found: NoiseStatistics, sigma: Floats) -> NoiseStatistics:
+def _over(statistics: NoiseStatistics, sigma: Floats) -> NoiseStatistics:
     """Return statistics that were measured with a width of 1 as if they had been with the claimed width."""
     wide = sigma[..., None, None]
     return replace(
-        found, grain=found.grain / sigma, signal=found.signal / wide, strides=found.strides / wide**2,
-        sample=found.sample / wide,
+        statistics, grain=statistics.grain / sigma, signal=statistics.signal / wide, strides=statistics.strides / wide**2,
+        sample=statistics.sample / wide,
     )  # fmt: skip
 
 
-def rejected(evidence: RecordedTrainings, names: tuple[TestName, ...], level: float) -> TestResult | None:
+def rejected(trainings: RecordedTrainings, names: tuple[TestName, ...], level: float) -> TestResult | None:
     """Return the first of some tests of the noise that has a smaller p-value than `level`; None if none has."""
-    measured = measured_noise(evidence)
+    measured = measured_noise(trainings)
     if measured is None:
         return None
     made, _ = run_family(measured, names)
     return next((one for one in made if one.p_value < level), None)
 
 
-def has_equal_values(evidence: RecordedTrainings, level: float) -> bool:
+def has_equal_values(trainings: RecordedTrainings, level: float) -> bool:
     """Return True if more sampled values of the noise are equal, but for their signs, than chance explains."""
-    measured = measured_noise(evidence)
+    measured = measured_noise(trainings)
     if measured is None or not measured.sampled_trials.any():
         return False
     values = measured.sample[np.abs(measured.sample) > _BARE]

@@ -234,31 +234,31 @@ class RecordEffectSearch:
         return {step: effect for step, effect in found.items() if effect is not None}
 
     def _over_noise(
-        self, best: _StepEffect, everywhere: Mapping[int, _StepEffect]
+        self, effect: _StepEffect, everywhere: Mapping[int, _StepEffect]
     ) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """Return the effect on each step in units of its noise, and the least that it may be.
 
         Of a step that the record was not in, the effect is taken to be that of other steps: in units of the noise, or
         at least of the same length where that is less.
         """
-        compared = [one.over_noise for one in everywhere.values() if one.has_absence is best.has_absence]
-        usual = float(np.median(compared)) if compared else best.over_noise
+        compared = [one.over_noise for one in everywhere.values() if one.has_absence is effect.has_absence]
+        usual = float(np.median(compared)) if compared else effect.over_noise
         effects, least = list[float](), list[float]()
         for step in self.steps:
             own = everywhere.get(step)
             known = 0.0 if own is None else own.over_noise
             is_known = own is not None and own.has_absence
-            same = _over_noise(best.difference, self.scales[step], 0.0)
+            same = _over_noise(effect.difference, self.scales[step], 0.0)
             effects.append(_rounded(known if is_known else max(known, usual)))
             least.append(_rounded(known if is_known else max(known, min(usual, same))))
         return tuple(effects), tuple(least)
 
-    def _noise_moved(self, index: int, best: _StepEffect) -> float | None:
+    def _noise_moved(self, index: int, effect: _StepEffect) -> float | None:
         """Return by how much the noise of a step changes where the record is left out, over its scale.
 
         None if it cannot be left out, or nothing has noise.
         """
-        step, scales = best.step, self.scales[best.step]
+        step, scales = effect.step, self.scales[effect.step]
         noisy = scales > 0
         if not self.can_leave_out or not noisy.any():
             return None
@@ -273,9 +273,9 @@ class RecordEffectSearch:
         moved = np.maximum(np.abs(noises[1] - noises[0])[noisy] - rounding, 0.0)
         return float((moved / scales[noisy]).max())
 
-    def _coupling(self, indices: Sequence[int], best: _StepEffect) -> float | None:
+    def _coupling(self, indices: Sequence[int], effect: _StepEffect) -> float | None:
         """Return the part of its effect by which the record changes that of another one; None if none is found."""
-        index, step = indices[0], best.step
+        index, step = indices[0], effect.step
         for other in self._others_in(step, indices):
             for version in record_versions(self.dataset, other):
                 if version.factor != FACTORS[1] or version.is_jittered:
@@ -283,7 +283,7 @@ class RecordEffectSearch:
                 corners = [
                     self._points_with(index, step, one, beside)
                     for beside in ({}, {other: version.item})
-                    for one in (best.reference, best.version)
+                    for one in (effect.reference, effect.version)
                 ]
                 found = _interaction([corner for corner in corners if corner is not None])
                 if found is not None:

@@ -70,7 +70,7 @@ class Recorder:
     def __init__(
         self,
         kept_steps: int = 0,
-        followed: ReplayPlan | None = None,
+        replay_plan: ReplayPlan | None = None,
         is_short: bool = False,
         edit: Callable[[Any], Any] | None = None,
         has_given_releases: bool = False,
@@ -81,7 +81,7 @@ class Recorder:
         self.after_draw = _nothing  # called after a loader has drawn
         self.after_last_draw = _nothing  # called where a loader has nothing more to draw
         self._has_given_releases = has_given_releases
-        self.edit, self.track, self._kept, self._followed = edit, ReplayInputs(), kept_steps, followed
+        self.edit, self.track, self._kept, self._followed = edit, ReplayInputs(), kept_steps, replay_plan
         self.dataset: Any = None  # the data set of the first engine
         self._is_short = is_short
         self.engines, self.batches, self.steps = list[MakePrivateCall](), list[Batch](), list[PrivateStep]()
@@ -310,7 +310,7 @@ class Recorder:
 
     # The resulting facts.
 
-    def training(self, left: TrainingOutputs | None = None, client: int = 0, number: int = 1) -> RecordedTraining:
+    def training(self, outputs: TrainingOutputs | None = None, client: int = 0, number: int = 1) -> RecordedTraining:
         """Return all recorded facts of the training, after it has ended."""
         for optimizer in self.models.optimizers.values():
             self.moved += self.models.changed_tensors(optimizer, is_at_end=True)
@@ -318,7 +318,7 @@ class Recorder:
         return RecordedTraining(
             tuple(self.engines), tuple(self.batches), tuple(self.steps), tuple(self.answers), tuple(self.outside),
             tuple(dict.fromkeys(self.moved)), self._counted_by(accountant), history_of(accountant),
-            tuple(self._coupled), tuple(self._measures), left or TrainingOutputs(), client, number,
+            tuple(self._coupled), tuple(self._measures), outputs or TrainingOutputs(), client, number,
         )  # fmt: skip
 
     def outputs_of(

@@ -33,25 +33,25 @@ def _is_amplified(training: RecordedTraining) -> bool:
     return any(rate < 1 for _, rate, _ in training.history)
 
 
-def _is_claimed(evidence: RecordedTrainings) -> bool:
+def _is_claimed(trainings: RecordedTrainings) -> bool:
     """Return True if an epsilon was named that is kept, without a need for samples and batches to be what they seem.
 
     What records of fixed batches, of several batches and of several steps on a batch lose is in the composed epsilon.
     """
-    return evidence.claimed is not None and evidence.excess is None
+    return trainings.claimed is not None and trainings.excess is None
 
 
-def _no_poisson(evidence: RecordedTrainings) -> str:
-    found = evidence.excess
+def _no_poisson(trainings: RecordedTrainings) -> str:
+    found = trainings.excess
     if found is None:  # an epsilon that is kept without amplification claims none; nor does one that nobody names
         return ""
-    said = _unamplified(evidence)
+    said = _unamplified(trainings)
     return f"{said}; so nothing amplifies, and the steps give {found.epsilon:.3g} at delta {found.delta:g}" * bool(said)
 
 
-def _unamplified(evidence: RecordedTrainings) -> str:
+def _unamplified(trainings: RecordedTrainings) -> str:
     """Describe a loader that does not draw by Poisson, in a training whose accountant amplifies; "" without one."""
-    for training in evidence.private_trainings:
+    for training in trainings.private_trainings:
         if not _is_amplified(training):
             continue
         for engine in training.engines:
@@ -84,10 +84,10 @@ def _fixed_sizes(training: RecordedTraining) -> str:
     )
 
 
-def _other_loader(evidence: RecordedTrainings) -> str:
-    if _is_claimed(evidence):
+def _other_loader(trainings: RecordedTrainings) -> str:
+    if _is_claimed(trainings):
         return ""
-    for training in evidence.private_trainings:
+    for training in trainings.private_trainings:
         is_poisson = any(one.sampling is BatchSamplingKind.POISSON for one in training.engines)
         for _, batches in _fed(training):
             other = [one for one in batches if one.sampling is BatchSamplingKind.FIXED]
@@ -98,8 +98,8 @@ def _other_loader(evidence: RecordedTrainings) -> str:
     return ""
 
 
-def _fixed_sample(evidence: RecordedTrainings) -> str:
-    for each in (*evidence.by_client.values(), evidence.repeated):
+def _fixed_sample(trainings: RecordedTrainings) -> str:
+    for each in (*trainings.by_client.values(), trainings.repeated):
         drawn = [_samples(training) for training in each if _is_amplified(training)]
         for place, one in enumerate(drawn):
             if sum(map(len, one)) >= _MIN_DRAWN and any(one == other for other in drawn[place + 1 :]):
@@ -113,10 +113,10 @@ def _samples(training: RecordedTraining) -> list[tuple[int, ...]]:
     ]
 
 
-def _repeated_batch(evidence: RecordedTrainings) -> str:
-    if _is_claimed(evidence):
+def _repeated_batch(trainings: RecordedTrainings) -> str:
+    if _is_claimed(trainings):
         return ""
-    for training in evidence.private_trainings:
+    for training in trainings.private_trainings:
         again = sum(
             not step.is_fresh and step.has_gradient_of_each_record(fed)
             for step, fed in _fed(training)
@@ -127,10 +127,10 @@ def _repeated_batch(evidence: RecordedTrainings) -> str:
     return ""
 
 
-def _accumulation(evidence: RecordedTrainings) -> str:
-    if _is_claimed(evidence):
+def _accumulation(trainings: RecordedTrainings) -> str:
+    if _is_claimed(trainings):
         return ""
-    for training in evidence.private_trainings:
+    for training in trainings.private_trainings:
         waiting = list[Batch]()
         for step, batches in _fed(training):
             used = [one for one in batches if one.indices] if _uses_all(step, batches) else batches[-1:]
@@ -155,8 +155,8 @@ def _uses_all(step: PrivateStep, batches: list[Batch]) -> bool:
     return step.rows is not None and len(sizes) > 1 and step.rows == sum(sizes)
 
 
-def _partial_batch(evidence: RecordedTrainings) -> str:
-    for training in evidence.private_trainings:
+def _partial_batch(trainings: RecordedTrainings) -> str:
+    for training in trainings.private_trainings:
         sizes = [
             len(one.indices)
             for _, batches in _fed(training)
@@ -168,8 +168,8 @@ def _partial_batch(evidence: RecordedTrainings) -> str:
     return ""
 
 
-def _empty_skipped(evidence: RecordedTrainings) -> str:
-    for training in evidence.private_trainings:
+def _empty_skipped(trainings: RecordedTrainings) -> str:
+    for training in trainings.private_trainings:
         used = {number for step in training.steps for number in step.batches if _is_used(step, number, training)}
         last = max(used, default=-1)
         gone = [
@@ -195,8 +195,8 @@ def _rows(training: RecordedTraining) -> Iterator[tuple[PrivateStep, int]]:
             yield step, drawn
 
 
-def _cut_batch(evidence: RecordedTrainings) -> str:
-    for training in evidence.private_trainings:
+def _cut_batch(trainings: RecordedTrainings) -> str:
+    for training in trainings.private_trainings:
         for step, drawn in _rows(training) if training.engines else ():
             if step.rows is not None and 1 < step.rows < drawn and not _is_clipped_as_one(training):
                 return f"{drawn} records were drawn for a step, and it used {step.rows}"
@@ -214,8 +214,8 @@ def _is_clipped_as_one(training: RecordedTraining) -> bool:
     return each > 1 and all(rows == -(-drawn // each) for rows, drawn in found)
 
 
-def _batch_clipping(evidence: RecordedTrainings) -> str:
-    for training in evidence.private_trainings:
+def _batch_clipping(trainings: RecordedTrainings) -> str:
+    for training in trainings.private_trainings:
         found = [(step.rows, drawn) for step, drawn in _rows(training) if drawn > 1]
         if found and _is_clipped_as_one(training):
             rows, drawn = found[0]
@@ -223,15 +223,15 @@ def _batch_clipping(evidence: RecordedTrainings) -> str:
     return ""
 
 
-def _private_size(evidence: RecordedTrainings) -> str:
-    runs = evidence.trace.runs if evidence.trace else ()
+def _private_size(trainings: RecordedTrainings) -> str:
+    runs = trainings.trace.runs if trainings.trace else ()
     follows_values = len({len(training.noised) for training in runs}) > 1
-    for replay in evidence.replays:
+    for replay in trainings.replays:
         schedule = [one for one in replay.schedule if one[0] != "steps" or not follows_values]
         if schedule:
             name, one, other = schedule[0]
             return f"{name} is {one:.6g}, and {other:.6g} without one record"
-    for training in evidence.private_trainings:
+    for training in trainings.private_trainings:
         used = {step.expected_batch for step in training.noised}
         for engine in training.engines:
             # If a user sets another expected batch, it does not follow the rule of Opacus.
@@ -241,45 +241,45 @@ def _private_size(evidence: RecordedTrainings) -> str:
     return ""
 
 
-def _dependence_on_size(engine: MakePrivateCall) -> str:
+def _dependence_on_size(call: MakePrivateCall) -> str:
     """Describe how Opacus's batch size or number of steps would change with one record more or less; "" if not."""
-    batch, records = engine.loader_batch, engine.records
-    if batch is None or engine.expected_batch is None or _by_rule(records, batch, engine) != _seen(engine):
+    batch, records = call.loader_batch, call.records
+    if batch is None or call.expected_batch is None or _by_rule(records, batch, call) != _seen(call):
         return ""
     for other in (records - 1, records + 1):
-        rule = _by_rule(other, batch, engine) if other > 0 else None
-        if rule is not None and rule != _seen(engine):
-            names = zip(("expected batch", "number of steps"), _seen(engine), rule, strict=True)
+        rule = _by_rule(other, batch, call) if other > 0 else None
+        if rule is not None and rule != _seen(call):
+            names = zip(("expected batch", "number of steps"), _seen(call), rule, strict=True)
             name, one, two = next((name, left, right) for name, left, right in names if left != right)
             return f"{name} is {one} with {records} records, and would be {two} with {other}"
     return ""
 
 
-def _seen(engine: MakePrivateCall) -> tuple[int, int]:
-    return int(engine.expected_batch or 0), engine.batches
+def _seen(call: MakePrivateCall) -> tuple[int, int]:
+    return int(call.expected_batch or 0), call.batches
 
 
-def _by_rule(records: int, batch: int, engine: MakePrivateCall) -> tuple[int, int]:
+def _by_rule(records: int, batch: int, call: MakePrivateCall) -> tuple[int, int]:
     """Return the expected batch size and the steps per epoch that Opacus derives from the number of records."""
-    length = max(1, records // batch) if engine.is_last_dropped else batches_per_epoch(records, batch)
+    length = max(1, records // batch) if call.is_last_dropped else batches_per_epoch(records, batch)
     rate = 1 / length
-    steps = int(1 / rate) if engine.sampling is BatchSamplingKind.POISSON else length
+    steps = int(1 / rate) if call.sampling is BatchSamplingKind.POISSON else length
     # Opacus takes the length of the loader that it returns.
     return int(records * (1 / steps)), steps
 
 
-def _batch_norm(evidence: RecordedTrainings) -> str:
-    for training in evidence.private_trainings:
+def _batch_norm(trainings: RecordedTrainings) -> str:
+    for training in trainings.private_trainings:
         if training.coupled:
             return f"the private model has {', '.join(training.coupled[:3])}"
     return ""
 
 
-def _coupled(evidence: RecordedTrainings) -> str:
-    for replay in evidence.replays:
+def _coupled(trainings: RecordedTrainings) -> str:
+    for replay in trainings.replays:
         if replay.is_coupled:
             change = replay.others if replay.others is not None else replay.moved_absent
-            if evidence.measured is not None:
+            if trainings.measured is not None:
                 return f"{replay.record} changed the effect of another one by {change:.2g} of that"
             return f"{replay.record} changed the gradients of others by {change:.2g} of the largest"
     return ""
@@ -296,12 +296,12 @@ def _unclipped(measured: MeasuredSteps) -> str:
     return ""
 
 
-def _over_norm(evidence: RecordedTrainings) -> str:
-    if evidence.measured is not None:
-        return _unclipped(evidence.measured)
-    if _coupled(evidence) or _batch_clipping(evidence) or _layer_clipping(evidence):
+def _over_norm(trainings: RecordedTrainings) -> str:
+    if trainings.measured is not None:
+        return _unclipped(trainings.measured)
+    if _coupled(trainings) or _batch_clipping(trainings) or _layer_clipping(trainings):
         return ""
-    for replay in evidence.replays:
+    for replay in trainings.replays:
         if not replay.is_kept:
             return (
                 f"{replay.record} moved a sum by {replay.moved:.3g} times the clipping norm, "
@@ -310,8 +310,8 @@ def _over_norm(evidence: RecordedTrainings) -> str:
     return ""
 
 
-def _layer_clipping(evidence: RecordedTrainings) -> str:
-    for replay in evidence.replays:
+def _layer_clipping(trainings: RecordedTrainings) -> str:
+    for replay in trainings.replays:
         if replay.is_coupled or replay.is_kept or not replay.tensors:
             continue
         over = replay.moved / replay.claimed

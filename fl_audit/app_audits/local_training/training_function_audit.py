@@ -99,7 +99,7 @@ def audit_training(
 
 
 def _audit_without_opacus(
-    runner: "_Runner", evidence: RecordedTrainings, called: Sequence[ObservedRun], start: GeneratorStates
+    runner: "_Runner", trainings: RecordedTrainings, called: Sequence[ObservedRun], start: GeneratorStates
 ) -> Assessment:
     """Measure the steps that optimizers of torch take without Opacus, and assess them against the claim.
 
@@ -108,14 +108,14 @@ def _audit_without_opacus(
     `start`: The random states with which every measured run begins.
     """
     applied, name = called[0].applied, runner.name
-    claims = [evidence.epsilon, *(answer.epsilon for run in called for answer in run.traced.training.answers)]
+    claims = [trainings.epsilon, *(answer.epsilon for run in called for answer in run.traced.training.answers)]
     if all(claim is None for claim in claims):
         counts = Counter(step.optimizer for step in applied)
-        return assess(name, evidence, [learned_without_opacus(counts)] if applied else [])
+        return assess(name, trainings, [learned_without_opacus(counts)] if applied else [])
     if "dataset" not in runner.places or not is_sized(runner.dataset):
         why = "it takes no data set" if "dataset" not in runner.places else "its data set has no records by position"
         unseen = f"its steps, which are taken without Opacus: records cannot be replaced, since {why}"
-        return assess(name, replace(evidence, measured=MeasuredSteps()), [unseen])
+        return assess(name, replace(trainings, measured=MeasuredSteps()), [unseen])
 
     seed = int(start.digests()["torch"][:15], 16)
 
@@ -126,8 +126,8 @@ def _audit_without_opacus(
     try:
         measurement = measured_steps(run, runner.dataset, applied, len(called))
     except NotRepeatableError:
-        return assess(name, replace(evidence, measured=MeasuredSteps()), [NOT_REPEATABLE])
-    return assess(name, *with_measured_steps(evidence, called, measurement))
+        return assess(name, replace(trainings, measured=MeasuredSteps()), [NOT_REPEATABLE])
+    return assess(name, *with_measured_steps(trainings, called, measurement))
 
 
 def _replayed(runner: "_Runner", inner: Any) -> tuple[tuple[LeaveOneOutEffect, ...], list[str]]:

@@ -62,7 +62,7 @@ def read_app(directory: Path) -> AppDescription:
     return AppDescription(name, directory, server, client, config, options.get("num-supernodes"))
 
 
-def loaded(app: AppDescription, named: str, stand_ins: "StubImportFinder") -> object:
+def loaded(app: AppDescription, named: str, finder: "StubImportFinder") -> object:
     """Import and return the ServerApp or the ClientApp of a Flower app."""
     module, _, attribute = named.partition(":")
     top = module.partition(".")[0]
@@ -75,7 +75,7 @@ def loaded(app: AppDescription, named: str, stand_ins: "StubImportFinder") -> ob
         return getattr(importlib.import_module(module), attribute)
     except (Exception, SystemExit) as error:
         hidden = collision_words(error, app.directory)
-        raise InputError(f"{named} cannot be imported ({in_a_line(error)}{hidden}){stand_ins.words}") from error
+        raise InputError(f"{named} cannot be imported ({in_a_line(error)}{hidden}){finder.words}") from error
 
 
 class _StubMetaclass(type):

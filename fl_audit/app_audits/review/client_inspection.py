@@ -55,7 +55,7 @@ class ClientInspection:
 
 def look_into_clients(
     app: AppDescription,
-    caught: CapturedStrategy,
+    captured: CapturedStrategy,
     nodes: int,
     data: str | None,
     seconds: float,
@@ -70,7 +70,7 @@ def look_into_clients(
         if not isinstance(client, ClientApp):
             return ClientInspection(None, f"{app.client} is a {type(client).__name__}, and no ClientApp")
         with spared_generators(), no_news_from_flower(), _own_data(app, data), _limited(seconds):
-            return ClientInspection(_looked(_InspectedClients(app, client, nodes), caught, delta))
+            return ClientInspection(_looked(_InspectedClients(app, client, nodes), captured, delta))
     except _ClientsTimeoutError:
         return ClientInspection(None, f"clients did not finish {MOST_ROUNDS} rounds within {seconds:.0f} s")
     except (Exception, SystemExit) as error:
@@ -183,9 +183,9 @@ class _InspectedClients:
             self.trainings[place, number] = replace(known, left=left)
 
 
-def _looked(clients: _InspectedClients, caught: CapturedStrategy, delta: float | None) -> Assessment:
-    rounds = min(caught.rounds, MOST_ROUNDS)
-    start = caught.start.copied().copy_for_trial(rounds, np.random.default_rng())
+def _looked(clients: _InspectedClients, captured: CapturedStrategy, delta: float | None) -> Assessment:
+    rounds = min(captured.rounds, MOST_ROUNDS)
+    start = captured.start.copied().copy_for_trial(rounds, np.random.default_rng())
     try:
         start.call_start(InProcessGrid(clients.nodes, clients.answer))
     except Exception as error:
@@ -195,7 +195,7 @@ def _looked(clients: _InspectedClients, caught: CapturedStrategy, delta: float |
         why = clients.errors[0] if clients.errors else "no client was asked to train"
         raise InputError(why)
     trainings = tuple(clients.trainings.values())
-    found = RecordedTrainings(trainings, caught.rounds, delta=delta)
+    found = RecordedTrainings(trainings, captured.rounds, delta=delta)
     unseen = [f"{len(clients.errors)} messages, at which clients raised {clients.errors[0]}"] if clients.errors else []
     if not found.is_private:
         return assess(clients.app.name, found, unseen)
@@ -228,8 +228,8 @@ def _training(recorder: Recorder, reply: Message, place: int, number: int) -> Re
     arrays: dict[str, torch.Tensor] = {}
     for record in reply.content.array_records.values():
         arrays |= {name: torch.from_numpy(np.array(array.numpy())) for name, array in record.items()}
-    left: TrainingOutputs = recorder.outputs_of(arrays, _numbers(reply), {})
-    return recorder.training(left, place, number)
+    outputs: TrainingOutputs = recorder.outputs_of(arrays, _numbers(reply), {})
+    return recorder.training(outputs, place, number)
 
 
 @contextmanager

@@ -53,13 +53,13 @@ class StartTrace:
         return asdict(self)
 
 
-def repeated_noise(first: StartTrace, second: StartTrace) -> str:
+def repeated_noise(trace: StartTrace, second: StartTrace) -> str:
     """Return a phrase on randomness that two fresh starts share; empty if there is none."""
-    random = [name for name, digest in first.releases.items() if digest != first.renewed.get(name)]
-    alike = [name for name in random if first.releases[name] == second.releases.get(name)]
+    random = [name for name, digest in trace.releases.items() if digest != trace.renewed.get(name)]
+    alike = [name for name in random if trace.releases[name] == second.releases.get(name)]
     if not alike:
         return ""
-    same = [name for name, digest in first.generators.items() if digest == second.generators.get(name)]
+    same = [name for name, digest in trace.generators.items() if digest == second.generators.get(name)]
     cause = "a generator of the app is seeded with a fixed number"
     if same:
         cause = f"{' and '.join(same)} {'is' if len(same) == 1 else 'are'} in the same state in both"

@@ -94,11 +94,11 @@ def relevant_scenarios(kinds: Sequence[Scenario], own: Arrays | None, has_claim:
     if own is None:
         return [kind for kind in found if kind.model is not ModelKind.OWN]
 
-    def is_there(kind: Scenario) -> bool:
-        if kind.present.direction in OF_FEW_TENSORS:
-            of_own = (is_moved_by(kind.present.direction, name, value) for name, value in own.items())
-            return kind.model is ModelKind.OWN and any(of_own)
-        return kind.model is not ModelKind.HALF or any(value.dtype == np.float16 for value in own.values())
+    def is_there(scenario: Scenario) -> bool:
+        if scenario.present.direction in OF_FEW_TENSORS:
+            of_own = (is_moved_by(scenario.present.direction, name, value) for name, value in own.items())
+            return scenario.model is ModelKind.OWN and any(of_own)
+        return scenario.model is not ModelKind.HALF or any(value.dtype == np.float16 for value in own.values())
 
     # Sorts of tensors that the app's own model lacks cannot leak; scenarios on other sorts are run on this model.
     return [kind for kind in found if kind.stage.name not in _LEFT_OUT and is_there(kind)]

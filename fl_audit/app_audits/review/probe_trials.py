@@ -53,43 +53,43 @@ def probed(system: AuditedSystem, claim: StatedClaim) -> tuple[AuditedSystem, fl
     return system, slow, quick, copy.was_written, tuple(unoffered)
 
 
-def _require_played(seen: Transcript, blamed: str) -> None:
+def _require_played(transcript: Transcript, blamed: str) -> None:
     """Raise `InputError` if a trial failed, naming the strategy or the client mod `blamed` as the cause."""
-    errors = errors_in(seen)
-    is_refused = seen.refusal is not None
-    if (blamed and is_refused) or (errors and (is_refused or not seen.has_release)):
-        said = f"{seen.refusal}, {blamed}" if blamed else f"they replied with the error {errors[0]!r}"
+    errors = errors_in(transcript)
+    is_refused = transcript.refusal is not None
+    if (blamed and is_refused) or (errors and (is_refused or not transcript.has_release)):
+        said = f"{transcript.refusal}, {blamed}" if blamed else f"they replied with the error {errors[0]!r}"
         raise InputError(
             f"the modifiers of its clients cannot be played: {said}; accepted are modifiers that bear an ordinary "
             "message to train"
         )
-    require(seen.refusal is None, f"the strategy cannot be played: it raised {seen.refusal}")
+    require(transcript.refusal is None, f"the strategy cannot be played: it raised {transcript.refusal}")
 
 
-def _require_scalable(system: AuditedSystem, seen: Transcript) -> None:
+def _require_scalable(system: AuditedSystem, transcript: Transcript) -> None:
     """Raise `InputError` if a strategy fails when it has to clip an update, because the model has integer tensors.
 
     Flower's wrappers for differential privacy clip by scaling every tensor in place, which NumPy refuses for integers.
-    `seen` is a trial with an update of twice the clipping norm, which has to be clipped for certain.
+    `transcript` is a trial with an update of twice the clipping norm, which has to be clipped for certain.
     """
     whole = [name for name, array in (system.model or {}).items() if array.dtype.kind in "iub"]
-    has_failed = "UFuncTypeError" in (seen.refusal or "") and bool(whole)
+    has_failed = "UFuncTypeError" in (transcript.refusal or "") and bool(whole)
     require(
         not has_failed,
-        f"the strategy cannot be played: at an update longer than its clipping norm it raised {seen.refusal}; it "
+        f"the strategy cannot be played: at an update longer than its clipping norm it raised {transcript.refusal}; it "
         f"cannot scale the model's arrays of whole numbers ({', '.join(whole)}): leave them out of the state that is "
         "sent, as with register_buffer(..., persistent=False)",
     )
 
 
 def _timed(
-    system: AuditedSystem, claim: StatedClaim, kind: Scenario, copy: WorkingCopy
+    system: AuditedSystem, claim: StatedClaim, scenario: Scenario, copy: WorkingCopy
 ) -> tuple[Transcript, float, str]:
     """Run one trial with the target; return its transcript, its duration in seconds, and the name of the failing part.
 
     The part is a Flower mod of the app. The name is "" if no mod failed.
     """
-    began, trial = time.monotonic(), BlackBoxTrial(system, claim, kind, True, generator(0, Purpose.BLACK_BOX))
+    began, trial = time.monotonic(), BlackBoxTrial(system, claim, scenario, True, generator(0, Purpose.BLACK_BOX))
     with in_working_copy(copy, thoroughly=False):
         seen = trial.play()
     return seen, time.monotonic() - began, trial.blamed

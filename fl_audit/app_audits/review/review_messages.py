@@ -38,13 +38,13 @@ _UNSEEN_OF_SERVER = (
 _EDGES = "they are of Flower's own code, and whether the app's clients can send such replies is not seen"
 
 
-def found_in(result: ClaimAudit) -> tuple[DistinguisherFinding, ...]:
+def found_in(claim_audit: ClaimAudit) -> tuple[DistinguisherFinding, ...]:
     """Return the findings of an audit's tests, each with the conditions of its trials and a usual fix."""
     groups = list(ScenarioGroup)
     # Faults of the mechanism lead, then numbers that are seen to be released, and last what only unusual replies would
     # show. Sorting is stable, so each of them keeps its order.
     ranked = sorted(
-        findings(result, WORDS, FIXES, PROVISOS),
+        findings(claim_audit, WORDS, FIXES, PROVISOS),
         key=lambda finding: (
             not finding.attempt.is_broken,
             groups.index(group_of_test(finding.attempt)),
@@ -213,22 +213,22 @@ def _played_words(review: ReviewResult, kinds: Sequence[str]) -> str:
     )
 
 
-def _leak_words(leak: SideChannelResult, review: ReviewResult) -> str:
-    why = "; ".join(f"{', '.join(map(repr, names))} ({said})" for said, names in leak.untried.items())
+def _leak_words(side_channel: SideChannelResult, review: ReviewResult) -> str:
+    why = "; ".join(f"{', '.join(map(repr, names))} ({said})" for said, names in side_channel.untried.items())
     left = f"; not tried: {why}" if why else ""
-    if leak.share is not None:
-        return f"{leak.aside} told {leak.share:.0%} of trials{_leaking_number_text(leak, review)}{left}"
-    if leak.is_played and leak.aside in _NAMED and not leak.names:
-        return f"no number of {_NAMED[leak.aside]} was given out in {leak.trials:,} trials that asked{left}"
-    if leak.is_played:
-        named = f" ({', '.join(leak.names)})" if leak.names else ""
+    if side_channel.share is not None:
+        return f"{side_channel.aside} told {side_channel.share:.0%} of trials{_leaking_number_text(side_channel, review)}{left}"
+    if side_channel.is_played and side_channel.aside in _NAMED and not side_channel.names:
+        return f"no number of {_NAMED[side_channel.aside]} was given out in {side_channel.trials:,} trials that asked{left}"
+    if side_channel.is_played:
+        named = f" ({', '.join(side_channel.names)})" if side_channel.names else ""
         allowed = "the claim" if review.stated.claim is not None else f"epsilon {review.result.claim.epsilon:g}"
-        if leak.aside in (SideChannel.METRICS, SideChannel.EVALUATION) and review.beside is not None:
+        if side_channel.aside in (SideChannel.METRICS, SideChannel.EVALUATION) and review.beside is not None:
             allowed = f"epsilon {review.beside.claim.epsilon:g}"
-        return f"{leak.aside}{named} told nothing beyond {allowed} in {leak.trials:,} trials that asked{left}"
+        return f"{side_channel.aside}{named} told nothing beyond {allowed} in {side_channel.trials:,} trials that asked{left}"
     if why:
-        return f"{leak.aside} were not tried: {why}"
-    match leak.aside:
+        return f"{side_channel.aside} were not tried: {why}"
+    match side_channel.aside:
         case SideChannel.EVALUATION:
             return "no client was asked to evaluate in the trial that was watched"
         case SideChannel.BUFFERS if review.buffers == 0:
@@ -236,26 +236,26 @@ def _leak_words(leak: SideChannelResult, review: ReviewResult) -> str:
         case SideChannel.BUFFERS if review.buffers is None:
             return "buffers were not tried: its own model was not seen"
         case SideChannel.BUFFERS | SideChannel.METRICS | SideChannel.EXAMPLES:
-            return f"{leak.aside} were not tried"
+            return f"{side_channel.aside} were not tried"
         case _:
-            assert_never(leak.aside)
+            assert_never(side_channel.aside)
 
 
 _NAMED = {SideChannel.METRICS: "training", SideChannel.EVALUATION: "an evaluation"}
 """Words for the source of a side channel's numbers, keyed by side channel; only if the numbers have names."""
 
 
-def _leaking_number_text(leak: SideChannelResult, review: ReviewResult) -> str:
+def _leaking_number_text(side_channel: SideChannelResult, review: ReviewResult) -> str:
     """Return the name of the metric or other number that leaked the secret, in parentheses; empty if there is none.
 
     If the number is the loss that the trials' clients report, a remark says that the app's own clients may not report
     it.
     """
-    if leak.by is None or leak.by.startswith("what was released"):
+    if side_channel.by is None or side_channel.by.startswith("what was released"):
         return ""
-    is_ours = leak.by in (f"metrics: {LOSS}", f"evaluation: {LOSS}") and LOSS not in review.asked_for
+    is_ours = side_channel.by in (f"metrics: {LOSS}", f"evaluation: {LOSS}") and LOSS not in review.asked_for
     ours = ", which the clients of the trials report; whether the app's own do is not seen" if is_ours else ""
-    return f" ({leak.by}{ours})"
+    return f" ({side_channel.by}{ours})"
 
 
 def review_json(review: ReviewResult) -> dict[str, Any]:

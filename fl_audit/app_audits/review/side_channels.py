@@ -50,10 +50,12 @@ _BESIDE = {SideChannel.METRICS: "metrics: ", SideChannel.EVALUATION: "evaluation
 """Prefix of the names of a side channel's numbers in transcripts, keyed by side channel."""
 
 
-def _unknown(result: ClaimAudit) -> dict[str, tuple[str, ...]]:
+def _unknown(claim_audit: ClaimAudit) -> dict[str, tuple[str, ...]]:
     """Return the names of the scenarios without a result or with too few trials, keyed by the reason."""
-    weak = tuple(one.distinguisher.kind for one in result.attempts if one.ceiling <= one.distinguisher.limit.epsilon)
-    return {why: kinds for why, kinds in not_tried(result).items() if why != TOO_FEW} | (
+    weak = tuple(
+        one.distinguisher.kind for one in claim_audit.attempts if one.ceiling <= one.distinguisher.limit.epsilon
+    )
+    return {why: kinds for why, kinds in not_tried(claim_audit).items() if why != TOO_FEW} | (
         {TOO_FEW: weak} if weak else {}
     )
 
@@ -76,11 +78,11 @@ def side_channel_results(results: Sequence[ClaimAudit], kinds: Sequence[str]) ->
     `results`: Some audits attack the released model, others the numbers that are released beside it.
     """
 
-    def is_about(aside: SideChannel, kind: Scenario) -> bool:
-        if aside is SideChannel.BUFFERS:
-            return kind.present.direction in OF_FEW_TENSORS
-        return kind.plain_name == NUMBERS[aside] or (
-            aside is SideChannel.EXAMPLES and kind.plain_name == "many examples"
+    def is_about(channel: SideChannel, scenario: Scenario) -> bool:
+        if channel is SideChannel.BUFFERS:
+            return scenario.present.direction in OF_FEW_TENSORS
+        return scenario.plain_name == NUMBERS[channel] or (
+            channel is SideChannel.EXAMPLES and scenario.plain_name == "many examples"
         )
 
     found = []

@@ -89,20 +89,20 @@ class _EarlyMessageError(BaseException):
     """Raised if an app sends messages to its clients before it starts a strategy."""
 
 
-def capture_strategy(app: AppDescription, nodes: int, stand_ins: StubImportFinder) -> CapturedStrategy:
+def capture_strategy(app: AppDescription, nodes: int, finder: StubImportFinder) -> CapturedStrategy:
     """Run a Flower app's ServerApp until it starts its strategy; return this strategy and the app's client mods."""
     # Some apps import these names from where earlier versions of Flower had them.
     sys.modules.setdefault("flwr.client.typing", flwr.clientapp.typing)
     vars(flwr.common.typing).setdefault("UserConfig", UserConfig)
     with _noted_mods() as noted:
-        server = loaded(app, app.server, stand_ins)
+        server = loaded(app, app.server, finder)
         if not isinstance(server, ServerApp):
             raise InputError(f"{app.server} is a {type(server).__name__}: accepted is a ServerApp")
-        found = _until_start(server, app, nodes, stand_ins)
+        found = _until_start(server, app, nodes, finder)
         states = GeneratorStates.current()
         # Clients run in other processes: what they seed says nothing of the server's generators.
         with spared_generators():
-            mods, remarks, unseen = _client_mods(app, stand_ins, noted)
+            mods, remarks, unseen = _client_mods(app, finder, noted)
     strategy = adapted_strategy(
         found.strategy._inner if isinstance(found.strategy, TrialsAfterTrainingStrategy) else found.strategy
     )
@@ -119,7 +119,7 @@ def capture_strategy(app: AppDescription, nodes: int, stand_ins: StubImportFinde
         raise InputError(f"the strategy cannot be started or copied ({in_a_line(error)}): {_ACCEPTED}") from error
 
 
-def _until_start(server: ServerApp, app: AppDescription, nodes: int, stand_ins: StubImportFinder) -> _StrategyStarted:
+def _until_start(server: ServerApp, app: AppDescription, nodes: int, finder: StubImportFinder) -> _StrategyStarted:
     state, config = RecordDict(), UserConfig(app.config)
     context = Context(run_id=RUN_ID, node_id=1, node_config=UserConfig(), state=state, run_config=config)
     try:
@@ -130,7 +130,7 @@ def _until_start(server: ServerApp, app: AppDescription, nodes: int, stand_ins: 
     except _EarlyMessageError:
         raise InputError(f"{app.name} speaks with its clients without a strategy: {_ACCEPTED}") from None
     except (Exception, SystemExit) as error:
-        said = f"{in_a_line(error)}{collision_words(error, app.directory)}{stand_ins.words}"
+        said = f"{in_a_line(error)}{collision_words(error, app.directory)}{finder.words}"
         remedy = f"accepted is a ServerApp that starts its strategy without data and network; {STRATEGY_ALONE}"
         raise InputError(f"the ServerApp of {app.name} raised {said}: {remedy}") from error
     raise InputError(f"the ServerApp of {app.name} ended and started nothing: {_ACCEPTED}")
@@ -199,7 +199,7 @@ def _noted_mods() -> Iterator[_NotedMods]:
 
 
 def _client_mods(
-    app: AppDescription, stand_ins: StubImportFinder, noted: _NotedMods
+    app: AppDescription, finder: StubImportFinder, noted: _NotedMods
 ) -> tuple[tuple[CapturedMod, ...], list[str], list[str]]:
     """Return the client mods that trials call, remarks on other mods, and a line if some mods could not be loaded.
 
@@ -210,11 +210,11 @@ def _client_mods(
         return (), ["it names no ClientApp, so its clients have no modifiers"], []
     lost = "the clients' modifiers could not be loaded"
     try:
-        client = loaded(app, app.client, stand_ins)
+        client = loaded(app, app.client, finder)
     except InputError as error:
         return (), [], [f"{lost} ({error})"]
     if not isinstance(client, ClientApp):
-        return (), [], [f"{lost} ({app.client} is a {type(client).__name__}, no ClientApp{stand_ins.words})"]
+        return (), [], [f"{lost} ({app.client} is a {type(client).__name__}, no ClientApp{finder.words})"]
     placed: list[tuple[Mod, frozenset[str] | None]] = [(mod, None) for mod in client._mods]
     if client._registered_funcs:
         placed = [
@@ -223,7 +223,7 @@ def _client_mods(
             for mod in noted.get(id(function), client._mods)
         ]
     there = [(mod, types) for mod, types in placed if not is_stand_in(mod)]
-    unseen = [f"{lost} (of {len(placed)}, {len(placed) - len(there)} are missing{stand_ins.words})"]
+    unseen = [f"{lost} (of {len(placed)}, {len(placed) - len(there)} are missing{finder.words})"]
     config, remarks, kept = UserConfig(app.config), list[str](), list[tuple[Mod, frozenset[str] | None]]()
     for types in dict.fromkeys(types for _, types in there):
         inner, said = _within_masks(app, [mod for mod, of_types in there if of_types == types])
@@ -233,10 +233,10 @@ def _client_mods(
     return played, list(dict.fromkeys(remarks)), unseen if len(there) < len(placed) else []
 
 
-def client_mods_alone(app: AppDescription, stand_ins: StubImportFinder) -> tuple[CapturedMod, ...]:
+def client_mods_alone(app: AppDescription, finder: StubImportFinder) -> tuple[CapturedMod, ...]:
     """Load a Flower app's ClientApp without its ServerApp, and return its mods, outermost first."""
     with _noted_mods() as noted:
-        return _client_mods(app, stand_ins, noted)[0]
+        return _client_mods(app, finder, noted)[0]
 
 
 def _within_masks(app: AppDescription, mods: Sequence[Mod]) -> tuple[Sequence[Mod], list[str]]:

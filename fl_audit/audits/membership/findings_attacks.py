@@ -61,16 +61,19 @@ class AllAttacksFinding:
         return {"attacks": {"trials": self.trials, "targets": self.targets} | limits | {"by_name": by_name}}
 
 
-def _json(found: AttackResults) -> dict[str, Any]:
-    rates, one_run = found.rates, found.one_run
+def _json(results: AttackResults) -> dict[str, Any]:
+    rates, one_run = results.rates, results.one_run
     named = ("auc", "tpr_at_fpr_0001", "tpr_at_fpr_001", "balanced_accuracy")
     told: dict[str, Any] = {name: asdict(getattr(rates, name)) for name in named}
-    told |= {"confidence": rates.confidence, "lower_bound": None if found.bound is None else bound_json(found.bound)}
-    if one_run is None or found.by_tradeoff is None:
+    told |= {
+        "confidence": rates.confidence,
+        "lower_bound": None if results.bound is None else bound_json(results.bound),
+    }
+    if one_run is None or results.by_tradeoff is None:
         return told | {"one_run": None}
     counted = {name: getattr(one_run.guesses, name) for name in ("coins", "guessed", "right")}
     bounds = {"epsilon": one_run.epsilon, "ceiling": one_run.limit_of_detection}
-    return told | {"one_run": json_of(bounds | {"epsilon_by_tradeoff": found.by_tradeoff.epsilon}) | counted}
+    return told | {"one_run": json_of(bounds | {"epsilon_by_tradeoff": results.by_tradeoff.epsilon}) | counted}
 
 
 def scores_of(run: FinishedRun, name: str) -> AttackScores:

@@ -50,7 +50,7 @@ class TargetEvidence(NamedTuple):
 
 
 def observe_targets(
-    federation: LoadedFederation, seen: ObservedRound, membership: TargetMembership | None
+    federation: LoadedFederation, observed: ObservedRound, membership: TargetMembership | None
 ) -> TargetEvidence:
     """Return the evidence that one round gives about each target: its log-likelihood ratio, signal and noise.
 
@@ -62,17 +62,17 @@ def observe_targets(
     `membership`: Pass None in the reconstruction audit, where exactly one candidate is in and the insider does not know
     which. The log-likelihood ratio then compares "this candidate is in" with "no candidate is in".
     """
-    public, trials = federation.public, len(seen.start)
+    public, trials = federation.public, len(observed.start)
     membership = membership or TargetMembership(np.zeros((trials, federation.public.targets), dtype=np.bool_))
     mechanism, sees = public.mechanism, public.threat_model.sees_participation
-    sigma = mechanism.noise_scale(np.zeros(trials), public.threat_model, seen.side.norms_array)
-    steps = whitening_terms(federation, seen)
-    whole, of_sum, clip = _alignments(federation, seen, steps, membership, sigma)
-    part = _taking_part(federation, seen, seen.number, trials) if len(steps) == 1 else None
+    sigma = mechanism.noise_scale(np.zeros(trials), public.threat_model, observed.side.norms_array)
+    steps = whitening_terms(federation, observed)
+    whole, of_sum, clip = _alignments(federation, observed, steps, membership, sigma)
+    part = _taking_part(federation, observed, observed.number, trials) if len(steps) == 1 else None
     takes_part = None if part is None else part[:, federation.targets]
     added = increments(*whole, clip, sigma, membership.is_in, takes_part, mechanism.sampling_rate, sees)
     longest = signal_to_noise(whole.norms, clip, sigma)
-    if mechanism.is_sampled and (turn := public.eligible_units(seen.number)) is not None:
+    if mechanism.is_sampled and (turn := public.eligible_units(observed.number)) is not None:
         # The schedule is public, so a round gives no evidence on units that are not scheduled.
         has_turn = np.isin(federation.targets, turn)
         added, longest = added * has_turn, longest * has_turn
@@ -93,7 +93,7 @@ class _Alignment(NamedTuple):
 
 def _alignments(
     federation: LoadedFederation,
-    seen: ObservedRound,
+    observed: ObservedRound,
     steps: Sequence[WhiteningTerm],
     membership: TargetMembership,
     sigma: Floats,
@@ -106,33 +106,33 @@ def _alignments(
     """
     match federation.unit:
         case Unit.RECORD if len(steps) == 1:
-            alone = _of_single_round(federation, seen, steps[0], membership)
+            alone = _of_single_round(federation, observed, steps[0], membership)
         case Unit.USER if len(steps) == 1 and not federation.public.mechanism.is_adaptive:
-            alone = _of_single_round(federation, seen, steps[0], membership)
+            alone = _of_single_round(federation, observed, steps[0], membership)
         case Unit.RECORD | Unit.USER:
-            return *_of_records_over_rounds(federation, seen, steps, membership, sigma), None
+            return *_of_records_over_rounds(federation, observed, steps, membership, sigma), None
         case Unit.CLIENT:
-            return *_of_clients(federation, seen, steps, membership, sigma), None
+            return *_of_clients(federation, observed, steps, membership, sigma), None
         case _:
             assert_never(federation.unit)
     return alone, alone, federation.public.mechanism.clipping_norm
 
 
 def _of_single_round(
-    federation: LoadedFederation, seen: ObservedRound, step: WhiteningTerm, membership: TargetMembership
+    federation: LoadedFederation, observed: ObservedRound, term: WhiteningTerm, membership: TargetMembership
 ) -> _Alignment:
     """Return the inner products of a round's noise with the targets' unclipped gradients, and the gradients' norms."""
-    noise = _noise_of_records(federation, seen, step, membership)[0]
+    noise = _noise_of_records(federation, observed, term, membership)[0]
     targets = federation.differing
     norms, products = gradient_norms_and_products(
-        federation.model, step.start, targets.features, targets.labels, noise, targets.user
+        federation.model, term.start, targets.features, targets.labels, noise, targets.user
     )
     return _Alignment(_array(products), _array(norms))
 
 
-def _taking_part(federation: LoadedFederation, seen: ObservedRound, number: int, trials: int) -> Flags | None:
+def _taking_part(federation: LoadedFederation, observed: ObservedRound, number: int, trials: int) -> Flags | None:
     """Return which units take part in a round if they are in the data, bool (trials, units); None if all do."""
-    turn, shown = federation.public.eligible_units(number), seen.side.taking_part
+    turn, shown = federation.public.eligible_units(number), observed.side.taking_part
     if shown is not None:
         return shown.bool().cpu().numpy()
     return (
@@ -150,36 +150,36 @@ def _in_sum(federation: LoadedFederation, membership: TargetMembership, part: Fl
 
 
 def _noise_of_records(
-    federation: LoadedFederation, seen: ObservedRound, step: WhiteningTerm, membership: TargetMembership
+    federation: LoadedFederation, observed: ObservedRound, term: WhiteningTerm, membership: TargetMembership
 ) -> tuple[Tensor, Tensor | None]:
     """Return the noise of a round: its release minus all clipped gradients, float64 (trials, parameters).
 
     The second value, (trials,), is the noise on the sum of the quantile bits; None if the clipping norm is not
     adaptive.
     """
-    part = _taking_part(federation, seen, step.number, membership.trials)
+    part = _taking_part(federation, observed, term.number, membership.trials)
     held = _in_sum(federation, membership, part)
     if federation.user is not None:
         held = held[:, federation.user]
-    in_sum = torch.from_numpy(held).to(step.start.device)
+    in_sum = torch.from_numpy(held).to(term.start.device)
     found = contributed(
         federation,
         federation.victim,
         federation.training,
-        step.start,
-        RoundContext(step.number, seen.side.norms),
+        term.start,
+        RoundContext(term.number, observed.side.norms),
         in_sum,
     )
-    noise = step.release.double() - found.total.double()
-    bits = None if seen.side.bits is None else seen.side.bits - found.centred_bits
+    noise = term.release.double() - found.total.double()
+    bits = None if observed.side.bits is None else observed.side.bits - found.centred_bits
     return (
-        noise - ascent_contribution(federation, step.start).double() if federation.public.ascent > 0 else noise
+        noise - ascent_contribution(federation, term.start).double() if federation.public.ascent > 0 else noise
     ), bits
 
 
 def _of_records_over_rounds(
     federation: LoadedFederation,
-    seen: ObservedRound,
+    observed: ObservedRound,
     steps: Sequence[WhiteningTerm],
     membership: TargetMembership,
     sigma: Floats,
@@ -190,10 +190,10 @@ def _of_records_over_rounds(
     becomes white. Under adaptive clipping, the first result has one more coordinate than the second: the bit that says
     whether a gradient is within the clipping norm.
     """
-    mechanism, side = federation.public.mechanism, seen.side
+    mechanism, side = federation.public.mechanism, observed.side
     unit, noise = _sum_to_bit_noise_ratio(federation, sigma), torch.zeros(())
     for step in steps:
-        noise = noise + step.factor * _with_bit(*_noise_of_records(federation, seen, step, membership), unit)
+        noise = noise + step.factor * _with_bit(*_noise_of_records(federation, observed, step, membership), unit)
     shape, differing, target = membership.is_in.shape, federation.differing, federation.target_of_records
     limit = mechanism.clipping_norm if side.norms is None else side.norms[:, None, None]
     kept = noise.shape[1], noise.shape[1] - mechanism.is_adaptive
@@ -231,7 +231,7 @@ def _sum_to_bit_noise_ratio(federation: LoadedFederation, sigma: Floats) -> Tens
 
 def _of_clients(
     federation: LoadedFederation,
-    seen: ObservedRound,
+    observed: ObservedRound,
     steps: Sequence[WhiteningTerm],
     membership: TargetMembership,
     sigma: Floats,
@@ -241,13 +241,13 @@ def _of_clients(
     They are sums over the rounds that whitening combines. The first alignment includes the quantile bits. The second
     one leaves them out, because after a small update their noise would hide the noise on the sum.
     """
-    mechanism, side = federation.public.mechanism, seen.side
+    mechanism, side = federation.public.mechanism, observed.side
     unit = _sum_to_bit_noise_ratio(federation, sigma)
     noise: Tensor | float = 0.0
     updates: dict[int, Tensor] = {}
     for step in steps:
         part, moment = (
-            _taking_part(federation, seen, step.number, membership.trials),
+            _taking_part(federation, observed, step.number, membership.trials),
             RoundContext(step.number, side.norms),
         )
         held = _in_sum(federation, membership, part)

@@ -38,8 +38,8 @@ _RATES_SHOWN = np.concatenate([[0.0], np.logspace(np.log10(_SMALLEST_RATE / 10),
 _LOOKS = (("#12426e", "-"), ("#4d7a2a", "--"), ("#7a3b69", "-."), ("#2a7f86", ":"), ("#5c5c5c", (0, (5, 1, 1, 1))))
 
 
-def _auc_row(name: str, numbers: evidence.AllAttacksFinding, run: FinishedRun) -> ReportNumber:
-    rates = numbers.achieved[name].rates
+def _auc_row(name: str, finding: evidence.AllAttacksFinding, run: FinishedRun) -> ReportNumber:
+    rates = finding.achieved[name].rates
     which, interval = ("one trial", "bootstrap") if name != evidence.INSIDER else ("different trials", "jackknife")
     how = (
         f"share of pairs of {which} that the score puts in order; {interval} interval over trials, about "
@@ -52,7 +52,7 @@ def _auc_row(name: str, numbers: evidence.AllAttacksFinding, run: FinishedRun) -
         rates.auc.low,
         rates.auc.high,
         rates.confidence,
-        numbers.largest_auc_of(name),
+        finding.largest_auc_of(name),
         origin=0.5,
         largest=1.0,
         on_page=True,
@@ -64,36 +64,36 @@ _RATES = ("auc", "tpr_at_fpr_0001", "tpr_at_fpr_001", "balanced_accuracy")
 
 
 def _rate_row(
-    rate: str, limit: float | None, name: str, found: AttackResults, contents: ReportContents
+    rate: str, limit: float | None, name: str, results: AttackResults, contents: ReportContents
 ) -> ReportNumber:
-    one, origin = getattr(found.rates, rate), 0.0 if rate.startswith("tpr") else 0.5
+    one, origin = getattr(results.rates, rate), 0.0 if rate.startswith("tpr") else 0.5
     wide = partial(evidence.rate_ends, contents.run, name, rate)
     return ReportNumber(
-        rate, one.value, "", one.low, one.high, found.rates.confidence, limit, origin=origin, largest=1.0, wide=wide
+        rate, one.value, "", one.low, one.high, results.rates.confidence, limit, origin=origin, largest=1.0, wide=wide
     )
 
 
-def _sentence(numbers: evidence.AllAttacksFinding, contents: ReportContents) -> str:
+def _sentence(finding: evidence.AllAttacksFinding, contents: ReportContents) -> str:
     words = contents.words
-    trials, targets = plural(numbers.trials, "training"), plural(numbers.targets, words.one)
+    trials, targets = plural(finding.trials, "training"), plural(finding.targets, words.one)
     text = f"In {trials} we tossed a coin for each of {targets}, and trained with those that won."
-    if numbers.outsiders:
-        name, found = max(numbers.outsiders.items(), key=lambda one: one[1].rates.auc.value)
-        several = len(numbers.outsiders) > 1
+    if finding.outsiders:
+        name, found = max(finding.outsiders.items(), key=lambda one: one[1].rates.auc.value)
+        several = len(finding.outsiders) > 1
         who, were = ("Attackers", "were") if several else (f"An attacker ({_NAMES.get(name, name)})", "was")
         text += (
             f" {who} who saw the finished models alone {were} then shown one that was in and one that was not; "
             f"{f'the best of them ({_NAMES.get(name, name)})' if several else 'it'} picked the right one in "
-            f"{percent(found.rates.auc.value)} of cases{_auc_row(name, numbers, contents.run).comparison_in_brackets}, "
-            f"where coin-flipping has 50 %{_allowed(numbers.largest_order)}{_of_two(numbers.largest_order, words.one)}."
+            f"{percent(found.rates.auc.value)} of cases{_auc_row(name, finding, contents.run).comparison_in_brackets}, "
+            f"where coin-flipping has 50 %{_allowed(finding.largest_order)}{_of_two(finding.largest_order, words.one)}."
         )
-    insider = numbers.achieved.get(evidence.INSIDER)
+    insider = finding.achieved.get(evidence.INSIDER)
     if insider is not None:
         text += (
             f" A participant who knows everything but one coin, and sees every update, tells a training with the "
             f"{words.one} from one without it in {percent(insider.rates.auc.value)} of cases"
-            f"{_auc_row(evidence.INSIDER, numbers, contents.run).comparison_in_brackets}{_allowed(numbers.largest_auc)}"
-            f"{_of_one(numbers.largest_auc, words.one)}."
+            f"{_auc_row(evidence.INSIDER, finding, contents.run).comparison_in_brackets}{_allowed(finding.largest_auc)}"
+            f"{_of_one(finding.largest_auc, words.one)}."
         )
     return text
 
@@ -110,31 +110,31 @@ def _allowed(limit: float | None) -> str:
     return "" if limit is None else f"; the guarantee allows at most {percent(limit)}"
 
 
-def _tables(numbers: evidence.AllAttacksFinding, contents: ReportContents) -> list[Table]:
+def _tables(finding: evidence.AllAttacksFinding, contents: ReportContents) -> list[Table]:
     columns = ("Who attacks", "AUC", "TPR at 0.1 % FPR", "TPR at 1 % FPR", "Balanced accuracy")
     rows = []
-    for name, found in numbers.achieved.items():
-        limits = (numbers.largest_auc_of(name), *numbers.largest_rates)
+    for name, found in finding.achieved.items():
+        limits = (finding.largest_auc_of(name), *finding.largest_rates)
         beside = [
             _rate_row(rate, limit, name, found, contents).text for rate, limit in zip(_RATES, limits, strict=True)
         ]
         rows.append((_NAMES.get(name, name), *beside))
     if contents.plan.has_guarantee:
-        told = [f"at most {number_text(value, 3)}" for value in (numbers.largest_order, *numbers.largest_rates)]
+        told = [f"at most {number_text(value, 3)}" for value in (finding.largest_order, *finding.largest_rates)]
         one = contents.words.one
-        told[0] += f" (two {one}s compared), an insider {number_text(numbers.largest_auc, 3)} (one {one})"
+        told[0] += f" (two {one}s compared), an insider {number_text(finding.largest_auc, 3)} (one {one})"
         whose = with_standing_in_brackets("Nobody, by the guarantee", standing_of_claim(contents))
         rows.append((whose, *told))
-    title = f"Membership attacks on {plural(numbers.targets, 'target')} in {plural(numbers.trials, 'trial')}"
+    title = f"Membership attacks on {plural(finding.targets, 'target')} in {plural(finding.trials, 'trial')}"
     return [Table(title, columns, tuple(rows))]
 
 
-def _rows(numbers: evidence.AllAttacksFinding, contents: ReportContents) -> list[ReportNumber]:
+def _rows(finding: evidence.AllAttacksFinding, contents: ReportContents) -> list[ReportNumber]:
     guarantee, found = contents.plan.guarantee, list[ReportNumber]()
     epsilon = None if guarantee is None else guarantee.epsilon
-    for name, one in numbers.achieved.items():
+    for name, one in finding.achieved.items():
         said = _NAMES.get(name, name)
-        found.append(_auc_row(name, numbers, contents.run))
+        found.append(_auc_row(name, finding, contents.run))
         basis = "not computed: the trials were shadow models of each other"
         if one.bound is not None:
             basis = (
@@ -171,8 +171,8 @@ def _rows(numbers: evidence.AllAttacksFinding, contents: ReportContents) -> list
                         wide=partial(_one_run_end, one.by_tradeoff),
                     )
                 )
-    if numbers.insider_auc is not None:
-        found.append(ReportNumber("AUC that the insiders' signals lead to", numbers.insider_auc,
+    if finding.insider_auc is not None:
+        found.append(ReportNumber("AUC that the insiders' signals lead to", finding.insider_auc,
                          "mean of Phi(sqrt(mu_1^2 + mu_0^2) / 2) over pairs, if the signals were fixed"))  # fmt: skip
     return found
 
@@ -181,9 +181,9 @@ def _one_run_end(bound: OneRunBound, confidence: float) -> tuple[float, float]:
     return bound_of_guesses(bound.guesses, bound.delta, confidence, bound.method).epsilon, math.inf
 
 
-def _roc_figure(figure: Figure, numbers: evidence.AllAttacksFinding, contents: ReportContents) -> None:
+def _roc_figure(figure: Figure, finding: evidence.AllAttacksFinding, contents: ReportContents) -> None:
     axes = figure.add_subplot()
-    for place, (name, found) in enumerate(numbers.achieved.items()):
+    for place, (name, found) in enumerate(finding.achieved.items()):
         colour, line = (INK, "-") if name == evidence.INSIDER else _LOOKS[place % len(_LOOKS)]
         # Only as many corners as a figure can show, because memory would grow with every score.
         shown = np.unique(np.searchsorted(found.roc.fpr, _RATES_SHOWN, side="right") - 1)

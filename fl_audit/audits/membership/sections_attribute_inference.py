@@ -16,8 +16,8 @@ _GUESSERS = {
 }
 
 
-def _attribute_row(name: str, numbers: evidence.AttributeFinding, run: FinishedRun) -> ReportNumber:
-    found = numbers.by_name[name].advantage
+def _attribute_row(name: str, finding: evidence.AttributeFinding, run: FinishedRun) -> ReportNumber:
+    found = finding.by_name[name].advantage
     how = (
         "share of members guessed right less that of others, mean over trials (Yeom et al. 2018, definition 5); trials "
         "are independent, members and others of one trial share its model; the guarantee allows the total variation "
@@ -30,40 +30,40 @@ def _attribute_row(name: str, numbers: evidence.AttributeFinding, run: FinishedR
         found.low,
         found.high,
         found.confidence,
-        numbers.largest,
+        finding.largest,
         largest=1.0,
         on_page=name == evidence.GUESSED,
         wide=partial(evidence.attribute_ends, run, name),
     )
 
 
-def _attribute_sentence(numbers: evidence.AttributeFinding, contents: ReportContents) -> str:
+def _attribute_sentence(finding: evidence.AttributeFinding, contents: ReportContents) -> str:
     name = max(
-        (evidence.GUESSED, evidence.GUESSED_BY_DISTRIBUTION), key=lambda name: numbers.by_name[name].advantage.advantage
+        (evidence.GUESSED, evidence.GUESSED_BY_DISTRIBUTION), key=lambda name: finding.by_name[name].advantage.advantage
     )
-    best, aside = numbers.by_name[name], _attribute_row(name, numbers, contents.run).comparison_in_brackets
+    best, aside = finding.by_name[name], _attribute_row(name, finding, contents.run).comparison_in_brackets
     return (
-        f"Somebody who knew all of a record but its {_quoted(numbers)}, and asked the model how well each possible "
+        f"Somebody who knew all of a record but its {_quoted(finding)}, and asked the model how well each possible "
         f"value fits, guessed it right for {percent(best.members)} of the records that were trained with and for "
         f"{percent(best.others)} of the others: the difference{aside} is what training with a record gives away of it."
     )
 
 
-def _quoted(numbers: evidence.AttributeFinding) -> str:
-    return f"column {numbers.attribute}" if numbers.attribute.isdecimal() else f"attribute '{numbers.attribute}'"
+def _quoted(finding: evidence.AttributeFinding) -> str:
+    return f"column {finding.attribute}" if finding.attribute.isdecimal() else f"attribute '{finding.attribute}'"
 
 
-def _attribute_tables(numbers: evidence.AttributeFinding, contents: ReportContents) -> list[Table]:
+def _attribute_tables(finding: evidence.AttributeFinding, contents: ReportContents) -> list[Table]:
     columns = ("Who guesses", "Right, members", "Right, others", "Advantage")
-    each = [(name, said, numbers.by_name[name]) for name, said in _GUESSERS.items()]
+    each = [(name, said, finding.by_name[name]) for name, said in _GUESSERS.items()]
     rows: list[tuple[Any, ...]] = [
-        (said, percent(found.members), percent(found.others), _attribute_row(name, numbers, contents.run).text)
+        (said, percent(found.members), percent(found.others), _attribute_row(name, finding, contents.run).text)
         for name, said, found in each
     ]
-    if numbers.largest is not None:
+    if finding.largest is not None:
         whose = with_standing_in_brackets("Anybody, by the guarantee", standing_of_claim(contents))
-        rows.append((whose, None, None, f"at most {number_text(numbers.largest, 3)}"))
-    title = f"Inference of {_quoted(numbers)}, intervals at {percent(contents.plan.confidence)} confidence each"
+        rows.append((whose, None, None, f"at most {number_text(finding.largest, 3)}"))
+    title = f"Inference of {_quoted(finding)}, intervals at {percent(contents.plan.confidence)} confidence each"
     return [Table(title, columns, tuple(rows))]
 
 

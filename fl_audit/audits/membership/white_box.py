@@ -27,7 +27,7 @@ _LEAST_SPREAD = 1e-30
 _FARTHEST = 1e3  # inputs are clipped to this number of standard deviations
 
 
-def _learnt_log_odds(features: WhiteBoxFeatures, is_in: Flags, learnt: Flags, rule: WhiteBoxSettings) -> Floats:
+def _learnt_log_odds(features: WhiteBoxFeatures, is_in: Flags, learnt: Flags, settings: WhiteBoxSettings) -> Floats:
     """Return the log-odds of membership of all targets, (trials, targets), from one network for each trial.
 
     Each network is trained on the membership of the targets that `learnt` marks. The log-odds of these targets must not
@@ -39,11 +39,11 @@ def _learnt_log_odds(features: WhiteBoxFeatures, is_in: Flags, learnt: Flags, ru
     places = torch.argsort(flags.int(), dim=1, descending=True, stable=True)[:, : int(flags.sum(1).max())]
     counted = flags.gather(1, places).float()
     counted = counted / counted.sum(1, keepdim=True)
-    shown = _shown(features, rule, places, counted)
+    shown = _shown(features, settings, places, counted)
     examples = {name: _taken(values, places) for name, values in shown.items()}
     answers = _taken(torch.from_numpy(is_in).float(), places)
-    source = torch.Generator().manual_seed(rule.seed)
-    networks = AttackNetworks.initial(rule, examples, source)
+    source = torch.Generator().manual_seed(settings.seed)
+    networks = AttackNetworks.initial(settings, examples, source)
     networks.train(examples, answers, counted, source)
     with torch.no_grad():
         return np.asarray(networks.log_odds(shown).double().numpy(), dtype=np.float64)
@@ -54,7 +54,9 @@ def _taken(values: Tensor, places: Tensor) -> Tensor:
     return values[torch.arange(len(values)).unsqueeze(1), places]
 
 
-def _shown(features: WhiteBoxFeatures, rule: WhiteBoxSettings, places: Tensor, counted: Tensor) -> dict[str, Tensor]:
+def _shown(
+    features: WhiteBoxFeatures, settings: WhiteBoxSettings, places: Tensor, counted: Tensor
+) -> dict[str, Tensor]:
     """Return the inputs of the networks for all targets, keyed by name, each (networks, targets, ...).
 
     The inputs are standardised by the training examples of each network alone. `places` holds the positions of these
@@ -74,7 +76,7 @@ def _shown(features: WhiteBoxFeatures, rule: WhiteBoxSettings, places: Tensor, c
         return ((values - mean) / torch.where(spread > _LEAST_SPREAD, spread, 1.0)).clamp_(-_FARTHEST, _FARTHEST)
 
     shown = {}
-    for part in sorted(rule.parts):
+    for part in sorted(settings.parts):
         match WhiteBoxFeatureGroup(part):
             case WhiteBoxFeatureGroup.GRADIENT:
                 # Because of the 1, scaling and shifting h does not change the linear maps of d (h, 1)'. (If the layer
@@ -118,7 +120,7 @@ def known_halves(trials: int, targets: int, generator: np.random.Generator) -> F
 
 
 def white_box_scores(
-    features: WhiteBoxFeatures, membership: TargetMembership, known: Flags, rule: WhiteBoxSettings | None = None
+    features: WhiteBoxFeatures, membership: TargetMembership, known: Flags, settings: WhiteBoxSettings | None = None
 ) -> Floats:
     """Return the scores of the white-box attack, higher for a likelier member, shape (trials, targets).
 
@@ -138,22 +140,22 @@ def white_box_scores(
 
     Shapes: `known` (trials, targets).
     """
-    rule = rule or WhiteBoxSettings()
+    settings = settings or WhiteBoxSettings()
     flags = _checked(features, membership, known)
     scores = np.empty(flags.shape)
-    together = max(1, _SCALARS_AT_ONCE // _scalars_a_trial(features, rule))
+    together = max(1, _SCALARS_AT_ONCE // _scalars_a_trial(features, settings))
     for rows in slices(features.trials, together):
         for learnt in (flags[rows], ~flags[rows]):
-            log_odds = _learnt_log_odds(features.of_trials(rows), membership.is_in[rows], learnt, rule)
+            log_odds = _learnt_log_odds(features.of_trials(rows), membership.is_in[rows], learnt, settings)
             for shares, values, told in zip(scores[rows], log_odds, learnt, strict=True):
                 shares[~told] = (rankdata(values[~told]) - 0.5) / (~told).sum()
     return scores
 
 
-def _scalars_a_trial(features: WhiteBoxFeatures, rule: WhiteBoxSettings) -> int:
+def _scalars_a_trial(features: WhiteBoxFeatures, settings: WhiteBoxSettings) -> int:
     """Return the approximate number of scalars in the networks of one trial."""
     seen = sum(values.shape[-1] for values in (features.signals, features.inputs, features.log_probabilities))
-    return int(2 * features.targets * (seen * features.releases + rule.filters * features.signals.shape[-1]))
+    return int(2 * features.targets * (seen * features.releases + settings.filters * features.signals.shape[-1]))
 
 
 def _checked(features: WhiteBoxFeatures, membership: TargetMembership, known: Flags) -> Flags:

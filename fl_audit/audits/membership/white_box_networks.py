@@ -92,10 +92,10 @@ class AttackNetworks:
     biases: dict[str, Tensor]  # biases keyed by layer, (networks, 1, outs)
 
     @classmethod
-    def initial(cls, rule: WhiteBoxSettings, examples: Shown, source: torch.Generator) -> "AttackNetworks":
+    def initial(cls, settings: WhiteBoxSettings, examples: Shown, source: torch.Generator) -> "AttackNetworks":
         """Return untrained networks, all equal, with zero biases and normal weights (He et al. 2015)."""
         networks = len(next(iter(examples.values())))
-        made = cls(rule, tuple(sorted(rule.parts)), {}, {})
+        made = cls(settings, tuple(sorted(settings.parts)), {}, {})
 
         def layer(name: str, ins: int, outs: int) -> None:
             drawn = torch.randn(ins, outs, generator=source) * (2 / ins) ** 0.5
@@ -105,14 +105,14 @@ class AttackNetworks:
         for branch in made.branches:
             if branch == WhiteBoxFeatureGroup.GRADIENT:
                 _, _, releases, width = examples["inputs"].shape
-                drawn = torch.randn(releases, width, rule.filters, generator=source) * (releases * width) ** -0.5
+                drawn = torch.randn(releases, width, settings.filters, generator=source) * (releases * width) ** -0.5
                 made.weights["filters"] = drawn.expand(networks, -1, -1, -1).clone().requires_grad_()
-                ins = rule.filters * examples["signals"].shape[-1]
+                ins = settings.filters * examples["signals"].shape[-1]
             else:
                 ins = examples[branch].shape[-1]
-            layer(f"{branch} 1", ins, rule.branch[0])
-            layer(f"{branch} 2", *rule.branch)
-        widths = (rule.branch[1] * len(made.branches), *rule.trunk, 1)
+            layer(f"{branch} 1", ins, settings.branch[0])
+            layer(f"{branch} 2", *settings.branch)
+        widths = (settings.branch[1] * len(made.branches), *settings.trunk, 1)
         for number, (ins, outs) in enumerate(pairwise(widths)):
             layer(f"trunk {number}", ins, outs)
         return made
