@@ -126,7 +126,7 @@ def main() -> None:
     trials, epochs, loops = (32, 3, 4) if options.quick else (64, 20, 6)
     for shape in SHAPES:
         turns = [_compared(shape, trials, epochs, loops) for _ in range(options.repeat)]
-        loop, ours = (ModelTimes(*map(median, zip(*way, strict=True))) for way in zip(*turns, strict=True))
+        loop, ours = (ModelTimes(*map(median, zip(*times, strict=True))) for times in zip(*turns, strict=True))
         ratio = median(turn[0].processor / turn[1].processor for turn in turns)
         cells = [f"{value:.4f}" for value in (loop.clock, ours.clock, loop.processor, ours.processor)]
         table.add_row(shape.name, *cells, f"{ratio:.1f}", f">= {shape.target:g}")

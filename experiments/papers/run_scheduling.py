@@ -79,10 +79,10 @@ def play(runs: Iterable[PaperRun], options: ReproductionOptions) -> dict[PaperRu
     planned = {
         run: PlannedRun(run.config(options.data_dir), options.runs / run.name, run.label) for run in dict.fromkeys(runs)
     }
-    pending = [one for one in planned.values() if not one.is_finished]
+    pending = [run for run in planned.values() if not run.is_finished]
     # Once the first run has begun that has a neighbour, the others read it there instead of searching again.
-    known = [(one.config, one.directory) for one in planned.values()]
-    carry_out_all([replace(one, pair=partial(shared_pair, one.config, known)) for one in pending], options)
+    played_runs = [(run.config, run.directory) for run in planned.values()]
+    carry_out_all([replace(run, pair=partial(shared_pair, run.config, played_runs)) for run in pending], options)
     return {run: StoredPaperRun(run, one.config, one.path) for run, one in planned.items()}
 
 

@@ -95,8 +95,8 @@ def _plan_of(
     logits = federation.model.logits(
         starting_models(federation, weights_source, _MODEL_SEED, trials_to_craft_on(weights_source)), blank
     )
-    told = encoded_record(blank[0].numpy(), int(logits.mean(dim=0)[0].argmin()))
-    return plan_run(plan.config, NeighbourPair(plan.federation.pair.index, None, told))
+    record = encoded_record(blank[0].numpy(), int(logits.mean(dim=0)[0].argmin()))
+    return plan_run(plan.config, NeighbourPair(plan.federation.pair.index, None, record))
 
 
 def _play(
@@ -109,15 +109,15 @@ def _play(
     ordinary = gradient_norms_and_products(
         federation.model, models, federation.common.features, federation.common.labels
     ).norms
-    own = federation.model.clipped_sum(models, federation.differing.features, federation.differing.labels, norm)
+    tensor = federation.model.clipped_sum(models, federation.differing.features, federation.differing.labels, norm)
     contents = results_of_run(plan, progress=progress_bar)
     scores = contents.trials["record_score"].to_numpy(dtype=np.float64)
-    members, others = scores[contents.run.bits], scores[~contents.run.bits]
-    bounds = [epsilon_lower_bound(members, others, DELTA, CONFIDENCE, method) for method in METHODS]
+    members, nonmembers = scores[contents.run.bits], scores[~contents.run.bits]
+    bounds = [epsilon_lower_bound(members, nonmembers, DELTA, CONFIDENCE, method) for method in METHODS]
     return [
         setting.model.rpartition(":")[2], str(setting.rounds), str(setting.trials), str(weights_source),
-        f"{float(ordinary.mean()) / norm:.3f}", canary, f"{float(own.norm(dim=1).mean()) / norm:.3f}",
-        f"{contents.trials['test_accuracy'].mean():.1%}", f"{area_under_curve(members, others, CONFIDENCE).value:.3f}",
+        f"{float(ordinary.mean()) / norm:.3f}", canary, f"{float(tensor.norm(dim=1).mean()) / norm:.3f}",
+        f"{contents.trials['test_accuracy'].mean():.1%}", f"{area_under_curve(members, nonmembers, CONFIDENCE).value:.3f}",
         *(f"{bound.epsilon:.2f}" for bound in bounds), f"{bounds[1].limit_of_detection:.2f}",
     ]  # fmt: skip
 
@@ -131,9 +131,9 @@ def main() -> None:
                "accuracy", "AUC", *map(str, METHODS[:2]), "gdp *", "ceiling")  # fmt: skip
     title = f"The final model alone: lower bounds on epsilon {EPSILON:g} (delta {DELTA:g}) at {CONFIDENCE:.0%}"
     table = table_of(columns, title, ("model", "weights", "record"))
-    wanted = list(product(QUICK if options.quick else FULL, InitialWeightsSource, CANARIES))
-    for number, (setting, start, canary) in enumerate(wanted, start=1):
-        Console(stderr=True).print(f"{number} of {len(wanted)}: {setting.model}, {start} weights, {canary} record")
+    settings = list(product(QUICK if options.quick else FULL, InitialWeightsSource, CANARIES))
+    for number, (setting, start, canary) in enumerate(settings, start=1):
+        Console(stderr=True).print(f"{number} of {len(settings)}: {setting.model}, {start} weights, {canary} record")
         table.add_row(*_play(setting, start, canary, options.data_dir))
     console.print(table)
     console.print(

@@ -115,8 +115,8 @@ def _points(data_dir: Path, quick: bool, trials: int) -> Iterator[dict[str, Any]
     """
     private = list(product(WAYS, _QUICK_EPSILONS if quick else EPSILONS))
     for federation in federations(data_dir, quick):
-        for way, epsilon in [*product(WAYS[:2], [None]), *private]:
-            yield _measured(federation, way, epsilon, trials)
+        for method, epsilon in [*product(WAYS[:2], [None]), *private]:
+            yield _measured(federation, method, epsilon, trials)
 
 
 def accuracy_figure(table: pd.DataFrame) -> Figure:
@@ -126,18 +126,18 @@ def accuracy_figure(table: pd.DataFrame) -> Figure:
     names = list(dict.fromkeys(table["federation"]))
     panels = figure.subplots(1, len(names), sharey=True, squeeze=False)[0]
     for axes, name in zip(panels, names, strict=True):
-        found = table[table["federation"] == name]
-        is_private = np.isfinite(found["epsilon"])
-        for shade, way in zip(np.linspace(0.0, 0.65, len(WAYS)), WAYS, strict=True):
-            curve = found[(found["way"] == way.name) & is_private]
-            look = {"color": str(round(float(shade), 2)), "markersize": 5, "capsize": 2, "label": way.name}
-            axes.errorbar(curve["epsilon"], curve["accuracy"], yerr=curve["error"], fmt=way.line, **look)
-        best = found.loc[~is_private, "accuracy"].max()
+        rows = table[table["federation"] == name]
+        is_private = np.isfinite(rows["epsilon"])
+        for shade, method in zip(np.linspace(0.0, 0.65, len(WAYS)), WAYS, strict=True):
+            curve = rows[(rows["way"] == method.name) & is_private]
+            look = {"color": str(round(float(shade), 2)), "markersize": 5, "capsize": 2, "label": method.name}
+            axes.errorbar(curve["epsilon"], curve["accuracy"], yerr=curve["error"], fmt=method.line, **look)
+        best = rows.loc[~is_private, "accuracy"].max()
         axes.axhline(best, color="black", linewidth=1, linestyle=(0, (6, 2)), label="best without privacy")
         axes.axhline(0.1, color="grey", linewidth=1, linestyle=(0, (1, 2)), label="guessing")
         axes.set_xscale("log")
-        shown = sorted(found.loc[is_private, "epsilon"].unique())
-        axes.set_xticks(shown, [f"{epsilon:g}" for epsilon in shown])
+        epsilons = sorted(rows.loc[is_private, "epsilon"].unique())
+        axes.set_xticks(epsilons, [f"{epsilon:g}" for epsilon in epsilons])
         axes.minorticks_off()
         axes.set_ylim(0, 1)
         finish_axes(axes, name, "epsilon for a client (nats, log scale)", "test accuracy (share)")
@@ -152,19 +152,19 @@ def conclusions(table: pd.DataFrame) -> list[str]:
     Little means that the accuracy is at most 0.1 below the accuracy without privacy. If no epsilon achieves this
     accuracy, the sentence says so. `table` has the rows of `_points`.
     """
-    said = []
-    for name, found in table.groupby("federation", sort=False):
-        is_private = np.isfinite(found["epsilon"])
-        best, private = found.loc[~is_private, "accuracy"].max(), found[is_private]
+    sentences = []
+    for name, frame in table.groupby("federation", sort=False):
+        is_private = np.isfinite(frame["epsilon"])
+        best, private = frame.loc[~is_private, "accuracy"].max(), frame[is_private]
         near = f"within 0.1 of the accuracy without privacy, {best:.3f}"
         good = private[private["accuracy"] >= best - 0.1]
         if good.empty:
-            said.append(f"{name}: no guarantee up to epsilon {private['epsilon'].max():g} comes {near}.")
+            sentences.append(f"{name}: no guarantee up to epsilon {private['epsilon'].max():g} comes {near}.")
         else:
             first = good.loc[good["epsilon"].idxmin()]
             at = f"from epsilon {first['epsilon']:g} on ({first['way']}, {first['accuracy']:.3f})"
-            said.append(f"{name}: {near}, {at}.")
-    return said
+            sentences.append(f"{name}: {near}, {at}.")
+    return sentences
 
 
 def main() -> None:

@@ -70,7 +70,7 @@ def key_of(dataset: PaperDataset) -> str:
     return f"{dataset.study.lower().replace(' ', '-')}-{name}-{dataset['classes']}"
 
 
-def membership_run(dataset: PaperDataset, method: PrivacyMethod, level: float = 0.0, part: int = 0) -> PaperRun:
+def membership_run(dataset: PaperDataset, method: PrivacyMethod, level: float = 0.0, repetition: int = 0) -> PaperRun:
     """Return a run: a kind of privacy at a noise level, which is epsilon_i of local DP, z of central DP, or else 0.
 
     Each of several parts has the same number of trials, so that the attacks in them are equally strong: an attack on a
@@ -79,7 +79,7 @@ def membership_run(dataset: PaperDataset, method: PrivacyMethod, level: float = 
     is_central = method is PrivacyMethod.CENTRAL
     hyperparameters = dataset["hyperparameters"]
     at_level = "" if method is PrivacyMethod.ORIGINAL else f"-{level:g}"
-    name = f"{key_of(dataset)}-{method.lower()}{at_level}-part{part}"
+    name = f"{key_of(dataset)}-{method.lower()}{at_level}-part{repetition}"
     seed = _first_seed(name, dataset["data.records"], dataset["audit.trials"])
     settings = {
         **BASE,
@@ -116,8 +116,8 @@ def _first_seed(name: str, records: int, trials: int) -> int:
 
     A seed is skipped if it makes some target a member in too few or too many trials for shadow models.
     """
-    for more in count():
-        seed = zlib.crc32(f"{name}{f'-seed{more}' if more else ''}".encode())
+    for offset in count():
+        seed = zlib.crc32(f"{name}{f'-seed{offset}' if offset else ''}".encode())
         if fewest_on_a_side(SeededChallenger(seed, records).membership(range(trials))).min() >= FEWEST:
             break
     return seed
@@ -190,7 +190,7 @@ def runs_of(dataset: PaperDataset) -> tuple[PaperRun, ...]:
         *((PrivacyMethod.LOCAL, local[level]) for level in dataset["levels"]),
         *((PrivacyMethod.CENTRAL, central[level]) for level in dataset["levels"]),
     )
-    return tuple(membership_run(dataset, *setting, part) for setting in settings for part in range(dataset["parts"]))
+    return tuple(membership_run(dataset, *setting, index) for setting in settings for index in range(dataset["parts"]))
 
 
 def position_of(run: PaperRun) -> int:

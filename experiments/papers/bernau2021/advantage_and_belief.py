@@ -51,16 +51,16 @@ def table_2(paper_runs: StoredPaperRuns) -> ItemResult:
     rows = list[ItemRow]()
     figure = new_figure(2.2 + 2.1 * 2)
     panels = figure.subplots(2, len(data), squeeze=False, sharey="row")
-    for column, one in enumerate(data):
-        runs = main_runs(one)
+    for column, dataset in enumerate(data):
+        runs = main_runs(dataset)
         pairs = [identified(paper_runs[run]) for run in runs]
         rows += [row for pair in pairs for row in pair]
         upper, lower = panels[0][column], panels[1][column]
         for index, (panel, name) in enumerate(((upper, "Advantage"), (lower, "delta' (share of beliefs)"))):
             _draw(panel, runs, [pair[index] for pair in pairs])
-            finish_axes(panel, "" if index else short_title(one), "", name if column == 0 else "")
+            finish_axes(panel, "" if index else short_title(dataset), "", name if column == 0 else "")
         lower.set_ylim(bottom=-0.06 * lower.get_ylim()[1])
-        lower.axhline(one["privacy.delta"], color=INK, linestyle=":", linewidth=1.4, label="delta, as claimed")
+        lower.axhline(dataset["privacy.delta"], color=INK, linestyle=":", linewidth=1.4, label="delta, as claimed")
     plot_style.legend_below(figure, [panel for row in panels for panel in row], columns=2)
     return ItemResult(
         table(rows),
@@ -98,13 +98,13 @@ def identified(paper_run: StoredPaperRun) -> tuple[ItemRow, ItemRow]:
         note += f"; {100 * floored:.2g} % of rounds without evidence, which leaves {seen:.4f}"
     passed = int(np.sum(paper_run.trials["belief"] > run["privacy.belief"]))
     share = IntervalEstimate(passed / trials, *clopper_pearson(passed, trials, CONFIDENCE))
-    said = f"{passed} of {trials}; claimed is at most {run['privacy.delta']:g}"
+    summary = f"{passed} of {trials}; claimed is at most {run['privacy.delta']:g}"
     predicted = _predicted_exceedance(mu_of_trials(paper_run), run["privacy.belief"])
     return (
         run_row(
             paper_run, ADVANTAGE, IntervalEstimate(measured.advantage, measured.low, measured.high), note, expected
         ),
-        run_row(paper_run, EXCEEDED, share, said, predicted),
+        run_row(paper_run, EXCEEDED, share, summary, predicted),
     )
 
 
@@ -122,22 +122,24 @@ def _z_against(advantage: float, expected: float, trials: int) -> float:
     return (advantage - expected) / math.sqrt((1 - expected**2) / trials)
 
 
-def _z_between(advantage: float, trials: int, other: float, other_trials: int) -> float:
-    """Return the z-score of `advantage` minus `other`, from independent trials; infinite if the variance is 0."""
-    variance = (1 - advantage**2) / trials + (1 - other**2) / other_trials
-    return (advantage - other) / math.sqrt(variance) if variance > 0 else math.inf
+def _z_between(advantage: float, trials: int, other_advantage: float, other_trials: int) -> float:
+    """Return the z-score of `advantage` minus `other_advantage`, from independent trials; infinite if the variance is 0."""
+    variance = (1 - advantage**2) / trials + (1 - other_advantage**2) / other_trials
+    return (advantage - other_advantage) / math.sqrt(variance) if variance > 0 else math.inf
 
 
 def _draw(axes: Axes, runs: Sequence[PaperRun], rows: Sequence[ItemRow]) -> None:
     for sensitivity, look in plot_style.SENSITIVITY_LOOKS.items():
-        own = [index for index, run in enumerate(runs) if run["privacy.sensitivity"] is sensitivity]
-        plot_style.draw_measured(axes, own, [rows[index].interval for index in own], look, look.name, joined=False)
-    places = np.arange(len(rows))
+        indexes = [index for index, run in enumerate(runs) if run["privacy.sensitivity"] is sensitivity]
+        plot_style.draw_measured(
+            axes, indexes, [rows[index].interval for index in indexes], look, look.name, joined=False
+        )
+    positions = np.arange(len(rows))
     for place, row in enumerate(rows):
         axes.plot([place - 0.33, place + 0.33], [row.theory] * 2, color=INK, linewidth=2.2, label=plot_style.THEORY)
         look = plot_style.SENSITIVITY_LOOKS[runs[place]["privacy.sensitivity"]]
         plot_style.draw_published(axes, [place + 0.22], [row.published], look.colour)
-    axes.set_xticks(places, [letters(run) for run in runs])
+    axes.set_xticks(positions, [letters(run) for run in runs])
     axes.set_xlim(-0.6, len(rows) - 0.4)
 
 
@@ -146,7 +148,7 @@ def figure_6(paper_runs: StoredPaperRuns) -> ItemResult:
     data = paper_runs.data
     figure = new_figure(7.2)
     panels = figure.subplots(2, 2).ravel()
-    by_study = {one.study: one for one in data}
+    by_study = {dataset.study: dataset for dataset in data}
     for letter, axes, study in zip("abc", panels[:3], CANDIDATES, strict=True):
         if study in by_study:
             _draw_beliefs(axes, [paper_runs[run] for run in main_runs(by_study[study])])
@@ -158,7 +160,7 @@ def figure_6(paper_runs: StoredPaperRuns) -> ItemResult:
     keys = [plot_style.box_key(plot_style.SENSITIVITY_LOOKS[sensitivity]) for sensitivity in SENSITIVITIES]
     plot_style.legend_below(figure, list(panels), keys)
     return ItemResult(
-        table(row for one in data for run in main_runs(one) for row in _belief_rows(paper_runs[run])),
+        table(row for dataset in data for run in main_runs(dataset) for row in _belief_rows(paper_runs[run])),
         figure,
         "Final beliefs in the data set that was really used (a to c), and test accuracy (d, shades by data set). LS, "
         "GS: noise by local or global sensitivity; B, U: a record is replaced or removed. LS is not a private release.",
@@ -177,26 +179,30 @@ def figure_6(paper_runs: StoredPaperRuns) -> ItemResult:
 
 def _draw_beliefs(axes: Axes, runs: Sequence[StoredPaperRun]) -> None:
     for sensitivity, look in plot_style.SENSITIVITY_LOOKS.items():
-        own = [place for place, one in enumerate(runs) if one.run["privacy.sensitivity"] is sensitivity]
-        plot_style.draw_boxes(axes, [runs[place].trials["belief"].to_numpy() for place in own], own, look, 0.6)
+        positions = [index for index, run in enumerate(runs) if run.run["privacy.sensitivity"] is sensitivity]
+        plot_style.draw_boxes(
+            axes, [runs[position].trials["belief"].to_numpy() for position in positions], positions, look, 0.6
+        )
     for place, one in enumerate(runs):
         if is_local(one.run):
             mean = statistics.mean_belief(claimed_mu(one))
             axes.plot([place - 0.42, place + 0.42], [mean] * 2, color=INK, linestyle="--", label="theory, mean (LS)")
         axes.plot([place], [float(one.trials["belief"].mean())], "x", color=INK, markersize=7, label="measured mean")
     axes.axhline(MAIN_BELIEF, color=INK, linestyle=":", linewidth=1.6, label="rho_beta = 0.9")
-    axes.set_xticks(range(len(runs)), [letters(one.run) for one in runs])
+    axes.set_xticks(range(len(runs)), [letters(run.run) for run in runs])
     axes.set_ylim(-0.02, 1.02)
 
 
 def _draw_accuracies(axes: Axes, paper_runs: StoredPaperRuns) -> None:
-    for index, one in enumerate(paper_runs.data):
-        runs = main_runs(one)
+    for index, dataset in enumerate(paper_runs.data):
+        runs = main_runs(dataset)
         values = [100 * paper_runs[run].trials["test_accuracy"].to_numpy() for run in runs]
-        places = np.arange(len(runs)) + 0.27 * (index - (len(paper_runs.data) - 1) / 2)
+        positions = np.arange(len(runs)) + 0.27 * (index - (len(paper_runs.data) - 1) / 2)
         shade = _SHADES[index]
-        plot_style.draw_boxes(axes, values, list(places), plot_style.CurveLook(one.title, INK, shade, "", "", ""), 0.23)
-        axes.bar([np.nan], [np.nan], color=shade, edgecolor=INK, label=f"d: {one.title}")
+        plot_style.draw_boxes(
+            axes, values, list(positions), plot_style.CurveLook(dataset.title, INK, shade, "", "", ""), 0.23
+        )
+        axes.bar([np.nan], [np.nan], color=shade, edgecolor=INK, label=f"d: {dataset.title}")
     axes.set_xticks(range(4), [letters(run) for run in main_runs(paper_runs.data[0])])
     axes.set_xlim(-0.6, 3.6)
 
@@ -211,10 +217,10 @@ def _belief_rows(paper_run: StoredPaperRun) -> list[ItemRow]:
     quartiles = np.percentile(beliefs, [25, 75])
     distribution = "exact distribution" if is_local(run) else _APPROXIMATE
     theory = float(np.mean([statistics.mean_belief(float(mu)) for mu in mu_of_trials(paper_run)]))
-    said = f"theory: {distribution}; in print 'on average only slightly above 0.5'"
+    summary = f"theory: {distribution}; in print 'on average only slightly above 0.5'"
     correct = statistics.bootstrap(accuracy, np.mean, random)
     return [
-        run_row(paper_run, "mean belief in the truth", mean, said, theory),
+        run_row(paper_run, "mean belief in the truth", mean, summary, theory),
         run_row(paper_run, "median belief in the truth", median,
             f"quartiles {quartiles[0]:.3f} and {quartiles[1]:.3f}"),
         ItemRow(run.label, "largest belief in the truth", measured=float(beliefs.max()), repetitions=trials,

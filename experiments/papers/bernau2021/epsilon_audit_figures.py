@@ -156,9 +156,9 @@ def _draw_epsilons(axes: Axes, rows: RunRows, quantity: str) -> None:
     largest = 1.1 * max(_claimed(rows))
     axes.plot([0, largest], [0, largest], color=MUTED, linewidth=4, alpha=0.35, label="claimed epsilon")
     for sensitivity in SENSITIVITIES:
-        own = [run for run in rows if run["privacy.sensitivity"] is sensitivity]
-        of_quantity = [rows[run][quantity] for run in own]
-        x = np.array(_claimed(own))
+        runs = [run for run in rows if run["privacy.sensitivity"] is sensitivity]
+        of_quantity = [rows[run][quantity] for run in runs]
+        x = np.array(_claimed(runs))
         _draw_with_published(axes, x, of_quantity, sensitivity, plot_style.SENSITIVITY_LOOKS[sensitivity])
         if sensitivity is SensitivityKind.LOCAL:
             expected = [row.theory for row in of_quantity]
@@ -173,10 +173,10 @@ def _draw_advantages(axes: Axes, rows: RunRows) -> None:
     axes.plot(grid, [rho_alpha(x, delta) for x in grid], color=MUTED, linewidth=4, alpha=0.35, label="rho_alpha")
     axes.plot(grid, np.minimum(np.expm1(grid), 1), color=INK, linestyle=(0, (1, 3)), label="membership bound (to 1)")
     for sensitivity, insider_look in plot_style.SENSITIVITY_LOOKS.items():
-        own = [run for run in rows if run["privacy.sensitivity"] is sensitivity]
-        x = np.array(_claimed(own))
+        runs = [run for run in rows if run["privacy.sensitivity"] is sensitivity]
+        x = np.array(_claimed(runs))
         for quantity, look in ((INSIDER, insider_look), (MEMBERSHIP, _MEMBERSHIP_LOOKS[sensitivity])):
-            _draw_with_published(axes, x, [rows[run][quantity] for run in own], sensitivity, look)
+            _draw_with_published(axes, x, [rows[run][quantity] for run in runs], sensitivity, look)
     axes.set_ylim(-0.3, 1.03)
 
 

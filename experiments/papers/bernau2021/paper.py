@@ -64,9 +64,9 @@ def _other_measures(paper_runs: StoredPaperRuns) -> tuple[str, ...]:
     any."""
     key = "audit.dissimilarity"
     pairs = [(data, CANDIDATES[data.study][0][0][key]) for data in paper_runs.data]
-    others = [f"on {data.title} by the {data[key]} measure instead of {usual}"
+    other_measures = [f"on {data.title} by the {data[key]} measure instead of {usual}"
               for data, usual in pairs if data[key] != usual]  # fmt: skip
-    return (f"Neighbours are chosen {', '.join(sorted(others))}.",) if others else ()
+    return (f"Neighbours are chosen {', '.join(sorted(other_measures))}.",) if other_measures else ()
 
 
 PAPER = Paper(

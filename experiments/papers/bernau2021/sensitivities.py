@@ -45,7 +45,7 @@ def figure_4(paper_runs: StoredPaperRuns) -> ItemResult:
     """Return Figure 4: box plots of local sensitivities for several neighbours of D, from most to least dissimilar."""
     data = paper_runs.data
     figure = new_figure(4.6)
-    widths = [len(runs_by_neighbour(one, _REPLACE)) + 1.5 for one in data]
+    widths = [len(runs_by_neighbour(dataset, _REPLACE)) + 1.5 for dataset in data]
     panels = figure.subplots(1, len(data), squeeze=False, sharey=True, gridspec_kw={"width_ratios": widths})[0]
     rows: list[ItemRow] = []
     for letter, axes, one in zip("abc", panels, data, strict=False):
@@ -53,9 +53,9 @@ def figure_4(paper_runs: StoredPaperRuns) -> ItemResult:
         for adjacency in ADJACENCIES:
             runs = [paper_runs[run] for run in runs_by_neighbour(one, adjacency)]
             shift = -0.2 if adjacency is _REPLACE else 0.2
-            places = np.array([neighbours.index(_neighbour_name(run.run)) for run in runs]) + shift
+            positions = np.array([neighbours.index(_neighbour_name(run.run)) for run in runs]) + shift
             boxes = [sensitivities(run).ravel() for run in runs]
-            plot_style.draw_boxes(axes, boxes, list(places), plot_style.ADJACENCY_LOOKS[adjacency], 0.36)
+            plot_style.draw_boxes(axes, boxes, list(positions), plot_style.ADJACENCY_LOOKS[adjacency], 0.36)
             rows += [row for run in runs for row in _neighbour_rows(run)]
         _finish_neighbours(axes, one)
         y_name = "Local sensitivity (gradient units)" if letter == "a" else ""
@@ -122,13 +122,13 @@ def figure_5(paper_runs: StoredPaperRuns) -> ItemResult:
     figure = new_figure(4.2)
     panels = figure.subplots(1, len(data), squeeze=False, sharey=True)[0]
     rows: list[ItemRow] = []
-    for letter, axes, one in zip("abc", panels, data, strict=False):
+    for letter, axes, dataset in zip("abc", panels, data, strict=False):
         for adjacency in ADJACENCIES:
-            run = paper_runs[insider_run(one, SensitivityKind.LOCAL, adjacency)]
+            run = paper_runs[insider_run(dataset, SensitivityKind.LOCAL, adjacency)]
             rows += _round_rows(run)
             _draw_rounds(axes, run)
         y_name = "Sensitivity (gradient units)" if letter == "a" else ""
-        finish_axes(axes, f"({letter}) {short_title(one)}", "Round", y_name)
+        finish_axes(axes, f"({letter}) {short_title(dataset)}", "Round", y_name)
         axes.set_ylim(0, 2.1 * CLIPPING_NORM)
     plot_style.legend_below(figure, list(panels))
     return ItemResult(

@@ -142,9 +142,11 @@ def all_runs(dataset: PaperDataset) -> tuple[PaperRun, ...]:
 def extreme_runs(dataset: PaperDataset) -> tuple[PaperRun, ...]:
     """Return four runs: fewest and most epochs without DP, and least and largest epsilon with DP."""
     plain = baseline_runs(dataset)
-    wanted = dataset["clipping-norms"][0], dataset["batches"][-1]
+    settings = dataset["clipping-norms"][0], dataset["batches"][-1]
     alike = [
-        run for run in private_runs(dataset) if (run["privacy.clipping-norm"], run["training.expected-batch"]) == wanted
+        run
+        for run in private_runs(dataset)
+        if (run["privacy.clipping-norm"], run["training.expected-batch"]) == settings
     ]
     return plain[0], plain[-1], alike[0], alike[-1]
 

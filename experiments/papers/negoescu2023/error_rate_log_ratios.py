@@ -45,10 +45,10 @@ class ErrorRateLogRatios:
 
 
 def _curves(fpr: Floats, tnr: Floats, fnr: Floats, tpr: Floats, cut: float) -> ErrorRateLogRatios:
-    kept = (fpr >= cut) & (fnr >= cut)
+    is_shown = (fpr >= cut) & (fnr >= cut)
     with np.errstate(divide="ignore"):
-        both = np.log([largest_ratio([pair], DELTA) for pair in ((tnr, fnr), (tpr, fpr))])
-    return ErrorRateLogRatios(fpr, fnr, np.where(kept, both, np.nan))
+        ratios = np.log([largest_ratio([pair], DELTA) for pair in ((tnr, fnr), (tpr, fpr))])
+    return ErrorRateLogRatios(fpr, fnr, np.where(is_shown, ratios, np.nan))
 
 
 def _exact_curves(thresholds: Floats, cut: float = CUT) -> ErrorRateLogRatios:
@@ -132,8 +132,8 @@ def claims_of_figure_3(paper_runs: StoredPaperRuns) -> Iterator[PaperClaim]:
 
 def _draw(axes: Axes, curves: ErrorRateLogRatios) -> None:
     for values, (line, colour, name) in zip(curves.values, _STYLES, strict=True):
-        shown = np.isfinite(values)
-        axes.plot(curves.fpr[shown], values[shown], line, color=colour, linewidth=1.6, label=name)
+        is_finite = np.isfinite(values)
+        axes.plot(curves.fpr[is_finite], values[is_finite], line, color=colour, linewidth=1.6, label=name)
     axes.set_xscale("log")
 
 
@@ -151,10 +151,10 @@ def _rows_of_largest(exact: ErrorRateLogRatios, sampled: ErrorRateLogRatios, los
 
 
 def _rows_of_errors(in_middle: Floats, at_ends: Floats, losses: int) -> Iterator[ItemRow]:
-    places = {f"both rates at least {MIDDLE:g}": in_middle, f"one rate below {MIDDLE:g}": at_ends}
+    gaps = {f"both rates at least {MIDDLE:g}": in_middle, f"one rate below {MIDDLE:g}": at_ends}
     note = "nats; distance from the distributions at the same threshold, mean over samples"
-    for place, largest in places.items():
-        quantity = f"largest error of the two quantities, {place}"
+    for name, largest in gaps.items():
+        quantity = f"largest error of the two quantities, {name}"
         yield measured_row(_setting(losses), quantity, t_interval(largest), len(largest), note, theory=0.0)
 
 

@@ -106,9 +106,9 @@ def _training_scores(run: Path) -> list[Floats]:
 
 
 def _draw(axes: Axes, checks: pd.DataFrame) -> None:
-    for size, own in checks.groupby("size"):
+    for size, frame in checks.groupby("size"):
         line, marker, colour = _LOOKS[int(str(size))]
-        groups = own.groupby("components")["p_value"]
+        groups = frame.groupby("components")["p_value"]
         middle = groups.median()
         spread = np.stack([middle - groups.min(), groups.max() - middle])
         axes.errorbar(middle.index, middle, yerr=spread, linestyle=line, marker=marker, color=colour, markersize=4.5,
@@ -133,14 +133,14 @@ def _claims(checks: pd.DataFrame) -> Iterator[PaperClaim]:
     """Yield the claims of section 8.2. Their intervals are over trials; only that of the last claim is over models."""
     trials = checks["trial"].nunique()
     private = checks["private"]
-    one = checks["components"] == 1
-    most = checks["components"] == checks["components"].max()
+    series = checks["components"] == 1
+    is_largest = checks["components"] == checks["components"].max()
     yield CLAIMS["p-values-above"].on("Adult", mean_of_shares(_by_trial(checks)), trials)
-    gain = t_interval(_by_trial(checks[most]) - _by_trial(checks[one]))
+    gain = t_interval(_by_trial(checks[is_largest]) - _by_trial(checks[series]))
     yield CLAIMS["components-raise-p-values"].on("Adult", gain, trials)
     gain = t_interval(_by_trial(checks[private]) - _by_trial(checks[~private]))
     yield CLAIMS["privacy-raises-p-values"].on("Adult", gain, trials)
-    shares = _by_model(checks[private & one])
+    shares = _by_model(checks[private & series])
     yield CLAIMS["one-component-suffices"].on("Adult", mean_of_shares(shares), shares.size)
 
 
@@ -160,9 +160,9 @@ def _by_trial(checks: pd.DataFrame) -> Floats:
 
 
 def _findings(checks: pd.DataFrame) -> tuple[str, ...]:
-    one = checks[checks["components"] == 1]
-    parts = {"all": checks, "private": one[one["private"]], "without privacy": one[~one["private"]]}
-    shares = {name: float((part["p_value"] > LEVEL).mean()) for name, part in parts.items()}
+    frame = checks[checks["components"] == 1]
+    frames = {"all": checks, "private": frame[frame["private"]], "without privacy": frame[~frame["private"]]}
+    shares = {name: float((frame["p_value"] > LEVEL).mean()) for name, frame in frames.items()}
     return (
         f"The paper finds most p-values above {LEVEL:g}, and more so with more components and with privacy. Here "
         f"{shares['all']:.0%} of all p-values are above it. Of those for a single normal it is {shares['private']:.0%} "

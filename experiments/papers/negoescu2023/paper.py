@@ -47,9 +47,9 @@ def claims_item(paper_runs: StoredPaperRuns) -> ItemResult:
         for figure in _FIGURES if figure.can_be_made(paper_runs.data)
         for claim in figure.claims(replace(paper_runs, data=figure.shown(paper_runs.data)))
     ]  # fmt: skip
-    said = "Numbers of a sweep are means of settings over repetitions of training on the same records, as the paper's."
+    text = "Numbers of a sweep are means of settings over repetitions of training on the same records, as the paper's."
     titles = [data.title for data in paper_runs.data]
-    return claims_table([theorem_2(), *of_figures, *untested(CLAIMS)], (said,), titles)
+    return claims_table([theorem_2(), *of_figures, *untested(CLAIMS)], (text,), titles)
 
 
 def _constants(extent: ComputeExtent) -> Any:

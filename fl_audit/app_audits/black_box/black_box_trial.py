@@ -66,8 +66,8 @@ def _sketched(shapes: tuple[tuple[str, tuple[int, ...]], ...]) -> LinearSketch:
 
 
 @lru_cache(maxsize=8)
-def _all_others(others: OtherContributions, model: ModelKind, count: int) -> Floats:
-    return others_of(others, template(model), count)
+def _all_others(contributions: OtherContributions, model: ModelKind, count: int) -> Floats:
+    return others_of(contributions, template(model), count)
 
 
 class BlackBoxTrial:
@@ -109,13 +109,13 @@ class BlackBoxTrial:
 
         return self._seen(start)
 
-    def refused(self, said: str) -> Transcript:
-        """Return the transcript of this trial as if the strategy had refused to complete it, for the reason `said`."""
+    def refused(self, message: str) -> Transcript:
+        """Return the transcript of this trial as if the strategy had refused to complete it, for the reason `message`."""
 
         def start(_: Grid) -> NoReturn:
-            raise OSError(said)
+            raise OSError(message)
 
-        return replace(self._seen(start), refusal=said)
+        return replace(self._seen(start), refusal=message)
 
     def _seen(self, start: Callable[[Grid], Result]) -> Transcript:
         system, rounds, arrays = self._system, self._claim.rounds, self._model.arrays
@@ -126,7 +126,7 @@ class BlackBoxTrial:
             target=self._target,
             watcher=self._watcher,
             observer=system.observer,
-            difference=lambda place, _: self._difference(place + 1),
+            difference=lambda number, _: self._difference(number + 1),
             sketch=sketch_of(self._model),
             # Needed because mods may add noise to the observing client's reply.
             own=(lambda: self._contributed) if is_of_client and system.mods else None,
@@ -141,11 +141,11 @@ class BlackBoxTrial:
         client = node - FIRST_NODE
         is_train = message.metadata.message_type.startswith("train")
         self._calls[client] += is_train
-        part = self._part if node == self._target else self._kind.others
-        if part.form is ReplyFault.MISSING:
+        contribution = self._part if node == self._target else self._kind.others
+        if contribution.form is ReplyFault.MISSING:
             return None
-        loss = part.loss if is_train else part.evaluation
-        update, numbers = self._contribution(node, part, self._calls[client], loss)
+        loss = contribution.loss if is_train else contribution.evaluation
+        update, numbers = self._contribution(node, contribution, self._calls[client], loss)
         if node == self._watcher:
             self._contributed = update
         records = records_of(message)
@@ -153,11 +153,11 @@ class BlackBoxTrial:
         key = next((name for name, arrays in records.items() if arrays is received), "arrays")
 
         def answer(inner: Message, _context: Context) -> Message:
-            named = LookupRecordingMetricRecord()
+            record = LookupRecordingMetricRecord()
             for name, number in numbers.items():
-                named[name] = int(number) if float(number).is_integer() else float(number)
-            content = RecordDict({"metrics": named})
-            arrays = reply_tensors(received, update, self._model, part.form) if is_train else None
+                record[name] = int(number) if float(number).is_integer() else float(number)
+            content = RecordDict({"metrics": record})
+            arrays = reply_tensors(received, update, self._model, contribution.form) if is_train else None
             if arrays is not None:
                 content[key] = record_of(arrays)
             return Message(content, reply_to=inner)
@@ -181,14 +181,16 @@ class BlackBoxTrial:
         is_target = node == self._target
         if self._claim.neighbours.unit is Unit.CLIENT:
             update = self._vector(contribution, round, is_target) if is_target else self._other(node, round)
-            named = dict.fromkeys((LOSS, *self._system.metrics), loss)
-            return update, named | {self._system.weight: contribution.examples}
-        rest = [self._vector(self._kind.others, round, is_target=False) / RECORDS_OF_OTHERS] * RECORDS_OF_OTHERS
+            metrics = dict.fromkeys((LOSS, *self._system.metrics), loss)
+            return update, metrics | {self._system.weight: contribution.examples}
+        other_contributions = [
+            self._vector(self._kind.others, round, is_target=False) / RECORDS_OF_OTHERS
+        ] * RECORDS_OF_OTHERS
         # The differing record is present, except under D' of the add-remove relation.
         is_there = contribution is self._kind.present or self._claim.neighbours.relation is Relation.REPLACE
-        own = [self._vector(contribution, round, is_target=True)] if is_target and is_there else []
+        target_contributions = [self._vector(contribution, round, is_target=True)] if is_target and is_there else []
         local: Local = self._system.local or clipped_sum(self._system.norm)
-        reply = local(np.stack([*own, *rest]), round, self._random)
+        reply = local(np.stack([*target_contributions, *other_contributions]), round, self._random)
         return reply.update, {self._system.weight: reply.examples, **reply.metrics}
 
     def _other(self, node: int, round: int) -> Floats:
@@ -196,10 +198,10 @@ class BlackBoxTrial:
         stage = self._kind.stage
         if stage.others is OtherContributions.IDENTICAL:
             return self._vector(self._kind.others, round, is_target=False)
-        count, place = self._clients - 1, node - FIRST_NODE - (node > self._target)
+        count, position = self._clients - 1, node - FIRST_NODE - (node > self._target)
         if self._kind.model is ModelKind.OWN:
-            return self._system.norm * others_of(stage.others, self._model, count)[place]
-        return np.asarray(self._system.norm * _all_others(stage.others, self._kind.model, count)[place])
+            return self._system.norm * others_of(stage.others, self._model, count)[position]
+        return np.asarray(self._system.norm * _all_others(stage.others, self._kind.model, count)[position])
 
     def _vector(self, contribution: ClientContribution, round: int, is_target: bool) -> Floats:
         if not is_target:
@@ -226,5 +228,5 @@ def _all_numbers(result: Result) -> dict[str, list[float]]:
 
 
 def _context(client: int, clients: int) -> Context:
-    node, place = client + FIRST_NODE, UserConfig({"partition-id": client, "num-partitions": clients})
-    return Context(run_id=RUN_ID, node_id=node, node_config=place, state=RecordDict(), run_config=UserConfig())
+    node, node_config = client + FIRST_NODE, UserConfig({"partition-id": client, "num-partitions": clients})
+    return Context(run_id=RUN_ID, node_id=node, node_config=node_config, state=RecordDict(), run_config=UserConfig())

@@ -45,7 +45,7 @@ _CLIENTS, _ZERO = "replies of clients", "an update of exactly zero"
 
 
 def _refusals(
-    kind: str, seen: Sequence[Transcript], present: NDArray[np.bool_], probe: str | None
+    kind: str, transcripts: Sequence[Transcript], present: NDArray[np.bool_], probe: str | None
 ) -> Iterator[TrialErrorShares]:
     """Yield each kind of failure, with the share of trials with D and of trials with D' in which it occurred.
 
@@ -53,41 +53,41 @@ def _refusals(
     error `probe`, which the app raised on an update of zero.
     """
 
-    def refusal(what: str, said: str, refused: Iterable[bool]) -> TrialErrorShares:
+    def refusal(problem: str, message: str, refused: Iterable[bool]) -> TrialErrorShares:
         where = np.array(list(refused))
         shares = (float(np.mean(where[present])), float(np.mean(where[~present])))
-        return TrialErrorShares(what, said, *shares, is_allowed=False)
+        return TrialErrorShares(problem, message, *shares, is_allowed=False)
 
-    said = next((one.refusal for one in seen if one.refusal is not None), None)
+    said = next((transcript.refusal for transcript in transcripts if transcript.refusal is not None), None)
     if said is not None:
-        yield refusal(kind, said, (one.refusal is not None for one in seen))
-    for error in _errors(seen)[:_MOST_ERRORS]:
-        yield refusal(_CLIENTS, error.removeprefix(ERROR), (error in one.numbers for one in seen))
+        yield refusal(kind, said, (transcript.refusal is not None for transcript in transcripts))
+    for error in _errors(transcripts)[:_MOST_ERRORS]:
+        yield refusal(_CLIENTS, error.removeprefix(ERROR), (error in transcript.numbers for transcript in transcripts))
     if probe:
         yield TrialErrorShares(_ZERO, probe, 0.0, 1.0, is_allowed=False)
 
 
-def _errors(seen: Sequence[Transcript]) -> list[str]:
+def _errors(transcripts: Sequence[Transcript]) -> list[str]:
     """Return the names of clients' errors in trials, the most frequent first, then by name."""
-    found = Counter(name for one in seen for name in one.numbers if name.startswith(ERROR))
-    return sorted(found, key=lambda name: (-found[name], name))
+    counter = Counter(name for transcript in transcripts for name in transcript.numbers if name.startswith(ERROR))
+    return sorted(counter, key=lambda name: (-counter[name], name))
 
 
-def _hindrance(seen: Sequence[Transcript], present: NDArray[np.bool_], is_about_records: bool) -> str:
+def _hindrance(transcripts: Sequence[Transcript], present: NDArray[np.bool_], is_about_records: bool) -> str:
     """Return a sentence on how often the target's client gave no valid reply under D and D'; empty if it always did.
 
     For claims about records, the sentence adds that the audit's own change of the records may be the cause.
     """
-    failed = np.array([FAILED in one.numbers for one in seen])
+    failed = np.array([FAILED in transcript.numbers for transcript in transcripts])
     if not np.any(failed):
         return ""
-    errors = _errors([one for one, is_failed in zip(seen, failed, strict=True) if is_failed])
-    what = f"replied with an error or not at all ({errors[0].removeprefix(ERROR)})" if errors else "did not reply"
+    errors = _errors([transcript for transcript, is_failed in zip(transcripts, failed, strict=True) if is_failed])
+    problem = f"replied with an error or not at all ({errors[0].removeprefix(ERROR)})" if errors else "did not reply"
     shares = f"in {failed[present].mean():.0%} of trials with D and {failed[~present].mean():.0%} with D'"
     changed = (
         " The audit changes its records in trials, and the change itself may be the cause." if is_about_records else ""
     )
-    return f"The target's client {what} {shares}.{changed} No such trial counts as evidence."
+    return f"The target's client {problem} {shares}.{changed} No such trial counts as evidence."
 
 
 def _refused(refusal: TrialErrorShares) -> str:
@@ -126,9 +126,9 @@ def finish(
 
     `rounds_of_training`: Number of rounds of the app's own training; None if it is not known.
     """
-    if left := len(stored_trials.missing):
+    if missing := len(stored_trials.missing):
         trials = stored_trials.audit.trials
-        played = f"{trials - left} of {trials} trials are played, kept in {stored_trials.directory}"
+        played = f"{trials - missing} of {trials} trials are played, kept in {stored_trials.directory}"
         return f"{played}: run the app again for the others"
     stored_trials.keep_columns(columns)
     result = _result(stored_trials)
@@ -146,15 +146,18 @@ def finish(
 
 def _result(stored_trials: StoredTrials) -> ClaimAudit:
     audit, numbers = stored_trials.audit, stored_trials.evaluated_trials
-    seen = [stored_trials.trial(number) for number in numbers]
+    transcripts = [stored_trials.trial(number) for number in numbers]
     present = np.array([stored_trials.is_present(number) for number in numbers])
     kind = "removed" if audit.claim.neighbours.relation is Relation.ADD_REMOVE else "replaced"
     kind += " record" if audit.is_about_records else ""
-    trials, failed = stacked(seen, stored_trials.columns, evidence_names(seen)), [FAILED in one.numbers for one in seen]
+    trials, failed = (
+        stacked(transcripts, stored_trials.columns, evidence_names(transcripts)),
+        [FAILED in transcript.numbers for transcript in transcripts],
+    )
     knows = audit.knows_others or stored_trials.is_of_server
     result = audit_online(audit.claim, kind, trials, present, audit.confidence, knows, np.array(failed))
-    refusals = tuple(_refusals(kind, seen, present, stored_trials.zero_update_error))
-    hindrance = _hindrance(seen, present, audit.is_about_records)
+    refusals = tuple(_refusals(kind, transcripts, present, stored_trials.zero_update_error))
+    hindrance = _hindrance(transcripts, present, audit.is_about_records)
     return replace(
         result, not_covered=stored_trials.not_covered or result.not_covered, refusals=refusals, hindrance=hindrance
     )
@@ -174,20 +177,20 @@ def _notes_on_rounds(claim: StatedClaim, rounds_of_training: int | None) -> tupl
 
 def _notes(stored_trials: StoredTrials, outside: Sequence[str]) -> tuple[str, ...]:
     """Return sentences for the end of the report: on files that trials wrote elsewhere, trial numbers, and limits."""
-    audit, found = stored_trials.audit, [outside_words(outside)] if outside else []
+    audit, notes = stored_trials.audit, [outside_words(outside)] if outside else []
     needed = fewest_trials(audit.claim, audit.confidence) + audit.trials - len(stored_trials.evaluated_trials)
     if needed > audit.trials:
-        found.append(f"A claim as weak as this one takes {needed} trials at least; {audit.trials} were played.")
+        notes.append(f"A claim as weak as this one takes {needed} trials at least; {audit.trials} were played.")
     if len(stored_trials.contributions) > 1:
         tried = f"The first trials tried the contributions {' and '.join(stored_trials.contributions)}"
-        found.append(f"{tried}; all others played {stored_trials.chosen_update}, which told more.")
+        notes.append(f"{tried}; all others played {stored_trials.chosen_update}, which told more.")
     if audit.numbers is AbsentTargetMetrics.KEPT and not audit.is_about_records:
-        kept = "The numbers that clients report were left as they are: nothing is said of them."
-        found.append(f'{kept} numbers="withheld" has a claim cover them.')
+        remark = "The numbers that clients report were left as they are: nothing is said of them."
+        notes.append(f'{remark} numbers="withheld" has a claim cover them.')
     if audit.observer is Observer.CLIENT:
         knows = "knows" if audit.knows_others or stored_trials.is_of_server else "does not know"
-        found.append(f"The observer is a client that {knows} what all others sent, and sees every release.")
+        notes.append(f"The observer is a client that {knows} what all others sent, and sees every release.")
     if stored_trials.not_covered is None:
         same = "Everybody else replied the same in every trial"
-        found.append(f"{same}: the noise of the server alone has to keep the claim.")
-    return tuple(found)
+        notes.append(f"{same}: the noise of the server alone has to keep the claim.")
+    return tuple(notes)

@@ -110,10 +110,10 @@ class ClientAnswer:
     def record(self) -> ConfigRecord:
         """Return the answer as a `ConfigRecord` to add to a reply; `taken_answer` is the inverse."""
         update = None if self.update is None else self.update.astype(np.float32).tobytes()
-        told = {"partition": self.partition, "records": self.records, "code": self.code, "update": update,
+        values = {"partition": self.partition, "records": self.records, "code": self.code, "update": update,
                 "fault": self.fault}  # fmt: skip
-        said = {name: value for name, value in told.items() if value is not None}
-        return ConfigRecord({**said, "outside": list(self.outside)})
+        fields = {name: value for name, value in values.items() if value is not None}
+        return ConfigRecord({**fields, "outside": list(self.outside)})
 
 
 def taken_answer(reply: Message) -> ClientAnswer | None:

@@ -134,16 +134,16 @@ def audit_system(
                 raise OutOfTimeError
             chunks = range(first // CHUNK, (first + count) // CHUNK)
             came = players.done([TrialChunk(name, chunk, bears_zero) for chunk in chunks], until)
-            seen = [one for trials, _, _ in came.values() for one in trials]
+            transcripts = [trial for trials, _, _ in came.values() for trial in trials]
             present = np.concatenate([np.zeros(0, dtype=bool), *(bits for _, bits, _ in came.values())])
             # The time limit, and not the content of trials, decides which are missing, so the rest is unbiased.
-            if len(seen) < count and min(np.sum(present), np.sum(~present)) < FEWEST_OF_EACH:
+            if len(transcripts) < count and min(np.sum(present), np.sum(~present)) < FEWEST_OF_EACH:
                 raise OutOfTimeError
             log.outside.update(path for _, _, paths in came.values() for path in paths)
-            numbers = log.add(name, first, seen)
+            numbers = log.add(name, first, transcripts)
             model = model_of(system, BY_NAME[name])
             reduced = sketch_of(model)
-            return stacked(seen, model.tensors if reduced is None else reduced.columns, numbers), present
+            return stacked(transcripts, model.tensors if reduced is None else reduced.columns, numbers), present
 
         result = audit_claim(claim, names, play, malformed, log.last_words.__getitem__, budget, confidence, tell, keep)
         if later_rounds > claim.rounds and result.verdict is not Verdict.VIOLATED:
@@ -174,12 +174,12 @@ def target_places(kinds: Sequence[Scenario], system: AuditedSystem, seed: int) -
     is_ordinary = [kind.present.direction is Direction.FIRST and not kind.is_malformed for kind in kinds]
     ordered = [kind for kind, first in zip(kinds, is_ordinary, strict=True) if first]
     ordered += [kind for kind, first in zip(kinds, is_ordinary, strict=True) if not first]
-    draws, found = generator(seed, Purpose.BLACK_BOX, client=len(_NUMBERS)), dict[str, int]()
+    draws, positions_by_scenario = generator(seed, Purpose.BLACK_BOX, client=len(_NUMBERS)), dict[str, int]()
     for clients in sorted({kind.stage.clients or system.clients for kind in kinds}):
-        places = draws.permutation(clients)
+        positions = draws.permutation(clients)
         alike = [kind for kind in ordered if (kind.stage.clients or system.clients) == clients]
-        found |= {kind.name: int(places[number % clients]) for number, kind in enumerate(alike)}
-    return found
+        positions_by_scenario |= {kind.name: int(positions[number % clients]) for number, kind in enumerate(alike)}
+    return positions_by_scenario
 
 
 def _bears_zero(system: AuditedSystem, players: "WorkerPool[TrialChunk, _Chunk]", until: float) -> bool:
@@ -187,9 +187,9 @@ def _bears_zero(system: AuditedSystem, players: "WorkerPool[TrialChunk, _Chunk]"
     probe = ZERO_PROBE if system.model is None else ZERO_PROBE_ON_OWN
     came = players.done([TrialChunk(probe.name, 0)], until)
     ends_well = [
-        (bool(bit), _ends_well(one))
+        (bool(bit), _ends_well(trial))
         for trials, present, _ in came.values()
-        for one, bit in zip(trials, present, strict=True)
+        for trial, bit in zip(trials, present, strict=True)
     ]
     of_zero, of_others = ([is_well for bit, is_well in ends_well if bit is side] for side in (False, True))
     return any(of_zero) or not any(of_others)
@@ -230,16 +230,18 @@ class _TrialLog:
     outside: set[str] = field(default_factory=set)  # paths outside of the working copies to which trials wrote
     last_words: dict[str, str] = field(default_factory=dict)  # the strategy's last refusal, by scenario
 
-    def add(self, name: str, first: int, seen: Sequence[Transcript]) -> tuple[str, ...]:
-        """Add the transcripts `seen` of a scenario's trials, whose numbers begin with `first`.
+    def add(self, name: str, first: int, transcripts: Sequence[Transcript]) -> tuple[str, ...]:
+        """Add the transcripts `transcripts` of a scenario's trials, whose numbers begin with `first`.
 
         Returns the names of recorded numbers from which D and D' could be told apart.
         """
-        known, numbers = self.asked.get(name, ScenarioTrialsSummary()), evidence_names(seen)
-        trials = max(known.trials, first + len(seen))
-        self.asked[name] = ScenarioTrialsSummary(trials, tuple(dict.fromkeys((*known.names, *numbers))))
-        self.failed.update(error for one in seen for error in errors_in(one)[:1])
-        self.last_words.update((name, one.refusal) for one in seen if one.refusal is not None)
+        summary, numbers = self.asked.get(name, ScenarioTrialsSummary()), evidence_names(transcripts)
+        trials = max(summary.trials, first + len(transcripts))
+        self.asked[name] = ScenarioTrialsSummary(trials, tuple(dict.fromkeys((*summary.names, *numbers))))
+        self.failed.update(error for transcript in transcripts for error in errors_in(transcript)[:1])
+        self.last_words.update(
+            (name, transcript.refusal) for transcript in transcripts if transcript.refusal is not None
+        )
         return numbers
 
 
@@ -316,14 +318,14 @@ class _TrialExecutor:
                     break
         return trials, present[: len(trials)], copy.outside
 
-    def lost(self, chunk: TrialChunk, how: str) -> _Chunk:
+    def lost(self, chunk: TrialChunk, reason: str) -> _Chunk:
         """Return the results of a chunk of trials during which the worker process ended.
 
-        Every trial of the chunk counts as one that the strategy refused. `how` says how the process ended.
+        Every trial of the chunk counts as one that the strategy refused. `reason` says how the process ended.
         """
         draws, present = self._drawn(chunk)
-        said = f"it ended its process {how}"
-        return [self._trial(chunk, bit, draws).refused(said) for bit in present], present, []
+        text = f"it ended its process {reason}"
+        return [self._trial(chunk, bit, draws).refused(text) for bit in present], present, []
 
     def _drawn(self, chunk: TrialChunk) -> tuple[np.random.Generator, NDArray[np.bool_]]:
         draws = generator(self._seed, Purpose.BLACK_BOX, trial=chunk.number, client=_NUMBERS[chunk.scenario])
@@ -331,8 +333,8 @@ class _TrialExecutor:
 
     def _trial(self, chunk: TrialChunk, bit: np.bool_, draws: np.random.Generator) -> BlackBoxTrial:
         claim = self._claim if chunk.rounds is None else replace(self._claim, rounds=chunk.rounds)
-        scenario, place = _SCENARIOS[chunk.scenario], self._target_places.get(chunk.scenario, 0)
-        return BlackBoxTrial(self._system, claim, scenario, bool(bit), draws, chunk.bears_zero, place)
+        scenario, index = _SCENARIOS[chunk.scenario], self._target_places.get(chunk.scenario, 0)
+        return BlackBoxTrial(self._system, claim, scenario, bool(bit), draws, chunk.bears_zero, index)
 
     def _copy_here(self) -> WorkingCopy:
         """Return this process's own copy of the working directory; it is made at the first call."""

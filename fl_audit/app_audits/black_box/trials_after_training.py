@@ -180,21 +180,23 @@ class AppTrialRunner:
         # One probe sends an update of exactly zero, which an ordinary client that learns nothing would send.
         is_removed = audit.claim.neighbours.relation is Relation.ADD_REMOVE and not audit.is_about_records
         if is_removed and stored_trials.zero_update_error is None:
-            seen, recorder = self._trial(audit.trials + 1, TargetAction.NOTHING, TargetUpdateKind.OWN, 1)
-            stored_trials.keep_probe(seen.refusal or "; ".join(recorder.errors[:1]) or _values_error(seen))
-        told, arrived = time.monotonic(), dict[tuple[TargetUpdateKind, int], str]()
+            transcript, recorder = self._trial(audit.trials + 1, TargetAction.NOTHING, TargetUpdateKind.OWN, 1)
+            stored_trials.keep_probe(transcript.refusal or "; ".join(recorder.errors[:1]) or _values_error(transcript))
+        start_time, arrived = time.monotonic(), dict[tuple[TargetUpdateKind, int], str]()
         is_still = stored_trials.not_covered is None
         for trial in stored_trials.missing[: audit.trials_per_run]:
             stored_trials.choose_update(self.sketch.columns)
             contribution = TargetUpdateKind(stored_trials.contribution(trial))
             action = audit.action(stored_trials.is_present(trial), contribution, not stored_trials.zero_update_error)
-            seen, recorder = self._trial(trial, action, contribution, audit.claim.rounds, is_still)
+            transcript, recorder = self._trial(trial, action, contribution, audit.claim.rounds, is_still)
             # Replies of the others are compared between trials with the same contribution of the target's client.
-            if any(arrived.setdefault((contribution, node), one) != one for node, one in recorder.arrived.items()):
+            if any(
+                arrived.setdefault((contribution, node), digest) != digest for node, digest in recorder.arrived.items()
+            ):
                 raise _NoisyClientsError
-            stored_trials.add(trial, seen)
-            if time.monotonic() - told > _TOLD_EVERY:
-                told = time.monotonic()
+            stored_trials.add(trial, transcript)
+            if time.monotonic() - start_time > _TOLD_EVERY:
+                start_time = time.monotonic()
                 say(f"trial {trial} of {audit.trials}")
 
     def _target_and_observer(self) -> tuple[int, int | None]:
@@ -206,10 +208,10 @@ class AppTrialRunner:
         accepted = "accepted is a client app with this modifier: ClientApp(mods=[audit.insider()])"
         require(len(partitions) > 0, f"no client answered as an insider: {accepted}")
         # Real devices may have no partition IDs; the order of node IDs replaces them.
-        ranks = {node: place for place, node in enumerate(sorted(partitions))}
+        ranks = {node: index for index, node in enumerate(sorted(partitions))}
         numbers = {ranks[node] if number is None else number: node for node, number in partitions.items()}
-        found = f"clients {', '.join(map(str, sorted(numbers)))} took part"
-        require(audit.target in numbers, f"target is {audit.target}, and {found}: accepted is one of them")
+        text = f"clients {', '.join(map(str, sorted(numbers)))} took part"
+        require(audit.target in numbers, f"target is {audit.target}, and {text}: accepted is one of them")
         node = numbers[audit.target]
         if audit.is_about_records:
             audit.require_records(self.roll.records.get(node), self.roll.faults.get(node, ""))
@@ -221,9 +223,9 @@ class AppTrialRunner:
         Half of these clients send the crafted update and half its negative; of an odd number, the last client has no
         entry. In a mean both halves cancel. In a median they leave the decision to the target's client.
         """
-        others = sorted(node for node in self.roll.partitions if node != self._target)
+        other_nodes = sorted(node for node in self.roll.partitions if node != self._target)
         ways = (TargetAction.CRAFTED, TargetAction.CRAFTED_OPPOSITE)
-        return {node: ways[place % 2] for place, node in enumerate(others[: len(others) // 2 * 2])}
+        return {node: ways[index % 2] for index, node in enumerate(other_nodes[: len(other_nodes) // 2 * 2])}
 
     def _trial(
         self, trial: int, action: TargetAction, update_kind: TargetUpdateKind, rounds: int, is_still: bool = False
@@ -234,17 +236,17 @@ class AppTrialRunner:
         D'. With `is_still`, the clients without the target do not train, but repeat stored replies.
         """
         audit, target, nothing = self.audit, self._target, np.zeros(sum(value.size for value in self._model.values()))
-        known: Floats | None = self.roll.updates.get(target) if audit.is_about_records else None
+        known_update: Floats | None = self.roll.updates.get(target) if audit.is_about_records else None
         sent, whole = crafted(self._model, audit.length), nothing
         if update_kind is TargetUpdateKind.CRAFTED:
-            known = flat(sent, self._model)
+            known_update = flat(sent, self._model)
         if update_kind is TargetUpdateKind.WHOLE:
             whole = np.nan_to_num(flat(whole_parts(sent, self._model), self._model))
 
         def difference(_round: int, learned: Floats | None) -> Floats:
-            found = known if known is not None else learned
+            update = known_update if known_update is not None else learned
             # Crafted values of integer tensors are public, also under D', and replace the learned ones.
-            there = found if found is not None and found.shape == nothing.shape else nothing
+            there = update if update is not None and update.shape == nothing.shape else nothing
             return np.where(whole != 0, whole, there)
 
         scene = TrialRecorderSettings(
@@ -268,9 +270,9 @@ class AppTrialRunner:
         seed_generators(draws)
         with in_working_copy(self._copy):
             again = self.pristine.copy_for_trial(rounds, draws, self._copy.path_in_copy)
-            seen = recorded_trial(again.call_start, self.grid, recorder)
+            transcript = recorded_trial(again.call_start, self.grid, recorder)
         self._outside |= recorder.outside
-        return seen, recorder
+        return transcript, recorder
 
 
 def _values_error(transcript: Transcript) -> str:

@@ -61,7 +61,7 @@ class WorkingCopy:
             inner = queue.popleft()
             try:
                 with os.scandir(self.original / inner) as found:
-                    here = [one for one in found if self._belongs(one)]
+                    here = [entry for entry in found if self._belongs(entry)]
             except OSError:  # unreadable files are skipped
                 continue
             entries += len(here)
@@ -90,19 +90,19 @@ class WorkingCopy:
 
     def _listed(self) -> dict[str, tuple[int, int]]:
         """Return bytes and modification time (ns) of each entry, by relative path; (0, 0) for links and directories."""
-        found, folders = dict[str, tuple[int, int]](), [""]
+        files, folders = dict[str, tuple[int, int]](), [""]
         while folders:
             folder = folders.pop()
             with os.scandir(self.directory / folder) as entries:
-                for one in entries:
-                    if one.name == "__pycache__":
+                for entry in entries:
+                    if entry.name == "__pycache__":
                         continue
-                    place = f"{folder}{one.name}"
-                    about = one.stat(follow_symlinks=False) if one.is_file(follow_symlinks=False) else None
-                    found[place] = (0, 0) if about is None else (about.st_size, about.st_mtime_ns)
-                    if one.is_dir(follow_symlinks=False):
-                        folders.append(f"{place}/")
-        return found
+                    path = f"{folder}{entry.name}"
+                    about = entry.stat(follow_symlinks=False) if entry.is_file(follow_symlinks=False) else None
+                    files[path] = (0, 0) if about is None else (about.st_size, about.st_mtime_ns)
+                    if entry.is_dir(follow_symlinks=False):
+                        folders.append(f"{path}/")
+        return files
 
     def restore(self, thoroughly: bool = True) -> None:
         """Restore the copy to its first state.
@@ -112,14 +112,14 @@ class WorkingCopy:
         if not (thoroughly or self._is_written):
             return
         self._is_written, now = False, self._listed()
-        for place in sorted(now.keys() - self._first.keys()):
-            path = self.directory / place
+        for name in sorted(now.keys() - self._first.keys()):
+            path = self.directory / name
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path, ignore_errors=True)
             else:
                 path.unlink(missing_ok=True)
-        for place in sorted(place for place, status in self._first.items() if now.get(place) != status):
-            source, target = self._kept / place, self.directory / place
+        for name in sorted(place for place, status in self._first.items() if now.get(place) != status):
+            source, target = self._kept / name, self.directory / name
             if source.is_dir() and not source.is_symlink():
                 target.mkdir(exist_ok=True)
             else:
@@ -133,11 +133,13 @@ class WorkingCopy:
 
         Temporary files, devices and bytecode are ignored.
         """
-        place = os.path.realpath(path)
-        if place.startswith(f"{self._room}{os.sep}"):
+        real_path = os.path.realpath(path)
+        if real_path.startswith(f"{self._room}{os.sep}"):
             self._is_written = self.was_written = True
-        elif not place.startswith((f"{gettempdir()}{os.sep}", "/dev/", "/proc/")) and "__pycache__" not in place:
-            self.outside += [place] if place not in self.outside else []
+        elif (
+            not real_path.startswith((f"{gettempdir()}{os.sep}", "/dev/", "/proc/")) and "__pycache__" not in real_path
+        ):
+            self.outside += [real_path] if real_path not in self.outside else []
 
     def path_in_copy(self, path: str) -> str:
         """Return the copy's path for a path in the original directory; return any other path unchanged."""
@@ -229,8 +231,8 @@ def outside_words(paths: Sequence[str]) -> str:
 
     Trials have written to these files, although they should write only to copies of the working directory.
     """
-    more = f" and {len(paths) - _SHOWN} more" if len(paths) > _SHOWN else ""
-    where = f"{', '.join(sorted(paths)[:_SHOWN])}{more}, outside of the working directory"
+    suffix = f" and {len(paths) - _SHOWN} more" if len(paths) > _SHOWN else ""
+    where = f"{', '.join(sorted(paths)[:_SHOWN])}{suffix}, outside of the working directory"
     return f"Trials wrote to {where}: this could not be kept from happening." if paths else ""
 
 
@@ -272,10 +274,10 @@ def _silent_trackers() -> Iterator[None]:
             for name in names if module in sys.modules else ():
                 owner, _, function = name.rpartition(".")
                 try:
-                    found = attrgetter(owner)(sys.modules[module]) if owner else sys.modules[module]
+                    owner_object = attrgetter(owner)(sys.modules[module]) if owner else sys.modules[module]
                 except AttributeError:  # another version of the tracker
                     continue
-                if hasattr(found, function):
+                if hasattr(owner_object, function):
                     silent = _NullTensorBoardWriter if function == "FileWriter" else _nothing
-                    stack.enter_context(patch.object(found, function, silent))
+                    stack.enter_context(patch.object(owner_object, function, silent))
         yield

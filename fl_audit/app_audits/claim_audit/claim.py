@@ -55,8 +55,8 @@ class StatedClaim:
     def __post_init__(self, reference: MultiplierReference | str) -> None:
         # Claims are equal if the adjacency was given by name or as a value.
         object.__setattr__(self, "adjacency", choice(Adjacency, "adjacency", self.adjacency))
-        one = (self.epsilon is None) != (self.noise_multiplier is None)
-        require(one, "a claim has either an epsilon or a noise multiplier: accepted is exactly one of them")
+        is_single = (self.epsilon is None) != (self.noise_multiplier is None)
+        require(is_single, "a claim has either an epsilon or a noise multiplier: accepted is exactly one of them")
         require_number("delta is", self.delta, "numbers from 0 to below 1")
         if self.epsilon is not None:
             require_number("epsilon is", self.epsilon, "numbers from 0 to below 100")

@@ -27,9 +27,11 @@ def opening_sentences(claim_audit: ClaimAudit) -> str:
     verdict = (
         claim_audit.verdict if claim_audit.verdict in (Verdict.VIOLATED, Verdict.CONSISTENT) else Verdict.INCONCLUSIVE
     )
-    said = f"{str(verdict).capitalize()}: {claim_words(claim_audit)}"
+    text = f"{str(verdict).capitalize()}: {claim_words(claim_audit)}"
     later = "" if verdict is Verdict.INCONCLUSIVE else bare_rounds_words(claim_audit)
-    return " ".join(part for part in (said, later, untried_words(claim_audit), floating_words(claim_audit)) if part)
+    return " ".join(
+        phrase for phrase in (text, later, untried_words(claim_audit), floating_words(claim_audit)) if phrase
+    )
 
 
 def bare_rounds_words(claim_audit: ClaimAudit) -> str:
@@ -56,8 +58,12 @@ def not_tried(claim_audit: ClaimAudit) -> dict[str, tuple[str, ...]]:
     Reasons without a scenario are left out.
     """
     tried = {attempt.distinguisher.kind for attempt in claim_audit.attempts}
-    weak = [one.distinguisher.kind for one in claim_audit.attempts if one.ceiling <= one.distinguisher.limit.epsilon]
-    found = {
+    weak = [
+        attempt.distinguisher.kind
+        for attempt in claim_audit.attempts
+        if attempt.ceiling <= attempt.distinguisher.limit.epsilon
+    ]
+    untried = {
         "the time ran out before any of their trials": claim_audit.unplayed,
         "the time ran out before fresh trials": claim_audit.untried,
         "they seemed to tell more than the claim allows, and the budget had no fresh trials for them": tuple(
@@ -69,21 +75,21 @@ def not_tried(claim_audit: ClaimAudit) -> dict[str, tuple[str, ...]]:
         "no model was released, or what differs never arrived": claim_audit.silent,
         "every trial was refused": claim_audit.refused,
     }
-    left = dict[str, tuple[str, ...]]()
-    for why, kinds in found.items():
-        left[why] = tuple(kind for kind in kinds if kind not in tried)
+    remaining = dict[str, tuple[str, ...]]()
+    for why, kinds in untried.items():
+        remaining[why] = tuple(kind for kind in kinds if kind not in tried)
         tried |= {*kinds}  # only the first of several reasons is named
-    left[TOO_FEW] = tuple(weak) if claim_audit.verdict is Verdict.CONSISTENT else ()
-    return {why: kinds for why, kinds in left.items() if kinds}
+    remaining[TOO_FEW] = tuple(weak) if claim_audit.verdict is Verdict.CONSISTENT else ()
+    return {why: kinds for why, kinds in remaining.items() if kinds}
 
 
-def untried_words(claim_audit: ClaimAudit, most: int = 3) -> str:
+def untried_words(claim_audit: ClaimAudit, largest: int = 3) -> str:
     """Return a sentence that names the scenarios without a result and the reasons; empty if all have results."""
-    said = []
+    phrases = []
     for why, kinds in not_tried(claim_audit).items():
-        more = f" and {len(kinds) - most} more" if len(kinds) > most else ""
-        said.append(", ".join(f"'{kind}'" for kind in kinds[:most]) + f"{more} ({why})")
-    return f"Not tried: {'; '.join(said)}." if said else ""
+        suffix = f" and {len(kinds) - largest} more" if len(kinds) > largest else ""
+        phrases.append(", ".join(f"'{kind}'" for kind in kinds[:largest]) + f"{suffix} ({why})")
+    return f"Not tried: {'; '.join(phrases)}." if phrases else ""
 
 
 def floating_words(claim_audit: ClaimAudit) -> str:
@@ -146,7 +152,7 @@ _NOT_COVERED = {
 
 def claim_words(claim_audit: ClaimAudit) -> str:
     """Return the text that follows the verdict: the claim, what the trials showed, and the strongest evidence."""
-    return " ".join(part for part in (_claim_words(claim_audit), evidence_words(claim_audit)) if part)
+    return " ".join(phrase for phrase in (_claim_words(claim_audit), evidence_words(claim_audit)) if phrase)
 
 
 def evidence_words(claim_audit: ClaimAudit) -> str:
@@ -161,17 +167,19 @@ def evidence_words(claim_audit: ClaimAudit) -> str:
         or not claim_audit.attempts
     ):
         return ""
-    readings = [(one, estimate_gaussian_mu(claim_audit.claim, one)) for one in claim_audit.attempts]
+    readings = [(attempt, estimate_gaussian_mu(claim_audit.claim, attempt)) for attempt in claim_audit.attempts]
     # The proven lack of Gaussian noise comes first, then the share of right guesses.
-    attempt, noise = max(readings, key=lambda one: (one[1].mu_low if one[1] else 0.0, one[0].right / one[0].trials))
-    said = (
+    attempt, noise = max(
+        readings, key=lambda reading: (reading[1].mu_low if reading[1] else 0.0, reading[0].right / reading[0].trials)
+    )
+    text = (
         f"The strongest evidence: {attempt.right} of {attempt.trials} trials of the kind "
         f"'{attempt.distinguisher.kind}' were "
         f"guessed right, where the claim allows {claim_audit.claim.success:.1%}"
     )
     if noise is None:
-        return f"{said}."
-    return f"{said}; if the noise is Gaussian, mu is {noise.mu:.3g}, and the claim allows {noise.claimed_mu:.3g}."
+        return f"{text}."
+    return f"{text}; if the noise is Gaussian, mu is {noise.mu:.3g}, and the claim allows {noise.claimed_mu:.3g}."
 
 
 def _claim_words(claim_audit: ClaimAudit) -> str:
@@ -215,9 +223,9 @@ def _claim_words(claim_audit: ClaimAudit) -> str:
                 f"{_NOT_COVERED[claim_audit.not_covered]}."
             )
         case Verdict.INCONCLUSIVE if any(attempt.share_of_trials < 1 for attempt in claim_audit.attempts):
-            least = min(claim_audit.attempts, key=lambda attempt: attempt.share_of_trials)
-            said = f"too few trials count ({claim_audit.claim.words}): {trials_words(least)}"
-            return f"{said} {claim_audit.hindrance}".strip()
+            test = min(claim_audit.attempts, key=lambda attempt: attempt.share_of_trials)
+            text = f"too few trials count ({claim_audit.claim.words}): {trials_words(test)}"
+            return f"{text} {claim_audit.hindrance}".strip()
         case Verdict.INCONCLUSIVE if not claim_audit.attempts:
             return (
                 f"no scenario could be played to its end ({claim_audit.claim.words}). {claim_audit.hindrance}".strip()
@@ -236,22 +244,22 @@ def refusal_words(refusals: Sequence[TrialErrorShares]) -> tuple[str, ...]:
     alike = dict[tuple[str, bool], list[TrialErrorShares]]()
     for refusal in refusals:
         alike.setdefault((_beginning(refusal.said), refusal.is_allowed), []).append(refusal)
-    return tuple(_refused_alike(some) for some in alike.values())
+    return tuple(_refused_alike(shares) for shares in alike.values())
 
 
 def _refused_alike(refusals: Sequence[TrialErrorShares]) -> str:
-    kinds, first = [one.kind for one in refusals], refusals[0]
+    kinds, first = [refusal.kind for refusal in refusals], refusals[0]
     with_it, without = (
-        _share_words([getattr(one, name) for one in refusals]) for name in ("share_present", "share_absent")
+        _share_words([getattr(refusal, name) for refusal in refusals]) for name in ("share_present", "share_absent")
     )
     shares = f"refused in {with_it} of trials with D and {without} with D'"
-    told = f"{shares}, as it may" if first.is_allowed else f"an ordinary input was {shares}"
-    more = f" and {len(kinds) - _MOST_KINDS} more" if len(kinds) > _MOST_KINDS else ""
-    return f"{', '.join(kinds[:_MOST_KINDS])}{more}: {told} ({_beginning(first.said)})."
+    text = f"{shares}, as it may" if first.is_allowed else f"an ordinary input was {shares}"
+    suffix = f" and {len(kinds) - _MOST_KINDS} more" if len(kinds) > _MOST_KINDS else ""
+    return f"{', '.join(kinds[:_MOST_KINDS])}{suffix}: {text} ({_beginning(first.said)})."
 
 
-def _beginning(said: str) -> str:
-    return said if len(said) <= _LONGEST else f"{said[:_LONGEST].rstrip()} ..."
+def _beginning(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST].rstrip()} ..."
 
 
 def _share_words(shares: Sequence[float]) -> str:

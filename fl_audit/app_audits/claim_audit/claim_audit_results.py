@@ -194,7 +194,7 @@ def attempt_of(
         Whether the guess was right, for each counted trial, shape (counted trials,).
     scores
         Score that the distinguisher gave each counted trial, shape (counted trials,).
-    trials
+    transcripts
         Transcripts of all trials, counted or not.
     present
         True for trials with D, false for trials with D', shape (all trials,).

@@ -47,14 +47,14 @@ def feature_groups(transcripts: Transcripts) -> dict[str, Floats]:
         groups["what was released along it, round by round"] = _by_round(transcripts)
         groups["the released arrays, first against later rounds"] = _alternating(transcripts)
         groups["what pairs of rounds released, against each other"] = _paired(transcripts)
-    for name, part in transcripts.tensors:
-        groups[f"the released values of {name}"] = _shown(transcripts.steps[:, :, part])
+    for name, coordinates in transcripts.tensors:
+        groups[f"the released values of {name}"] = _shown(transcripts.steps[:, :, coordinates])
     groups["all released values"] = _shown(transcripts.steps)
     if transcripts.steps[0].size > MOST_CORRELATED:
         groups["all released values, each by its own spread"] = _each(transcripts.steps)
     if np.any(transcripts.own):
-        own = np.concatenate([transcripts.steps, transcripts.own], axis=2)
-        groups["released values beside the noise of one's own"] = _shown(own)
+        steps_and_own = np.concatenate([transcripts.steps, transcripts.own], axis=2)
+        groups["released values beside the noise of one's own"] = _shown(steps_and_own)
         pair = (summed_projections(transcripts), summed_projections(replace(transcripts, steps=transcripts.own)))
         groups["along it, beside the noise of one's own"] = np.stack(pair, axis=1)
     if np.any(transcripts.others):
@@ -94,10 +94,10 @@ def _along(transcripts: Transcripts, vectors: Floats) -> Floats:
 
 
 def _by_round(transcripts: Transcripts) -> Floats:
-    found = projections(transcripts)
-    if found.shape[1] <= _ROUNDS_SHOWN:
-        return found
-    return np.stack([part.sum(axis=1) for part in np.array_split(found, _ROUNDS_SHOWN, axis=1)], axis=1)
+    projected = projections(transcripts)
+    if projected.shape[1] <= _ROUNDS_SHOWN:
+        return projected
+    return np.stack([segment.sum(axis=1) for segment in np.array_split(projected, _ROUNDS_SHOWN, axis=1)], axis=1)
 
 
 def _alternating(transcripts: Transcripts) -> Floats:
@@ -122,10 +122,10 @@ def _paired(transcripts: Transcripts) -> Floats:
     """
     steps = np.nan_to_num(transcripts.steps, nan=0.0, posinf=0.0, neginf=0.0)
     found = []
-    for one, other in _pairs(steps.shape[1]):
+    for first, second in _pairs(steps.shape[1]):
         for sign in (-1.0, 1.0):
-            value = steps[:, one] + sign * steps[:, other]
-            added = transcripts.direction[:, one] + sign * transcripts.direction[:, other]
+            value = steps[:, first] + sign * steps[:, second]
+            added = transcripts.direction[:, first] + sign * transcripts.direction[:, second]
             norms, products = np.linalg.norm(added, axis=1), np.sum(value * added, axis=1)
             found.append(np.divide(products, norms, out=np.zeros_like(products), where=norms > 0))
             found.append(np.log(np.maximum(np.sum(np.square(value), axis=1), 1e-300)))
@@ -134,7 +134,10 @@ def _paired(transcripts: Transcripts) -> Floats:
 
 def _pairs(rounds: int) -> list[tuple[int, int]]:
     """Return at most 100 pairs of rounds: first those with round 0, then successive rounds, then others."""
-    first, next_ones = [(0, other) for other in range(1, rounds)], [(one, one + 1) for one in range(1, rounds - 1)]
+    first, next_ones = (
+        [(0, index) for index in range(1, rounds)],
+        [(index, index + 1) for index in range(1, rounds - 1)],
+    )
     every = [*first, *next_ones, *combinations(range(rounds), 2)]
     return list(dict.fromkeys(every))[:_PAIRS]
 
@@ -175,7 +178,7 @@ def _beside_others(transcripts: Transcripts) -> Floats:
 
 def _sizes(transcripts: Transcripts) -> Floats:
     """Return the log squared norm of each tensor's change in a round, as a mean over rounds, (trials, tensors)."""
-    squares = [np.sum(transcripts.steps[:, :, part] ** 2, axis=2) for _, part in transcripts.tensors]
+    squares = [np.sum(transcripts.steps[:, :, coordinates] ** 2, axis=2) for _, coordinates in transcripts.tensors]
     return np.stack([np.log(np.maximum(square, 1e-300)).mean(axis=1) for square in squares], axis=1)
 
 
@@ -213,8 +216,8 @@ def _finest(transcripts: Transcripts) -> Floats:
     # but noise on top of a contribution is never much finer than the contribution (Mironov 2012).
     sizes = np.abs(transcripts.direction)
     relative = _binary_digits(transcripts.released) + np.log2(np.where(sizes > 0, sizes, 1.0))
-    known = np.where((sizes > 0) & np.isfinite(transcripts.released), relative, -_LARGEST)
-    return np.asarray(np.max(_flat(known), axis=1, keepdims=True))
+    finest = np.where((sizes > 0) & np.isfinite(transcripts.released), relative, -_LARGEST)
+    return np.asarray(np.max(_flat(finest), axis=1, keepdims=True))
 
 
 def _binary_digits(values: Floats) -> Floats:

@@ -85,8 +85,8 @@ def audit_online(
     if knowing is not None and not knowing.is_broken:
         knowing = None
     verdict = verdict_of(claim, [attempt]) if knowing is None else Verdict.INCONCLUSIVE
-    found = floating if floating.is_broken else None
-    return ClaimAudit(claim, verdict, (attempt,), (), LESSONS, found, knowing=knowing)
+    test = floating if floating.is_broken else None
+    return ClaimAudit(claim, verdict, (attempt,), (), LESSONS, test, knowing=knowing)
 
 
 def most_telling(pilots: Sequence[tuple[Transcripts, Flags]], claim: StatedClaim) -> int:
@@ -103,7 +103,7 @@ def most_telling(pilots: Sequence[tuple[Transcripts, Flags]], claim: StatedClaim
             else -np.inf
         )
 
-    return int(np.argmax([margin(*one) for one in pilots]))
+    return int(np.argmax([margin(*pilot) for pilot in pilots]))
 
 
 def guessed_epsilon(right: int, guesses: int, delta: float, confidence: float) -> float:
@@ -159,12 +159,12 @@ def _guesses(groups: dict[str, Floats], present: Flags) -> tuple[Flags, Floats, 
         followed[start:stop] = _best_distinguisher((scores[:, _BLOCK:start] > 0) == past[_BLOCK:])
         if min(np.sum(past), np.sum(~past)) < 2:
             continue
-        for place, name in enumerate(names):
+        for index, name in enumerate(names):
             rules[name] = learned_rule(groups[name][:start], past)
-            seen = rules[name](groups[name][:stop])
+            guesses = rules[name](groups[name][:stop])
             # The threshold is the middle between the medians under D and D'.
-            medians = np.median(seen[:start][past]) + np.median(seen[:start][~past])
-            scores[place, start:stop] = seen[start:] - float(medians) / 2
+            medians = np.median(guesses[:start][past]) + np.median(guesses[:start][~past])
+            scores[index, start:stop] = guesses[start:] - float(medians) / 2
     chosen = scores[followed, np.arange(count)][LESSONS:]
     group = names[int(np.bincount(followed[LESSONS:]).argmax())]
     nothing: Rule = lambda values: np.zeros(len(values))  # noqa: E731

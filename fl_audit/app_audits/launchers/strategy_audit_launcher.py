@@ -66,8 +66,8 @@ class StrategyOptions:
 def audit_in_subprocess(options: StrategyOptions, out: Path | None = None) -> dict[str, Any]:
     """Audit a strategy in a subprocess, and return the result as JSON values, with the path of a page as `report`."""
     seconds = math.inf if options.seconds is None else 2 * options.seconds + _START
-    found, ended, _ = run_command_isolated(_PROGRAM, options, out, seconds, is_quiet=False)
-    if found is None:
+    answer_values, ended, _ = run_command_isolated(_PROGRAM, options, out, seconds, is_quiet=False)
+    if answer_values is None:
         raise InputError(
             f"the process that plays trials against {options.factory} {ended}, before any trial was judged: accepted is "
             "a strategy that raises an exception where it cannot go on, and whose trials end"
@@ -75,6 +75,6 @@ def audit_in_subprocess(options: StrategyOptions, out: Path | None = None) -> di
     if ended:
         page = "" if out is None else ", and no page was written"
         early = f"the process that plays trials {ended}: this is what it had judged until then{page}"
-        found["stopped_early"] = early
-        found["lines"].append(["Stopped early", f"{early}."])
-    return found
+        answer_values["stopped_early"] = early
+        answer_values["lines"].append(["Stopped early", f"{early}."])
+    return answer_values

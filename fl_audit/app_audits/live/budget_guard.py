@@ -65,7 +65,7 @@ def _without_details() -> Iterator[None]:
 def _reason_to_refuse(ledger: Path, ledger_training: LedgerTraining, budget: float, delta: float) -> str | None:
     """Return why a client must not answer in one more round of a run; count the round and return None if it may."""
     counter = ledger.with_name(f"{ledger.name}.rounds") / ledger_training.name
-    if all(one.name != ledger_training.name for one in read_ledger(ledger)):
+    if all(training.name != ledger_training.name for training in read_ledger(ledger)):
         # The counter is written before the ledger's line, so a line without a counter means that the counter was lost.
         if not counter.exists():
             _write(counter, 0)

@@ -61,13 +61,13 @@ def _assumption(finding: LiveFinding) -> str:
 
 def _light(finding: LiveFinding) -> str:
     """Return a sentence on the canary with the smallest weight; empty if it weighs as much as the heaviest client."""
-    least = min(finding.weights)
-    if least == 1:
+    smallest = min(finding.weights)
+    if smallest == 1:
         return ""
-    more = f"{number_text(1 / least, 3)} times the mu of" if least else "more than"
+    suffix = f"{number_text(1 / smallest, 3)} times the mu of" if smallest else "more than"
     return (
-        f" Canary {finding.weights.index(least)} weighs {number_text(least, 3)} of the heaviest client of a round, by "
-        f"number of examples: where the average counts these, it tells of that client up to {more} this canary."
+        f" Canary {finding.weights.index(smallest)} weighs {number_text(smallest, 3)} of the heaviest client of a round, by "
+        f"number of examples: where the average counts these, it tells of that client up to {suffix} this canary."
     )
 
 
@@ -78,16 +78,16 @@ def _progress(finding: LiveFinding) -> str:
     twice = f", or clients named canaries twice or beside those that are watched ({wrong})" if wrong else ""
     unfit = f", or {mismatches_text(finding.misfits)}" if finding.misfits else ""
     without = f", {plural(left_out, 'round')} left out: a canary did not answer{twice}{unfit}" if left_out else ""
-    more = f", after {plural(finding.carried_on, 'round')} of the same training that were set aside"
-    return f"{whole:,} whole rounds of {claimed:,} claimed{without}{more if finding.carried_on else ''}"
+    suffix = f", after {plural(finding.carried_on, 'round')} of the same training that were set aside"
+    return f"{whole:,} whole rounds of {claimed:,} claimed{without}{suffix if finding.carried_on else ''}"
 
 
 def _opening(finding: LiveFinding) -> str:
-    found, guarantee = finding.finding, finding.guarantee
-    lower, at = number_text(found.epsilon_lower, 3), f"at delta {number_text(guarantee.delta, 3)}"
+    bounds, guarantee = finding.finding, finding.guarantee
+    lower, at = number_text(bounds.epsilon_lower, 3), f"at delta {number_text(guarantee.delta, 3)}"
     return (
         f"With noise as weak as the canaries certify, the training tells an epsilon of at least {lower} {at} "
-        f"({percent(found.confidence)} confidence in one look that was chosen beforehand, and less for whoever looks "
+        f"({percent(bounds.confidence)} confidence in one look that was chosen beforehand, and less for whoever looks "
         f"again); {number_text(guarantee.epsilon, 3)} is claimed."
     )
 
@@ -98,27 +98,27 @@ def _reading(finding: LiveFinding) -> Reading:
     The page may be opened at any time, so the claim is "broken" only if the verdict from declared analyses is
     `violated`.
     """
-    found, is_violated = finding.finding, finding.verdict is Verdict.VIOLATED
-    wide = max((one.finding.mu_lower for one in finding.looks), default=0.0) if is_violated else 0.0, math.inf
+    bounds, is_violated = finding.finding, finding.verdict is Verdict.VIOLATED
+    wide = max((look.finding.mu_lower for look in finding.looks), default=0.0) if is_violated else 0.0, math.inf
     return compare_with_claim(
-        (found.mu_lower, math.inf), found.mu_claimed, wide=lambda _: wide, level=finding.level, sides=1
+        (bounds.mu_lower, math.inf), bounds.mu_claimed, wide=lambda _: wide, level=finding.level, sides=1
     ).reading
 
 
 def _facts(finding: LiveFinding) -> tuple[Fact, ...]:
-    found, guarantee, said = finding.finding, finding.guarantee, _reading(finding)
+    bounds, guarantee, reading = finding.finding, finding.guarantee, _reading(finding)
     rarely = f"except with a chance of at most {one_in(guarantee.delta)}"
-    surer = f"claimed: at most {percent(guarantee.belief_bound)}, {rarely}; {said}"
+    surer = f"claimed: at most {percent(guarantee.belief_bound)}, {rarely}; {reading}"
     if is_certainty(guarantee.belief_bound):
         surer = str(Reading.NO_LIMIT)
     needed = "none" if finding.rounds_needed is None else f"{finding.rounds_needed:,}"
     return (
-        Fact("Epsilon of the training, at least", number_text(found.epsilon_lower, 3),
-             f"claimed: {number_text(guarantee.epsilon, 3)} by {guarantee.accountant}; {said}"),
+        Fact("Epsilon of the training, at least", number_text(bounds.epsilon_lower, 3),
+             f"claimed: {number_text(guarantee.epsilon, 3)} by {guarantee.accountant}; {reading}"),
         Fact("An insider may become as sure as", percent(finding.belief_lower), surer),
-        Fact("Epsilon of a round, at least", number_text(found.epsilon_round, 3),
-             f"mu {number_text(found.mu_lower, 3)} or more, estimated {number_text(found.mu, 3)}; claimed "
-             f"{number_text(found.mu_claimed, 3)}; {said}"),
+        Fact("Epsilon of a round, at least", number_text(bounds.epsilon_round, 3),
+             f"mu {number_text(bounds.mu_lower, 3)} or more, estimated {number_text(bounds.mu, 3)}; claimed "
+             f"{number_text(bounds.mu_claimed, 3)}; {reading}"),
         Fact(f"Rounds that find {BREACH:g} times the guarantee", needed,
              f"in 9 of 10 trainings with {plural(finding.canaries, 'canary', 'canaries')}"),
     )  # fmt: skip
@@ -142,7 +142,9 @@ def _next(finding: LiveFinding) -> str:
         case Verdict.INCONCLUSIVE if finding.misfits:
             return f"Fix what does not fit: no other rounds count. {capital(mismatches_text(finding.misfits))}."
         case Verdict.INCONCLUSIVE if finding.doubts.kinds:
-            return _doubt(next(one for one in Inconsistency if one in finding.doubts.kinds), finding)
+            return _doubt(
+                next(inconsistency for inconsistency in Inconsistency if inconsistency in finding.doubts.kinds), finding
+            )
         case Verdict.INCONCLUSIVE if finding.rounds_needed is None and min(finding.weights) < 1:
             return f"Have the heaviest clients send the canaries, or weigh all alike.{_light(finding)}"
         case Verdict.INCONCLUSIVE if finding.rounds_needed is None:
@@ -150,8 +152,8 @@ def _next(finding: LiveFinding) -> str:
         case Verdict.INCONCLUSIVE:
             if finding.covers_enough_rounds:
                 return f"Look again after {finding.rounds_needed:,} whole rounds: these could not have told."
-            few = "with so few, not even all of its rounds can tell"
-            return f"Send more canaries in the next training: {few} {BREACH:g} times the guarantee.{_light(finding)}"
+            remark = "with so few, not even all of its rounds can tell"
+            return f"Send more canaries in the next training: {remark} {BREACH:g} times the guarantee.{_light(finding)}"
         case Verdict.NOT_AUDITED | Verdict.NO_GUARANTEE:
             raise AssertionError("a watched training has a guarantee and is audited")
         case _:
@@ -203,22 +205,22 @@ def _doubt(inconsistency: Inconsistency, finding: LiveFinding) -> str:
             assert_never(inconsistency)
 
 
-def _numbered(found: tuple[int, ...], one: str = "canary", many: str = "canaries") -> str:
+def _numbered(numbers: tuple[int, ...], singular: str = "canary", plural_word: str = "canaries") -> str:
     """Return at most five of the numbers as a phrase, such as "canaries 1, 4".
 
-    `one` is the noun for a single number, `many` the noun for several.
+    `singular` is the noun for a single number, `plural_word` the noun for several.
     """
-    more = ", ..." if len(found) > _MOST_NUMBERED else ""
-    return f"{one if len(found) == 1 else many} {', '.join(map(str, found[:_MOST_NUMBERED]))}{more}"
+    suffix = ", ..." if len(numbers) > _MOST_NUMBERED else ""
+    return f"{singular if len(numbers) == 1 else plural_word} {', '.join(map(str, numbers[:_MOST_NUMBERED]))}{suffix}"
 
 
 def _table(finding: LiveFinding) -> str:
     if not finding.looks:
         return "<p>No verdict yet: the first is passed after five whole rounds.</p>"
     rows = [
-        (plural(one.rounds, "whole round"), number_text(one.finding.mu_lower, 3),
-         number_text(one.finding.epsilon_lower, 3), "yes" if one.is_violated else "no")
-        for one in finding.looks
+        (plural(look.rounds, "whole round"), number_text(look.finding.mu_lower, 3),
+         number_text(look.finding.epsilon_lower, 3), "yes" if look.is_violated else "no")
+        for look in finding.looks
     ]  # fmt: skip
     columns = ("look after", "mu of a round, at least", "epsilon of the training, at least", "breaks the guarantee")
     together = f"their bounds hold together with {percent(finding.finding.confidence)} confidence"

@@ -34,8 +34,8 @@ def with_measured_steps(
     unseen = [*measurement.unseen, *in_doubt]
     if not measurement.own.applied:
         unseen.append("its steps: no optimizer of torch took one")
-    own = dict.fromkeys(name for run in (*called, measurement.own) for name in run.own_optimizers)
-    unseen += [f"the steps of {name}, which changes weights by code of its own" for name in own]
+    optimizers = dict.fromkeys(name for run in (*called, measurement.own) for name in run.own_optimizers)
+    unseen += [f"the steps of {name}, which changes weights by code of its own" for name in optimizers]
     found = replace(
         evidence, trainings=trainings[: len(evidence.trainings)], repeated=trainings, trace=trace,
         measured=measurement.steps, replays=tuple(_replay(effect) for effect in measurement.steps.effects),
@@ -45,28 +45,28 @@ def with_measured_steps(
 
 def _doubts(trainings: RecordedTrainings, measured: MeasuredSteps) -> list[str]:
     """Return what stays unknown of the effect of a record, where it decides on the claim."""
-    found = list[str]()
+    doubts = list[str]()
     if any(effect.is_growing and not effect.is_unbounded for effect in measured.effects):
-        found.append("what bounds the effect of a record: it grows with its values, and is small beside the noise")
+        doubts.append("what bounds the effect of a record: it grows with its values, and is small beside the noise")
     if all(effect.has_absence for effect in measured.effects) or trainings.claimed is None:
-        return found
-    most = trainings.composed_of(trainings.claimed_rounds, factor=2.0)
-    if most is not None and most.epsilon > trainings.claimed:
-        found.append(
+        return doubts
+    privacy = trainings.composed_of(trainings.claimed_rounds, factor=2.0)
+    if privacy is not None and privacy.epsilon > trainings.claimed:
+        doubts.append(
             "the whole effect of a record: values of it were compared, of which one has at least the effect that is "
             "counted, and no value without an effect was found"
         )
-    return found
+    return doubts
 
 
-def _draws_again(one: ObservedRun, other: ObservedRun) -> bool:
+def _draws_again(run: ObservedRun, other: ObservedRun) -> bool:
     """Return True if two trainings applied the same gradients, with their own noise."""
     pairs = [
-        (left.values, right.values)
-        for left, right in zip(one.applied, other.applied, strict=False)
-        if left.values is not None and right.values is not None
+        (gradient.values, right.values)
+        for gradient, right in zip(run.applied, other.applied, strict=False)
+        if gradient.values is not None and right.values is not None
     ]
-    return bool(pairs) and all(np.array_equal(left, right) and bool(left.any()) for left, right in pairs)
+    return bool(pairs) and all(np.array_equal(first, second) and bool(first.any()) for first, second in pairs)
 
 
 def _with_steps(run: ObservedRun, measured: MeasuredSteps, sample: int) -> RecordedTraining:
@@ -140,9 +140,9 @@ def _with_rates(run: ObservedRun) -> RecordedTraining:
     """Return a training with steps that have the learning rates of the run."""
     steps = (
         PrivateStep(
-            one.optimizer, one.batches, one.is_fresh, None, True, True, 0.0, 1.0, one.learning_rate, None
+            gradient.optimizer, gradient.batches, gradient.is_fresh, None, True, True, 0.0, 1.0, gradient.learning_rate, None
         )
-        for one in run.applied
+        for gradient in run.applied
     )  # fmt: skip
     return replace(run.traced.training, steps=tuple(steps))
 

@@ -43,10 +43,10 @@ def _bare_tensors(measured: MeasuredSteps) -> str:
     if not measured.bare:
         return ""
     tensors = sorted({tensor + 1 for step in measured.bare for tensor in step.bare_tensors})
-    named = ", ".join(map(str, tensors[:5]))
+    tensor_names = ", ".join(map(str, tensors[:5]))
     return (
         f"{len(measured.bare)} of {len(measured.steps)} steps added no noise that the generators draw to "
-        f"{plural(len(tensors), 'tensor')} (number {named} of {len(measured.bare[0].shapes)})"
+        f"{plural(len(tensors), 'tensor')} (number {tensor_names} of {len(measured.bare[0].shapes)})"
     )
 
 
@@ -55,20 +55,18 @@ def _small_noise(trainings: RecordedTrainings) -> str:
     if _no_noise(trainings) or trainings.measured is not None:
         return ""
     for training in trainings.private_trainings:
-        least, asked = training.multipliers
+        smallest, requested = training.multipliers
         # A schedule of the noise is honest if the epsilon that is named counts it, which other checks compare.
-        if trainings.claimed is None and least < asked * (1 - 1e-6):
-            return (
-                f"steps have noise multiplier {least:.4g}, make_private was given {asked:.4g}, and no epsilon is named"
-            )
+        if trainings.claimed is None and smallest < requested * (1 - 1e-6):
+            return f"steps have noise multiplier {smallest:.4g}, make_private was given {requested:.4g}, and no epsilon is named"
         steps = [step for step in training.noised if step.noise is not None and _claimed(step) > 0]
         squares = sum(step.noise.squares / _claimed(step) ** 2 for step in steps if step.noise is not None)
         count = sum(step.noise.count for step in steps if step.noise is not None)
         if count and chi2.cdf(squares, count) < LEVEL:
             return f"the noise has {np.sqrt(squares / count):.3g} times the scale that is claimed"
-    if (found := rejected(trainings, OF_SIZE, LEVEL)) is not None:
-        where = f" in {found.place}" if found.place else ""
-        return f"the noise has {found.measured:.3g} times the scale that is claimed{where}"
+    if (test_result := rejected(trainings, OF_SIZE, LEVEL)) is not None:
+        where = f" in {test_result.place}" if test_result.place else ""
+        return f"the noise has {test_result.measured:.3g} times the scale that is claimed{where}"
     return ""
 
 
@@ -76,10 +74,10 @@ def _noise_distribution(trainings: RecordedTrainings) -> str:
     if _no_noise(trainings):
         return ""
     for training in trainings.private_trainings:
-        parts = [step.noise.sample / step.noise.scale for step in training.noised if step.noise is not None]
-        if not parts:
+        standardised = [step.noise.sample / step.noise.scale for step in training.noised if step.noise is not None]
+        if not standardised:
             continue
-        values = np.concatenate(parts)
+        values = np.concatenate(standardised)
         if len(values) >= 50 and float(kstest(values, "norm").pvalue) < LEVEL:
             return f"{len(values)} recorded values of noise are not normal"
     return ""
@@ -116,22 +114,26 @@ def _seeded(trainings: RecordedTrainings) -> str:
 
 def _shared(trainings: RecordedTrainings) -> str:
     for one, other in combinations(trainings.by_client.values(), 2):
-        if any(_is_alike(left, right) for left in one for right in other if left.round == right.round):
+        if any(_is_alike(training, right) for training in one for right in other if training.round == right.round):
             return "two clients drew the same noise in the same round"
     return ""
 
 
 def _repeated(trainings: RecordedTrainings) -> str:
     for training in trainings.private_trainings:
-        most = max(Counter(_heads(training)).values(), default=0)
-        if most > 1:
-            return f"{most} steps of a training added the same noise"
+        copies = max(Counter(_heads(training)).values(), default=0)
+        if copies > 1:
+            return f"{copies} steps of a training added the same noise"
     if _seeded(trainings) or _shared(trainings) or _no_noise(trainings):
         return ""
     if has_equal_values(trainings, LEVEL):
         return "values of the noise are used again, at other places or with another sign"
-    found = None if _small_noise(trainings) else rejected(trainings, OF_COPIES, LEVEL)
-    return "" if found is None else f"the noise is not independent: {found.name}{found.place and f', {found.place}'}"
+    test_result = None if _small_noise(trainings) else rejected(trainings, OF_COPIES, LEVEL)
+    return (
+        ""
+        if test_result is None
+        else f"the noise is not independent: {test_result.name}{test_result.place and f', {test_result.place}'}"
+    )
 
 
 def _follows(trainings: RecordedTrainings) -> str:

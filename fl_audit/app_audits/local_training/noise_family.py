@@ -20,18 +20,18 @@ OF_COPIES = (TestName.REPEATED_NOISE, TestName.CORRELATED_NOISE)
 
 def measured_noise(evidence: RecordedTrainings) -> NoiseMeasurements | None:
     """Return the noise of all trainings with as many steps as the shortest has; None if it cannot be compared."""
-    trainings = {id(one): one for one in (*evidence.private_trainings, *evidence.repeated)}.values()
-    steps = [[step for step in one.noised if _is_usable(step)] for one in trainings]
+    trainings = {id(training): training for training in (*evidence.private_trainings, *evidence.repeated)}.values()
+    steps = [[step for step in training.noised if _is_usable(step)] for training in trainings]
     rounds = min(map(len, steps), default=0)
     noises = [[step.noise for step in each[:rounds] if step.noise is not None] for each in steps]
     shapes = {noise.shapes for each in noises for noise in each}
     if not rounds or len(shapes) != 1:
         return None
-    found = join([join([_statistics(noise) for noise in each], axis=1) for each in noises], axis=0)
+    statistics = join([join([_statistics(noise) for noise in each], axis=1) for each in noises], axis=0)
     sigma = np.array([[step.gradient_multiplier * step.norm for step in each[:rounds]] for each in steps])
     nothing = np.zeros(sigma.shape)
     members = np.zeros(len(sigma), dtype=np.bool_)
-    return NoiseMeasurements(members, nothing, nothing, sigma, float(sigma.max()), _over(found, sigma))
+    return NoiseMeasurements(members, nothing, nothing, sigma, float(sigma.max()), _over(statistics, sigma))
 
 
 def _is_usable(step: PrivateStep) -> bool:
@@ -58,8 +58,8 @@ def rejected(trainings: RecordedTrainings, names: tuple[TestName, ...], level: f
     measured = measured_noise(trainings)
     if measured is None:
         return None
-    made, _ = run_family(measured, names)
-    return next((one for one in made if one.p_value < level), None)
+    test_results, _ = run_family(measured, names)
+    return next((test_result for test_result in test_results if test_result.p_value < level), None)
 
 
 def has_equal_values(trainings: RecordedTrainings, level: float) -> bool:

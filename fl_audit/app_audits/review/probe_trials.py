@@ -28,26 +28,26 @@ def probed(system: AuditedSystem, claim: StatedClaim) -> tuple[AuditedSystem, fl
     trial.
     """
     plain = "removed" if claim.neighbours.relation is Relation.ADD_REMOVE else "opposite"
-    own = BY_NAME[f"{plain}, own model"] if system.model is not None else BY_NAME[plain]
+    scenario = BY_NAME[f"{plain}, own model"] if system.model is not None else BY_NAME[plain]
     copy, unoffered = WorkingCopy(Path.cwd()), dict[str, None]()
     for _ in range(_MOST_NAMES):
         with names_asked() as names:
-            seen, slow, blamed = _timed(system, claim, own, copy)
+            transcript, slow, blamed = _timed(system, claim, scenario, copy)
         # The app looks up metrics that the trial's clients did not report. They are added, first those without which
         # the app fails.
-        missing = re.fullmatch(r"KeyError: '([^']+)'", seen.refusal or "")
-        known = (LOSS, system.weight, *system.metrics, *unoffered)
-        wanted = [name for name in (missing.groups() if missing else names) if name not in known]
+        missing = re.fullmatch(r"KeyError: '([^']+)'", transcript.refusal or "")
+        known_numbers = (LOSS, system.weight, *system.metrics, *unoffered)
+        wanted = [name for name in (missing.groups() if missing else names) if name not in known_numbers]
         if not wanted:
             break
         tried = replace(system, metrics=(*system.metrics, *dict.fromkeys(wanted)))
-        if seen.refusal is None and _timed(tried, claim, own, copy)[0].refusal is not None:
+        if transcript.refusal is None and _timed(tried, claim, scenario, copy)[0].refusal is not None:
             unoffered |= dict.fromkeys(wanted)
             continue
         system = tried
-    longer = replace(own, present=replace(own.present, length=2.0))
+    longer = replace(scenario, present=replace(scenario.present, length=2.0))
     _require_scalable(system, _timed(system, claim, longer, copy)[0])
-    _require_played(seen, blamed)
+    _require_played(transcript, blamed)
     quick = _timed(system, claim, BY_NAME[plain], copy)[1]
     copy.remove()
     return system, slow, quick, copy.was_written, tuple(unoffered)
@@ -58,9 +58,9 @@ def _require_played(transcript: Transcript, blamed: str) -> None:
     errors = errors_in(transcript)
     is_refused = transcript.refusal is not None
     if (blamed and is_refused) or (errors and (is_refused or not transcript.has_release)):
-        said = f"{transcript.refusal}, {blamed}" if blamed else f"they replied with the error {errors[0]!r}"
+        error_text = f"{transcript.refusal}, {blamed}" if blamed else f"they replied with the error {errors[0]!r}"
         raise InputError(
-            f"the modifiers of its clients cannot be played: {said}; accepted are modifiers that bear an ordinary "
+            f"the modifiers of its clients cannot be played: {error_text}; accepted are modifiers that bear an ordinary "
             "message to train"
         )
     require(transcript.refusal is None, f"the strategy cannot be played: it raised {transcript.refusal}")
@@ -91,5 +91,5 @@ def _timed(
     """
     began, trial = time.monotonic(), BlackBoxTrial(system, claim, scenario, True, generator(0, Purpose.BLACK_BOX))
     with in_working_copy(copy, thoroughly=False):
-        seen = trial.play()
-    return seen, time.monotonic() - began, trial.blamed
+        transcript = trial.play()
+    return transcript, time.monotonic() - began, trial.blamed

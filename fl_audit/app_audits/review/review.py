@@ -100,27 +100,27 @@ def _planned(
     if len(traces) == 1 and app.stated.claim is not None:
         traces = (_traced(app, system), *traces)
     starts = compared_starts(app.stated, traces)
-    asked, stated, claim = dict(app.stage.most), app.stated, app.claim
+    sampled, stated, claim = dict(app.stage.most), app.stated, app.claim
     kinds = planning.relevant_scenarios(kinds_of(system, claim), app.own, has_claim=stated.claim is not None)
-    left = (_OF_MODEL * options.seconds - (time.monotonic() - began)) * options.processes
+    seconds_left = (_OF_MODEL * options.seconds - (time.monotonic() - began)) * options.processes
     # A claimed noise multiplier can be composed over rounds. A reviewer's claim already covers several rounds.
     says_noise = stated.claim is not None and stated.claim.noise_multiplier is not None
     is_composed = says_noise or (stated.claim is not None and stated.is_of_reviewer)
-    wanted = (options.rounds or min(app.caught.rounds, planning.USUAL_ROUNDS)) if is_composed else 1
+    wanted_rounds = (options.rounds or min(app.caught.rounds, planning.USUAL_ROUNDS)) if is_composed else 1
     is_free, is_quick = options.rounds is None, options.is_quick or stated.claim is None
-    plan = planning.plan_of(kinds, claim, slow, quick, left, wanted, is_free, is_quick)
+    plan = planning.plan_of(kinds, claim, slow, quick, seconds_left, wanted_rounds, is_free, is_quick)
     claim = replace(claim, rounds=plan.rounds)
     names = [kind.name for kind in plan.kinds]
     if plan.rounds > 1:
         composed = planning.relevant_scenarios(kinds_of(system, claim), app.own, has_claim=True)
         names += [kind.name for kind in composed if kind not in kinds]
-    about = [kind for aside, kind in NUMBERS.items() if asked["evaluate"] or aside is not SideChannel.EVALUATION]
+    about = [kind for aside, kind in NUMBERS.items() if sampled["evaluate"] or aside is not SideChannel.EVALUATION]
     names_found, unseen = mentions_and_unseen(app.caught, stated, app.app, app.code)
     late = _late_noise(app, system, app.claim, plan.rounds)
     of_code = () if app.inside is not None and app.inside.assessment is not None else names_found
     remarks = tuple(app_remarks(of_code, unoffered, app.stand_ins, has_written))
     return _PlannedReview(
-        app, options, began, tell, keep, system, claim, plan, tuple(names), tuple(about), asked, names_found,
+        app, options, began, tell, keep, system, claim, plan, tuple(names), tuple(about), sampled, names_found,
         (*unseen, *starts.unseen, *late), remarks, starts,
     )  # fmt: skip
 
@@ -193,9 +193,9 @@ class _PlannedReview:
 
         `claim_audit` is the audit of side channels, which has not begun, or None without one.
         """
-        of_mechanism, others = split(self.names)
-        later = _not_begun(self.claim, others)
-        if not of_mechanism or not others:
+        of_mechanism, other_names = split(self.names)
+        later = _not_begun(self.claim, other_names)
+        if not of_mechanism or not other_names:
             return self.run_claim_audit(
                 self.system, self.claim, self.names, self.plan.budget, _OF_MODEL,
                 lambda came: self.review_so_far(came, claim_audit),
@@ -205,7 +205,7 @@ class _PlannedReview:
             lambda came: self.review_so_far(merged(came, later), claim_audit), _CONFIDENCE_OF_MECHANISM,
         )  # fmt: skip
         rest = self.run_claim_audit(
-            self.system, self.claim, others, smallest_budget(self.claim, len(others)), _OF_MODEL,
+            self.system, self.claim, other_names, smallest_budget(self.claim, len(other_names)), _OF_MODEL,
             lambda came: self.review_so_far(merged(result, came), claim_audit), _CONFIDENCE_OF_OTHERS,
         )  # fmt: skip
         return merged(result, rest)
@@ -220,9 +220,9 @@ class _PlannedReview:
         early = too_few_clients(read.start.strategy, read.stated.clients)
         if early is None:
             return ()
-        few = TrialStrategyFactory(read.start, early[0], max(2, early[1]))
+        factory = TrialStrategyFactory(read.start, early[0], max(2, early[1]))
         plain = [kind.name for kind in kinds_of(self.system, self.claim) if kind.name in ("removed", "opposite")]
-        system = replace(self.system, strategy=few.new_strategy, clients=few.seats)
+        system = replace(self.system, strategy=factory.new_strategy, clients=factory.seats)
         came = self.run_claim_audit(system, self.claim, plain, smallest_budget(self.claim), _OF_EARLY, so_far)
         return (early_words(*early, read.stated.clients, came),)
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def mentions_and_unseen(
-    captured: CapturedStrategy, stated: StatedAppClaim, app: AppDescription, found: tuple[RecordPrivacyMention, ...]
+    captured: CapturedStrategy, stated: StatedAppClaim, app: AppDescription, mentions: tuple[RecordPrivacyMention, ...]
 ) -> tuple[tuple[RecordPrivacyMention, ...], tuple[str, ...]]:
     """Return all mentions of record-level privacy in an app, and the parts of its claim that were not observed.
 
@@ -24,18 +24,21 @@ def mentions_and_unseen(
     has mentions too, and otherwise to the parts that were not observed.
     """
     if stated.claim is not None:
-        return found, captured.unseen
-    if found:
-        return (*found, *of_settings(app.directory / "pyproject.toml", app.config)), (*captured.unseen, *stated.unseen)
+        return mentions, captured.unseen
+    if mentions:
+        return (*mentions, *of_settings(app.directory / "pyproject.toml", app.config)), (
+            *captured.unseen,
+            *stated.unseen,
+        )
     return (), (*captured.unseen, *stated.unseen, *filter(None, [named_in(app.config)]))
 
 
 def app_remarks(
-    found: tuple[RecordPrivacyMention, ...], unoffered: Sequence[str], finder: StubImportFinder, has_written: bool
+    mentions: tuple[RecordPrivacyMention, ...], unoffered: Sequence[str], finder: StubImportFinder, has_written: bool
 ) -> Iterator[str]:
     """Yield remarks on an app for the report of its review."""
-    if found:
-        names = mentions_phrase(found)
+    if mentions:
+        names = mentions_phrase(mentions)
         yield f"its code names {names}: what that guarantees of records is kept or broken inside clients, unseen"
     if unoffered:
         names = ", ".join(unoffered)
@@ -52,7 +55,7 @@ def server_verdict(
     rounds: int,
     played: int,
     unseen: Sequence[str] = (),
-    found: tuple[RecordPrivacyMention, ...] = (),
+    mentions: tuple[RecordPrivacyMention, ...] = (),
 ) -> Verdict:
     """Return the verdict on an app's claim to protect clients; inconclusive if parts of the app were not observed.
 
@@ -67,9 +70,9 @@ def server_verdict(
     if unseen:
         return Verdict.INCONCLUSIVE
     if stated.claim is None:
-        return Verdict.NOT_AUDITED if found else Verdict.NO_GUARANTEE
+        return Verdict.NOT_AUDITED if mentions else Verdict.NO_GUARANTEE
     # Numbers that an ordinary update moves are seen to be released.
-    is_told = any(one.is_beside_model for one in broken_tests(claim_audit, ScenarioGroup.BESIDE))
+    is_told = any(test.is_beside_model for test in broken_tests(claim_audit, ScenarioGroup.BESIDE))
     if has_edges_of_flower_alone(stated, claim_audit) and not is_told:
         return Verdict.INCONCLUSIVE
     is_doubted = claim_audit.verdict is Verdict.CONSISTENT and training_doubt(stated, rounds, played) != ""
@@ -103,11 +106,11 @@ def joint_verdict(verdict: Verdict, stated: StatedAppClaim, inspection: "ClientI
     return Verdict.INCONCLUSIVE if Verdict.INCONCLUSIVE in (verdict, own) else verdict
 
 
-def early_words(first: int, asked: int, made_for: int | None, claim_audit: ClaimAudit) -> str:
+def early_words(first: int, sampled: int, made_for: int | None, claim_audit: ClaimAudit) -> str:
     """Return a remark on trials of an app that starts with fewer clients than its noise is calibrated for."""
-    said = f"it begins as soon as {first} clients are there and asks {asked} of them, and its noise is for {made_for}"
+    text = f"it begins as soon as {first} clients are there and asks {sampled} of them, and its noise is for {made_for}"
     if claim_audit.worst is None:
-        return f"{said}: no trials were played with so few"
+        return f"{text}: no trials were played with so few"
     broken = "which breaks the claim" if claim_audit.verdict is Verdict.VIOLATED else "which does not refute the claim"
-    told = f"{claim_audit.worst.right / claim_audit.worst.trials:.0%} of {claim_audit.worst.trials} trials were guessed rightly"
-    return f"{said}: with so few {told}, where the claim allows {claim_audit.claim.success:.0%}, {broken}"
+    share_text = f"{claim_audit.worst.right / claim_audit.worst.trials:.0%} of {claim_audit.worst.trials} trials were guessed rightly"
+    return f"{text}: with so few {share_text}, where the claim allows {claim_audit.claim.success:.0%}, {broken}"

@@ -61,16 +61,16 @@ def read_reviewed_app(directory: Path, options: ReviewOptions, is_inspected: boo
     inside = None if not is_inspected else _look_inside(app, caught, named or USUAL_NODES, options, code)
     claim = stated.claim or StatedClaim(options.adjacency or Adjacency.ADD_REMOVE_CLIENT, epsilon=REFERENCE)
     nodes, on_clients, count_fault = nodes_of(caught.start.strategy, named, stated.clients)
-    own, on_model = planning.own_model(caught.start)
+    own_arrays, on_model = planning.own_model(caught.start)
     start = replace(caught.start, arguments={k: v for k, v in caught.start.arguments.items() if k != "initial_arrays"})
     stage = TrialStrategyFactory(start, nodes, max(2, count_asked_clients(start.strategy, nodes)))
-    weights = [one.weighted_by_key for one in layers_of(start.strategy) if hasattr(one, "weighted_by_key")]
+    weights = [layer.weighted_by_key for layer in layers_of(start.strategy) if hasattr(layer, "weighted_by_key")]
     system = AuditedSystem(
-        stage.new_strategy, caught.mods, None, stage.seats, stated.norm, options.is_clipped, stated.observer, own,
+        stage.new_strategy, caught.mods, None, stage.seats, stated.norm, options.is_clipped, stated.observer, own_arrays,
         *weights[-1:],
     )  # fmt: skip
     return ReviewedApp(
-        app, caught, stand_ins, code, inside, stated, claim, nodes, own, start, stage, system, tuple(on_clients),
+        app, caught, stand_ins, code, inside, stated, claim, nodes, own_arrays, start, stage, system, tuple(on_clients),
         tuple(on_model), count_fault,
     )  # fmt: skip
 
@@ -83,7 +83,7 @@ def _look_inside(
     code: tuple[RecordPrivacyMention, ...],
 ) -> "ClientInspection | None":
     """Inspect the clients' training if the app uses Opacus or the reviewer gives data; otherwise return None."""
-    if not app.client or not (options.client_data or any(one.what == "Opacus" for one in code)):
+    if not app.client or not (options.client_data or any(mention.what == "Opacus" for mention in code)):
         return None
     # Imported here because it imports Opacus.
     from fl_audit.app_audits.review.client_inspection import look_into_clients  # noqa: PLC0415
@@ -94,16 +94,16 @@ def _look_inside(
 def reviewed_claim(captured: CapturedStrategy, options: ReviewOptions, rounds: int) -> StatedAppClaim:
     """Return the reviewer's privacy claim if there is one, and otherwise the claim found in the app."""
     adjacency = None if options.adjacency is None else Adjacency(options.adjacency)
-    found = stated_by(captured.start.strategy, [one.mod for one in captured.mods], adjacency, rounds, options.delta)
+    found = stated_by(captured.start.strategy, [mod.mod for mod in captured.mods], adjacency, rounds, options.delta)
     if options.epsilon is not None or options.noise_multiplier is not None:
         between = adjacency or Adjacency.ADD_REMOVE_CLIENT
         noise, over = options.noise_multiplier, options.noise_over
         claim = StatedClaim(between, options.epsilon, options.delta, noise, rounds, over)
-        usual = stated_by(captured.start.strategy, [one.mod for one in captured.mods], None, rounds, options.delta)
-        own = None if usual.claim is None else usual.claim.mu or usual.mu
-        if own is not None and usual.claim is not None:
+        usual = stated_by(captured.start.strategy, [mod.mod for mod in captured.mods], None, rounds, options.delta)
+        mu_of_claim = None if usual.claim is None else usual.claim.mu or usual.mu
+        if mu_of_claim is not None and usual.claim is not None:
             # The noise is the same, but the sum may have a larger sensitivity than under the app's own adjacency.
-            moves, meant = (one.neighbours.sensitivity_of_sum(1.0) for one in (claim, usual.claim))
-            own *= max(1.0, moves / meant)
-        found = replace(found, claim=claim, source="named by the reviewer", is_of_reviewer=True, mu=own)
+            moves, meant = (claim.neighbours.sensitivity_of_sum(1.0) for claim in (claim, usual.claim))
+            mu_of_claim *= max(1.0, moves / meant)
+        found = replace(found, claim=claim, source="named by the reviewer", is_of_reviewer=True, mu=mu_of_claim)
     return replace(found, norm=options.norm or found.norm)

@@ -26,8 +26,15 @@ class ScenarioGroup(StrEnum):
 def group_of(name: str) -> ScenarioGroup:
     """Return the group of a scenario, given its name."""
     kind = BY_NAME[name]
-    contributions = [part for part in (kind.present, kind.absent, kind.others) if isinstance(part, ClientContribution)]
-    if any(part.form is not ReplyFault.PLAIN or part.direction is Direction.ZERO for part in contributions):
+    contributions = [
+        contribution
+        for contribution in (kind.present, kind.absent, kind.others)
+        if isinstance(contribution, ClientContribution)
+    ]
+    if any(
+        contribution.form is not ReplyFault.PLAIN or contribution.direction is Direction.ZERO
+        for contribution in contributions
+    ):
         return ScenarioGroup.EDGES
     is_beside = kind.plain_name in (*NUMBERS.values(), "many examples") or kind.present.direction in OF_FEW_TENSORS
     return ScenarioGroup.BESIDE if is_beside else ScenarioGroup.MECHANISM
@@ -44,7 +51,7 @@ def group_of_test(test: DistinguisherTest) -> ScenarioGroup:
 
 def broken_tests(claim_audit: ClaimAudit, group: ScenarioGroup) -> tuple[DistinguisherTest, ...]:
     """Return the tests in a group's scenarios that refute the claim."""
-    return tuple(one for one in claim_audit.attempts if one.is_broken and group_of_test(one) is group)
+    return tuple(attempt for attempt in claim_audit.attempts if attempt.is_broken and group_of_test(attempt) is group)
 
 
 def is_mechanism_as_claimed(claim_audit: ClaimAudit) -> bool:
@@ -53,16 +60,18 @@ def is_mechanism_as_claimed(claim_audit: ClaimAudit) -> bool:
 
 
 def _verdict_on_mechanism(claim_audit: ClaimAudit) -> Verdict:
-    tests = [one for one in claim_audit.attempts if group_of_test(one) is ScenarioGroup.MECHANISM]
+    tests = [attempt for attempt in claim_audit.attempts if group_of_test(attempt) is ScenarioGroup.MECHANISM]
     return verdict_of(claim_audit.claim, tests)
 
 
 def of_mechanism(claim_audit: ClaimAudit) -> ClaimAudit:
     """Return the audit without the tests of other groups that refute the claim, and with the verdict of the rest."""
     tests = tuple(
-        one for one in claim_audit.attempts if not one.is_broken or group_of_test(one) is ScenarioGroup.MECHANISM
+        attempt
+        for attempt in claim_audit.attempts
+        if not attempt.is_broken or group_of_test(attempt) is ScenarioGroup.MECHANISM
     )
-    if any(one.is_broken for one in tests):
+    if any(test.is_broken for test in tests):
         return replace(claim_audit, attempts=tests)
     return replace(claim_audit, attempts=tests, verdict=_verdict_on_mechanism(claim_audit))
 
@@ -75,7 +84,7 @@ def merged(claim_audit: ClaimAudit, second: ClaimAudit) -> ClaimAudit:
     """
     is_violated = Verdict.VIOLATED in (claim_audit.verdict, second.verdict)
     verdict = without_broken_readings(claim_audit.verdict, claim_audit.claim, second.attempts)
-    floats = [one for one in (claim_audit.floating, second.floating) if one is not None]
+    floats = [test for test in (claim_audit.floating, second.floating) if test is not None]
     knowing = claim_audit if claim_audit.knowing is not None else second
     return replace(
         claim_audit,
@@ -83,7 +92,7 @@ def merged(claim_audit: ClaimAudit, second: ClaimAudit) -> ClaimAudit:
         attempts=tuple(sorted((*claim_audit.attempts, *second.attempts), key=_weakest_last)),
         refusals=claim_audit.refusals + second.refusals,
         pilots=claim_audit.pilots + second.pilots,
-        floating=max(floats, key=lambda one: one.is_broken, default=None),
+        floating=max(floats, key=lambda test: test.is_broken, default=None),
         unplayed=claim_audit.unplayed + second.unplayed,
         untried=claim_audit.untried + second.untried,
         passed_over=claim_audit.passed_over + second.passed_over,

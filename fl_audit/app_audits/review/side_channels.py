@@ -53,7 +53,9 @@ _BESIDE = {SideChannel.METRICS: "metrics: ", SideChannel.EVALUATION: "evaluation
 def _unknown(claim_audit: ClaimAudit) -> dict[str, tuple[str, ...]]:
     """Return the names of the scenarios without a result or with too few trials, keyed by the reason."""
     weak = tuple(
-        one.distinguisher.kind for one in claim_audit.attempts if one.ceiling <= one.distinguisher.limit.epsilon
+        attempt.distinguisher.kind
+        for attempt in claim_audit.attempts
+        if attempt.ceiling <= attempt.distinguisher.limit.epsilon
     )
     return {why: kinds for why, kinds in not_tried(claim_audit).items() if why != TOO_FEW} | (
         {TOO_FEW: weak} if weak else {}
@@ -85,30 +87,32 @@ def side_channel_results(results: Sequence[ClaimAudit], kinds: Sequence[str]) ->
             channel is SideChannel.EXAMPLES and scenario.plain_name == "many examples"
         )
 
-    found = []
+    results_found = []
     attempts = [attempt for result in results for attempt in result.attempts if attempt.is_broken]
     broken = {attempt.distinguisher.kind for attempt in attempts}
-    asked = {name: one for result in results for name, one in result.asked.items()}
+    summaries = {name: summary for result in results for name, summary in result.asked.items()}
     for aside in SideChannel:
         # A number is tested in one of the scenarios that release it, whichever tells most.
-        told = [
-            one
-            for one in attempts
-            if _channel_of_number(one) is aside or is_about(aside, BY_NAME[one.distinguisher.kind])
+        tests = [
+            attempt
+            for attempt in attempts
+            if _channel_of_number(attempt) is aside or is_about(aside, BY_NAME[attempt.distinguisher.kind])
         ]
-        worst = max(told, key=_strength, default=None)
+        worst = max(tests, key=_strength, default=None)
         share, by = (None, None) if worst is None else (worst.right / worst.trials, worst.distinguisher.group)
         about = [name for name in kinds if is_about(aside, BY_NAME[name])]
         untried = {
-            why: some
+            why: named_numbers
             for result in results
             for why, names in _unknown(result).items()
-            if (some := tuple(name for name in names if name in about and name not in broken))
+            if (named_numbers := tuple(name for name in names if name in about and name not in broken))
         }
         left = {name for names in untried.values() for name in names}
-        tried = [asked.get(name, ScenarioTrialsSummary()) for name in about if name not in left]
+        tried = [summaries.get(name, ScenarioTrialsSummary()) for name in about if name not in left]
         start = _BESIDE.get(aside, "")
-        seen = dict.fromkeys(name.removeprefix(start) for one in tried for name in one.names if name.startswith(start))
-        trials, names = sum(one.trials for one in tried), tuple(seen) if start else ()
-        found.append(SideChannelResult(aside, bool(tried), trials, share, by, untried, names))
-    return tuple(found)
+        numbers = dict.fromkeys(
+            name.removeprefix(start) for summary in tried for name in summary.names if name.startswith(start)
+        )
+        trials, names = sum(summary.trials for summary in tried), tuple(numbers) if start else ()
+        results_found.append(SideChannelResult(aside, bool(tried), trials, share, by, untried, names))
+    return tuple(results_found)

@@ -46,8 +46,8 @@ class VirtualClientGrid(DelegatingGrid):
         for kind in self.most:
             count = sum(message.metadata.message_type.startswith(kind) for message in asked)
             self.most[kind] = max(self.most[kind], count)
-        for place, message in enumerate(asked[: self._seats]):
-            message.metadata.dst_node_id = FIRST_NODE + place
+        for index, message in enumerate(asked[: self._seats]):
+            message.metadata.dst_node_id = FIRST_NODE + index
         numbers = list(self.grid.push_messages(asked[: self._seats]))
         self._asked |= dict(zip(numbers, nodes, strict=False))
         return numbers

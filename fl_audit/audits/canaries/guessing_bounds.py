@@ -61,8 +61,8 @@ class Guesses:
 
     def __post_init__(self) -> None:
         ordered = 0 <= self.right <= self.guessed <= self.coins and self.coins >= 1
-        found = f"{self.right} right of {self.guessed} guesses about {self.coins} coins"
-        require(ordered, f"{found}: accepted are 0 <= right <= guesses <= coins, 1 coin or more")
+        problem = f"{self.right} right of {self.guessed} guesses about {self.coins} coins"
+        require(ordered, f"{problem}: accepted are 0 <= right <= guesses <= coins, 1 coin or more")
 
 
 def guesses_of_scores(scores: ArrayLike, is_in: ArrayLike, positive: int, negative: int) -> Guesses:
@@ -95,8 +95,8 @@ def guesses_of_scores(scores: ArrayLike, is_in: ArrayLike, positive: int, negati
     values, coins = checked_scores(scores, is_in)
     guessed = positive + negative
     fits = positive >= 0 and negative >= 0 and guessed <= values.size
-    asked = f"{positive} positive and {negative} negative guesses"
-    require(fits, f"{asked} about {values.size} coins: accepted are numbers from 0, together at most the coins")
+    requested = f"{positive} positive and {negative} negative guesses"
+    require(fits, f"{requested} about {values.size} coins: accepted are numbers from 0, together at most the coins")
     if np.all(values == values[0]):
         return Guesses(values.size, guessed, guessed // 2)
     # The seed depends on the scores. A seed by the number of coins alone would break all ties alike, in favour of some

@@ -54,8 +54,8 @@ class ModelOutputs:
     def of(self, trials: Integers) -> "ModelOutputs":
         """Return the outputs of the models of the given trials only; fields that have a default are None."""
         logits = None if self.logits is None else self.logits[trials]
-        seen = self.log_probability[trials], self.confidence[trials]
-        return ModelOutputs(*seen, logits, self.labels, self.population[trials])
+        values = self.log_probability[trials], self.confidence[trials]
+        return ModelOutputs(*values, logits, self.labels, self.population[trials])
 
 
 _TRIALS_AT_ONCE = 32  # largest number of trials whose logits are converted together
@@ -70,7 +70,7 @@ def attack_scores(
     ----------
     attack
         A built-in attack, or the location `package.module:name` of the user's own attack function as a string.
-    answers
+    outputs
         Outputs of the models of all trials on the targets.
     membership
         The membership of the targets in all trials. The attack on a trial never uses the trial's own membership.
@@ -95,8 +95,8 @@ def attack_scores(
         case Attack.WHITE_BOX | Attack.WHITE_BOX_ROUNDS:
             assert outputs.white_box is not None, "a run that names the attack keeps what it sees"
             assert outputs.known is not None
-            seen = outputs.white_box if attack is Attack.WHITE_BOX_ROUNDS else outputs.white_box.of_last_release()
-            return white_box_scores(seen, membership, outputs.known)
+            features = outputs.white_box if attack is Attack.WHITE_BOX_ROUNDS else outputs.white_box.of_last_release()
+            return white_box_scores(features, membership, outputs.known)
         case Attack.ACTIVE:
             assert outputs.under_ascent is not None, "a run that names the attack keeps what it sees"
             return active_scores(outputs.under_ascent[np.newaxis])
@@ -123,16 +123,16 @@ def _own_scores(name: str, outputs: ModelOutputs, membership: TargetMembership, 
     """
     attack = import_function(name, "attack")
     scores = np.full(membership.is_in.shape, np.nan)
-    others = np.ones(membership.trials, dtype=np.bool_) if shadows is None else shadows
+    usable = np.ones(membership.trials, dtype=np.bool_) if shadows is None else shadows
     for trial in range(membership.trials) if shadows is None else np.flatnonzero(~shadows):
-        known = others & (np.arange(membership.trials) != trial)
-        own, theirs = outputs.of(np.array([trial])), outputs.of(np.flatnonzero(known))
-        found = np.asarray(attack(own, theirs, membership.is_in[known]))
-        good = found.shape == (membership.targets,) and np.issubdtype(found.dtype, np.number)
-        told = f"attack {name!r} returned {found.dtype} of shape {found.shape}"
+        shadow_trials = usable & (np.arange(membership.trials) != trial)
+        own, theirs = outputs.of(np.array([trial])), outputs.of(np.flatnonzero(shadow_trials))
+        scores_found = np.asarray(attack(own, theirs, membership.is_in[shadow_trials]))
+        good = scores_found.shape == (membership.targets,) and np.issubdtype(scores_found.dtype, np.number)
+        problem = f"attack {name!r} returned {scores_found.dtype} of shape {scores_found.shape}"
         accepted = f"accepted is a finite number for each of {membership.targets} targets"
-        require(good and bool(np.isfinite(found).all()), f"{told}: {accepted}")
-        scores[trial] = found
+        require(good and bool(np.isfinite(scores_found).all()), f"{problem}: {accepted}")
+        scores[trial] = scores_found
     return scores
 
 

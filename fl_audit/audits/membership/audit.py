@@ -28,7 +28,7 @@ class MembershipAudit(TargetsAudit):
         of_unit = Adjacency.ADD_REMOVE_RECORD if strategy == "dp-fedsgd" else Adjacency.ADD_REMOVE_CLIENT
         audit, relation = super().defaults(strategy, privacy)
         of_records = str(privacy.get("adjacency", of_unit)).endswith("record")
-        return audit | {"attacks": [str(one) for one in (USUAL if of_records else OF_ANY_UNIT)]}, relation
+        return audit | {"attacks": [str(attack) for attack in (USUAL if of_records else OF_ANY_UNIT)]}, relation
 
     def query(self, federation: "Federation") -> ReleaseQueryKind:
         """Return TARGETS, which asks the insiders for the log-odds of each target; NOTHING without insiders."""

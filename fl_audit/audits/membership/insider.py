@@ -132,9 +132,9 @@ def _of_single_round(
 
 def _taking_part(federation: LoadedFederation, observed: ObservedRound, number: int, trials: int) -> Flags | None:
     """Return which units take part in a round if they are in the data, bool (trials, units); None if all do."""
-    turn, shown = federation.public.eligible_units(number), observed.side.taking_part
-    if shown is not None:
-        return shown.bool().cpu().numpy()
+    turn, tensor = federation.public.eligible_units(number), observed.side.taking_part
+    if tensor is not None:
+        return tensor.bool().cpu().numpy()
     return (
         None
         if turn is None
@@ -142,11 +142,11 @@ def _taking_part(federation: LoadedFederation, observed: ObservedRound, number: 
     )
 
 
-def _in_sum(federation: LoadedFederation, membership: TargetMembership, part: Flags | None) -> Flags:
-    """Return which units are members and take part, bool (trials, units); `part` is None if all units take part."""
-    held = np.ones((membership.trials, federation.units), dtype=np.bool_)
-    held[:, federation.targets] = membership.is_in
-    return held if part is None else held & part
+def _in_sum(federation: LoadedFederation, membership: TargetMembership, takes_part: Flags | None) -> Flags:
+    """Return which units are members and take part, bool (trials, units); `takes_part` is None if all units take part."""
+    is_in_sum = np.ones((membership.trials, federation.units), dtype=np.bool_)
+    is_in_sum[:, federation.targets] = membership.is_in
+    return is_in_sum if takes_part is None else is_in_sum & takes_part
 
 
 def _noise_of_records(
@@ -157,12 +157,12 @@ def _noise_of_records(
     The second value, (trials,), is the noise on the sum of the quantile bits; None if the clipping norm is not
     adaptive.
     """
-    part = _taking_part(federation, observed, term.number, membership.trials)
-    held = _in_sum(federation, membership, part)
+    takes_part = _taking_part(federation, observed, term.number, membership.trials)
+    is_in_sum = _in_sum(federation, membership, takes_part)
     if federation.user is not None:
-        held = held[:, federation.user]
-    in_sum = torch.from_numpy(held).to(term.start.device)
-    found = contributed(
+        is_in_sum = is_in_sum[:, federation.user]
+    in_sum = torch.from_numpy(is_in_sum).to(term.start.device)
+    trial = contributed(
         federation,
         federation.victim,
         federation.training,
@@ -170,8 +170,8 @@ def _noise_of_records(
         RoundContext(term.number, observed.side.norms),
         in_sum,
     )
-    noise = term.release.double() - found.total.double()
-    bits = None if observed.side.bits is None else observed.side.bits - found.centred_bits
+    noise = term.release.double() - trial.total.double()
+    bits = None if observed.side.bits is None else observed.side.bits - trial.centred_bits
     return (
         noise - ascent_contribution(federation, term.start).double() if federation.public.ascent > 0 else noise
     ), bits
@@ -202,18 +202,20 @@ def _of_records_over_rounds(
     for some in slices(shape[1], together):
         whole = torch.zeros(())
         records = slice(*np.searchsorted(target, (some.start, some.stop)).tolist())
-        place = torch.from_numpy(target[records] - some.start).to(noise.device)
+        tensor = torch.from_numpy(target[records] - some.start).to(noise.device)
         for step in steps:
             portion = Microbatch(differing.features[records], differing.labels[records])
-            each = federation.model.example_gradients(step.start, portion).double()
-            if len(place) > some.stop - some.start:  # a target with several records adds their sum
-                each = each.new_zeros(len(each), some.stop - some.start, each.shape[2]).index_add_(1, place, each)
-            lengths = each.norm(dim=2, keepdim=True)
-            each = each * (limit / lengths).clamp(max=1)
+            clipped = federation.model.example_gradients(step.start, portion).double()
+            if len(tensor) > some.stop - some.start:  # a target with several records adds their sum
+                clipped = clipped.new_zeros(len(clipped), some.stop - some.start, clipped.shape[2]).index_add_(
+                    1, tensor, clipped
+                )
+            lengths = clipped.norm(dim=2, keepdim=True)
+            clipped = clipped * (limit / lengths).clamp(max=1)
             if mechanism.is_adaptive:
                 bits = (lengths <= limit).double() - 0.5
-                each = torch.cat([each, bits * unit.to(bits.device)[:, None, None]], dim=2)
-            whole = whole + step.factor * each
+                clipped = torch.cat([clipped, bits * unit.to(bits.device)[:, None, None]], dim=2)
+            whole = whole + step.factor * clipped
         for number, end in enumerate(kept):
             products[number][:, some] = _array(torch.bmm(whole[..., :end], noise[:, :end].unsqueeze(2)).squeeze(2))
             norms[number][:, some] = _array(whole[..., :end].norm(dim=2))
@@ -246,27 +248,27 @@ def _of_clients(
     noise: Tensor | float = 0.0
     updates: dict[int, Tensor] = {}
     for step in steps:
-        part, moment = (
+        takes_part, moment = (
             _taking_part(federation, observed, step.number, membership.trials),
             RoundContext(step.number, side.norms),
         )
-        held = _in_sum(federation, membership, part)
+        is_in_sum = _in_sum(federation, membership, takes_part)
         noise = noise + step.factor * _with_bit(step.release, side.bits, unit)
         for client in range(federation.units):
-            is_target = client in federation.targets and (part is None or bool(part[:, client].any()))
-            if not held[:, client].any() and not is_target:
+            is_target = client in federation.targets and (takes_part is None or bool(takes_part[:, client].any()))
+            if not is_in_sum[:, client].any() and not is_target:
                 continue
-            one = contributed(federation, client, federation.shard(client), step.start, moment)
-            added = step.factor * _with_bit(one.total, one.centred_bits if mechanism.is_adaptive else None, unit)
-            noise = noise - added * torch.from_numpy(held[:, client]).to(added.device).unsqueeze(1)
+            trial = contributed(federation, client, federation.shard(client), step.start, moment)
+            added = step.factor * _with_bit(trial.total, trial.centred_bits if mechanism.is_adaptive else None, unit)
+            noise = noise - added * torch.from_numpy(is_in_sum[:, client]).to(added.device).unsqueeze(1)
             if is_target:
                 updates[client] = updates.get(client, 0.0) + added
     assert isinstance(noise, Tensor), "a round is weighed"
     nothing = torch.zeros_like(noise)
     of_targets = [updates.get(int(client), nothing) for client in federation.targets]
-    kept = noise.shape[1], noise.shape[1] - mechanism.is_adaptive
-    along = [torch.stack([(noise * one)[:, :end].sum(dim=1) for one in of_targets], dim=1) for end in kept]
-    norms = [torch.stack([one[:, :end].norm(dim=1) for one in of_targets], dim=1) for end in kept]
+    shape = noise.shape[1], noise.shape[1] - mechanism.is_adaptive
+    along = [torch.stack([(noise * target)[:, :end].sum(dim=1) for target in of_targets], dim=1) for end in shape]
+    norms = [torch.stack([target[:, :end].norm(dim=1) for target in of_targets], dim=1) for end in shape]
     return _Alignment(_array(along[0]), _array(norms[0])), _Alignment(_array(along[1]), _array(norms[1]))
 
 
@@ -287,8 +289,10 @@ def ascent_contribution(federation: LoadedFederation, models: Tensor) -> Tensor:
 
     Shapes: `models` (trials, parameters).
     """
-    asked, rate, norm = federation.differing, federation.public.ascent, federation.public.mechanism.clipping_norm
-    return ascent(federation.model, models, asked.features, asked.labels, rate, None if math.isinf(norm) else norm)
+    examples, rate, norm = federation.differing, federation.public.ascent, federation.public.mechanism.clipping_norm
+    return ascent(
+        federation.model, models, examples.features, examples.labels, rate, None if math.isinf(norm) else norm
+    )
 
 
 def _array(values: Tensor) -> Floats:

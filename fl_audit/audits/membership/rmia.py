@@ -79,7 +79,7 @@ def rmia_scores(
         The membership of the targets in all trials. The attack on a trial uses only the rows of other trials.
     shadows
         Whether each trial's model may serve as a reference, bool (trials,); None allows all but the attacked one.
-    rule
+    settings
         Settings of the attack; `RmiaSettings()` if None.
 
     Examples
@@ -104,11 +104,13 @@ def rmia_scores(
     if not is_offline:
         inside = _shadow_group(sure, membership.is_in, flags, "in", 1)
         reference = (inside.mean + out.mean) / 2
-    own = targets - _log(reference)
+    ratios = targets - _log(reference)
     out = _shadow_group(np.exp(records), np.ones(records.shape, dtype=np.bool_), flags)
     theirs = records - _log(_from_out(out, settings) if is_offline else out.mean)
-    pairs = zip(np.sort(theirs, axis=1), own - np.log(settings.gamma), strict=True)
-    outdone = np.stack([np.searchsorted(others, asked, side="right") for others, asked in pairs])
+    pairs = zip(np.sort(theirs, axis=1), ratios - np.log(settings.gamma), strict=True)
+    outdone = np.stack(
+        [np.searchsorted(population_ratios, target_ratios, side="right") for population_ratios, target_ratios in pairs]
+    )
     return np.asarray(outdone / theirs.shape[1], dtype=np.float64)
 
 
@@ -126,12 +128,12 @@ def _from_out(out: ShadowGroupMoments, settings: RmiaSettings) -> Floats:
     return np.asarray(((1 + settings.slope) * out.mean + 1 - settings.slope) / 2, dtype=np.float64)
 
 
-def _checked(values: Floats, what: str) -> Floats:
+def _checked(values: Floats, name: str) -> Floats:
     """Return log-probabilities unchanged, or raise `InputError` if they are not valid.
 
-    They are not valid if one of them is above 0 or not finite. `what` is their name in the error message.
+    They are not valid if one of them is above 0 or not finite. `name` is their name in the error message.
     """
-    require(bool(np.isfinite(values).all()), f"{what} contain NaN or infinity: accepted are finite numbers")
+    require(bool(np.isfinite(values).all()), f"{name} contain NaN or infinity: accepted are finite numbers")
     highest = float(values.max())
-    require(highest <= 0, f"{what} reach {highest:g}: accepted are numbers up to 0")
+    require(highest <= 0, f"{name} reach {highest:g}: accepted are numbers up to 0")
     return values

@@ -17,19 +17,19 @@ _GUESSERS = {
 
 
 def _attribute_row(name: str, finding: evidence.AttributeFinding, run: FinishedRun) -> ReportNumber:
-    found = finding.by_name[name].advantage
-    how = (
+    advantage = finding.by_name[name].advantage
+    basis_text = (
         "share of members guessed right less that of others, mean over trials (Yeom et al. 2018, definition 5); trials "
         "are independent, members and others of one trial share its model; the guarantee allows the total variation "
         "between two trainings, each with one of two records and without the other"
     )
     return ReportNumber(
         f"Advantage on the attribute, {uncapital(_GUESSERS[name])}",
-        found.advantage,
-        how,
-        found.low,
-        found.high,
-        found.confidence,
+        advantage.advantage,
+        basis_text,
+        advantage.low,
+        advantage.high,
+        advantage.confidence,
         finding.largest,
         largest=1.0,
         on_page=name == evidence.GUESSED,
@@ -55,10 +55,15 @@ def _quoted(finding: evidence.AttributeFinding) -> str:
 
 def _attribute_tables(finding: evidence.AttributeFinding, contents: ReportContents) -> list[Table]:
     columns = ("Who guesses", "Right, members", "Right, others", "Advantage")
-    each = [(name, said, finding.by_name[name]) for name, said in _GUESSERS.items()]
+    guessers = [(name, guesser_text, finding.by_name[name]) for name, guesser_text in _GUESSERS.items()]
     rows: list[tuple[Any, ...]] = [
-        (said, percent(found.members), percent(found.others), _attribute_row(name, finding, contents.run).text)
-        for name, said, found in each
+        (
+            guesser_text,
+            percent(accuracy.members),
+            percent(accuracy.others),
+            _attribute_row(name, finding, contents.run).text,
+        )
+        for name, guesser_text, accuracy in guessers
     ]
     if finding.largest is not None:
         whose = with_standing_in_brackets("Anybody, by the guarantee", standing_of_claim(contents))
@@ -70,7 +75,7 @@ def _attribute_tables(finding: evidence.AttributeFinding, contents: ReportConten
 ATTRIBUTES = Section(
     "attributes", "Attribute inference", evidence.AttributeFinding, evidence.measure_attributes, keys=("attribute",),
     on_page=True, sentence=_attribute_sentence, tables=_attribute_tables,
-    rows=lambda found, contents: [
-        _attribute_row(name, found, contents.run) for name in found.by_name if name != evidence.GUESSED_BLINDLY
+    rows=lambda finding, contents: [
+        _attribute_row(name, finding, contents.run) for name in finding.by_name if name != evidence.GUESSED_BLINDLY
     ],
 )  # fmt: skip

@@ -126,5 +126,5 @@ def _membership_rows(finding: evidence.FinalModelMembershipFinding, contents: Re
 MEMBERSHIP = Section(
     "membership", "The membership adversary", evidence.FinalModelMembershipFinding, evidence.measure_membership,
     keys=("membership",), sentence=_membership_sentence, rows=_membership_rows,
-    said=lambda found, run: {"membership": found.to_json()["membership"] | {"bound_scope": _scope_of(run.plan)}},
+    said=lambda finding, run: {"membership": finding.to_json()["membership"] | {"bound_scope": _scope_of(run.plan)}},
 )  # fmt: skip

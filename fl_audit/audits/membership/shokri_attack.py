@@ -88,22 +88,22 @@ def shadow_scores(
         is_in = membership.is_in[learnt_from]
         everyone, is_rare = np.arange(membership.targets), np.zeros(membership.targets, dtype=np.bool_)
         for label in np.unique(classes):
-            own = np.flatnonzero(classes == label)
-            if _smaller_group_size(is_in[:, own]) < _FEWEST:
-                is_rare[own] = True
+            columns = np.flatnonzero(classes == label)
+            if _smaller_group_size(is_in[:, columns]) < _FEWEST:
+                is_rare[columns] = True
                 continue
-            model = _trained(settings, _confidences(values, learnt_from, own), is_in[:, own].ravel())
-            scores[np.ix_(attacked, own)] = _log_odds(model, _confidences(values, attacked, own), len(attacked))
+            model = _trained(settings, _confidences(values, learnt_from, columns), is_in[:, columns].ravel())
+            scores[np.ix_(attacked, columns)] = _log_odds(model, _confidences(values, attacked, columns), len(attacked))
         if is_rare.any():
-            found = f"there are {is_in.sum()} members and {(~is_in).sum()} others in the trials to learn from"
+            problem = f"there are {is_in.sum()} members and {(~is_in).sum()} others in the trials to learn from"
             require(
                 _smaller_group_size(is_in) >= _FEWEST,
-                f"{found}: accepted are {_FEWEST} or more of each; play more trials",
+                f"{problem}: accepted are {_FEWEST} or more of each; play more trials",
             )
-            own = np.flatnonzero(is_rare)
+            columns = np.flatnonzero(is_rare)
             model = _trained(settings, _label_first(values, learnt_from, everyone, classes), is_in.ravel())
-            asked = _label_first(values, attacked, own, classes)
-            scores[np.ix_(attacked, own)] = _log_odds(model, asked, len(attacked))
+            inputs = _label_first(values, attacked, columns, classes)
+            scores[np.ix_(attacked, columns)] = _log_odds(model, inputs, len(attacked))
     return scores
 
 
@@ -125,8 +125,8 @@ def _confidences(values: NDArray[np.floating], trials: NDArray[np.intp], targets
 
     `values` contains log-probabilities. All targets of the first trial come first.
     """
-    taken = values[np.ix_(trials, targets)].reshape(-1, values.shape[2])
-    return np.asarray(np.exp(taken.astype(np.float64)), dtype=np.float64)
+    confidences = values[np.ix_(trials, targets)].reshape(-1, values.shape[2])
+    return np.asarray(np.exp(confidences.astype(np.float64)), dtype=np.float64)
 
 
 def _parts(
@@ -142,7 +142,7 @@ def _parts(
     accepted = f"accepted are {settings.folds} trials or more, one for each fold"
     require(membership.trials >= settings.folds, f"there are {membership.trials} trials: {accepted}")
     fold = np.arange(membership.trials) % settings.folds
-    return [(np.flatnonzero(fold != part), np.flatnonzero(fold == part)) for part in range(settings.folds)]
+    return [(np.flatnonzero(fold != index), np.flatnonzero(fold == index)) for index in range(settings.folds)]
 
 
 def _trained(settings: ShokriAttackSettings, examples: Floats, answers: Flags) -> Any:
@@ -171,11 +171,11 @@ def _trained(settings: ShokriAttackSettings, examples: Floats, answers: Flags) -
     return model
 
 
-def _log_odds(model: Any, asked: Floats, trials: int) -> Floats:
+def _log_odds(model: Any, inputs: Floats, trials: int) -> Floats:
     """Return the log-odds of membership that a classifier gives for rows ordered by trial, (trials, targets)."""
-    if len(asked) == 0:
+    if len(inputs) == 0:
         return np.zeros((0, 1))
-    inside = np.clip(model.predict_proba(asked)[:, 1], _LEAST_PROBABILITY, 1 - _LEAST_PROBABILITY)
+    inside = np.clip(model.predict_proba(inputs)[:, 1], _LEAST_PROBABILITY, 1 - _LEAST_PROBABILITY)
     return np.asarray(np.log(inside) - np.log1p(-inside), dtype=np.float64).reshape(trials, -1)
 
 
