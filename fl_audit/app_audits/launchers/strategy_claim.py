@@ -1,7 +1,6 @@
 """The claim on which a strategy is audited, and its clients: as options state them, or as the strategy names them."""
 
 from dataclasses import replace
-from inspect import unwrap
 
 from fl_audit.adjacency import Adjacency, Unit
 from fl_audit.app_audits.black_box.audited_system import AuditedSystem, made_by, system_of
@@ -22,20 +21,12 @@ def system_and_claim(options: StrategyOptions) -> tuple[AuditedSystem, StatedCla
     claim.
     """
     system = system_of(
-        options.factory,
-        options.mods,
-        options.clients or USUAL_CLIENTS,
-        options.norm,
-        options.is_clipped,
-        options.observer,
+        options.factory, options.clients or USUAL_CLIENTS, options.norm, options.is_clipped, options.observer
     )
     adjacency, claim = Adjacency(options.adjacency), options.claim()
     strategy = system.new_strategy(system.clients)
     about_clients = adjacency if adjacency.unit is Unit.CLIENT else None
-    # A mod that is imported by its name is wrapped.
-    own = stated_by(
-        strategy, [unwrap(mod) for mod in system.mods], about_clients, options.claimed_rounds, options.delta
-    )
+    own = stated_by(strategy, list(system.mods), about_clients, options.claimed_rounds, options.delta)
     if not isinstance(made_by(options.factory, system.clients)[1], AuditedSystem):
         system = _with_numbers_of(own, system, options)
     if claim is not None:

@@ -237,7 +237,10 @@ def misnumbered(rounds: Iterable[StoredRound], canaries: int) -> tuple[int, ...]
         Number of canaries, which are numbered from 0.
     """
     wrong_numbers = (
-        number for round in rounds for number in set(round.numbers) if number >= canaries or round.numbers.count(number) > 1
+        number
+        for round in rounds
+        for number in set(round.numbers)
+        if number >= canaries or round.numbers.count(number) > 1
     )
     return tuple(sorted(set(wrong_numbers)))
 

@@ -103,7 +103,9 @@ class RecordedTrainings:
         The sources are the user, the last report of an accountant, and the target delta that Opacus's `PrivacyEngine`
         was given.
         """
-        target = next((engine.target for training in self.trainings for engine in training.engines if engine.target), None)
+        target = next(
+            (engine.target for training in self.trainings for engine in training.engines if engine.target), None
+        )
         if self.delta is not None:
             return self.delta
         if self.largest_reported_epsilon is not None:

@@ -53,14 +53,14 @@ def read_reviewed_app(directory: Path, options: ReviewOptions, is_inspected: boo
     stand_ins = StubImportFinder(directory)
     sys.meta_path.append(stand_ins)
     app = read_app(directory)
-    named = options.nodes or app.nodes
-    caught = capture_strategy(app, named or USUAL_NODES, stand_ins)
+    nodes_named = options.clients or app.nodes
+    caught = capture_strategy(app, nodes_named or USUAL_NODES, stand_ins)
     # One round is enough to detect releases without noise, and to measure the duration of a round.
     stated = reviewed_claim(caught, options, rounds=1)
     code = find_record_privacy_mentions(app.directory)
-    inside = None if not is_inspected else _look_inside(app, caught, named or USUAL_NODES, options, code)
+    inside = None if not is_inspected else _look_inside(app, caught, nodes_named or USUAL_NODES, options, code)
     claim = stated.claim or StatedClaim(options.adjacency or Adjacency.ADD_REMOVE_CLIENT, epsilon=REFERENCE)
-    nodes, on_clients, count_fault = nodes_of(caught.start.strategy, named, stated.clients)
+    nodes, on_clients, count_fault = nodes_of(caught.start.strategy, nodes_named, stated.clients)
     own_arrays, on_model = planning.own_model(caught.start)
     start = replace(caught.start, arguments={k: v for k, v in caught.start.arguments.items() if k != "initial_arrays"})
     stage = TrialStrategyFactory(start, nodes, max(2, count_asked_clients(start.strategy, nodes)))
