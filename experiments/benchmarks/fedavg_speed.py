@@ -185,11 +185,11 @@ def _show(federation: FederationSizes, seconds: dict[str, MeasuredSeconds]) -> N
     title += f", ours and the loop on {federation.device}"
     table = table_of(("way", "start-up s", "round s", "range", "client updates/s"), title)
     speed = {}
-    for name, one in seconds.items():
-        middle = median(one.rounds)
+    for name, seconds_of_one in seconds.items():
+        middle = median(seconds_of_one.rounds)
         speed[name] = federation.cohort * WAYS[name][0] / middle
-        spread = f"{min(one.rounds):.2f} - {max(one.rounds):.2f}"
-        table.add_row(name, f"{median(one.start_up):.1f}", f"{middle:.3f}", spread, f"{speed[name]:.0f}")
+        spread = f"{min(seconds_of_one.rounds):.2f} - {max(seconds_of_one.rounds):.2f}"
+        table.add_row(name, f"{median(seconds_of_one.start_up):.1f}", f"{middle:.3f}", spread, f"{speed[name]:.0f}")
     console = Console(width=120)
     console.print(table)
     for label, above, below, target in TARGETS:

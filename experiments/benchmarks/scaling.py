@@ -114,9 +114,9 @@ def main() -> None:
         return
     if options.part in (None, "concurrency"):
         turns = [(_seconds(options.data_dir, 1), _seconds(options.data_dir, 2)) for _ in range(options.repeat)]
-        one, two = (median(column) for column in zip(*turns, strict=True))
-        console.print(f"two batches on one client process: {one:.1f} s; on two: {two:.1f} s")
-        console.print(f"ratio {one / two:.2f} (target >= {_CONCURRENCY_TARGET:g})")
+        median_of_one, two = (median(column) for column in zip(*turns, strict=True))
+        console.print(f"two batches on one client process: {median_of_one:.1f} s; on two: {two:.1f} s")
+        console.print(f"ratio {median_of_one / two:.2f} (target >= {_CONCURRENCY_TARGET:g})")
     if options.part in (None, "memory"):
         adult = (configuration("adult", trials, Engine.RAY, options.data_dir, Path.cwd()) for trials in (250, 4000))
         configs = (config.as_dict() for config in adult)

@@ -132,8 +132,8 @@ def main() -> None:
         table.add_row(shape.name, *cells, f"{ratio:.1f}", f">= {shape.target:g}")
     console.print(table)
     if options.whole:
-        found = _timed(lambda: _whole(50, 65), 1)
-        console.print(f"LiRA, 65 trials, Location-30, 50 epochs: {found.clock:.0f} s (target: under 180 s)")
+        seconds = _timed(lambda: _whole(50, 65), 1)
+        console.print(f"LiRA, 65 trials, Location-30, 50 epochs: {seconds.clock:.0f} s (target: under 180 s)")
 
 
 if __name__ == "__main__":

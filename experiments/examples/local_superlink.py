@@ -310,11 +310,11 @@ def main() -> None:
         LocalFlowerFederation(chosen.out.absolute(), port=PORT).prepare()
         return
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # ends the federation's processes too
-    with federation(chosen.out, canaries=chosen.canaries, down=chosen.down) as made:
+    with federation(chosen.out, canaries=chosen.canaries, down=chosen.down) as running:
         if chosen.compare:
-            _compare(made, chosen.compare, chosen.rounds)
+            _compare(running, chosen.compare, chosen.rounds)
             return
-        print(made.train(rounds=chosen.rounds, added=chosen.added))
+        print(running.train(rounds=chosen.rounds, added=chosen.added))
     print(f"fl-audit live {chosen.out / 'canaries'} --coins {chosen.out / 'coins'}")
 
 

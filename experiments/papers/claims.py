@@ -183,11 +183,13 @@ def counted(claims: Sequence[PaperClaim]) -> Mapping[ClaimVerdict, int]:
     return {verdict: sum(claim.verdict is verdict for claim in claims) for verdict in ClaimVerdict}
 
 
-def difference(estimate: IntervalEstimate, other: IntervalEstimate) -> IntervalEstimate:
+def difference(estimate: IntervalEstimate, other_estimate: IntervalEstimate) -> IntervalEstimate:
     """Return the difference of two independent numbers with its square-and-add interval (Newcombe 1998, method 10)."""
-    value = estimate.value - other.value
-    low = value - hypot(estimate.value - estimate.low, other.high - other.value)
-    return IntervalEstimate(value, low, value + hypot(estimate.high - estimate.value, other.value - other.low))
+    value = estimate.value - other_estimate.value
+    low = value - hypot(estimate.value - estimate.low, other_estimate.high - other_estimate.value)
+    return IntervalEstimate(
+        value, low, value + hypot(estimate.high - estimate.value, other_estimate.value - other_estimate.low)
+    )
 
 
 def said_of(verdict: ClaimVerdict, count: int) -> str:

@@ -115,9 +115,9 @@ def differences_html(result: ItemResult) -> str:
         # If most numbers differ, all of them are in the table, and the remarks say why.
         listed = differing if len(differing) <= _MOST_LISTED else ()
         phrases.append(_listed(f"{alike} follow from theory in all printed digits", listed))
-    if held := result.comparable_rows("theory"):
+    if compared_rows := result.comparable_rows("theory"):
         missed = result.outside_sentences("theory")
-        phrases.append(_listed(_outside(missed, held, "numbers by theory"), missed))
+        phrases.append(_listed(_outside(missed, compared_rows, "numbers by theory"), missed))
     reasons = "".join(f"<li>{with_code(escape(remark))}</li>" for remark in result.remarks)
     return "\n".join([*phrases, f"<ul>{reasons}</ul>"])
 

@@ -53,12 +53,12 @@ def publish(runs: Path, docs: Path = DOCS) -> tuple[str, ...]:
     require(not old, f"reproduce again, of another version are {'; '.join(old)}")
     records_by_paper = _made(docs)
     files = dict[Path, bytes]()
-    best = {paper: paper_records for paper in PAPERS if (paper_records := _best(paper, records))}
-    for paper, own in best.items():
+    best = {paper: records_of_paper for paper in PAPERS if (records_of_paper := _best(paper, records))}
+    for paper, records_of_paper in best.items():
         records_by_paper[paper.key] = [
-            {key: value for key, value in record.items() if key not in LEFT_OUT} for _, record in own
+            {key: value for key, value in record.items() if key not in LEFT_OUT} for _, record in records_of_paper
         ]
-        files |= _page(paper, own, docs)
+        files |= _page(paper, records_of_paper, docs)
     _write(records_by_paper, files, docs)
     return tuple(paper.key for paper in best)
 

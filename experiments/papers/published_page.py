@@ -72,8 +72,8 @@ def rows_of(file: Path) -> str:
     """
     frame = pd.read_csv(file)
     beside = frame[frame["published"].notna() | frame["theory"].notna()]
-    shown = frame if file.stem == CLAIMS_ITEM else (frame if beside.empty else beside).head(_ROWS_AT_ONCE)
-    table = rows_html(shown, len(frame), file.name, look="")
+    rows_shown = frame if file.stem == CLAIMS_ITEM else (frame if beside.empty else beside).head(_ROWS_AT_ONCE)
+    table = rows_html(rows_shown, len(frame), file.name, look="")
     return _one_block(f"<details><summary>What is printed, theory and ours</summary>{table}</details>")
 
 

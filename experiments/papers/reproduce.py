@@ -47,11 +47,11 @@ def reproduce(name: str, options: ReproductionOptions) -> tuple[Paper, PaperResu
     paper, items = chosen_items(name)
     directory = options.directory
     require(not directory.exists() or directory.is_dir(), f"--out {directory} is a file: accepted is a directory")
-    for other in PAPERS:  # all papers would name their figures' files alike
-        has_other_pages = other is not paper and any(directory.glob(f"{other.key}*.html"))
+    for other_paper in PAPERS:  # all papers would name their figures' files alike
+        has_other_pages = other_paper is not paper and any(directory.glob(f"{other_paper.key}*.html"))
         require(
             not has_other_pages,
-            f"--out {directory} holds {other.key}: accepted is a directory of {paper.key}, or a new one",
+            f"--out {directory} holds {other_paper.key}: accepted is a directory of {paper.key}, or a new one",
         )
     paper_results = make(paper, items, options)
     missing = paper_results.remarks or paper_results.left_out

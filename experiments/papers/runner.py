@@ -57,10 +57,10 @@ def make(paper: Paper, items: Sequence[PaperItem], options: ReproductionOptions)
 
 
 def _made(item: PaperItem, paper_runs: StoredPaperRuns) -> ItemResult:
-    own = replace(paper_runs, data=item.shown(paper_runs.data))
-    runs = dict.fromkeys(run for data in own.data for run in item.runs(data))
-    result = item.build(own)
-    claims = result.claims or tuple(item.claims(own))
+    item_runs = replace(paper_runs, data=item.shown(paper_runs.data))
+    runs = dict.fromkeys(run for data in item_runs.data for run in item.runs(data))
+    result = item.build(item_runs)
+    claims = result.claims or tuple(item.claims(item_runs))
     return replace(result, claims=claims, spent=spent_on([paper_runs[run] for run in runs]))
 
 

@@ -27,9 +27,9 @@ def shared_pair(config: RunConfig, other_runs: Iterable[tuple[RunConfig, RunDire
     """
     if config.audit.neighbour not in _RANKED or not audit_named(config.audit.kind).chooses_pair:
         return None
-    search, rank = wanted = _search_and_rank(config)
-    for other, run in other_runs:
-        if _search_and_rank(other) == wanted and run.is_begun:
+    search, rank = search_and_rank = _search_and_rank(config)
+    for other_config, run in other_runs:
+        if _search_and_rank(other_config) == search_and_rank and run.is_begun:
             with suppress(InputError):  # it is just being written, by another process
                 return read_public(run.path)[0].pair
     return _ranked(*search)[rank - 1]

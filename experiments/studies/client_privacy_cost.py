@@ -180,10 +180,10 @@ def main() -> None:
         rows.append(row)
         console.print(f"{row['federation']}: {row['way']} at epsilon {row['epsilon']:g}: {row['accuracy']:.3f}")
     table = pd.DataFrame(rows)
-    shown = table_of(list(table.columns), "Accuracy under client-level privacy", ("federation", "way"))
+    accuracy_table = table_of(list(table.columns), "Accuracy under client-level privacy", ("federation", "way"))
     for row in rows:
-        shown.add_row(*(f"{value:.4g}" if isinstance(value, float) else str(value) for value in row.values()))
-    console.print(shown)
+        accuracy_table.add_row(*(f"{value:.4g}" if isinstance(value, float) else str(value) for value in row.values()))
+    console.print(accuracy_table)
     arguments.out.mkdir(parents=True, exist_ok=True)
     with atomic_file(arguments.out / "accuracy.csv") as path:
         table.to_csv(path, index=False)

@@ -165,10 +165,10 @@ def _print_rates(points: Sequence[_RatePoint], console: Console) -> list[str]:
     table = table_of(columns, words=columns)
     for point in points:
         trials, shares = (point.honest, point.halved), (point.bound, point.best, point.simulated)
-        named = (f"{rate.share:.4f} ({rate.low:.4f} to {rate.high:.4f})" for rate, _, _ in trials)
+        rate_texts = (f"{rate.share:.4f} ({rate.low:.4f} to {rate.high:.4f})" for rate, _, _ in trials)
         passed, verdicts = ("yes" if trial.is_passed else "no" for trial in trials), (trial.verdict for trial in trials)
         texts = (", ".join(passed), ", ".join(verdicts))
-        table.add_row(f"{point.epsilon:g}", *(f"{share:.4f}" for share in shares), *named, *texts)
+        table.add_row(f"{point.epsilon:g}", *(f"{share:.4f}" for share in shares), *rate_texts, *texts)
     console.print(table)
     violated = [point for point in points if point.honest.verdict is Verdict.VIOLATED]
     missed = [point for point in points if point.halved.verdict is not Verdict.VIOLATED]
@@ -204,11 +204,11 @@ def _print_quality(directory: str | None, descent: DescentSettings, only: str, c
     columns = ("Inverted", "PSNR, dB", "best 1 %", "SSIM", "best 1 % ", "named among 1,000")
     table = table_of(columns, words=columns)
     for setting in (setting for setting in SETTINGS if only in str(setting)):
-        found = quality(setting, directory, PICTURES, descent)
-        psnr = np.minimum(found.psnr, 99.0)  # of drawings that are equal it is infinite
-        decibels = (f"{psnr.mean():.1f}", f"{found.worst(psnr):.1f}")
-        ssim = (f"{found.ssim.mean():.2f}", f"{found.worst(found.ssim):.2f}")
-        table.add_row(str(setting), *decibels, *ssim, f"{found.named.mean():.0%}")
+        measured_quality = quality(setting, directory, PICTURES, descent)
+        psnr = np.minimum(measured_quality.psnr, 99.0)  # of drawings that are equal it is infinite
+        decibels = (f"{psnr.mean():.1f}", f"{measured_quality.worst(psnr):.1f}")
+        ssim = (f"{measured_quality.ssim.mean():.2f}", f"{measured_quality.worst(measured_quality.ssim):.2f}")
+        table.add_row(str(setting), *decibels, *ssim, f"{measured_quality.named.mean():.0%}")
     console.print(table)
 
 

@@ -139,23 +139,23 @@ class DatasetModels:
 def models_by_dataset(paper_runs: StoredPaperRuns) -> list[DatasetModels]:
     """Return the models on each data set, joined over the runs of each setting."""
     models: dict[str, list[AttackedModels]] = {}
-    for run, one in paper_runs.runs.items():
+    for run, paper_run in paper_runs.runs.items():
         if run.data in paper_runs.data:
-            models.setdefault(run.label, []).append(_read(one))
+            models.setdefault(run.label, []).append(_read(paper_run))
     settings = [joined(of_setting) for of_setting in models.values()]
     return [dataset_models(data, settings) for data in paper_runs.data]
 
 
 def dataset_models(dataset: PaperDataset, settings: Iterable[AttackedModels]) -> DatasetModels:
     """Return the models on one data set, grouped by kind of privacy and sorted by falling epsilon."""
-    own = sorted(
+    scores_of_run = sorted(
         (models for models in settings if models.run.data == dataset), key=lambda models: position_of(models.run)
     )
     local, central = (
-        tuple(models for models in own if models.method is method)
+        tuple(models for models in scores_of_run if models.method is method)
         for method in (PrivacyMethod.LOCAL, PrivacyMethod.CENTRAL)
     )
-    return DatasetModels(dataset, own[0], local, central)
+    return DatasetModels(dataset, scores_of_run[0], local, central)
 
 
 _BY_TRIAL = ("train_accuracy", "test_accuracy", "chosen_epoch", "confidence", "areas_against_test")

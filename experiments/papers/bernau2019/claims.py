@@ -147,7 +147,9 @@ def accuracy_on_skewed(models: DatasetModels) -> Iterator[PaperClaim]:
         return
     confidence = confidence_of_each(len(pairs))
     pairs = [pair for pair in pairs if not all(is_guessing(models, run) for run in pair)] or pairs
-    intervals = [welch_interval(models.test_accuracy, other.test_accuracy, confidence) for models, other in pairs]
+    intervals = [
+        welch_interval(models.test_accuracy, other_models.test_accuracy, confidence) for models, other_models in pairs
+    ]
     narrowest = pairs[int(np.argmin([interval.low for interval in intervals]))]
     smallest = end_by_end(min, intervals)
     yield on_runs("accuracy-higher-under-local", models, narrowest, smallest, premises=(model_premise(models),))
@@ -170,12 +172,14 @@ def _confidence_difference(local: Sequence[AttackedModels], level: float) -> Int
     true records. The interval has confidence `level` for all comparisons together. None without a run at epsilon_i = 1
     or without any other run.
     """
-    models = next((models for models in local if models.level == 1.0), None)
-    others = [models for models in local if models is not models]
-    if models is None or not others:
+    at_one = next((models for models in local if models.level == 1.0), None)
+    other_models = [models for models in local if models is not at_one]
+    if at_one is None or not other_models:
         return None
-    confidence = 1 - (1 - level) / len(others)
-    return end_by_end(min, [welch_interval(models.confidence, models.confidence, confidence) for models in others])
+    confidence = 1 - (1 - level) / len(other_models)
+    return end_by_end(
+        min, [welch_interval(at_one.confidence, models.confidence, confidence) for models in other_models]
+    )
 
 
 def majority_on_collab(models: DatasetModels) -> Iterator[PaperClaim]:
@@ -207,9 +211,9 @@ def closed_forms() -> tuple[PaperClaim, ...]:
     for z in NOISE_MULTIPLIERS:
         column = f"CDP, z {z:g}"
         quantity = "epsilon of central DP"
-        said = PRINTED(TEXAS, column, quantity)  # of an author's blog
+        printed_number = PRINTED(TEXAS, column, quantity)  # of an author's blog
         printed = [PRINTED(TEXAS, f"{classes} classes, {column}", quantity) for classes in CLASSES[TEXAS]]
-        beside.append(max(min(printed) - said, said - max(printed), 0.0))
+        beside.append(max(min(printed) - printed_number, printed_number - max(printed), 0.0))
     return (
         CLAIMS["entropy"].on("Skewed Purchases, all numbers of classes", exact(min(gaps))),
         CLAIMS["blog-epsilons"].on("Table 3, Texas", exact(max(beside))),

@@ -187,29 +187,29 @@ _SAID = {
 }
 
 
-def _draw(left: Axes, right: Axes, printed: list[PrintedGuarantee]) -> None:
+def _draw(left_axes: Axes, right_axes: Axes, printed: list[PrintedGuarantee]) -> None:
     """Draw two panels with the noise multiplier on the horizontal axis.
 
     Left: the paper's printed epsilon divided by ours. Right: the number of epochs for which our epsilon would equal the
     printed one, divided by the number of epochs that the paper states.
     """
     columns = list(HYPERPARAMETERS)
-    for axes in (left, right):
+    for axes in (left_axes, right_axes):
         axes.axhline(1.0, color=MUTED, linewidth=4, alpha=0.35)
     for guarantee in printed:
         look = _STUDY_LOOKS[guarantee.study]
         column = columns.index((guarantee.study, guarantee.classes))
         position = NOISE_MULTIPLIERS.index(guarantee.noise_multiplier) + 0.8 * ((column + 0.5) / len(columns) - 0.5)
-        left.plot(position, guarantee.printed / guarantee.ours, marker=look.marker, color=look.colour, linestyle="none",
+        left_axes.plot(position, guarantee.printed / guarantee.ours, marker=look.marker, color=look.colour, linestyle="none",
                   markersize=4.5, label=str(guarantee.study))  # fmt: skip
         ends = max(guarantee.fewest / guarantee.epochs, 0.02), guarantee.most / guarantee.epochs
-        right.plot([position, position], ends, color=look.colour, linewidth=1.2)
-        right.plot(position, math.sqrt(ends[0] * ends[1]), marker=look.marker, color=look.colour, markersize=4.5)
-    right.set_yscale("log")
-    for axes in (left, right):
+        right_axes.plot([position, position], ends, color=look.colour, linewidth=1.2)
+        right_axes.plot(position, math.sqrt(ends[0] * ends[1]), marker=look.marker, color=look.colour, markersize=4.5)
+    right_axes.set_yscale("log")
+    for axes in (left_axes, right_axes):
         axes.set_xticks(range(len(NOISE_MULTIPLIERS)), [f"{z:g}" for z in NOISE_MULTIPLIERS])
-    finish_axes(left, "(a) Printed over ours", "Noise multiplier z", "Ratio of epsilon")
-    finish_axes(right, "(b) Epochs that fit", "Noise multiplier z", "Share of the stated epochs")
+    finish_axes(left_axes, "(a) Printed over ours", "Noise multiplier z", "Ratio of epsilon")
+    finish_axes(right_axes, "(b) Epochs that fit", "Noise multiplier z", "Share of the stated epochs")
 
 
 def table_2(_: StoredPaperRuns | None = None) -> ItemResult:

@@ -239,9 +239,9 @@ def _tradeoff(axes: Axes, models: DatasetModels, attack: str) -> None:
         return
     axes.axvline(0.5, color=MUTED, linewidth=4, alpha=0.35)
     for method in SIDES:
-        own = models.side(method)
+        side = models.side(method)
         look = _METHOD_LOOKS[method]
-        pairs = [(area_of(run, attack), mean_interval(run.test_accuracy)) for run in own]
+        pairs = [(area_of(run, attack), mean_interval(run.test_accuracy)) for run in side]
         x, y = (np.transpose([astuple(interval) for interval in intervals]) for intervals in zip(*pairs, strict=True))
         axes.errorbar(
             x[0], y[0], xerr=np.abs(x[1:] - x[0]), yerr=np.abs(y[1:] - y[0]), fmt=look.marker, linestyle=look.line,

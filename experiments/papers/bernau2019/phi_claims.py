@@ -93,8 +93,8 @@ def phi_above_one(models: DatasetModels) -> Iterator[PaperClaim]:
         if not runs:
             continue
         confidence = confidence_of_each(len(runs))
-        left = [run for run in runs if not _is_at_chance(models, run)]
-        intervals = {run: tradeoffs.phi(models.original, run, models.attack_of_phi, confidence) for run in left}
+        remaining = [run for run in runs if not _is_at_chance(models, run)]
+        intervals = {run: tradeoffs.phi(models.original, run, models.attack_of_phi, confidence) for run in remaining}
         estimates = {run: interval for run, interval in intervals.items() if isfinite(interval.low)}
         # One lower end shows that some phi is above 1; all upper ends show that none is.
         largest = end_by_end(max, estimates.values()) if estimates else NOTHING
@@ -108,7 +108,7 @@ def phi_above_one(models: DatasetModels) -> Iterator[PaperClaim]:
         yield on_runs(
             key, models, (models.original, nearest), largest, where=f"{models.data.title}, {method}",
             quantity=f"largest phi ({ATTACK_NAMES[models.attack_of_phi]})",
-            why="" if left else "at every level neither model nor attack is better than guessing, where phi is 1",
+            why="" if remaining else "at every level neither model nor attack is better than guessing, where phi is 1",
             premises=(attack_premise(models, models.attack_of_phi), model_premise(models)),
         )  # fmt: skip
 

@@ -94,8 +94,8 @@ def identified(paper_run: StoredPaperRun) -> tuple[ItemRow, ItemRow]:
         f"{z_published:+.2f} ({unrounded:g} before rounding, not in print)"
     )
     if is_local(run) and (floored := floored_share(paper_run)):
-        seen = statistics.predicted_advantage(mu_of_trials(paper_run))
-        note += f"; {100 * floored:.2g} % of rounds without evidence, which leaves {seen:.4f}"
+        predicted_advantage = statistics.predicted_advantage(mu_of_trials(paper_run))
+        note += f"; {100 * floored:.2g} % of rounds without evidence, which leaves {predicted_advantage:.4f}"
     passed = int(np.sum(paper_run.trials["belief"] > run["privacy.belief"]))
     share = IntervalEstimate(passed / trials, *clopper_pearson(passed, trials, CONFIDENCE))
     summary = f"{passed} of {trials}; claimed is at most {run['privacy.delta']:g}"
@@ -135,10 +135,12 @@ def _draw(axes: Axes, runs: Sequence[PaperRun], rows: Sequence[ItemRow]) -> None
             axes, indexes, [rows[index].interval for index in indexes], look, look.name, joined=False
         )
     positions = np.arange(len(rows))
-    for place, row in enumerate(rows):
-        axes.plot([place - 0.33, place + 0.33], [row.theory] * 2, color=INK, linewidth=2.2, label=plot_style.THEORY)
-        look = plot_style.SENSITIVITY_LOOKS[runs[place]["privacy.sensitivity"]]
-        plot_style.draw_published(axes, [place + 0.22], [row.published], look.colour)
+    for row_index, row in enumerate(rows):
+        axes.plot(
+            [row_index - 0.33, row_index + 0.33], [row.theory] * 2, color=INK, linewidth=2.2, label=plot_style.THEORY
+        )
+        look = plot_style.SENSITIVITY_LOOKS[runs[row_index]["privacy.sensitivity"]]
+        plot_style.draw_published(axes, [row_index + 0.22], [row.published], look.colour)
     axes.set_xticks(positions, [letters(run) for run in runs])
     axes.set_xlim(-0.6, len(rows) - 0.4)
 
@@ -183,11 +185,15 @@ def _draw_beliefs(axes: Axes, runs: Sequence[StoredPaperRun]) -> None:
         plot_style.draw_boxes(
             axes, [runs[position].trials["belief"].to_numpy() for position in positions], positions, look, 0.6
         )
-    for place, one in enumerate(runs):
-        if is_local(one.run):
-            mean = statistics.mean_belief(claimed_mu(one))
-            axes.plot([place - 0.42, place + 0.42], [mean] * 2, color=INK, linestyle="--", label="theory, mean (LS)")
-        axes.plot([place], [float(one.trials["belief"].mean())], "x", color=INK, markersize=7, label="measured mean")
+    for row_index, paper_run in enumerate(runs):
+        if is_local(paper_run.run):
+            mean = statistics.mean_belief(claimed_mu(paper_run))
+            axes.plot(
+                [row_index - 0.42, row_index + 0.42], [mean] * 2, color=INK, linestyle="--", label="theory, mean (LS)"
+            )
+        axes.plot(
+            [row_index], [float(paper_run.trials["belief"].mean())], "x", color=INK, markersize=7, label="measured mean"
+        )
     axes.axhline(MAIN_BELIEF, color=INK, linestyle=":", linewidth=1.6, label="rho_beta = 0.9")
     axes.set_xticks(range(len(runs)), [letters(run.run) for run in runs])
     axes.set_ylim(-0.02, 1.02)

@@ -57,12 +57,14 @@ def _resampled(paper_run: StoredPaperRun, values: Floats, statistic: Callable[[F
 def _neighbours(dataset: PaperDataset, runs: Runs) -> Iterator[PaperClaim]:
     """Yield the claims of section 6.1: dissimilar neighbours have larger sensitivities and few outliers."""
     at = partial(insider_run, dataset, LS, REPLACED)
-    run, least = (runs.get(at(neighbour=kind)) for kind in RANKED)
-    if run is None or least is None:
+    run, least_run = (runs.get(at(neighbour=kind)) for kind in RANKED)
+    if run is None or least_run is None:
         return
-    estimate, other = (_resampled(finished, sensitivities(finished), np.median) for finished in (run, least))
-    yield CLAIMS["dissimilar-neighbour"].on(dataset.title, difference(estimate, other), least.repetitions)
-    for name, finished in (("most", run), ("least", least)) if dataset.study == MNIST.study else ():
+    estimate, other_estimate = (
+        _resampled(finished, sensitivities(finished), np.median) for finished in (run, least_run)
+    )
+    yield CLAIMS["dissimilar-neighbour"].on(dataset.title, difference(estimate, other_estimate), least_run.repetitions)
+    for name, finished in (("most", run), ("least", least_run)) if dataset.study == MNIST.study else ():
         share = _resampled(finished, sensitivities(finished), outlier_share)
         yield CLAIMS["outliers"].on(f"{dataset.title}, {name} dissimilar", share, finished.repetitions)
 
@@ -121,8 +123,10 @@ def _advantages(dataset: PaperDataset, runs: Runs) -> Iterator[PaperClaim]:
     }
     trials = runs[main_runs(dataset)[0]].repetitions
     for adjacency in ADJACENCIES:
-        counted = runs[insider_run(dataset, LS, adjacency)]
-        yield counted_advantage(counted.run, identified(counted)[0].interval, counted.repetitions)
+        insider_run_stored = runs[insider_run(dataset, LS, adjacency)]
+        yield counted_advantage(
+            insider_run_stored.run, identified(insider_run_stored)[0].interval, insider_run_stored.repetitions
+        )
     apart = difference(of[LS, REPLACED], of[GS, REPLACED])
     names = {adjacency: advantage_name(runs[insider_run(dataset, LS, adjacency)]) for adjacency in ADJACENCIES}
     quantity = f"{names[REPLACED]} LS B less measured GS B"
@@ -152,8 +156,10 @@ def counted_advantage(run: PaperRun, estimate: IntervalEstimate, trials: int) ->
 def _accuracy(dataset: PaperDataset, runs: Runs) -> Iterator[PaperClaim]:
     """Yield the claim that too large a global sensitivity costs test accuracy (section 6.2, Figure 6d)."""
     pair = [runs[insider_run(dataset, sensitivity, REPLACED)] for sensitivity in (LS, GS)]
-    estimate, other = (_resampled(run, run.trials["test_accuracy"].to_numpy(dtype=np.float64), np.mean) for run in pair)
-    yield CLAIMS["global-costs-accuracy"].on(dataset.title, difference(estimate, other), pair[0].repetitions)
+    estimate, other_estimate = (
+        _resampled(run, run.trials["test_accuracy"].to_numpy(dtype=np.float64), np.mean) for run in pair
+    )
+    yield CLAIMS["global-costs-accuracy"].on(dataset.title, difference(estimate, other_estimate), pair[0].repetitions)
 
 
 def _audits(dataset: PaperDataset, runs: Runs) -> Iterator[PaperClaim]:
@@ -173,8 +179,12 @@ def _audits(dataset: PaperDataset, runs: Runs) -> Iterator[PaperClaim]:
         ("sensitivities-nearer-than-belief", BY_SENSITIVITIES, BY_BELIEF),
         ("belief-nearer-than-advantage", BY_BELIEF, BY_ADVANTAGE),
     ):
-        estimate, other = apart[farther], apart[nearer]
-        excess = IntervalEstimate(estimate.value - other.value, estimate.low - other.high, estimate.high - other.low)
+        estimate, other_estimate = apart[farther], apart[nearer]
+        excess = IntervalEstimate(
+            estimate.value - other_estimate.value,
+            estimate.low - other_estimate.high,
+            estimate.high - other_estimate.low,
+        )
         yield CLAIMS[key].on(dataset.title, excess, trials)
     under = [_ratio(rows[run][BY_SENSITIVITIES].interval, epsilon_from_belief(run["privacy.belief"])) for run in whole]
     largest = max(under, key=lambda estimate: estimate.high)

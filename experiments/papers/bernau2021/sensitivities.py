@@ -48,18 +48,18 @@ def figure_4(paper_runs: StoredPaperRuns) -> ItemResult:
     widths = [len(runs_by_neighbour(dataset, _REPLACE)) + 1.5 for dataset in data]
     panels = figure.subplots(1, len(data), squeeze=False, sharey=True, gridspec_kw={"width_ratios": widths})[0]
     rows: list[ItemRow] = []
-    for letter, axes, one in zip("abc", panels, data, strict=False):
-        neighbours = [_neighbour_name(run) for run in runs_by_neighbour(one, _REPLACE)]
+    for letter, axes, study in zip("abc", panels, data, strict=False):
+        neighbours = [_neighbour_name(run) for run in runs_by_neighbour(study, _REPLACE)]
         for adjacency in ADJACENCIES:
-            runs = [paper_runs[run] for run in runs_by_neighbour(one, adjacency)]
+            runs = [paper_runs[run] for run in runs_by_neighbour(study, adjacency)]
             shift = -0.2 if adjacency is _REPLACE else 0.2
             positions = np.array([neighbours.index(_neighbour_name(run.run)) for run in runs]) + shift
             boxes = [sensitivities(run).ravel() for run in runs]
             plot_style.draw_boxes(axes, boxes, list(positions), plot_style.ADJACENCY_LOOKS[adjacency], 0.36)
             rows += [row for run in runs for row in _neighbour_rows(run)]
-        _finish_neighbours(axes, one)
+        _finish_neighbours(axes, study)
         y_name = "Local sensitivity (gradient units)" if letter == "a" else ""
-        finish_axes(axes, f"({letter}) {short_title(one)}", "", y_name)
+        finish_axes(axes, f"({letter}) {short_title(study)}", "", y_name)
     for axes in panels:
         axes.axhline(CLIPPING_NORM, color=INK, linestyle=":", linewidth=1.4, label="limit C, record removed")
         axes.axhline(2 * CLIPPING_NORM, color=INK, linestyle="-.", linewidth=1.4, label="limit 2C, record replaced")

@@ -164,7 +164,11 @@ def _values(dataset: PaperDataset) -> dict[str, dict[str, Any]]:
 
 
 def _run(dataset: PaperDataset, values: Mapping[str, Mapping[str, Any]], point: Point) -> PaperRun:
-    shared = {f"{section}.{key}": value for section, own in values.items() for key, value in own.items()}
+    shared = {
+        f"{section}.{key}": value
+        for section, settings_of_section in values.items()
+        for key, value in settings_of_section.items()
+    }
     settings = {**shared, **dict(point.settings), "point": point}
     is_private = settings.get("privacy.private", True)
     label = (

@@ -77,13 +77,13 @@ def _remarks_on_bias(simulation: PaperAndLongSimulation) -> tuple[str, ...]:
     bias = [errors.bias for errors in fit]
     spread = [errors.std for errors in fit]
     cut = [wide[separation, size, EMPIRICAL].bias for separation in apart]
-    own = [narrow[separation, size, EMPIRICAL].bias for separation in apart]
+    bias_of_size = [narrow[separation, size, EMPIRICAL].bias for separation in apart]
     return (
         f"The normal fit to losses that are not normal has a bias of its own: at {size:,} losses {_between(bias)} nats "
         f"over the separations, {'always' if min(bias) > 0 else 'not always'} above the truth, beside a standard "
         f"deviation of {_between(spread)}{'; more losses do not cure it' if min(bias) > 2 * max(spread) else ''}.",
         f"How much of the empirical form's distance is its cut: at {size:,} losses its bias is {_between(cut)} nats "
-        f"against the truth, and {_between(own)} against the truth within the same cut.",
+        f"against the truth, and {_between(bias_of_size)} against the truth within the same cut.",
         "Within that cut for both, against the truth within it: "
         f"{_nearer(simulation.ten, 'rmse', simulation.settings.repetitions, 'narrow_truth', NARROW_PARAMETRIC)}.",
     )

@@ -64,11 +64,11 @@ def _simulated(extent: ComputeExtent, separations: int | None = None) -> PaperAn
     They cover the first `separations` separations between members' and population losses, or all of them.
     """
     simulation_settings = SETTINGS[extent], MANY[extent]
-    ten, many = (
+    ten, many_settings = (
         replace(simulation_settings, separations=simulation_settings.separations[:separations])
         for simulation_settings in simulation_settings
     )
-    return PaperAndLongSimulation(ten, many, simulate(ten, _SEED), simulate(many, _SEED_OF_MANY))
+    return PaperAndLongSimulation(ten, many_settings, simulate(ten, _SEED), simulate(many_settings, _SEED_OF_MANY))
 
 
 _BIASED = (

@@ -131,8 +131,8 @@ def system_of(factory: str, clients: int, norm: float | None, is_clipped: bool, 
         raise InputError(
             f"factory {factory!r} returned {type(strategy).__name__}: {error}, or an AuditedSystem"
         ) from error
-    own = getattr(strategy, "clipping_norm", 1.0)
-    chosen = norm if norm is not None else float(own) if isinstance(own, (int, float)) else 1.0
+    named_norm = getattr(strategy, "clipping_norm", 1.0)
+    chosen = norm if norm is not None else float(named_norm) if isinstance(named_norm, (int, float)) else 1.0
     position = choice(Observer, "observer", observer)
     return AuditedSystem(make, (), None, clients, chosen, is_clipped, position, initial_model(strategy))
 
@@ -190,9 +190,9 @@ def _renew(value: object, draws: np.random.Generator) -> None:
             pass
 
 
-def _move(found: object, moved: Callable[[str], str]) -> None:
+def _move(value_found: object, moved: Callable[[str], str]) -> None:
     """Replace every path `p` among an object's attributes, or a dictionary's values, by `moved(p)`, in place."""
-    holder = found if isinstance(found, dict) else getattr(found, "__dict__", None)
+    holder = value_found if isinstance(value_found, dict) else getattr(value_found, "__dict__", None)
     if not isinstance(holder, dict):
         return
     for name, value in list(holder.items()):

@@ -32,9 +32,9 @@ def data_set_of(dataset: Any) -> SelectableDataset:
     """
     kind = type(dataset).__name__
     try:
-        found = _found(dataset)
-        if found.records > 0:  # selection is tested now, so that it cannot fail only in trials
-            first = found.taken([found.records - 1, 0])
+        subset = _found(dataset)
+        if subset.records > 0:  # selection is tested now, so that it cannot fail only in trials
+            first = subset.taken([subset.records - 1, 0])
             if _found(first).records != 2:
                 raise InputError(f"held() was given a {kind}, of which two records cannot be taken: {_ACCEPTED}")
     except InputError:
@@ -42,7 +42,7 @@ def data_set_of(dataset: Any) -> SelectableDataset:
     except Exception as error:  # the app's data set may raise any exception
         problem = f"held() was given a {kind}, whose records cannot be taken out ({in_a_line(error)})"
         raise InputError(f"{problem}: {_ACCEPTED}") from error
-    return found
+    return subset
 
 
 def _found(dataset: Any) -> SelectableDataset:

@@ -138,9 +138,9 @@ def _files(module: ModuleType, root: Path, visited: set[str]) -> Iterator[str]:
     yield path
     for value in list(vars(module).values()):
         name = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
-        other = sys.modules.get(name) if isinstance(name, str) else None
-        if other is not None:
-            yield from _files(other, root, visited)
+        other_module = sys.modules.get(name) if isinstance(name, str) else None
+        if other_module is not None:
+            yield from _files(other_module, root, visited)
 
 
 def _calling_app() -> ClientApp | None:

@@ -58,9 +58,9 @@ def _refusals(
         shares = (float(np.mean(where[present])), float(np.mean(where[~present])))
         return TrialErrorShares(problem, message, *shares, is_allowed=False)
 
-    said = next((transcript.refusal for transcript in transcripts if transcript.refusal is not None), None)
-    if said is not None:
-        yield refusal(kind, said, (transcript.refusal is not None for transcript in transcripts))
+    refusal_text = next((transcript.refusal for transcript in transcripts if transcript.refusal is not None), None)
+    if refusal_text is not None:
+        yield refusal(kind, refusal_text, (transcript.refusal is not None for transcript in transcripts))
     for error in _errors(transcripts)[:_MOST_ERRORS]:
         yield refusal(_CLIENTS, error.removeprefix(ERROR), (error in transcript.numbers for transcript in transcripts))
     if probe:
@@ -133,10 +133,15 @@ def finish(
     stored_trials.keep_columns(columns)
     result = _result(stored_trials)
     provisos = dict.fromkeys(_WORDS, _CRAFTED) if stored_trials.chosen_update == TargetUpdateKind.CRAFTED else {}
-    found, notes = findings(result, _WORDS, dict.fromkeys(_WORDS, _FIX), provisos), _notes(stored_trials, outside)
+    audit_findings, notes = (
+        findings(result, _WORDS, dict.fromkeys(_WORDS, _FIX), provisos),
+        _notes(stored_trials, outside),
+    )
     notes += _notes_on_rounds(result.claim, rounds_of_training)
     refusals = tuple(map(_refused, result.refusals))
-    stored_result = in_app_result(stored_trials.directory.name, result, found, rounds_of_training, refusals, notes)
+    stored_result = in_app_result(
+        stored_trials.directory.name, result, audit_findings, rounds_of_training, refusals, notes
+    )
     knows_others = _KNOWS_OTHERS if result.knowing is not None else ""
     text = _report_text(stored_result, knows_others)
     write_json(stored_trials.directory / "summary.json", stored_result.to_json())

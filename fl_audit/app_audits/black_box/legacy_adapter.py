@@ -51,12 +51,12 @@ def clips_and_adds_noise(strategy: Strategy) -> bool:
     return any(isinstance(layer, _SERVER_SIDE_DP) for layer in layers_of(strategy))
 
 
-def initial_model(found: object) -> Arrays | None:
+def initial_model(strategy_found: object) -> Arrays | None:
     """Return the initial tensors of a strategy of Flower's old interface, keyed by position ("000", ...).
 
     None if the strategy has another interface or no initial parameters.
     """
-    strategy = found.old if isinstance(found, LegacyAdapter) else found
+    strategy = strategy_found.old if isinstance(strategy_found, LegacyAdapter) else strategy_found
     if not isinstance(strategy, OldStrategy):
         return None
     parameters = getattr(strategy, "initial_parameters", None)

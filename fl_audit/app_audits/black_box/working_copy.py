@@ -61,8 +61,8 @@ class WorkingCopy:
         while queue:
             inner = queue.popleft()
             try:
-                with os.scandir(self.original / inner) as found:
-                    here = [entry for entry in found if self._belongs(entry)]
+                with os.scandir(self.original / inner) as directory_entries:
+                    here = [entry for entry in directory_entries if self._belongs(entry)]
             except OSError:  # unreadable files are skipped
                 continue
             entries += len(here)
@@ -71,12 +71,12 @@ class WorkingCopy:
                 (self._kept / inner).symlink_to(self.original / inner)
                 continue
             (self._kept / inner).mkdir(exist_ok=True)
-            for one in here:
-                if one.is_dir(follow_symlinks=False) and one.name not in _LINKED and not is_full:
-                    queue.append(inner / one.name)
+            for entry_here in here:
+                if entry_here.is_dir(follow_symlinks=False) and entry_here.name not in _LINKED and not is_full:
+                    queue.append(inner / entry_here.name)
                     continue
-                small = one.is_file(follow_symlinks=False) and (length := one.stat().st_size) <= _LARGEST
-                source, target = self.original / inner / one.name, self._kept / inner / one.name
+                small = entry_here.is_file(follow_symlinks=False) and (length := entry_here.stat().st_size) <= _LARGEST
+                source, target = self.original / inner / entry_here.name, self._kept / inner / entry_here.name
                 if not small or is_full:
                     target.symlink_to(source)
                     continue
@@ -119,7 +119,9 @@ class WorkingCopy:
                 shutil.rmtree(path, ignore_errors=True)
             else:
                 path.unlink(missing_ok=True)
-        for name in sorted(place for place, status in self._first.items() if now.get(place) != status):
+        for name in sorted(
+            changed_path for changed_path, status in self._first.items() if now.get(changed_path) != status
+        ):
             source, target = self._kept / name, self.directory / name
             if source.is_dir() and not source.is_symlink():
                 target.mkdir(exist_ok=True)

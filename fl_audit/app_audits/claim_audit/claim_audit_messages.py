@@ -101,7 +101,10 @@ def floating_words(claim_audit: ClaimAudit) -> str:
     if attempt is None or not attempt.is_broken:
         return ""
     # Rounding fixes nothing if other values reveal the secret in the same scenario.
-    if any(one.is_broken and one.distinguisher.kind == attempt.distinguisher.kind for one in claim_audit.attempts):
+    if any(
+        other_attempt.is_broken and other_attempt.distinguisher.kind == attempt.distinguisher.kind
+        for other_attempt in claim_audit.attempts
+    ):
         return ""
     return (
         "Floating-point leak: the low bits of the release tell more than the claim allows "

@@ -121,15 +121,15 @@ def _paired(transcripts: Transcripts) -> Floats:
     log squared norm.
     """
     steps = np.nan_to_num(transcripts.steps, nan=0.0, posinf=0.0, neginf=0.0)
-    found = []
+    features_found = []
     for first, second in _pairs(steps.shape[1]):
         for sign in (-1.0, 1.0):
             value = steps[:, first] + sign * steps[:, second]
             added = transcripts.direction[:, first] + sign * transcripts.direction[:, second]
             norms, products = np.linalg.norm(added, axis=1), np.sum(value * added, axis=1)
-            found.append(np.divide(products, norms, out=np.zeros_like(products), where=norms > 0))
-            found.append(np.log(np.maximum(np.sum(np.square(value), axis=1), 1e-300)))
-    return np.stack(found, axis=1)
+            features_found.append(np.divide(products, norms, out=np.zeros_like(products), where=norms > 0))
+            features_found.append(np.log(np.maximum(np.sum(np.square(value), axis=1), 1e-300)))
+    return np.stack(features_found, axis=1)
 
 
 def _pairs(rounds: int) -> list[tuple[int, int]]:

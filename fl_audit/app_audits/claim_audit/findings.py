@@ -37,10 +37,10 @@ class DistinguisherFinding:
         attempt, text = self.attempt, trials_words(self.attempt)
         share = f"{attempt.right / attempt.trials:.1%}; the claim allows {self.claimed_success:.1%}"
         guessed = f"{attempt.right} of {attempt.trials} trials were guessed right ({share})"
-        told = f"looking at {attempt.distinguisher.group}, {guessed}. {capital(text)}".strip()
+        sentence_text = f"looking at {attempt.distinguisher.group}, {guessed}. {capital(text)}".strip()
         if not attempt.is_broken:
-            return f"{told} {capital(self.shown)}: no contradiction."
-        return f"{told} With {attempt.confidence:.1%} confidence {self.shown}; {self.allowed}."
+            return f"{sentence_text} {capital(self.shown)}: no contradiction."
+        return f"{sentence_text} With {attempt.confidence:.1%} confidence {self.shown}; {self.allowed}."
 
     @property
     def shown(self) -> str:

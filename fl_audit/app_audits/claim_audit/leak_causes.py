@@ -216,10 +216,10 @@ def telling_lines(transcripts: Transcripts, present: Flags, group: str) -> tuple
         *((name, transcripts.numbers[:, index]) for index, name in enumerate(transcripts.names)),
     ]
     ranked = sorted(columns, key=lambda column: (column[0] != group, -_distance(column[1], present)))
-    told = [column for column in ranked if _distance(column[1], present) > 0]
+    telling = [column for column in ranked if _distance(column[1], present) > 0]
     return tuple(
         f"{name}: {_distribution(values[present])} under D, {_distribution(values[~present])} under D'"
-        for name, values in told[:_LINES]
+        for name, values in telling[:_LINES]
     )
 
 

@@ -70,7 +70,7 @@ def run_command_isolated(
 
 def run_isolated(
     module: str,
-    asked: Mapping[str, Any],
+    question: Mapping[str, Any],
     room: Path,
     seconds: float,
     directory: Path | None = None,
@@ -92,7 +92,7 @@ def run_isolated(
         start_new_session=True,
         pass_fds=(answers.descriptor,),
     )
-    request = answers.request_for(asked)
+    request = answers.request_for(question)
     answers.begin()
     passing = None if child.stdout is None else threading.Thread(target=_pass_on, args=(child.stdout,), daemon=True)
     if passing is not None:

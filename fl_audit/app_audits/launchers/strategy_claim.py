@@ -26,19 +26,19 @@ def system_and_claim(options: StrategyOptions) -> tuple[AuditedSystem, StatedCla
     adjacency, claim = Adjacency(options.adjacency), options.claim()
     strategy = system.new_strategy(system.clients)
     about_clients = adjacency if adjacency.unit is Unit.CLIENT else None
-    own = stated_by(strategy, list(system.mods), about_clients, options.claimed_rounds, options.delta)
+    stated_claim = stated_by(strategy, list(system.mods), about_clients, options.claimed_rounds, options.delta)
     if not isinstance(made_by(options.factory, system.clients)[1], AuditedSystem):
-        system = _with_numbers_of(own, system, options)
+        system = _with_numbers_of(stated_claim, system, options)
     if claim is not None:
         return system, claim, ""
-    if own.claim is None:
-        raise InputError(f"no claim is stated, and {own.source}: {_ACCEPTED}")
+    if stated_claim.claim is None:
+        raise InputError(f"no claim is stated, and {stated_claim.source}: {_ACCEPTED}")
     if about_clients is None:
         raise InputError(
-            f"--adjacency is {adjacency}, and what the strategy names is about clients ({own.source}): accepted are a "
+            f"--adjacency is {adjacency}, and what the strategy names is about clients ({stated_claim.source}): accepted are a "
             "claim about clients, or --claim-epsilon or --claim-noise-multiplier beside it"
         )
-    return replace(system, observer=own.observer), own.claim, own.source
+    return replace(system, observer=stated_claim.observer), stated_claim.claim, stated_claim.source
 
 
 def _with_numbers_of(claim: StatedAppClaim, system: AuditedSystem, options: StrategyOptions) -> AuditedSystem:

@@ -168,25 +168,25 @@ def measure_live(directory: Path, coins: int, confidence: float = 0.95, is_over:
     InputError
         If no complete round is stored, or a number is out of its range.
     """
-    kept = stored_guarantee(directory)
-    claim = kept.terms.claim(kept.delta)
-    whole_ones, every = whole_rounds(directory, kept.canaries)
-    rounds, wrong = fitting_rounds(whole_ones, kept.terms, coins)
+    stored = stored_guarantee(directory)
+    claim = stored.terms.claim(stored.delta)
+    whole_ones, every = whole_rounds(directory, stored.canaries)
+    rounds, wrong = fitting_rounds(whole_ones, stored.terms, coins)
     last, before = every[-1].number, earlier_rounds_of_same_training(directory, every)
-    released, scores_and_tosses = len(every) + before, scores_and_coins(rounds, coins, kept.canaries)
+    released, scores_and_tosses = len(every) + before, scores_and_coins(rounds, coins, stored.canaries)
     whole = sum(round.number <= claim.rounds for round in rounds)
     looks = _interim_analyses(scores_and_tosses, whole, claim, confidence, is_over or last >= claim.rounds)
     level = FAMILY_LEVEL / len(declared_looks(claim.rounds))
-    played = replace(kept.terms, rounds=max(claim.rounds, released)).claim(kept.delta)
+    played = replace(stored.terms, rounds=max(claim.rounds, released)).claim(stored.delta)
     finding, guarantee = _certified(scores_and_tosses, len(rounds), played, confidence), derive_guarantee(claim)
     judged, number = (looks[-1].finding, looks[-1].rounds) if looks else (finding, len(rounds))
     weights = _weights(rounds)
     # The bounds are on a canary's effect, so they also hold for clients of larger weight. The limit of detection is
     # that of the heaviest client, of whose effect a canary shows the share `part`.
     smallest_weight = float(weights.min())
-    hidden = _dilution(rounds[:number], scores_and_tosses, kept, judged, smallest_weight)
+    hidden = _dilution(rounds[:number], scores_and_tosses, stored, judged, smallest_weight)
     shift_shown, sought = (
-        _shift(number, kept, claim, level),
+        _shift(number, stored, claim, level),
         smallest_weight * hidden.measured_mu(finding.mu_claimed / breach_ratio(guarantee)),
     )
     mu_bound = (
@@ -195,17 +195,17 @@ def measure_live(directory: Path, coins: int, confidence: float = 0.95, is_over:
     scores, tossed, decoys = (array[:number] for array in scores_and_tosses)
     return LiveFinding(
         guarantee=guarantee,
-        canaries=kept.canaries,
+        canaries=stored.canaries,
         finding=finding,
         belief_lower=_largest_belief(played, finding),
         looks=looks,
         last=last,
         released=released,
         carried_on=before,
-        misnamed=misnumbered(every, kept.canaries),
+        misnamed=misnumbered(every, stored.canaries),
         misfits=wrong,
-        doubts=doubts_about(every, rounds, (scores, tossed, decoys), kept, hidden, weights),
-        limit=over_the_training(claim, mu_bound * kept.terms.noise_multiplier) if isfinite(mu_bound) else inf,
+        doubts=doubts_about(every, rounds, (scores, tossed, decoys), stored, hidden, weights),
+        limit=over_the_training(claim, mu_bound * stored.terms.noise_multiplier) if isfinite(mu_bound) else inf,
         is_conclusive=bool(looks) and shift_shown <= sought,
         dilution=hidden,
         knows_others=all(round.others is not None for round in rounds),
@@ -213,7 +213,7 @@ def measure_live(directory: Path, coins: int, confidence: float = 0.95, is_over:
         weights=tuple(map(float, weights)),
         level=level,
         rounds_needed=smallest_number(
-            lambda rounds_count: _shift(rounds_count, kept, claim, level) <= sought, _MOST_ROUNDS
+            lambda rounds_count: _shift(rounds_count, stored, claim, level) <= sought, _MOST_ROUNDS
         ),
     )
 

@@ -59,8 +59,8 @@ class _ObservedStrategyBase:
         is the number of valid replies, including those of canaries.
         """
         # Read before aggregation, in which Flower's adaptive wrappers change their clipping norm.
-        named = getattr(self.strategy, "clipping_norm", None)
-        norm = float(named) if isinstance(named, int | float) and 0 < named < float("inf") else None
+        named_norm = getattr(self.strategy, "clipping_norm", None)
+        norm = float(named_norm) if isinstance(named_norm, int | float) and 0 < named_norm < float("inf") else None
         released, metrics = aggregate()
         if released is not None and self._before is not None:
             # A canary whose note cannot be read counts as one of the other clients.

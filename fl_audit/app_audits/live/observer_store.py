@@ -133,15 +133,15 @@ class TrainingObserver:
         """
         near = [self.directory / _file_of(number) for number in (stored_round.number - 1, stored_round.number)]
         last, same = (kept_round(path) if path.is_file() else None for path in near)
-        for one in (last, same):
-            if one is None or one.run != stored_round.run or stored_round.number == 1:
+        for known_round in (last, same):
+            if known_round is None or known_round.run != stored_round.run or stored_round.number == 1:
                 continue
-            is_alike = (one.directions, len(one.scores), one.models_only) == (
+            is_alike = (known_round.directions, len(known_round.scores), known_round.models_only) == (
                 stored_round.directions,
                 len(stored_round.scores),
                 True,
             )
-            follows = one.after == (stored_round.before if one is last else stored_round.after)
+            follows = known_round.after == (stored_round.before if known_round is last else stored_round.after)
             problem = f"{self.directory} keeps what another observer has seen of this run, which is not the same"
             require(is_alike and follows, f"{problem}: accepted is a directory for each")
         return same is not None and (same.run, same.after) == (stored_round.run, stored_round.after)

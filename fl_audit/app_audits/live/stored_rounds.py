@@ -271,8 +271,8 @@ def earlier_rounds_of_same_training(directory: Path, rounds: list[StoredRound]) 
     ):
         aside.remove(linked)
         afters = {stored_round.after for stored_round in chain}
-        more = [stored_round for stored_round in linked if stored_round.after not in afters]
-        chain, added = chain + more, added + len(more)
+        later_rounds = [stored_round for stored_round in linked if stored_round.after not in afters]
+        chain, added = chain + later_rounds, added + len(later_rounds)
     return added
 
 

@@ -133,9 +133,11 @@ def _wrong_rate(trainings: RecordedTrainings) -> str:
     for training in trainings.private_trainings:
         fed = [batch for step in training.noised for batch in training.batches_of(step)]
         rates = [batch.rate for batch in fed if batch.sampling is BatchSamplingKind.POISSON and batch.rate is not None]
-        counted = [rate for _, rate, _ in training.counted_here]
-        if rates and counted and min(counted) < min(rates) * (1 - 1e-6):
-            return f"steps are counted with a sampling rate of {min(counted):.4g}, and drawn with {min(rates):.4g}"
+        counted_rates = [rate for _, rate, _ in training.counted_here]
+        if rates and counted_rates and min(counted_rates) < min(rates) * (1 - 1e-6):
+            return (
+                f"steps are counted with a sampling rate of {min(counted_rates):.4g}, and drawn with {min(rates):.4g}"
+            )
     return ""
 
 
@@ -183,14 +185,14 @@ def _moved(is_parameter: bool, is_frozen: bool) -> Check:
         ):
             return ""  # said already, with the optimizer that did it
         for training in trainings.private_trainings:
-            found = [
+            changed_names = [
                 change.name
                 for change in training.moved
                 if (change.is_parameter, change.is_frozen) == (is_parameter, is_frozen)
                 and not (change.is_at_end and training.left.earlier)
             ]
-            if found:
-                names = ", ".join(dict.fromkeys(found[:3]))
+            if changed_names:
+                names = ", ".join(dict.fromkeys(changed_names[:3]))
                 return f"{names} changed while the engine took no step"
         return ""
 

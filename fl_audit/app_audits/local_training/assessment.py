@@ -204,14 +204,14 @@ def _done_words(evidence: RecordedTrainings) -> str:
 
 def _measured_noise_words(measured: MeasuredSteps) -> str:
     """Return the noise of measured steps in units of the effect of a record, with the largest that chance allows."""
-    least = min(measured.steps, key=lambda step: step.multiplier)
-    most = max(measured.steps, key=lambda step: step.multiplier)
-    numbers = f"{least.multiplier:.3g}"
-    if most.multiplier > least.multiplier:
-        numbers += f" to {most.multiplier:.3g}"
+    smallest_step = min(measured.steps, key=lambda step: step.multiplier)
+    largest_step = max(measured.steps, key=lambda step: step.multiplier)
+    numbers = f"{smallest_step.multiplier:.3g}"
+    if largest_step.multiplier > smallest_step.multiplier:
+        numbers += f" to {largest_step.multiplier:.3g}"
     return (
         f"measured noise of {numbers} times the effect of a record (for the smallest, chance leaves up to "
-        f"{least.largest_multiplier:.3g} possible)"
+        f"{smallest_step.largest_multiplier:.3g} possible)"
     )
 
 

@@ -23,7 +23,7 @@ def without_record(dataset: Any, index: int) -> Any:
 
     `TensorDataset`, `Subset`, Hugging Face data sets, tuples and lists keep their type; others become a torch `Subset`.
     """
-    kept_indices = [place for place in range(length_of(dataset)) if place != index]
+    kept_indices = [position for position in range(length_of(dataset)) if position != index]
     match dataset:
         case TensorDataset():
             return TensorDataset(*(tensor[kept_indices] for tensor in dataset.tensors))
@@ -200,8 +200,8 @@ def _is_of_arrays(dataset: object) -> bool:
 def _put(arrays: Sequence[Any], items: Mapping[int, Any]) -> list[Any]:
     changed = [array.clone() if isinstance(array, Tensor) else array.copy() for array in arrays]
     for index, item in items.items():
-        for part, value in zip(changed, item, strict=True):
-            part[index] = value
+        for target_array, value in zip(changed, item, strict=True):
+            target_array[index] = value
     return changed
 
 

@@ -248,7 +248,7 @@ def _gap(
     """
     if first_rows is None or two is None or len(first_rows) != len(positions):
         return None
-    keep = [row for row, place in enumerate(positions) if place != index]
+    keep = [row for row, position in enumerate(positions) if position != index]
     first_kept, second_kept = first_rows[keep], two[keep] if is_replaced and len(two) == len(positions) else two
     if first_kept.shape != second_kept.shape:
         return None

@@ -24,9 +24,9 @@ class PrivateModels:
     def keep(self, optimizer: Any, is_step: bool = False) -> None:
         """Copy the current tensors of an optimizer's model, and drop older copies of the same tensors."""
         parameters = {id(param) for param in optimizer.params}
-        for other in self.optimizers.values():
-            if any(id(param) in parameters for param in other.params):
-                self._after.pop(id(other), None)
+        for other_optimizer in self.optimizers.values():
+            if any(id(param) in parameters for param in other_optimizer.params):
+                self._after.pop(id(other_optimizer), None)
         after = {name: value.detach().cpu().clone() for name, value in self._live(optimizer).items()}
         self._after[id(optimizer)] = after
         if is_step:
@@ -77,14 +77,14 @@ class PrivateModels:
         names = {name.removeprefix(_PREFIX): value.detach().cpu() for name, value in arrays.items()}
         models = list(self._after.values())
         tensors = {name: value for model in models for name, value in model.items()}
-        own = {name: value for name, value in names.items() if name in tensors}
+        known_names = {name: value for name, value in names.items() if name in tensors}
         # A tensor of a private model may leave by another name.
         values = {digest(value) for model in models for value in model.values()}
-        other = [name for name in names if tensors and own and name not in tensors]
-        unknown = tuple(name for name in other if digest(names[name]) not in values)
+        unknown_names = [name for name in names if tensors and known_names and name not in tensors]
+        unknown = tuple(name for name in unknown_names if digest(names[name]) not in values)
         earlier = None
-        if own and not any(are_same(own, model) for model in models):
-            digests = {name: digest(value.to(tensors[name].dtype)) for name, value in own.items()}
+        if known_names and not any(are_same(known_names, model) for model in models):
+            digests = {name: digest(value.to(tensors[name].dtype)) for name, value in known_names.items()}
             numbers = (index for index, shot in enumerate(self._snapshots, 1) if digests.items() <= shot.items())
             earlier = next(numbers, None)
         return unknown, earlier

@@ -95,9 +95,9 @@ def _heads(training: RecordedTraining) -> list[tuple[float, ...]]:
     ]
 
 
-def _is_alike(training: RecordedTraining, other: RecordedTraining) -> bool:
+def _is_alike(training: RecordedTraining, other_training: RecordedTraining) -> bool:
     """Return True if some step of one training has the same noise as some step of the other."""
-    return bool(set(_heads(training)) & set(_heads(other)))
+    return bool(set(_heads(training)) & set(_heads(other_training)))
 
 
 def _seeded(trainings: RecordedTrainings) -> str:
@@ -105,16 +105,16 @@ def _seeded(trainings: RecordedTrainings) -> str:
         for step in training.noised:
             if step.noise is not None and step.noise.is_predictable and not _is_bare(step):
                 return f"the generator of the noise had the seed {step.noise.seed}, which others can try"
-    for each in (trainings.repeated, *trainings.by_client.values()):
-        for one, other in combinations(each, 2):
-            if _is_alike(one, other):
+    for trainings_of_client in (trainings.repeated, *trainings.by_client.values()):
+        for first, second in combinations(trainings_of_client, 2):
+            if _is_alike(first, second):
                 return "a client that trained again drew the same noise again"
     return ""
 
 
 def _shared(trainings: RecordedTrainings) -> str:
-    for one, other in combinations(trainings.by_client.values(), 2):
-        if any(_is_alike(training, right) for training in one for right in other if training.round == right.round):
+    for first, second in combinations(trainings.by_client.values(), 2):
+        if any(_is_alike(training, right) for training in first for right in second if training.round == right.round):
             return "two clients drew the same noise in the same round"
     return ""
 

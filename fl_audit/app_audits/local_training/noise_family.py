@@ -23,12 +23,18 @@ def measured_noise(evidence: RecordedTrainings) -> NoiseMeasurements | None:
     trainings = {id(training): training for training in (*evidence.private_trainings, *evidence.repeated)}.values()
     steps = [[step for step in training.noised if _is_usable(step)] for training in trainings]
     rounds = min(map(len, steps), default=0)
-    noises = [[step.noise for step in each[:rounds] if step.noise is not None] for each in steps]
-    shapes = {noise.shapes for each in noises for noise in each}
+    noises = [
+        [step.noise for step in steps_of_training[:rounds] if step.noise is not None] for steps_of_training in steps
+    ]
+    shapes = {noise.shapes for noises_of_training in noises for noise in noises_of_training}
     if not rounds or len(shapes) != 1:
         return None
-    statistics = join([join([_statistics(noise) for noise in each], axis=1) for each in noises], axis=0)
-    sigma = np.array([[step.gradient_multiplier * step.norm for step in each[:rounds]] for each in steps])
+    statistics = join(
+        [join([_statistics(noise) for noise in noises_of_training], axis=1) for noises_of_training in noises], axis=0
+    )
+    sigma = np.array(
+        [[step.gradient_multiplier * step.norm for step in steps_of_training[:rounds]] for steps_of_training in steps]
+    )
     nothing = np.zeros(sigma.shape)
     members = np.zeros(len(sigma), dtype=np.bool_)
     return NoiseMeasurements(members, nothing, nothing, sigma, float(sigma.max()), _over(statistics, sigma))

@@ -173,11 +173,11 @@ def noise_of(optimizer: DPOptimizer, start_seed: int = 0) -> tuple[Noise | None,
     head = tuple(np.round(noise[:_HEAD] / scale, 5).tolist())
     whole = torch.cat(sums).cpu().numpy()
     shapes_of_tensors = tuple(shapes)
-    found = Noise(
+    recorded_noise = Noise(
         noise.size, float((noise**2).sum()), head, noise[:_SAMPLE].copy(), int(seed),
         seed != start_seed and is_predictable(source), shapes_of_tensors, statistics_of(noise, whole, shapes_of_tensors),
     )  # fmt: skip
-    return found, whole, tuple(sum_values.numel() for sum_values in sums)
+    return recorded_noise, whole, tuple(sum_values.numel() for sum_values in sums)
 
 
 def is_predictable(source: torch.Generator) -> bool:

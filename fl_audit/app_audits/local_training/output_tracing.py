@@ -61,26 +61,26 @@ class TracedRun:
     printed: tuple[str, ...] = ()  # lines
 
 
-def traced(own: TracedRun, again: TracedRun, runs: Iterable[TracedRun]) -> OutputTrace:
+def traced(first_run: TracedRun, again: TracedRun, runs: Iterable[TracedRun]) -> OutputTrace:
     """Return what follows the records otherwise than by private steps."""
     runs = list(runs)
-    unstable = _differing(own.outputs, again.outputs)
-    names = dict.fromkeys(name for run in runs for name in _differing(own.outputs, run.outputs))
+    unstable = _differing(first_run.outputs, again.outputs)
+    names = dict.fromkeys(name for run in runs for name in _differing(first_run.outputs, run.outputs))
     followed = [name for name in names if name not in unstable]
-    kinds = {name: output.kind for run in (own, *runs) for name, output in run.outputs.items()}
-    lines = tuple(_printed(own, again, runs))
+    kinds = {name: output.kind for run in (first_run, *runs) for name, output in run.outputs.items()}
+    lines = tuple(_printed(first_run, again, runs))
     return OutputTrace(
         tuple(name for name in followed if kinds[name] is OutputKind.ARRAY),
         (*(name for name in followed if kinds[name] is OutputKind.NUMBER), *lines),
         tuple(unstable),
-        len(own.outputs) + len(own.printed),
-        (own.training, *(run.training for run in runs)),
+        len(first_run.outputs) + len(first_run.printed),
+        (first_run.training, *(run.training for run in runs)),
     )
 
 
-def _differing(outputs: Mapping[str, Output], other: Mapping[str, Output]) -> dict[str, None]:
-    names = dict.fromkeys((*outputs, *other))
-    return dict.fromkeys(name for name in names if _digest_of(outputs, name) != _digest_of(other, name))
+def _differing(outputs: Mapping[str, Output], other_outputs: Mapping[str, Output]) -> dict[str, None]:
+    names = dict.fromkeys((*outputs, *other_outputs))
+    return dict.fromkeys(name for name in names if _digest_of(outputs, name) != _digest_of(other_outputs, name))
 
 
 def _digest_of(outputs: Mapping[str, Output], name: str) -> bytes | None:

@@ -178,10 +178,10 @@ class RecordEffectSearch:
         reference = version_without_effect(points)
         versions = [version for version in points if not version.is_jittered and version is not reference]
         pairs = [
-            (version, other)
+            (version, other_version)
             for version in versions
-            for other in (versions if reference is None else [reference])
-            if is_moved(points[version], points[other])
+            for other_version in (versions if reference is None else [reference])
+            if is_moved(points[version], points[other_version])
         ]
         if not pairs:
             return None
@@ -249,13 +249,17 @@ class RecordEffectSearch:
         Of a step that the record was not in, the effect is taken to be that of other steps: in units of the noise, or
         at least of the same length where that is less.
         """
-        compared = [one.over_noise for one in everywhere.values() if one.has_absence is effect.has_absence]
+        compared = [
+            step_effect.over_noise
+            for step_effect in everywhere.values()
+            if step_effect.has_absence is effect.has_absence
+        ]
         usual = float(np.median(compared)) if compared else effect.over_noise
         effects, smallest_effects = list[float](), list[float]()
         for step in self.steps:
-            own = everywhere.get(step)
-            known_effect = 0.0 if own is None else own.over_noise
-            is_known = own is not None and own.has_absence
+            own_effect = everywhere.get(step)
+            known_effect = 0.0 if own_effect is None else own_effect.over_noise
+            is_known = own_effect is not None and own_effect.has_absence
             same = _over_noise(effect.difference, self.scales[step], 0.0)
             effects.append(_rounded(known_effect if is_known else max(known_effect, usual)))
             smallest_effects.append(_rounded(known_effect if is_known else max(known_effect, min(usual, same))))
@@ -303,9 +307,9 @@ class RecordEffectSearch:
         index, sample = indices[0], self.drawn.get(step, ())
         count = length_of(self.dataset)
         yield from (index for index in indices[1:] if index in sample or not sample)
-        yield from [place for place in sample if place != index and place < count][:_MOST_BETWEEN]
+        yield from [position for position in sample if position != index and position < count][:_MOST_BETWEEN]
         if not sample:
-            located = self._located(step, [place for place in range(count) if place != index])
+            located = self._located(step, [position for position in range(count) if position != index])
             yield from () if located is None else (located,)
 
     def _points_with(self, index: int, step: int, version: RecordVersion, beside: Mapping[int, Any]) -> Floats32 | None:

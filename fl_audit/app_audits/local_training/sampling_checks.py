@@ -61,10 +61,10 @@ def _unamplified(trainings: RecordedTrainings) -> str:
                 draws = f"{engine.sampler} draws, and not every record by itself"
                 return f"the engine was made with poisson_sampling=False: {draws}"
         for _, batches in _fed(training):
-            other = [batch for batch in batches if batch.sampling is BatchSamplingKind.OTHER]
-            text = _fixed_sizes(training) if other else ""
+            other_batches = [batch for batch in batches if batch.sampling is BatchSamplingKind.OTHER]
+            text = _fixed_sizes(training) if other_batches else ""
             if text:
-                return f"{other[0].sampler} draws {text}"
+                return f"{other_batches[0].sampler} draws {text}"
     return ""
 
 
@@ -92,17 +92,15 @@ def _other_loader(trainings: RecordedTrainings) -> str:
     for training in trainings.private_trainings:
         is_poisson = any(engine.sampling is BatchSamplingKind.POISSON for engine in training.engines)
         for _, batches in _fed(training):
-            other = [batch for batch in batches if batch.sampling is BatchSamplingKind.FIXED]
-            if is_poisson and other:
-                return (
-                    f"steps were fed by a loader with {other[0].sampler}, and not by the one that make_private returned"
-                )
+            other_batches = [batch for batch in batches if batch.sampling is BatchSamplingKind.FIXED]
+            if is_poisson and other_batches:
+                return f"steps were fed by a loader with {other_batches[0].sampler}, and not by the one that make_private returned"
     return ""
 
 
 def _fixed_sample(trainings: RecordedTrainings) -> str:
-    for each in (*trainings.by_client.values(), trainings.repeated):
-        samples = [_samples(training) for training in each if _is_amplified(training)]
+    for trainings_of_client in (*trainings.by_client.values(), trainings.repeated):
+        samples = [_samples(training) for training in trainings_of_client if _is_amplified(training)]
         for index, sample in enumerate(samples):
             if sum(map(len, sample)) >= _MIN_DRAWN and any(
                 sample == other_sample for other_sample in samples[index + 1 :]
@@ -227,8 +225,8 @@ def _batch_clipping(trainings: RecordedTrainings) -> str:
     for training in trainings.private_trainings:
         rows_and_sizes = [(step.rows, size) for step, size in _rows(training) if size > 1]
         if rows_and_sizes and _is_clipped_as_one(training):
-            rows, drawn = rows_and_sizes[0]
-            return f"{drawn} records were clipped as {rows} gradient{'' if rows == 1 else 's'}"
+            rows, first_size = rows_and_sizes[0]
+            return f"{first_size} records were clipped as {rows} gradient{'' if rows == 1 else 's'}"
     return ""
 
 

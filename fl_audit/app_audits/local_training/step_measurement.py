@@ -56,8 +56,8 @@ class ObservedRun:
 
     def gradients(self, steps: Sequence[int]) -> list[Floats32]:
         """Return the gradients of some steps, as far as the run took them."""
-        taken = [self.applied[step].values for step in steps if step < len(self.applied)]
-        return [values for values in taken if values is not None]
+        applied_values = [self.applied[step].values for step in steps if step < len(self.applied)]
+        return [values for values in applied_values if values is not None]
 
 
 RunObserved = Callable[[Edit, ObservationPlan], ObservedRun]
@@ -127,32 +127,34 @@ def measured_steps(
     # Mini-batches may be drawn at once before the first step: then what follows is not drawn for a step.
     is_drawn_for_steps = sum(step.is_fresh for step in first) > 1 or all(step.is_fresh for step in first)
     trainings = _Trainings(run, step_count, scales, is_drawn_for_steps)
-    own, again = trainings.whole(), trainings.whole()
-    if not _is_same(own, again):
+    first_run, again = trainings.whole(), trainings.whole()
+    if not _is_same(first_run, again):
         raise NotRepeatableError
     runs = _with_others(trainings, dataset)
     redraws = [trainings.whole(redraw=number) for number in range(samples)]
-    steps = [number for number in range(min(len(own.applied), step_count)) if _follows(number, own, runs)]
-    found, unseen = list[MeasuredStep](), list[str]()
+    steps = [number for number in range(min(len(first_run.applied), step_count)) if _follows(number, first_run, runs)]
+    measured_steps_found, unseen = list[MeasuredStep](), list[str]()
     effects = list[RecordEffect]()
-    for group in _groups(own, steps):
-        measured, effect, why = _measured_group(trainings, dataset, group, [own, *redraws], runs)
-        found += measured
+    for group in _groups(first_run, steps):
+        measured, effect, why = _measured_group(trainings, dataset, group, [first_run, *redraws], runs)
+        measured_steps_found += measured
         effects += [effect] if effect is not None else []
         unseen += why
-    if step_count < len(own.applied):
+    if step_count < len(first_run.applied):
         unseen.append(
-            f"{len(own.applied) - step_count} of {len(own.applied)} steps, whose gradients are too many to be kept"
+            f"{len(first_run.applied) - step_count} of {len(first_run.applied)} steps, whose gradients are too many to be kept"
         )
-    found.sort(key=lambda step: step.number)
-    return StepMeasurement(own, again, runs, redraws[0], MeasuredSteps(tuple(found), tuple(effects)), tuple(unseen))
+    measured_steps_found.sort(key=lambda step: step.number)
+    return StepMeasurement(
+        first_run, again, runs, redraws[0], MeasuredSteps(tuple(measured_steps_found), tuple(effects)), tuple(unseen)
+    )
 
 
-def _is_same(run: ObservedRun, other: ObservedRun) -> bool:
-    if [step.shapes for step in run.applied] != [step.shapes for step in other.applied]:
+def _is_same(run: ObservedRun, other_run: ObservedRun) -> bool:
+    if [step.shapes for step in run.applied] != [step.shapes for step in other_run.applied]:
         return False
     everything = range(len(run.applied))
-    pairs = zip(run.gradients(everything), other.gradients(everything), strict=True)
+    pairs = zip(run.gradients(everything), other_run.gradients(everything), strict=True)
     return not any(is_moved(first, second) for first, second in pairs)
 
 
@@ -165,13 +167,13 @@ def _with_others(trainings: _Trainings, dataset: Any) -> tuple[ObservedRun, ...]
     return tuple(runs)
 
 
-def _follows(step: int, run: ObservedRun, runs: Sequence[ObservedRun]) -> bool:
+def _follows(step: int, run: ObservedRun, other_runs: Sequence[ObservedRun]) -> bool:
     """Return True if a step applies another gradient with other records."""
     return any(
-        step >= len(run.applied)
-        or run.applied[step].shapes != run.applied[step].shapes
-        or any(is_moved(*pair) for pair in zip(run.gradients([step]), run.gradients([step]), strict=True))
-        for run in runs
+        step >= len(other_run.applied)
+        or run.applied[step].shapes != other_run.applied[step].shapes
+        or any(is_moved(*pair) for pair in zip(run.gradients([step]), other_run.gradients([step]), strict=True))
+        for other_run in other_runs
     )
 
 
@@ -191,36 +193,41 @@ def _measured_group(
     runs: Sequence[ObservedRun],
 ) -> tuple[list[MeasuredStep], RecordEffect | None, list[str]]:
     """Return the measured steps of one group, the effect of a record on them, and what could not be seen."""
-    own = redraws[0]
-    drawn = [step for step in steps if own.applied[step].passes]
+    first_run = redraws[0]
+    noised_steps = [step for step in steps if first_run.applied[step].passes]
     unseen = list[str]()
-    if len(drawn) < len(steps):
-        unseen.append(f"the noise of {len(steps) - len(drawn)} steps, whose gradients torch.autograd did not compute")
-    if not drawn:
+    if len(noised_steps) < len(steps):
+        unseen.append(
+            f"the noise of {len(steps) - len(noised_steps)} steps, whose gradients torch.autograd did not compute"
+        )
+    if not noised_steps:
         return [], None, unseen
-    sizes = [math.prod(shape) for shape in own.applied[drawn[0]].shapes]
+    sizes = [math.prod(shape) for shape in first_run.applied[noised_steps[0]].shapes]
     samples = noise_samples(
-        [run.gradients(drawn) for run in [*redraws, *_short_redraws(trainings, drawn, sum(sizes), len(redraws) - 1)]]
+        [
+            run.gradients(noised_steps)
+            for run in [*redraws, *_short_redraws(trainings, noised_steps, sum(sizes), len(redraws) - 1)]
+        ]
     )
-    scales = noise_scales(samples, sizes, own.gradients(drawn))
-    bare = _bare_tensors(scales, sizes, drawn, own, runs)
+    scales = noise_scales(samples, sizes, first_run.gradients(noised_steps))
+    bare = _bare_tensors(scales, sizes, noised_steps, first_run, runs)
     if any(bare) and redraws[1].reads_numpy:
         unseen.append(
             "whether arrays of numpy that the steps use are noise, since drawing the generator numpy.random anew does "
             "not change them; draw noise by the generators of torch, numpy and Python that every module shares"
         )
         return [], None, unseen
-    if any(bare) and own.moves_weights:
+    if any(bare) and first_run.moves_weights:
         unseen.append("the noise of weights that are changed beside the steps, which apply gradients without noise")
         return [], None, unseen
     effect = RecordEffectSearch(
-        trainings.gradients_of, dataset, dict(zip(drawn, own.gradients(drawn), strict=True)),
-        {step: np.repeat(row, sizes) for step, row in zip(drawn, scales.scales, strict=True)}, _places(own, drawn),
-        trainings.is_reset_at_draws and _can_leave_out(own, drawn),
+        trainings.gradients_of, dataset, dict(zip(noised_steps, first_run.gradients(noised_steps), strict=True)),
+        {step: np.repeat(row, sizes) for step, row in zip(noised_steps, scales.scales, strict=True)}, _places(first_run, noised_steps),
+        trainings.is_reset_at_draws and _can_leave_out(first_run, noised_steps),
     ).effect()  # fmt: skip
     if effect is None:
         unseen.append("the effect of a record: none was found whose values move a step")
-    return _steps(drawn, own, samples, scales, bare, effect), effect, unseen
+    return _steps(noised_steps, first_run, samples, scales, bare, effect), effect, unseen
 
 
 def _places(run: ObservedRun, steps: Sequence[int]) -> dict[int, list[int]]:
@@ -258,8 +265,8 @@ def _bare_tensors(
     for row, step in enumerate(steps):
         values = run.gradients([step])[0]
         moved = np.zeros(len(sizes))
-        for other in runs:
-            for changed in other.gradients([step]):
+        for other_run in runs:
+            for changed in other_run.gradients([step]):
                 moved = np.maximum(moved, lengths(values - changed, sizes) if values.shape == changed.shape else 0.0)
         rounding = ROUNDING * float(np.abs(values).max(initial=0.0)) * np.sqrt(sizes)
         bare_shapes.append(tuple(np.flatnonzero((scales.scales[row] <= 0) & (moved > rounding)).tolist()))
@@ -274,7 +281,7 @@ def _steps(
     bare: Sequence[tuple[int, ...]],
     effect: RecordEffect | None,
 ) -> list[MeasuredStep]:
-    found = list[MeasuredStep]()
+    measured_steps_found = list[MeasuredStep]()
     for row, step in enumerate(steps):
         mu = math.inf if bare[row] else (0.0 if effect is None else effect.over_noise[row])
         smallest = mu if effect is None or bare[row] else effect.least_over_noise[row]
@@ -288,9 +295,9 @@ def _steps(
             for sample in samples
             if row < len(sample)
         ]
-        found.append(
+        measured_steps_found.append(
             MeasuredStep(
                 step, multiplier, largest * scales.largest_factor, length, bare[row], shapes, tuple(unit),
             )
         )  # fmt: skip
-    return found
+    return measured_steps_found

@@ -229,16 +229,16 @@ class _Runner:
             return self.run(Recorder(has_given_releases=True), edit)
 
         try:
-            own, again = run(_unchanged), run(_unchanged)
-            record = next((batch.indices[0] for batch in own.training.batches if batch.indices), 0)
-            other = run(lambda data: with_other_records(data, record % length_of(self.dataset)))
+            first_run, again = run(_unchanged), run(_unchanged)
+            record = next((batch.indices[0] for batch in first_run.training.batches if batch.indices), 0)
+            other_run = run(lambda data: with_other_records(data, record % length_of(self.dataset)))
         except (InputError, IndexError, TypeError, KeyError, ValueError):
             return None
-        runs = [other]
+        runs = [other_run]
         # Some functions do not accept a data set with a single label.
         with suppress(InputError, IndexError, TypeError, KeyError, ValueError):
             runs.append(run(lambda data: with_other_labels(data, is_one=True)))
-        return traced(own, again, runs)
+        return traced(first_run, again, runs)
 
 
 def _weights_in(returned: Any) -> dict[str, Tensor]:

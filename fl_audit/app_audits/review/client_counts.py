@@ -47,18 +47,18 @@ def count_asked_clients(strategy: Strategy, nodes: int) -> int:
         return 0
 
 
-def nodes_of(strategy: Strategy, made: int | None, made_for: int | None) -> tuple[int, list[str], str]:
+def nodes_of(strategy: Strategy, named_clients: int | None, made_for: int | None) -> tuple[int, list[str], str]:
     """Return the number of clients for a review, remarks on it, and a fault of it, which is empty without one.
 
     If neither reviewer nor app gives a number, it is the smallest one with which the strategy asks as many clients in a
     round as its DP wrapper is configured for. The fault is that the strategy asks another number of clients than that.
     """
     fewest = _least_of(strategy)
-    nodes = max(made or USUAL_NODES, fewest)
+    nodes = max(named_clients or USUAL_NODES, fewest)
     if made_for is None:
         return nodes, [], ""
     sampled = count_asked_clients(strategy, nodes)
-    if made is None and sampled > 0:
+    if named_clients is None and sampled > 0:
         fitting = _least_nodes_that_ask(strategy, fewest, made_for)
         if count_asked_clients(strategy, fitting) == made_for:
             return fitting, [f"it names no number of clients: {fitting} are taken, of which it asks {made_for}"], ""

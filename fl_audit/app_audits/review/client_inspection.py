@@ -195,16 +195,16 @@ def _looked(clients: _InspectedClients, captured: CapturedStrategy, delta: float
         why = clients.errors[0] if clients.errors else "no client was asked to train"
         raise InputError(why)
     trainings = tuple(clients.trainings.values())
-    found = RecordedTrainings(trainings, captured.rounds, delta=delta)
+    recorded = RecordedTrainings(trainings, captured.rounds, delta=delta)
     unseen = [f"{len(clients.errors)} messages, at which clients raised {clients.errors[0]}"] if clients.errors else []
-    if not found.is_private:
-        return assess(clients.app.name, found, unseen)
+    if not recorded.is_private:
+        return assess(clients.app.name, recorded, unseen)
     repeated = (clients.trainings[min(clients.trainings)], clients.train_first_again(Recorder()))
     try:
         again = replays(_edited(clients), clients.dataset) if clients.dataset is not None else ()
     except NotRepeatableError:
         again, unseen = (), [*unseen, NOT_REPEATABLE]
-    return assess(clients.app.name, replace(found, repeated=repeated, replays=again), unseen)
+    return assess(clients.app.name, replace(recorded, repeated=repeated, replays=again), unseen)
 
 
 def _edited(clients: _InspectedClients) -> Callable[[Recorder, Edit], RecordedTraining]:

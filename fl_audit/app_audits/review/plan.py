@@ -89,12 +89,14 @@ def relevant_scenarios(kinds: Sequence[Scenario], arrays: Arrays | None, has_cla
 
     A scenario is left out if it concerns metrics, evaluation, or a kind of tensor that the model lacks.
     """
-    found = [kind for kind in kinds if kind.name not in (NUMBERS[SideChannel.METRICS], NUMBERS[SideChannel.EVALUATION])]
+    other_kinds = [
+        kind for kind in kinds if kind.name not in (NUMBERS[SideChannel.METRICS], NUMBERS[SideChannel.EVALUATION])
+    ]
     if not has_claim:
-        plain = [kind for kind in found if kind.plain_name in ("removed", "opposite")]
+        plain = [kind for kind in other_kinds if kind.plain_name in ("removed", "opposite")]
         return [kind for kind in plain if arrays is None or kind.stage.name == "own model"][:1]
     if arrays is None:
-        return [kind for kind in found if kind.model is not ModelKind.OWN]
+        return [kind for kind in other_kinds if kind.model is not ModelKind.OWN]
 
     def is_there(scenario: Scenario) -> bool:
         if scenario.present.direction in OF_FEW_TENSORS:
@@ -103,7 +105,7 @@ def relevant_scenarios(kinds: Sequence[Scenario], arrays: Arrays | None, has_cla
         return scenario.model is not ModelKind.HALF or any(value.dtype == np.float16 for value in arrays.values())
 
     # Sorts of tensors that the app's own model lacks cannot leak; scenarios on other sorts are run on this model.
-    return [kind for kind in found if kind.stage.name not in _LEFT_OUT and is_there(kind)]
+    return [kind for kind in other_kinds if kind.stage.name not in _LEFT_OUT and is_there(kind)]
 
 
 def plan_of(

@@ -37,12 +37,12 @@ def probed(system: AuditedSystem, claim: StatedClaim) -> tuple[AuditedSystem, fl
         # the app fails.
         missing = re.fullmatch(r"KeyError: '([^']+)'", transcript.refusal or "")
         known_numbers = (LOSS, system.weight, *system.metrics, *unoffered)
-        wanted = [name for name in (missing.groups() if missing else names) if name not in known_numbers]
-        if not wanted:
+        wanted_names = [name for name in (missing.groups() if missing else names) if name not in known_numbers]
+        if not wanted_names:
             break
-        tried = replace(system, metrics=(*system.metrics, *dict.fromkeys(wanted)))
+        tried = replace(system, metrics=(*system.metrics, *dict.fromkeys(wanted_names)))
         if transcript.refusal is None and _timed(tried, claim, scenario, copy)[0].refusal is not None:
-            unoffered |= dict.fromkeys(wanted)
+            unoffered |= dict.fromkeys(wanted_names)
             continue
         system = tried
     longer = replace(scenario, present=replace(scenario.present, length=2.0))

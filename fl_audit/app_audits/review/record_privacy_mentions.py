@@ -78,9 +78,9 @@ def mentions_phrase(mentions: tuple[RecordPrivacyMention, ...]) -> str:
     """
     sentences = list[str]()
     # If a library is used, other names are usually parts of it.
-    shown = [mention for mention in mentions if mention.is_library] or mentions
-    for subject in dict.fromkeys(mention.what for mention in shown):
-        locations = [f"{mention.file}:{mention.line}" for mention in shown if mention.what == subject]
+    mentions_shown = [mention for mention in mentions if mention.is_library] or mentions
+    for subject in dict.fromkeys(mention.what for mention in mentions_shown):
+        locations = [f"{mention.file}:{mention.line}" for mention in mentions_shown if mention.what == subject]
         suffix = f" and {len(locations) - _MOST_PLACES} more" if len(locations) > _MOST_PLACES else ""
         sentences.append(f"{subject} ({', '.join(locations[:_MOST_PLACES])}{suffix})")
     suffix = f" and {len(sentences) - _MOST_PLACES} more names" if len(sentences) > _MOST_PLACES else ""

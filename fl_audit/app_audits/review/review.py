@@ -204,11 +204,11 @@ class _PlannedReview:
             self.system, self.claim, of_mechanism, self.plan.budget, _OF_MECHANISM,
             lambda came: self.review_so_far(merged(came, later), claim_audit), _CONFIDENCE_OF_MECHANISM,
         )  # fmt: skip
-        rest = self.run_claim_audit(
+        audit_of_rest = self.run_claim_audit(
             self.system, self.claim, other_names, smallest_budget(self.claim, len(other_names)), _OF_MODEL,
             lambda came: self.review_so_far(merged(result, came), claim_audit), _CONFIDENCE_OF_OTHERS,
         )  # fmt: skip
-        return merged(result, rest)
+        return merged(result, audit_of_rest)
 
     def _early(self, so_far: Callable[[ClaimAudit], ReviewResult]) -> tuple[str, ...]:
         """Run trials with fewer clients than the app is made for, and return one remark on their results.

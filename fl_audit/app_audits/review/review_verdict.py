@@ -95,15 +95,15 @@ def joint_verdict(verdict: Verdict, stated: StatedAppClaim, inspection: "ClientI
     """
     if inspection is None or inspection.assessment is None:
         return verdict
-    own = inspection.assessment.verdict
-    if Verdict.VIOLATED in (verdict, own):
+    verdict_of_inspection = inspection.assessment.verdict
+    if Verdict.VIOLATED in (verdict, verdict_of_inspection):
         return Verdict.VIOLATED
-    if own is Verdict.NOT_AUDITED:
+    if verdict_of_inspection is Verdict.NOT_AUDITED:
         return verdict
     # If nothing is claimed about clients, the verdict is on the claim about records.
     if stated.claim is None and verdict in (Verdict.NO_GUARANTEE, Verdict.NOT_AUDITED):
-        return own
-    return Verdict.INCONCLUSIVE if Verdict.INCONCLUSIVE in (verdict, own) else verdict
+        return verdict_of_inspection
+    return Verdict.INCONCLUSIVE if Verdict.INCONCLUSIVE in (verdict, verdict_of_inspection) else verdict
 
 
 def early_words(first: int, sampled: int, made_for: int | None, claim_audit: ClaimAudit) -> str:

@@ -94,7 +94,9 @@ def _look_inside(
 def reviewed_claim(captured: CapturedStrategy, options: ReviewOptions, rounds: int) -> StatedAppClaim:
     """Return the reviewer's privacy claim if there is one, and otherwise the claim found in the app."""
     adjacency = None if options.adjacency is None else Adjacency(options.adjacency)
-    found = stated_by(captured.start.strategy, [mod.mod for mod in captured.mods], adjacency, rounds, options.delta)
+    stated_claim = stated_by(
+        captured.start.strategy, [mod.mod for mod in captured.mods], adjacency, rounds, options.delta
+    )
     if options.epsilon is not None or options.noise_multiplier is not None:
         between = adjacency or Adjacency.ADD_REMOVE_CLIENT
         noise, over = options.noise_multiplier, options.noise_over
@@ -105,5 +107,7 @@ def reviewed_claim(captured: CapturedStrategy, options: ReviewOptions, rounds: i
             # The noise is the same, but the sum may have a larger sensitivity than under the app's own adjacency.
             moves, meant = (claim.neighbours.sensitivity_of_sum(1.0) for claim in (claim, usual.claim))
             mu_of_claim *= max(1.0, moves / meant)
-        found = replace(found, claim=claim, source="named by the reviewer", is_of_reviewer=True, mu=mu_of_claim)
-    return replace(found, norm=options.norm or found.norm)
+        stated_claim = replace(
+            stated_claim, claim=claim, source="named by the reviewer", is_of_reviewer=True, mu=mu_of_claim
+        )
+    return replace(stated_claim, norm=options.norm or stated_claim.norm)

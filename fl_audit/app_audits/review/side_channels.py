@@ -107,8 +107,8 @@ def side_channel_results(results: Sequence[ClaimAudit], kinds: Sequence[str]) ->
             for why, names in _unknown(result).items()
             if (named_numbers := tuple(name for name in names if name in about and name not in broken))
         }
-        left = {name for names in untried.values() for name in names}
-        tried = [summaries.get(name, ScenarioTrialsSummary()) for name in about if name not in left]
+        untried_names = {name for names in untried.values() for name in names}
+        tried = [summaries.get(name, ScenarioTrialsSummary()) for name in about if name not in untried_names]
         start = _BESIDE.get(aside, "")
         numbers = dict.fromkeys(
             name.removeprefix(start) for summary in tried for name in summary.names if name.startswith(start)

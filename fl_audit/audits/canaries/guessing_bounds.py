@@ -120,9 +120,9 @@ def checked_scores(scores: ArrayLike, is_in: ArrayLike) -> tuple[Floats, Flags]:
     is_in
         Whether each canary was in, bool or 0 and 1, of the shape of `scores`.
     """
-    given, tossed = in_one_axis(scores), in_one_axis(is_in)
-    values, coins = np.asarray(given, dtype=np.float64).ravel(), tossed.ravel()
-    require(given.shape == tossed.shape, f"coins have shape {np.shape(is_in)}: accepted is {np.shape(scores)}")
+    score_values, tossed = in_one_axis(scores), in_one_axis(is_in)
+    values, coins = np.asarray(score_values, dtype=np.float64).ravel(), tossed.ravel()
+    require(score_values.shape == tossed.shape, f"coins have shape {np.shape(is_in)}: accepted is {np.shape(scores)}")
     require(bool(np.isin(coins, (0, 1)).all()), "coins are not all 0 or 1: accepted are 0 (out) and 1 (in)")
     require(values.size > 0, "scores are empty: accepted is at least one")
     require(not bool(np.isnan(values).any()), "scores contain NaN: accepted are numbers")

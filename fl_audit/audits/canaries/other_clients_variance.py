@@ -70,9 +70,9 @@ def other_clients_variance(
     low as `variance`. If they do not (at level 1 in 1,000), the result is the larger of `squared` and the variance at
     which the claimed noise gives the mu `low`.
     """
-    least = OtherClientsVariance(sqrt(squared), is_seen=False)
-    if not is_significantly_below(least.measured_mu(claimed), variance, sizes, FAMILY_LEVEL):
-        return least
+    smallest_variance = OtherClientsVariance(sqrt(squared), is_seen=False)
+    if not is_significantly_below(smallest_variance.measured_mu(claimed), variance, sizes, FAMILY_LEVEL):
+        return smallest_variance
     precision_left = low**-2 - claimed**-2 if low else inf
     return OtherClientsVariance(sqrt(max(squared, precision_left)), is_seen=True)
 

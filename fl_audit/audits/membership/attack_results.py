@@ -76,10 +76,12 @@ def epsilon_of_one_target(
 
     Shapes: `scores` (trials, targets).
     """
-    drawn = one_target_scores(scores, membership, draw)
-    if not (drawn.members.size and drawn.nonmembers.size):
+    drawn_scores = one_target_scores(scores, membership, draw)
+    if not (drawn_scores.members.size and drawn_scores.nonmembers.size):
         return None
-    return epsilon_lower_bound(drawn.members, drawn.nonmembers, delta, confidence, BoundMethod.ORDER_STATISTIC)
+    return epsilon_lower_bound(
+        drawn_scores.members, drawn_scores.nonmembers, delta, confidence, BoundMethod.ORDER_STATISTIC
+    )
 
 
 @dataclass(frozen=True)

@@ -126,8 +126,8 @@ def _own_scores(name: str, outputs: ModelOutputs, membership: TargetMembership, 
     usable = np.ones(membership.trials, dtype=np.bool_) if shadows is None else shadows
     for trial in range(membership.trials) if shadows is None else np.flatnonzero(~shadows):
         shadow_trials = usable & (np.arange(membership.trials) != trial)
-        own, theirs = outputs.of(np.array([trial])), outputs.of(np.flatnonzero(shadow_trials))
-        scores_found = np.asarray(attack(own, theirs, membership.is_in[shadow_trials]))
+        own_outputs, theirs = outputs.of(np.array([trial])), outputs.of(np.flatnonzero(shadow_trials))
+        scores_found = np.asarray(attack(own_outputs, theirs, membership.is_in[shadow_trials]))
         good = scores_found.shape == (membership.targets,) and np.issubdtype(scores_found.dtype, np.number)
         problem = f"attack {name!r} returned {scores_found.dtype} of shape {scores_found.shape}"
         accepted = f"accepted is a finite number for each of {membership.targets} targets"

@@ -68,8 +68,8 @@ def observe_targets(
     sigma = mechanism.noise_scale(np.zeros(trials), public.threat_model, observed.side.norms_array)
     steps = whitening_terms(federation, observed)
     whole, of_sum, clip = _alignments(federation, observed, steps, membership, sigma)
-    part = _taking_part(federation, observed, observed.number, trials) if len(steps) == 1 else None
-    takes_part = None if part is None else part[:, federation.targets]
+    participation = _taking_part(federation, observed, observed.number, trials) if len(steps) == 1 else None
+    takes_part = None if participation is None else participation[:, federation.targets]
     added = increments(*whole, clip, sigma, membership.is_in, takes_part, mechanism.sampling_rate, sees)
     longest = signal_to_noise(whole.norms, clip, sigma)
     signal = longest if takes_part is None or not (sees or mechanism.sampling_rate == 1) else longest * takes_part
@@ -192,29 +192,31 @@ def _of_records_over_rounds(
         noise = noise + step.factor * _with_bit(*_noise_of_records(federation, observed, step, membership), unit)
     shape, differing, target = membership.is_in.shape, federation.differing, federation.target_of_records
     limit = mechanism.clipping_norm if side.norms is None else side.norms[:, None, None]
-    kept = noise.shape[1], noise.shape[1] - mechanism.is_adaptive
-    products, norms = [np.empty(shape) for _ in kept], [np.empty(shape) for _ in kept]
+    noise_shape = noise.shape[1], noise.shape[1] - mechanism.is_adaptive
+    products, norms = [np.empty(shape) for _ in noise_shape], [np.empty(shape) for _ in noise_shape]
     together = max(1, GRADIENT_BUDGET // steps[0].start.numel() * shape[1] // len(target))
-    for some in slices(shape[1], together):
+    for trial_slice in slices(shape[1], together):
         whole = torch.zeros(())
-        records = slice(*np.searchsorted(target, (some.start, some.stop)).tolist())
-        tensor = torch.from_numpy(target[records] - some.start).to(noise.device)
+        records = slice(*np.searchsorted(target, (trial_slice.start, trial_slice.stop)).tolist())
+        tensor = torch.from_numpy(target[records] - trial_slice.start).to(noise.device)
         for step in steps:
             portion = Microbatch(differing.features[records], differing.labels[records])
             clipped = federation.model.example_gradients(step.start, portion).double()
-            if len(tensor) > some.stop - some.start:  # a target with several records adds their sum
-                clipped = clipped.new_zeros(len(clipped), some.stop - some.start, clipped.shape[2]).index_add_(
-                    1, tensor, clipped
-                )
+            if len(tensor) > trial_slice.stop - trial_slice.start:  # a target with several records adds their sum
+                clipped = clipped.new_zeros(
+                    len(clipped), trial_slice.stop - trial_slice.start, clipped.shape[2]
+                ).index_add_(1, tensor, clipped)
             lengths = clipped.norm(dim=2, keepdim=True)
             clipped = clipped * (limit / lengths).clamp(max=1)
             if mechanism.is_adaptive:
                 bits = (lengths <= limit).double() - 0.5
                 clipped = torch.cat([clipped, bits * unit.to(bits.device)[:, None, None]], dim=2)
             whole = whole + step.factor * clipped
-        for number, end in enumerate(kept):
-            products[number][:, some] = _array(torch.bmm(whole[..., :end], noise[:, :end].unsqueeze(2)).squeeze(2))
-            norms[number][:, some] = _array(whole[..., :end].norm(dim=2))
+        for number, end in enumerate(noise_shape):
+            products[number][:, trial_slice] = _array(
+                torch.bmm(whole[..., :end], noise[:, :end].unsqueeze(2)).squeeze(2)
+            )
+            norms[number][:, trial_slice] = _array(whole[..., :end].norm(dim=2))
     return _Alignment(products[0], norms[0]), _Alignment(products[1], norms[1])
 
 

@@ -37,14 +37,14 @@ def _learnt_log_odds(features: WhiteBoxFeatures, is_in: Flags, learnt: Flags, se
     # fewer examples than another is filled up with targets that it does not learn from, with weight 0.
     flags = torch.from_numpy(learnt)
     tensor = torch.argsort(flags.int(), dim=1, descending=True, stable=True)[:, : int(flags.sum(1).max())]
-    counted = flags.gather(1, tensor).float()
-    counted = counted / counted.sum(1, keepdim=True)
-    tensors = _shown(features, settings, tensor, counted)
+    weights = flags.gather(1, tensor).float()
+    weights = weights / weights.sum(1, keepdim=True)
+    tensors = _shown(features, settings, tensor, weights)
     examples = {name: _taken(values, tensor) for name, values in tensors.items()}
     answers = _taken(torch.from_numpy(is_in).float(), tensor)
     source = torch.Generator().manual_seed(settings.seed)
     networks = AttackNetworks.initial(settings, examples, source)
-    networks.train(examples, answers, counted, source)
+    networks.train(examples, answers, weights, source)
     with torch.no_grad():
         return np.asarray(networks.log_odds(tensors).double().numpy(), dtype=np.float64)
 
@@ -63,12 +63,12 @@ def _shown(
     examples, and `counted` their weights.
     """
 
-    def scaled(given: Floats32 | Tensor, centred: bool = True) -> Tensor:
+    def scaled(raw_values: Floats32 | Tensor, centred: bool = True) -> Tensor:
         """Return values standardised by the mean and standard deviation over a network's training examples.
 
         If not centred, they are only divided by the root mean square.
         """
-        values = torch.as_tensor(given)
+        values = torch.as_tensor(raw_values)
         examples, weights = _taken(values, tensor), counted.reshape(*counted.shape, *[1] * (values.dim() - 2))
         mean = (weights * examples).sum(1, keepdim=True) if centred else torch.zeros_like(examples[:, :1])
         spread = (weights * (examples - mean).square()).sum(1, keepdim=True).sqrt()
@@ -120,7 +120,7 @@ def known_halves(trials: int, targets: int, generator: np.random.Generator) -> F
 
 
 def white_box_scores(
-    features: WhiteBoxFeatures, membership: TargetMembership, known: Flags, settings: WhiteBoxSettings | None = None
+    features: WhiteBoxFeatures, membership: TargetMembership, is_known: Flags, settings: WhiteBoxSettings | None = None
 ) -> Floats:
     """Return the scores of the white-box attack, higher for a likelier member, shape (trials, targets).
 
@@ -138,10 +138,10 @@ def white_box_scores(
     Scores are such fractions, and not log-odds, because a network that learned from more members gives higher log-odds
     to the other half. With fractions the expected AUC without a leak is exactly 1/2. No score depends on another trial.
 
-    Shapes: `known` (trials, targets).
+    Shapes: `is_known` (trials, targets).
     """
     settings = settings or WhiteBoxSettings()
-    flags = _checked(features, membership, known)
+    flags = _checked(features, membership, is_known)
     scores = np.empty(flags.shape)
     together = max(1, _SCALARS_AT_ONCE // _scalars_a_trial(features, settings))
     for rows in slices(features.trials, together):
@@ -165,8 +165,11 @@ def _checked(features: WhiteBoxFeatures, membership: TargetMembership, is_known:
     targets has fewer than 2 members or fewer than 2 nonmembers.
     """
     shape = (membership.trials, membership.targets)
-    found = (features.trials, features.targets)
-    require(found == shape, f"features are of {found} trials and targets: accepted is {shape}, those of the membership")
+    expected_shape = (features.trials, features.targets)
+    require(
+        expected_shape == shape,
+        f"features are of {expected_shape} trials and targets: accepted is {shape}, those of the membership",
+    )
     flags = np.asarray(is_known)
     fits = flags.shape == shape and flags.dtype == np.bool_
     require(fits, f"known targets are {flags.dtype} of shape {flags.shape}: accepted is bool {shape}")

@@ -41,9 +41,9 @@ class WhiteBoxFeatures:
         shape = self.losses.shape
         require(len(shape) == 3, f"losses have shape {shape}: accepted is (trials, targets, releases)")
         for name in ("signals", "inputs", "log_probabilities"):
-            found = getattr(self, name).shape
-            fits = found[:-1] == shape and len(found) == 4
-            require(fits, f"{name} have shape {found}: accepted is {shape} and an axis of their own")
+            shape_found = getattr(self, name).shape
+            fits = shape_found[:-1] == shape and len(shape_found) == 4
+            require(fits, f"{name} have shape {shape_found}: accepted is {shape} and an axis of their own")
         labels, classes = self.labels, self.log_probabilities.shape[-1]
         fits = labels.shape == shape[1:2] and np.issubdtype(labels.dtype, np.integer)
         require(fits, f"labels are {labels.dtype} of shape {labels.shape}: accepted are whole numbers {shape[1:2]}")
@@ -121,7 +121,7 @@ def white_box_features(model: StackedModel, models: Tensor, features: Tensor, la
     require(len(labels) > 0, "there are no targets: accepted is one or more")
     layer = _last_dense_layer(model, models[0], features[:1])
     _require_rank_one(model, layer, models[0], features[:_PROBES], labels[:_PROBES])
-    trials = [_of_trial(model, layer, one, features, labels) for one in models]
+    trials = [_of_trial(model, layer, one_model, features, labels) for one_model in models]
     signals, inputs, log_probabilities, losses = (
         torch.stack(arrays).unsqueeze(2).cpu().numpy() for arrays in zip(*trials, strict=True)
     )
@@ -176,9 +176,11 @@ def _watched(layer: nn.Linear) -> Iterator[list[tuple[Tensor, Tensor]]]:
     """
     calls: list[tuple[Tensor, Tensor]] = []
 
-    def note(module: nn.Module, tensors: tuple[Tensor, ...], named: dict[str, Tensor], outputs: Tensor) -> Tensor:
+    def note(
+        module: nn.Module, tensors: tuple[Tensor, ...], tensors_by_name: dict[str, Tensor], outputs: Tensor
+    ) -> Tensor:
         leaf = outputs.detach().requires_grad_()
-        calls.append(((tensors or tuple(named.values()))[0].detach(), leaf))
+        calls.append(((tensors or tuple(tensors_by_name.values()))[0].detach(), leaf))
         return leaf.clone()  # a leaf must not be changed in place by later operations
 
     handle = layer.register_forward_hook(note, with_kwargs=True)
@@ -232,8 +234,8 @@ def _require_rank_one(model: StackedModel, layer: str, tensor: Tensor, features:
         require(name in parameters, f"the weight of dense layer {layer!r} is no parameter of its own: accepted is one")
         parameters[name] = parameters[name].detach().requires_grad_()
         with torch.enable_grad():
-            found = _log_probabilities(model, parameters, features[index : index + 1])
-            (gradient,) = torch.autograd.grad(-found[0, labels[index]], [parameters[name]])
+            log_probabilities = _log_probabilities(model, parameters, features[index : index + 1])
+            (gradient,) = torch.autograd.grad(-log_probabilities[0, labels[index]], [parameters[name]])
         away = (torch.outer(signals[index], inputs[index]) - gradient).abs().max()
         is_alike = not bool(away > 1e-2 * gradient.abs().max())  # `WhiteBoxFeatures` refuses NaN
         require(is_alike, f"the weight of dense layer {layer!r} serves elsewhere, too: accepted is a weight used once")

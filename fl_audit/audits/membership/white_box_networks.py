@@ -95,27 +95,29 @@ class AttackNetworks:
     def initial(cls, settings: WhiteBoxSettings, examples: Shown, source: torch.Generator) -> "AttackNetworks":
         """Return untrained networks, all equal, with zero biases and normal weights (He et al. 2015)."""
         networks = len(next(iter(examples.values())))
-        made = cls(settings, tuple(sorted(settings.parts)), {}, {})
+        new_networks = cls(settings, tuple(sorted(settings.parts)), {}, {})
 
         def layer(name: str, ins: int, outs: int) -> None:
             initial_weights = torch.randn(ins, outs, generator=source) * (2 / ins) ** 0.5
-            made.weights[name] = initial_weights.expand(networks, -1, -1).clone().requires_grad_()
-            made.biases[name] = torch.zeros(networks, 1, outs, requires_grad=True)
+            new_networks.weights[name] = initial_weights.expand(networks, -1, -1).clone().requires_grad_()
+            new_networks.biases[name] = torch.zeros(networks, 1, outs, requires_grad=True)
 
-        for branch in made.branches:
+        for branch in new_networks.branches:
             if branch == WhiteBoxFeatureGroup.GRADIENT:
                 _, _, releases, width = examples["inputs"].shape
-                drawn = torch.randn(releases, width, settings.filters, generator=source) * (releases * width) ** -0.5
-                made.weights["filters"] = drawn.expand(networks, -1, -1, -1).clone().requires_grad_()
+                filter_weights = (
+                    torch.randn(releases, width, settings.filters, generator=source) * (releases * width) ** -0.5
+                )
+                new_networks.weights["filters"] = filter_weights.expand(networks, -1, -1, -1).clone().requires_grad_()
                 ins = settings.filters * examples["signals"].shape[-1]
             else:
                 ins = examples[branch].shape[-1]
             layer(f"{branch} 1", ins, settings.branch[0])
             layer(f"{branch} 2", *settings.branch)
-        widths = (settings.branch[1] * len(made.branches), *settings.trunk, 1)
+        widths = (settings.branch[1] * len(new_networks.branches), *settings.trunk, 1)
         for number, (ins, outs) in enumerate(pairwise(widths)):
             layer(f"trunk {number}", ins, outs)
-        return made
+        return new_networks
 
     def log_odds(self, examples: Shown, source: torch.Generator | None = None) -> Tensor:
         """Return the log-odds of membership of each example, shape (networks, examples)."""

@@ -89,10 +89,10 @@ def images_by_descent(
             if time.monotonic() - started > descent.seconds:
                 break
         fit = fits(pictures, labels, tensor)
-        best, least = (pictures, fit) if best_images is None else best_images
-        is_better = fit < least
+        best, smallest_fit = (pictures, fit) if best_images is None else best_images
+        is_better = fit < smallest_fit
         best[is_better] = pictures[is_better]
-        best_images = best, torch.minimum(fit, least)
+        best_images = best, torch.minimum(fit, smallest_fit)
         if time.monotonic() - started > descent.seconds:
             break
     assert best_images is not None, "there is a start"
@@ -230,11 +230,11 @@ def _inferred_labels(shared: UpdateFunction, tensor: Tensor, count: int, like: T
     require_last_bias(shared.model, logits.shape[1])
     chances = F.softmax(logits, dim=1).mean(0).double()
     missing = count * chances - tensor[:, -len(chances) :].double() / _weight(shared, count, like, like_labels)
-    found = torch.zeros(len(tensor), count, dtype=torch.int64, device=tensor.device)
+    positions = torch.zeros(len(tensor), count, dtype=torch.int64, device=tensor.device)
     for index in range(count):
-        found[:, index] = missing.argmax(dim=1)
-        missing[torch.arange(len(tensor)), found[:, index]] -= 1
-    return found.sort(dim=1).values
+        positions[:, index] = missing.argmax(dim=1)
+        missing[torch.arange(len(tensor)), positions[:, index]] -= 1
+    return positions.sort(dim=1).values
 
 
 def require_last_bias(model: StackedModel, classes: int) -> None:
