@@ -124,13 +124,15 @@ def main() -> None:
             _peak_memory(config | {"run": config["run"] | {"trials-per-batch": 250}}) for config in configs
         )
         console.print(
-            f"peak memory: {few_trials:.0f} MiB with 250 trials, {many_trials:.0f} MiB with 4000, ratio {many_trials / few_trials:.2f}"
+            f"peak memory: {few_trials:.0f} MiB with 250 trials, {many_trials:.0f} MiB with 4000, ratio "
+            f"{many_trials / few_trials:.2f}"
         )
     if options.part in (None, "membership"):
         audits = (_MEMBERSHIP["audit"] | {"trials": trials} for trials in (64, 1024))
         few_trials, many_trials = (_peak_memory(_MEMBERSHIP | {"audit": audit}) for audit in audits)
         console.print(
-            f"membership: {few_trials:.0f} MiB with 64 trials, {many_trials:.0f} MiB with 1024, ratio {many_trials / few_trials:.2f}"
+            f"membership: {few_trials:.0f} MiB with 64 trials, {many_trials:.0f} MiB with 1024, ratio "
+            f"{many_trials / few_trials:.2f}"
         )
     if options.part in (None, "clients"):
         print_start_up(console)

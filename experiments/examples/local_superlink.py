@@ -183,8 +183,10 @@ class LocalFlowerFederation:
         if hospital < self.canaries:
             node_config += f' canary={hospital} canary-coins="{self.place / "coins"}"'
         self.start(
-            f"node-{hospital}", "flower-supernode", "--superlink", f"127.0.0.1:{self.port}", "--root-certificates", "ca.pem",
-            "--auth-supernode-private-key", f"node-{hospital}", "--node-config", node_config, "--port", str(_free_port()),
+            f"node-{hospital}", "flower-supernode", "--superlink", f"127.0.0.1:{self.port}", "--root-certificates",
+            "ca.pem",
+            "--auth-supernode-private-key", f"node-{hospital}", "--node-config", node_config, "--port",
+            str(_free_port()),
         )  # fmt: skip
 
     def flwr(self, *arguments: str, timeout: float = _COMMAND) -> str:

@@ -30,7 +30,8 @@ def render_page(
     contents = [f'<li><a href="#{escape(item.key)}">{escape(item.title)}</a></li>' for item, _ in paper_results.results]
     items = [_item(item, result, pictures[item.key]) for item, result in paper_results.results]
     body = (
-        "\n".join(labels), "<h2>Contents</h2>\n<ul>", *contents, "</ul>\n<h2>What was played</h2>", paper_results.played, *items,
+        "\n".join(labels), "<h2>Contents</h2>\n<ul>", *contents, "</ul>\n<h2>What was played</h2>",
+        paper_results.played, *items,
         f"<h2>Paper</h2>\n<p>{escape(paper.reference)}</p>",
     )  # fmt: skip
     form = "quick form" if extent is ComputeExtent.QUICK else "full form"

@@ -66,8 +66,8 @@ def publish(runs: Path, docs: Path = DOCS) -> tuple[str, ...]:
 def _write(records_by_paper: Mapping[str, Sequence[Record]], files: dict[Path, bytes], docs: Path) -> None:
     """Write `files`, and one JSON file of all records and one CSV file of all claims into the directory `docs`.
 
-    `records_by_paper` holds the records of each paper. If all published files together are too large, `InputError` is raised before
-    anything is written.
+    `records_by_paper` holds the records of each paper. If all published files together are too large, `InputError` is
+    raised before anything is written.
     """
     files[docs / MADE] = (json.dumps(records_by_paper, indent=1, ensure_ascii=False) + "\n").encode()
     files[docs / CLAIMS] = _claims_csv(record for records in records_by_paper.values() for record in records).encode()

@@ -117,7 +117,8 @@ def _play(
     return [
         setting.model.rpartition(":")[2], str(setting.rounds), str(setting.trials), str(weights_source),
         f"{float(ordinary.mean()) / norm:.3f}", canary, f"{float(tensor.norm(dim=1).mean()) / norm:.3f}",
-        f"{contents.trials['test_accuracy'].mean():.1%}", f"{area_under_curve(members, nonmembers, CONFIDENCE).value:.3f}",
+        f"{contents.trials['test_accuracy'].mean():.1%}",
+        f"{area_under_curve(members, nonmembers, CONFIDENCE).value:.3f}",
         *(f"{bound.epsilon:.2f}" for bound in bounds), f"{bounds[1].limit_of_detection:.2f}",
     ]  # fmt: skip
 

@@ -148,8 +148,10 @@ def _row(guarantee: PrintedGuarantee) -> ItemRow:
     fits = f"fits {guarantee.fewest:.0f} to {guarantee.most:.0f} epochs, {guarantee.epochs} are stated"
     supposed = f"; n is not stated, {SUPPOSED_MEMBERS:,} supposed" if guarantee.study == SKEWED else ""
     return ItemRow(
-        f"{guarantee.study}, {guarantee.classes} classes, z {guarantee.noise_multiplier:g}", "epsilon of central DP", guarantee.printed,
-        guarantee.ours, note=f"difference {guarantee.printed - guarantee.ours:+.2f}: {guarantee.verdict}; {fits}{supposed}",
+        f"{guarantee.study}, {guarantee.classes} classes, z {guarantee.noise_multiplier:g}", "epsilon of central DP",
+        guarantee.printed,
+        guarantee.ours,
+        note=f"difference {guarantee.printed - guarantee.ours:+.2f}: {guarantee.verdict}; {fits}{supposed}",
     )  # fmt: skip
 
 
@@ -200,7 +202,8 @@ def _draw(left_axes: Axes, right_axes: Axes, printed: list[PrintedGuarantee]) ->
         look = _STUDY_LOOKS[guarantee.study]
         column = columns.index((guarantee.study, guarantee.classes))
         position = NOISE_MULTIPLIERS.index(guarantee.noise_multiplier) + 0.8 * ((column + 0.5) / len(columns) - 0.5)
-        left_axes.plot(position, guarantee.printed / guarantee.ours, marker=look.marker, color=look.colour, linestyle="none",
+        left_axes.plot(
+            position, guarantee.printed / guarantee.ours, marker=look.marker, color=look.colour, linestyle="none",
                   markersize=4.5, label=str(guarantee.study))  # fmt: skip
         ends = max(guarantee.fewest / guarantee.epochs, 0.02), guarantee.most / guarantee.epochs
         right_axes.plot([position, position], ends, color=look.colour, linewidth=1.2)

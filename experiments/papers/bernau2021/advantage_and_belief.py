@@ -123,7 +123,10 @@ def _z_against(advantage: float, expected: float, trials: int) -> float:
 
 
 def _z_between(advantage: float, trials: int, other_advantage: float, other_trials: int) -> float:
-    """Return the z-score of `advantage` minus `other_advantage`, from independent trials; infinite if the variance is 0."""
+    """Return the z-score of `advantage` minus `other_advantage`, from independent trials.
+
+    It is infinite if the variance is 0.
+    """
     variance = (1 - advantage**2) / trials + (1 - other_advantage**2) / other_trials
     return (advantage - other_advantage) / math.sqrt(variance) if variance > 0 else math.inf
 

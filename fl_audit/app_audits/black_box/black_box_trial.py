@@ -110,7 +110,7 @@ class BlackBoxTrial:
         return self._seen(start)
 
     def refused(self, message: str) -> Transcript:
-        """Return the transcript of this trial as if the strategy had refused to complete it, for the reason `message`."""
+        """Return the transcript of this trial as if the strategy had refused to complete it, because of `message`."""
 
         def start(_: Grid) -> NoReturn:
             raise OSError(message)
@@ -175,8 +175,8 @@ class BlackBoxTrial:
     ) -> tuple[Floats, dict[str, float]]:
         """Return the update of client `node` in a round, (parameters,), and the metrics that it reports.
 
-        `contribution` says how the target's client or record contributes. If the claim is about clients, all metrics have the
-        value `loss`. If it is about records, the metrics are those of the local training.
+        `contribution` says how the target's client or record contributes. If the claim is about clients, all metrics
+        have the value `loss`. If it is about records, the metrics are those of the local training.
         """
         is_target = node == self._target
         if self._claim.neighbours.unit is Unit.CLIENT:

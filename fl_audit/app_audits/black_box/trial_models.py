@@ -179,9 +179,9 @@ def update_of(
 def others_of(contributions: OtherContributions, model: ModelWithDirections, count: int) -> Floats:
     """Return the updates of all clients except the target's, shape (count, parameters), with L2 norm 1 unless stated.
 
-    `contributions`: SPREAD: random ones. PAIRS: random ones and their opposites. MEDIAN: half of the clients along the vector
-    `model.first`, and half against it. LENGTHS: along the vector `model.second`, half of them with L2 norm 0.1; of an
-    odd number, one more is short, so that a long update of the target balances it. IDENTICAL is not accepted.
+    `contributions`: SPREAD: random ones. PAIRS: random ones and their opposites. MEDIAN: half of the clients along the
+    vector `model.first`, and half against it. LENGTHS: along the vector `model.second`, half of them with L2 norm 0.1;
+    of an odd number, one more is short, so that a long update of the target balances it. IDENTICAL is not accepted.
     """
     if contributions is OtherContributions.LENGTHS:
         lengths = np.where(np.arange(count) % 2 == 0, _SHORT, 1.0)

@@ -109,7 +109,8 @@ def floating_words(claim_audit: ClaimAudit) -> str:
     return (
         "Floating-point leak: the low bits of the release tell more than the claim allows "
         f"({attempt.distinguisher.kind}: "
-        f"{attempt.right} of {attempt.trials} trials guessed right, where {claim_audit.claim.success:.1%} are allowed). A "
+        f"{attempt.right} of {attempt.trials} trials guessed right, where {claim_audit.claim.success:.1%} are "
+        "allowed). A "
         "claim about real numbers does not cover this, so it does not count in the verdict; rounding the release to a "
         "fixed grid, of a thousandth of the noise, fixes it."
     )
@@ -198,7 +199,8 @@ def _claim_words(claim_audit: ClaimAudit) -> str:
                 often = f"Nine of ten such audits find noise that is {ratio:.2g} times too small, where they look"
                 reach = f"{often}; a smaller lack may pass."
             return (
-                f"{so_far}no trial told more than the claim allows ({claim_audit.claim.words}). This is no proof: it covers "
+                f"{so_far}no trial told more than the claim allows ({claim_audit.claim.words}). This is no proof: "
+                "it covers "
                 f"the trials that were played, at their numbers. {reach}"
             )
         case Verdict.INCONCLUSIVE if claim_audit.bare_rounds:
@@ -207,8 +209,10 @@ def _claim_words(claim_audit: ClaimAudit) -> str:
             )
         case Verdict.INCONCLUSIVE if disagreeing := broken_estimates(claim_audit.claim, claim_audit.attempts):
             return (
-                f"two readings disagree: no trial was guessed better than the claim allows ({claim_audit.claim.words}), and "
-                f"the noise of {len(disagreeing)} of {len(claim_audit.attempts)} distinguishers is too small for it, if "
+                "two readings disagree: no trial was guessed better than the claim allows "
+                f"({claim_audit.claim.words}), and "
+                f"the noise of {len(disagreeing)} of {len(claim_audit.attempts)} distinguishers is too small "
+                "for it, if "
                 "it is Gaussian. More trials decide it: a larger budget, or more time."
             )
         case Verdict.INCONCLUSIVE if (claim_audit.untried or claim_audit.unplayed) and not claim_audit.attempts:
@@ -217,11 +221,13 @@ def _claim_words(claim_audit: ClaimAudit) -> str:
             return f"the time was over before enough trials were played ({claim_audit.claim.words})."
         case Verdict.INCONCLUSIVE if claim_audit.silent and not claim_audit.attempts:
             never = "no model was released, or what differs never arrived"
-            return f"{never}, in any scenario: nothing was audited ({claim_audit.claim.words}). {claim_audit.hindrance}".strip()
+            unplayed = f"{never}, in any scenario: nothing was audited ({claim_audit.claim.words}). "
+            return (unplayed + claim_audit.hindrance).strip()
         case Verdict.INCONCLUSIVE if claim_audit.knowing is not None:
             return (
                 f"an observer who knows what all others sent guesses more trials than the claim allows "
-                f"({claim_audit.claim.words}): {claim_audit.knowing.right} of {claim_audit.knowing.trials}. Nobody else did. This "
+                f"({claim_audit.claim.words}): {claim_audit.knowing.right} of {claim_audit.knowing.trials}. "
+                "Nobody else did. This "
                 "refutes the claim where the server alone adds noise, and not where clients add shares of it: "
                 f"{_NOT_COVERED[claim_audit.not_covered]}."
             )

@@ -189,8 +189,8 @@ def margin_of(
 def _cautious_rates(ones: Floats, zeros: Floats, errors: float = 1.0) -> tuple[Floats, Floats]:
     """Return TPR and FPR at all thresholds, each made worse by `errors` standard errors, so that luck counts less.
 
-    `ones` and `zeros` are the ascending scores under D and D'. Each threshold gives two tests: the first guesses D above
-    the threshold, and the second guesses D' up to the threshold.
+    `ones` and `zeros` are the ascending scores under D and D'. Each threshold gives two tests: the first guesses D
+    above the threshold, and the second guesses D' up to the threshold.
     """
     # Shares of the scores under D and under D' that exceed each threshold.
     thresholds = np.unique(np.concatenate([ones, zeros]))[:-1]

@@ -149,10 +149,10 @@ def answer(answer_request: Callable[[dict[str, Any], Callable[[dict[str, Any]], 
 
     Programs that `run_isolated` starts call this function.
 
-    `answer_request`: Its arguments are the request, and a function that sends a preliminary answer. Request and answers are JSON
-    values, keyed by name. If `answer_request` fails, the last preliminary answer counts. The answer has the single key `error`
-    in three cases: the input is wrong, a file cannot be written, or other people's code raises an exception such as
-    `SystemExit` before a preliminary answer was sent.
+    `answer_request`: Its arguments are the request, and a function that sends a preliminary answer. Request and
+    answers are JSON values, keyed by name. If `answer_request` fails, the last preliminary answer counts. The answer
+    has the single key `error` in three cases: the input is wrong, a file cannot be written, or other people's code
+    raises an exception such as `SystemExit` before a preliminary answer was sent.
     """
     # Read before other people's code is imported.
     writer = AnswerWriter()

@@ -57,7 +57,8 @@ def reviewed(app: Path, options: ReviewOptions, out: Path | None = None) -> dict
         last = _last_line(path)
     if answer_values is None and is_late:
         raise InputError(
-            f"{app} was not reviewed within {options.seconds / 60:.3g} minutes: no trial was played until then, and the "
+            f"{app} was not reviewed within {options.seconds / 60:.3g} minutes: no trial was played until then, "
+            "and the "
             f"last thing said was {last!r}; accepted is more --minutes"
         )
     if answer_values is None:

@@ -68,7 +68,8 @@ def audit_in_subprocess(options: StrategyOptions, out: Path | None = None) -> di
     answer_values, ended, _ = run_command_isolated(_PROGRAM, options, out, seconds, is_quiet=False)
     if answer_values is None:
         raise InputError(
-            f"the process that plays trials against {options.factory} {ended}, before any trial was judged: accepted is "
+            f"the process that plays trials against {options.factory} {ended}, before any trial was judged: "
+            "accepted is "
             "a strategy that raises an exception where it cannot go on, and whose trials end"
         )
     if ended:

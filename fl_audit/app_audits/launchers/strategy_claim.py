@@ -35,7 +35,8 @@ def system_and_claim(options: StrategyOptions) -> tuple[AuditedSystem, StatedCla
         raise InputError(f"no claim is stated, and {stated_claim.source}: {_ACCEPTED}")
     if about_clients is None:
         raise InputError(
-            f"--adjacency is {adjacency}, and what the strategy names is about clients ({stated_claim.source}): accepted are a "
+            f"--adjacency is {adjacency}, and what the strategy names is about clients ({stated_claim.source}): "
+            "accepted are a "
             "claim about clients, or --claim-epsilon or --claim-noise-multiplier beside it"
         )
     return replace(system, observer=stated_claim.observer), stated_claim.claim, stated_claim.source

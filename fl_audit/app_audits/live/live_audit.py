@@ -135,7 +135,8 @@ class LiveFinding:
             "misfits": misfits, "doubts": sorted(doubts.kinds), "faint_canaries": doubts.faint,
             "uneven_rounds": doubts.uneven, "canaries_are_known": doubts.knows_canaries,
             "claimed_rounds": guarantee.rounds, "canaries": self.canaries, "mu": bounds.mu, "mu_lower": bounds.mu_lower,
-            "mu_claimed": bounds.mu_claimed, "epsilon_round": bounds.epsilon_round, "epsilon_lower": bounds.epsilon_lower,
+            "mu_claimed": bounds.mu_claimed, "epsilon_round": bounds.epsilon_round,
+            "epsilon_lower": bounds.epsilon_lower,
             "epsilon_claimed": guarantee.epsilon, "belief_lower": self.belief_lower,
             "belief_claimed": guarantee.belief_bound, "confidence": bounds.confidence,
             "rounds_needed": self.rounds_needed, "limit_of_detection": self.limit,
@@ -298,8 +299,8 @@ def _dilution(
 ) -> OtherClientsVariance:
     """Return the variance that the updates of other clients add to the scores of canaries.
 
-    Its unit is the square of the sensitivity to the client with the largest weight. `smallest_weight` is a canary's weight divided
-    by this largest weight. An unknown number of other clients is taken as 0.
+    Its unit is the square of the sensitivity to the client with the largest weight. `smallest_weight` is a canary's
+    weight divided by this largest weight. An unknown number of other clients is taken as 0.
     """
     is_replaced = stored_guarantee.terms.adjacency.relation is Relation.REPLACE
     bounds = [

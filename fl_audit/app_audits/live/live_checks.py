@@ -74,7 +74,7 @@ def doubts_about(
     """
     (scores, coins, decoys), relation = opened, guarantee.terms.adjacency.relation
     claimed = 1 / guarantee.terms.noise_multiplier
-    faint, is_visible = (
+    faint, expected_difference = (
         _too_weak_canaries(scores, coins, claimed, hidden, weights),
         weights.min() * hidden.measured_mu(claimed),
     )
@@ -91,7 +91,7 @@ def doubts_about(
         Inconsistency.GAPS: any(
             stored_round.after is not None and then.before != stored_round.after for stored_round, then in steps
         ),
-        Inconsistency.OUT: not knows and _absent_canaries_differ(scores, coins, decoys, relation, is_visible),
+        Inconsistency.OUT: not knows and _absent_canaries_differ(scores, coins, decoys, relation, expected_difference),
         Inconsistency.FAINT: hidden.is_seen or bool(faint),
         Inconsistency.UNEVEN: bool(uneven),
         Inconsistency.ATTENDANCE: _is_sampled_otherwise(every, guarantee.canaries, guarantee.terms),
@@ -102,12 +102,13 @@ def doubts_about(
 
 
 def _absent_canaries_differ(
-    scores: Floats, coins: Floats, decoys: Floats, relation: Relation, is_visible: float
+    scores: Floats, coins: Floats, decoys: Floats, relation: Relation, expected_difference: float
 ) -> bool:
     """Return whether a t-test shows that canaries whose coin is 0 do not send what the adjacency relation implies.
 
-    Under replacement such a canary sends its opposite, and its mean score is -`is_visible` / 2. Otherwise it sends nothing,
-    and its mean score is 0. `is_visible` is the claimed difference of the mean scores with coin 1 and coin 0.
+    Under replacement such a canary sends its opposite, and its mean score is -`expected_difference` / 2. Otherwise it
+    sends nothing, and its mean score is 0. `expected_difference` is the claimed difference of the mean scores with
+    coin 1 and coin 0.
     """
     if (out := scores[coins == 0]).size < 2:
         return False
@@ -115,7 +116,7 @@ def _absent_canaries_differ(
     squares = float(out.size * np.var(out) + np.sum(np.square(decoys)))
     below = -float(np.mean(out)) / sqrt(squares / degrees) if squares else 0.0
     if relation is Relation.REPLACE:
-        return is_significantly_below(is_visible / 2, max(0.0, below), (root, degrees), FAMILY_LEVEL)
+        return is_significantly_below(expected_difference / 2, max(0.0, below), (root, degrees), FAMILY_LEVEL)
     return below * root > noncentral_t_quantile(1 - FAMILY_LEVEL, degrees, 0.0)
 
 

@@ -66,7 +66,8 @@ def _light(finding: LiveFinding) -> str:
         return ""
     suffix = f"{number_text(1 / smallest, 3)} times the mu of" if smallest else "more than"
     return (
-        f" Canary {finding.weights.index(smallest)} weighs {number_text(smallest, 3)} of the heaviest client of a round, by "
+        f" Canary {finding.weights.index(smallest)} weighs {number_text(smallest, 3)} of the heaviest client of a "
+        "round, by "
         f"number of examples: where the average counts these, it tells of that client up to {suffix} this canary."
     )
 

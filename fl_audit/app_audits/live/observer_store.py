@@ -101,7 +101,8 @@ class TrainingObserver:
             scores = tuple(canary_score(released, direction) for direction in directions)
             round = StoredRound(
                 server_round, tuple(sorted(present, key=lambda properties: properties.number)), scores,
-                self.others if other_clients is None else other_clients, released.size, norm, fingerprint(self.directions), run,
+                self.others if other_clients is None else other_clients, released.size, norm,
+                fingerprint(self.directions), run,
                 models_only, *map(_digest, models),
             )  # fmt: skip
             from filelock import FileLock  # clients import this module, and only an observer keeps rounds  # noqa: PLC0415
@@ -254,9 +255,9 @@ def _stamp(path: Path) -> tuple[int, int, int]:
 def _set_aside(directory: Path, stored_round: StoredRound) -> None:
     """Move the stored rounds that the new round `stored_round` makes outdated to a new subdirectory `earlier-N`.
 
-    Rounds of other runs are outdated. Rounds of the same run are outdated if their number is that of `stored_round` or larger.
-    If the observer sees only models, another client may have stored such rounds of the same run. They are then moved
-    only if `stored_round` is round 1.
+    Rounds of other runs are outdated. Rounds of the same run are outdated if their number is that of `stored_round` or
+    larger. If the observer sees only models, another client may have stored such rounds of the same run. They are then
+    moved only if `stored_round` is round 1.
     """
     earlier_rounds = {path: _run_and_number(path, *_stamp(path)) for path in directory.glob("round-*.json")}
     later = [

@@ -119,7 +119,8 @@ class GradientObserver:
         self.applied.append(
             AppliedGradient(
                 *kind, rate, batches, is_fresh,
-                tuple(tuple(parameter.shape) for parameter in parameters), float(np.sqrt(np.mean(flat.astype(np.float64) ** 2))),
+                tuple(tuple(parameter.shape) for parameter in parameters),
+                float(np.sqrt(np.mean(flat.astype(np.float64) ** 2))),
                 self._passes, self._is_random, seed, is_known, flat if number < self.plan.kept_steps else None,
             )
         )  # fmt: skip

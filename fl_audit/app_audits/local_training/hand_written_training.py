@@ -140,7 +140,8 @@ def _with_rates(run: ObservedRun) -> RecordedTraining:
     """Return a training with steps that have the learning rates of the run."""
     steps = (
         PrivateStep(
-            gradient.optimizer, gradient.batches, gradient.is_fresh, None, True, True, 0.0, 1.0, gradient.learning_rate, None
+            gradient.optimizer, gradient.batches, gradient.is_fresh, None, True, True, 0.0, 1.0,
+            gradient.learning_rate, None
         )
         for gradient in run.applied
     )  # fmt: skip

@@ -242,9 +242,9 @@ def _gap(
 ) -> float | None:
     """Return the largest difference between the gradients of a step's records with and without the record at `index`.
 
-    With `is_replaced`, the second step may have another record in its place. Row i of `first_rows` is the gradient of the
-    record at position `places[i]`. The difference is divided by the largest gradient. None if gradients are missing or
-    their shapes differ.
+    With `is_replaced`, the second step may have another record in its place. Row i of `first_rows` is the gradient of
+    the record at position `positions[i]`. The difference is divided by the largest gradient. None if gradients are
+    missing or their shapes differ.
     """
     if first_rows is None or two is None or len(first_rows) != len(positions):
         return None

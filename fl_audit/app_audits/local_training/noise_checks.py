@@ -58,7 +58,10 @@ def _small_noise(trainings: RecordedTrainings) -> str:
         smallest, requested = training.multipliers
         # A schedule of the noise is honest if the epsilon that is named counts it, which other checks compare.
         if trainings.claimed is None and smallest < requested * (1 - 1e-6):
-            return f"steps have noise multiplier {smallest:.4g}, make_private was given {requested:.4g}, and no epsilon is named"
+            return (
+                f"steps have noise multiplier {smallest:.4g}, make_private was given {requested:.4g}, and no "
+                "epsilon is named"
+            )
         steps = [step for step in training.noised if step.noise is not None and _claimed(step) > 0]
         squares = sum(step.noise.squares / _claimed(step) ** 2 for step in steps if step.noise is not None)
         count = sum(step.noise.count for step in steps if step.noise is not None)

@@ -175,7 +175,8 @@ def noise_of(optimizer: DPOptimizer, start_seed: int = 0) -> tuple[Noise | None,
     shapes_of_tensors = tuple(shapes)
     recorded_noise = Noise(
         noise.size, float((noise**2).sum()), head, noise[:_SAMPLE].copy(), int(seed),
-        seed != start_seed and is_predictable(source), shapes_of_tensors, statistics_of(noise, whole, shapes_of_tensors),
+        seed != start_seed and is_predictable(source), shapes_of_tensors,
+        statistics_of(noise, whole, shapes_of_tensors),
     )  # fmt: skip
     return recorded_noise, whole, tuple(sum_values.numel() for sum_values in sums)
 

@@ -94,7 +94,10 @@ def _other_loader(trainings: RecordedTrainings) -> str:
         for _, batches in _fed(training):
             other_batches = [batch for batch in batches if batch.sampling is BatchSamplingKind.FIXED]
             if is_poisson and other_batches:
-                return f"steps were fed by a loader with {other_batches[0].sampler}, and not by the one that make_private returned"
+                return (
+                    f"steps were fed by a loader with {other_batches[0].sampler}, and not by the one that "
+                    "make_private returned"
+                )
     return ""
 
 

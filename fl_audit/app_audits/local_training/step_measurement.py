@@ -142,7 +142,8 @@ def measured_steps(
         unseen += why
     if step_count < len(first_run.applied):
         unseen.append(
-            f"{len(first_run.applied) - step_count} of {len(first_run.applied)} steps, whose gradients are too many to be kept"
+            f"{len(first_run.applied) - step_count} of {len(first_run.applied)} steps, whose gradients are too "
+            "many to be kept"
         )
     measured_steps_found.sort(key=lambda step: step.number)
     return StepMeasurement(
@@ -222,7 +223,8 @@ def _measured_group(
         return [], None, unseen
     effect = RecordEffectSearch(
         trainings.gradients_of, dataset, dict(zip(noised_steps, first_run.gradients(noised_steps), strict=True)),
-        {step: np.repeat(row, sizes) for step, row in zip(noised_steps, scales.scales, strict=True)}, _places(first_run, noised_steps),
+        {step: np.repeat(row, sizes) for step, row in zip(noised_steps, scales.scales, strict=True)},
+        _places(first_run, noised_steps),
         trainings.is_reset_at_draws and _can_leave_out(first_run, noised_steps),
     ).effect()  # fmt: skip
     if effect is None:

@@ -60,7 +60,8 @@ def _require_played(transcript: Transcript, blamed: str) -> None:
     if (blamed and is_refused) or (errors and (is_refused or not transcript.has_release)):
         error_text = f"{transcript.refusal}, {blamed}" if blamed else f"they replied with the error {errors[0]!r}"
         raise InputError(
-            f"the modifiers of its clients cannot be played: {error_text}; accepted are modifiers that bear an ordinary "
+            f"the modifiers of its clients cannot be played: {error_text}; accepted are modifiers that bear an "
+            "ordinary "
             "message to train"
         )
     require(transcript.refusal is None, f"the strategy cannot be played: it raised {transcript.refusal}")

@@ -215,7 +215,8 @@ def _played_words(review: ReviewResult, kinds: Sequence[str]) -> str:
     trials = "1 scenario" if len(kinds) == 1 else f"{len(kinds)} scenarios"
     return (
         f"{trials}, the plainest on {model}, {review.played_rounds} of its {review.rounds} rounds each; of "
-        f"{review.nodes} clients it asks {asked_text}; {review.result.pilots} trials looked for distinguishers, and {tried}"
+        f"{review.nodes} clients it asks {asked_text}; {review.result.pilots} trials looked for distinguishers, "
+        f"and {tried}"
     )
 
 
@@ -223,15 +224,24 @@ def _leak_words(side_channel: SideChannelResult, review: ReviewResult) -> str:
     why = "; ".join(f"{', '.join(map(repr, names))} ({name})" for name, names in side_channel.untried.items())
     untried = f"; not tried: {why}" if why else ""
     if side_channel.share is not None:
-        return f"{side_channel.aside} told {side_channel.share:.0%} of trials{_leaking_number_text(side_channel, review)}{untried}"
+        return (
+            f"{side_channel.aside} told {side_channel.share:.0%} of "
+            f"trials{_leaking_number_text(side_channel, review)}{untried}"
+        )
     if side_channel.is_played and side_channel.aside in _NAMED and not side_channel.names:
-        return f"no number of {_NAMED[side_channel.aside]} was given out in {side_channel.trials:,} trials that asked{untried}"
+        return (
+            f"no number of {_NAMED[side_channel.aside]} was given out in {side_channel.trials:,} trials that "
+            f"asked{untried}"
+        )
     if side_channel.is_played:
         names_text = f" ({', '.join(side_channel.names)})" if side_channel.names else ""
         allowed = "the claim" if review.stated.claim is not None else f"epsilon {review.result.claim.epsilon:g}"
         if side_channel.aside in (SideChannel.METRICS, SideChannel.EVALUATION) and review.beside is not None:
             allowed = f"epsilon {review.beside.claim.epsilon:g}"
-        return f"{side_channel.aside}{names_text} told nothing beyond {allowed} in {side_channel.trials:,} trials that asked{untried}"
+        return (
+            f"{side_channel.aside}{names_text} told nothing beyond {allowed} in {side_channel.trials:,} trials "
+            f"that asked{untried}"
+        )
     if why:
         return f"{side_channel.aside} were not tried: {why}"
     match side_channel.aside:

@@ -112,5 +112,8 @@ def early_words(first: int, sampled: int, made_for: int | None, claim_audit: Cla
     if claim_audit.worst is None:
         return f"{text}: no trials were played with so few"
     broken = "which breaks the claim" if claim_audit.verdict is Verdict.VIOLATED else "which does not refute the claim"
-    share_text = f"{claim_audit.worst.right / claim_audit.worst.trials:.0%} of {claim_audit.worst.trials} trials were guessed rightly"
+    share_text = (
+        f"{claim_audit.worst.right / claim_audit.worst.trials:.0%} of {claim_audit.worst.trials} trials were "
+        "guessed rightly"
+    )
     return f"{text}: with so few {share_text}, where the claim allows {claim_audit.claim.success:.0%}, {broken}"

@@ -66,7 +66,8 @@ def read_reviewed_app(directory: Path, options: ReviewOptions, is_inspected: boo
     stage = TrialStrategyFactory(start, nodes, max(2, count_asked_clients(start.strategy, nodes)))
     weights = [layer.weighted_by_key for layer in layers_of(start.strategy) if hasattr(layer, "weighted_by_key")]
     system = AuditedSystem(
-        stage.new_strategy, caught.mods, None, stage.seats, stated.norm, options.is_clipped, stated.observer, own_arrays,
+        stage.new_strategy, caught.mods, None, stage.seats, stated.norm, options.is_clipped, stated.observer,
+        own_arrays,
         *weights[-1:],
     )  # fmt: skip
     return ReviewedApp(

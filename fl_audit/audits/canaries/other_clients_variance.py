@@ -78,7 +78,8 @@ def other_clients_variance(
 
 
 def is_significantly_below(observed_mu: float, estimate_found: float, sizes: tuple[float, float], level: float) -> bool:
-    """Return whether the estimated mu of a canary, `estimate_found`, is significantly below the expected mu, `observed_mu`.
+    """Return whether the estimated mu of a canary, `estimate_found`, is significantly below the expected mu,
+    `observed_mu`.
 
     `sizes` holds two numbers: the square root of the coins' sum of squared deviations from their mean, and the degrees
     of freedom of the test. `level` is its significance level.

@@ -17,7 +17,8 @@ def _sentence(numbers: CanaryBoundsFinding, contents: ReportContents) -> str:
         f"This one training was its own audit. In each of {plural(finding.rounds, 'round')}, "
         f"{plural(finding.canaries, 'canary', 'canaries')} tossed a coin each; at heads a canary sent the largest "
         "contribution that clipping lets pass, in a random direction. Looking for them in what was released certifies "
-        f"an epsilon of at least {number_text(finding.epsilon_lower, 3)} over the training ({percent(finding.confidence)} "
+        f"an epsilon of at least {number_text(finding.epsilon_lower, 3)} over the training "
+        f"({percent(finding.confidence)} "
         f"confidence); {number_text(finding.epsilon_claimed, 3)} is claimed."
     )
     if not numbers.is_reported_epsilon_too_low:

@@ -139,7 +139,7 @@ def _taking_part(federation: LoadedFederation, observed: ObservedRound, number: 
 
 
 def _in_sum(federation: LoadedFederation, membership: TargetMembership, takes_part: Flags | None) -> Flags:
-    """Return which units are members and take part, bool (trials, units); `takes_part` is None if all units take part."""
+    """Return which units are members and take part, bool (trials, units); `takes_part` is None if all take part."""
     is_in_sum = np.ones((membership.trials, federation.units), dtype=np.bool_)
     is_in_sum[:, federation.targets] = membership.is_in
     return is_in_sum if takes_part is None else is_in_sum & takes_part

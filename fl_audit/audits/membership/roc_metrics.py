@@ -231,8 +231,8 @@ class _RankedScores:
     def _top_counts(self, weights: Floats, nonmember_count: Floats) -> tuple[Floats, Floats]:
         """Return the results of `counts` at the highest distinct scores, which suffice for the TPR at FPR 1 %.
 
-        The last of these scores has an FPR above 1 % in every resample. `nonmember_count` are the weighted numbers of all
-        nonmembers, (resamples,).
+        The last of these scores has an FPR above 1 % in every resample. `nonmember_count` are the weighted numbers of
+        all nonmembers, (resamples,).
         """
         all_scores, most_alarms, count = len(self._trial), SMALL_RATES[-1] * (1 + 1e-12) * nonmember_count, self.top
         while True:

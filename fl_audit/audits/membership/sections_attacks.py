@@ -93,7 +93,8 @@ def _sentence(finding: evidence.AllAttacksFinding, contents: ReportContents) -> 
         text += (
             f" {subject} who saw the finished models alone {were} then shown one that was in and one that was not; "
             f"{f'the best of them ({_NAMES.get(name, name)})' if several else 'it'} picked the right one in "
-            f"{percent(attack_results.rates.auc.value)} of cases{_auc_row(name, finding, contents.run).comparison_in_brackets}, "
+            f"{percent(attack_results.rates.auc.value)} of "
+            f"cases{_auc_row(name, finding, contents.run).comparison_in_brackets}, "
             f"where coin-flipping has 50 %{_allowed(finding.largest_order)}{_of_two(finding.largest_order, words.one)}."
         )
     insider = finding.achieved.get(evidence.INSIDER)
@@ -150,15 +151,20 @@ def _rows(finding: evidence.AllAttacksFinding, contents: ReportContents) -> list
         basis = "not computed: the trials were shadow models of each other"
         if attack_results.bound is not None:
             basis = (
-                f"holds at {percent(attack_results.bound.confidence)} confidence; {attack_results.bound.method}{at_delta(attack_results.bound.delta)}, "
+                f"holds at {percent(attack_results.bound.confidence)} confidence; "
+                f"{attack_results.bound.method}{at_delta(attack_results.bound.delta)}, "
                 f"one target drawn in each trial; {attack_results.bound.assumption}"
             )
         proved = None if attack_results.bound is None else finite(attack_results.bound.epsilon)
-        numbers.append(ReportNumber(f"Lower bound on epsilon, {attack_name} (nats)", proved, basis, limit=epsilon, is_bound=True,
+        numbers.append(ReportNumber(
+            f"Lower bound on epsilon, {attack_name} (nats)", proved, basis, limit=epsilon, is_bound=True,
                          on_page=bool(proved), wide=partial(evidence.bound_end, contents.run, name)))  # fmt: skip
         if attack_results.one_run is not None:
             at = f"holds at {percent(attack_results.one_run.confidence)} confidence; coins are independent"
-            guesses_text = f"{attack_results.one_run.guesses.right} of {attack_results.one_run.guesses.guessed} guesses right in trial 0"
+            guesses_text = (
+                f"{attack_results.one_run.guesses.right} of {attack_results.one_run.guesses.guessed} guesses "
+                "right in trial 0"
+            )
             basis = f"Steinke et al. 2023{at_delta(attack_results.one_run.delta)}; {guesses_text}; {at}"
             one_run = finite(attack_results.one_run.epsilon)
             numbers.append(

@@ -170,7 +170,8 @@ def _inversion_sentence(numbers: TrueAndReconstructedImages, contents: ReportCon
     return (
         f"Of {len(numbers.true):,} pictures {party} {reference} and was sent the same model in every round drew "
         f"likenesses of {quality.psnr.mean():.1f} dB on average at this run's noise, by which "
-        f"{percent(float(quality.named.mean()))} were nearer to the true one than to {quality.candidates - 1:,} others; "
+        f"{percent(float(quality.named.mean()))} were nearer to the true one than to {quality.candidates - 1:,} "
+        "others; "
         f"{'nothing is claimed' if contents.plan.guarantee is None else claimed}."
     )
 
