@@ -22,7 +22,7 @@ _ALL = (0, 1, 2, 3, 4)
 _SMALL: Settings = {"data.test-records": 300, "data.population-records": 200, "levels": _FEW, "parts": 1}
 
 
-def _size(records: int, epochs: int, central_epochs: int, trials: int = 24, **more: Any) -> Settings:
+def _size(records: int, epochs: int, central_epochs: int, trials: int = 24, **settings: Any) -> Settings:
     """Return the size of the experiment on a data set.
 
     Half of the `records` are members on average. `epochs` are those without central DP, at most. `trials` is the number
@@ -31,12 +31,12 @@ def _size(records: int, epochs: int, central_epochs: int, trials: int = 24, **mo
     """
     usual: Settings = {"data.test-records": 1000, "data.population-records": 500, "levels": _ALL, "parts": 2}
     size = {"data.records": records, "audit.trials": trials, "epochs": epochs, "central-epochs": central_epochs}
-    return {**size, **usual, **more}
+    return {**size, **usual, **settings}
 
 
-def _quick(records: int, epochs: int, central_epochs: int, **more: Any) -> Settings:
+def _quick(records: int, epochs: int, central_epochs: int, **extra: Any) -> Settings:
     """Return the size of the quick form."""
-    return {"data.records": records, "epochs": epochs, "central-epochs": central_epochs, **_SMALL, **more}
+    return {"data.records": records, "epochs": epochs, "central-epochs": central_epochs, **_SMALL, **extra}
 
 
 def _skewed(classes: int) -> PaperDataset:
