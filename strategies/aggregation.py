@@ -283,7 +283,7 @@ class BatchAggregation:
         self._require(not other, server_round, f"it sends clients the setting {(other or [''])[0]!r}: {wanted}")
         proximal = proximal_weight(self._public)
         asked = settings.get("proximal-mu", proximal)
-        said = f"it sends clients proximal-mu = {asked}, and [training] has proximal-mu = {proximal:g}"
+        said = f"it sends clients proximal-mu = {asked!r}, and [training] has proximal-mu = {proximal:g}"
         self._require(asked == proximal, server_round, f"{said}: accepted are equal values")
 
     def _reply(self, one: _TrialStrategy, request: Message, model: Tensor, records: int) -> Message:

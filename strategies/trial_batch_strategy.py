@@ -170,7 +170,7 @@ class TrialBatchStrategy(Strategy):
             return None, None
         for batch in work:
             self._check_exactly(batch, server_round, found, read[batch.name])
-        released = self._at_once(work, lambda batch: self._release(batch, server_round, read[batch.name], found))
+        released = self._at_once(work, lambda batch: self._release(batch, server_round, read[batch.name]))
         for batch in self.batches:
             made = self.transcripts[batch.name].made
             assert made is not None
@@ -301,9 +301,7 @@ class TrialBatchStrategy(Strategy):
             sent[one.client] = one.rows, read_array(reply, Key.SUM, shape, np.float32, one.client, server_round)
         return sent
 
-    def _release(
-        self, batch: TrialBatch, server_round: int, read: UnnoisedRoundSum, found: Mapping[ReplyIdentity, Message]
-    ) -> Array:
+    def _release(self, batch: TrialBatch, server_round: int, read: UnnoisedRoundSum) -> Array:
         """Make a batch's release from the sums `read`, make the next models of it, and return them."""
         mechanism, transcript, total = self.public.mechanism, self.transcripts[batch.name], read.total
         side, shown = self._side_information(batch, server_round, read), None
@@ -318,7 +316,7 @@ class TrialBatchStrategy(Strategy):
             state = transcript.optimizer
             moved, transcript.optimizer = step(mechanism.optimizer, before, total, state, mechanism.denominator)
         else:
-            moved = self._aggregated(batch, server_round, total, found)
+            moved = self._aggregated(batch, server_round, total, read.by_client)
             # The models do not follow from the releases by the public optimizer, so they are stored beside them.
             shown = total if shown is None else shown
         if not np.isfinite(moved.numpy()).all():
@@ -332,12 +330,16 @@ class TrialBatchStrategy(Strategy):
         return Array(*pack(moved.numpy()))
 
     def _aggregated(
-        self, batch: TrialBatch, server_round: int, total: Tensor, found: Mapping[ReplyIdentity, Message]
+        self,
+        batch: TrialBatch,
+        server_round: int,
+        total: Tensor,
+        by_client: Mapping[int, tuple[Integers | None, Floats32]] | None,
     ) -> Tensor:
         """Return the next models of a batch as the Flower strategies of its trials make them."""
         aggregation, before = self._aggregations[batch.name], self.transcripts[batch.name].models[-1]
-        if self.public.aggregates_clients:
-            return aggregation.of_clients(server_round, before, self._sent_arrays(batch, server_round, found))
+        if by_client is not None:
+            return aggregation.of_clients(server_round, before, by_client)
         return aggregation.of_mean(server_round, before, total / self.public.mechanism.denominator)
 
     def _shown(self, noised: NoisedSums) -> Tensor | None:
@@ -390,7 +392,10 @@ class TrialBatchStrategy(Strategy):
             users = len(self.roster.shards[one.client]) if self.public.mechanism.unit is Unit.USER else 0
             contributions.append(ReceivedContribution(one.client, reply, one.rows, longest, half_bits, users))
         shape = batch.count, self.parameters
-        return receive(self.public, contributions, self.roster.victim, shape, server_round)
+        read = receive(self.public, contributions, self.roster.victim, shape, server_round)
+        if self.public.aggregates_clients:
+            return replace(read, by_client=self._sent_arrays(batch, server_round, found))
+        return read
 
     def _longest(self, client: int, batch: TrialBatch) -> Floats | float:
         """Return an upper bound of the L2 norm of an honest client's contribution, for all trials or for each.
