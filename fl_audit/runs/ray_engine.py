@@ -59,5 +59,5 @@ def run_on_ray(
         except CallError as error:
             raise FederationError(str(error)) from error
         # The grid lives longer than Ray: what it refers to in Ray must not be let go while Ray is being shut down.
-        grid = SimulatedGrid(clients, partial(CallScheduler, pool, options.retries), run_config)
+        grid = SimulatedGrid(clients, partial(CallScheduler, pool), run_config)
         run_on(grid, server_app)
