@@ -97,10 +97,9 @@ def _overridden(app: AppDescription, run_config: Sequence[str]) -> dict[str, Any
     try:
         values = parse_config_args(list(run_config))
     except (ClickException, ValueError) as error:
-        said = error.message if isinstance(error, ClickException) else str(error)
-        raise InputError(
-            f"--run-config {' '.join(run_config)!r} cannot be read: {in_a_line(ValueError(said))}"
-        ) from error
+        given = " ".join(run_config)
+        said = "accepted are texts such as 'num-server-rounds=5 lr=0.1', or one TOML file"
+        raise InputError(f"--run-config {given!r} cannot be read: {said}") from error
     unknown = [key for key in values if key not in app.config]
     accepted = f"accepted are {name_list(app.config)}" if app.config else "the app has no run configuration"
     require(not unknown, f"--run-config has the key {(unknown or [''])[0]!r}: {accepted}")

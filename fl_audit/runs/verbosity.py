@@ -164,7 +164,8 @@ def show_flower() -> None:
     """Have `settle_flower` show Flower's log of a user's app, without colours, unless the verbosity is quiet."""
     _chosen["flower"] = True
     for handler in _FLOWER.handlers:
-        handler.setFormatter(logging.Formatter("%(levelname)s: %(message)s"))
+        if hasattr(handler, "colored"):  # of Flower's own handler
+            handler.colored = False
 
 
 def settle_flower() -> None:
