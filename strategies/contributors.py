@@ -20,7 +20,6 @@ from fl_audit.federation.federation import Federation
 from fl_audit.federation.local_dpsgd_updates import ClientRandomness, step_sample
 from fl_audit.learning.stacked_layers import cached_rows
 from fl_audit.mechanisms.contribution import PrivateTraining
-from fl_audit.mechanisms.participations.participation import restricted_to_eligible
 from fl_audit.mechanisms.threat_model import Adversary
 from fl_audit.message_keys import Key, pack_participation
 from fl_audit.privacy.accounting_enums import SensitivityKind
@@ -86,8 +85,9 @@ def call_of(
 def _without_canaries(
     public: Federation, roster: ClientRoles, challenger: SeededChallenger, batch: TrialBatch, server_round: int
 ) -> CalledClients:
-    participation, turn = public.mechanism.participation, public.eligible_units(server_round)
+    participation = public.mechanism.participation
     if not participation.is_sampled:
+        turn = public.eligible_units(server_round)
         whose = range(public.clients) if turn is None else turn.tolist()
         of_steps = _samples_of_steps(public, roster, challenger, batch, server_round) if turn is None else None
         return CalledClients(tuple(ContributingClient(client) for client in whose), of_steps)
@@ -96,13 +96,11 @@ def _without_canaries(
             taking_part, asked = np.zeros((batch.count, roster.units), dtype=np.bool_), list[ContributingClient]()
             for client, shard in enumerate(roster.shards):
                 drawn = challenger.participation(batch.trials, server_round, client, len(shard), participation.rate)
-                drawn = restricted_to_eligible(drawn, turn, shard)
                 taking_part[:, shard] = drawn
                 asked.append(ContributingClient(client, None, {Key.PARTICIPATION: pack_participation(drawn)}))
             return CalledClients(tuple(asked), torch.from_numpy(taking_part))
         case Unit.CLIENT:
             drawn = challenger.client_participation(batch.trials, server_round, public.clients, participation.rate)
-            drawn = restricted_to_eligible(drawn, turn, np.arange(public.clients))
             there = [client for client in range(public.clients) if drawn[:, client].any()]
             called = tuple(ContributingClient(client, np.flatnonzero(drawn[:, client])) for client in there)
             return CalledClients(called, torch.from_numpy(drawn))
@@ -158,6 +156,9 @@ class UnnoisedRoundSum:
     centred_bits: Tensor  # sum over clients of (quantile bit - 1/2), float64 (trials,); 0 for a fixed clipping norm
     # Contribution of the client with the target, float32 (trials, parameters); None unless the server is the adversary.
     of_victim: Tensor | None = None
+    # Contributions by client, each with the rows of its trials (None for all), float32 (trials of the client,
+    # parameters). None unless a Flower strategy sees them.
+    by_client: Mapping[int, tuple[Integers | None, Floats32]] | None = None
 
 
 def receive(

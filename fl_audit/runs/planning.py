@@ -76,6 +76,7 @@ def plan_run(config: RunConfig, pair: NeighbourPair | None = None) -> RunPlan:
         if local_randomizer is not None and records is not None:
             local_randomizer.require_records(records)
     _require_own(config)
+    config = _with_proximal_weight(config)
     # If the number of clients is not set, each owner of records in D is a client.
     clients = len(owners_of(split.inside.owner)) if data.clients is None else data.clients
     config = with_attribute(config.changed(data={"clients": clients}), source, split)
@@ -87,6 +88,10 @@ def plan_run(config: RunConfig, pair: NeighbourPair | None = None) -> RunPlan:
         mechanism = mechanism_of_config.mechanism_of(config, mechanism.noise_multiplier, split)
     public = federation_of(config, mechanism, split, pair or choose_pair(config, split))
     public = public if pair is not None else with_crafted_records(public, config)
+    if public.aggregation is not None:
+        from fl_audit.strategies.aggregation import require_playable  # noqa: PLC0415  # Flower takes a second to import
+
+        require_playable(public)
     return RunPlan(_sized(config), public, guarantee_of(mechanism, config))
 
 
@@ -141,6 +146,22 @@ def _require_own(config: RunConfig) -> None:
             own_section(name)
 
 
+def _with_proximal_weight(config: RunConfig) -> RunConfig:
+    """Return the configuration with the proximal weight that the user's own Flower strategy has, if it has one.
+
+    Flower's `FedProx` has it. The weight is a part of the mechanism, so that everybody can recompute contributions.
+    """
+    training = config.training
+    if training.aggregation is None or ":" not in training.aggregation or training.strategy != "dp-fedavg":
+        return config
+    from fl_audit.strategies.aggregation import own_strategy  # noqa: PLC0415  # Flower takes a second to import
+
+    weight = getattr(own_strategy(training.aggregation), "proximal_mu", None)
+    if weight is None or training.proximal_mu is not None:
+        return config
+    return config.changed(training={"proximal_mu": float(weight)})
+
+
 def guarantee_of(mechanism: Mechanism, config: RunConfig) -> Guarantee | None:
     """Return the guarantee of all rounds of a mechanism together, or None if the mechanism adds no noise."""
     return guarantee_of_all(_claims(config, mechanism)) if mechanism.adds_noise else None
@@ -193,7 +214,7 @@ def _examples_a_round(config: RunConfig) -> float:
     training, clients = config.training, mechanism_of_config.clients_of(config)
     share = mechanism_of_config.denominator_of(config) / clients
     if training.strategy == "dp-fedsgd":
-        return float(mechanism_of_config.sampling_rate(config) * config.data.records / (training.cycle or 1))
+        return float(mechanism_of_config.sampling_rate(config) * config.data.records)
     if training.local_steps is not None:
         return float(training.local_steps * (training.local_batch or 1) * clients * share)
     return float((training.local_epochs or 1) * config.data.records * share)

@@ -2,21 +2,21 @@
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from html import escape
 from typing import Any
 
 from matplotlib.figure import Figure
 
 from fl_audit.audits.common.findings_privacy_units import PrivacyUnitsFinding
-from fl_audit.audits.common.sections_data_protection_officer import OFFICER, SIGNED, OperatorDeclarations
-from fl_audit.audits.common.sections_guarantee import person_text
+from fl_audit.audits.common.sections_data_protection_officer import OFFICER, OfficerAnnex
 from fl_audit.audits.common.sections_mechanism import mechanism_tables
 from fl_audit.audits.common.sections_privacy_units import LEVELS
 from fl_audit.audits.common.sections_released_model import RELEASED_MODEL
 from fl_audit.audits.identifiability.findings_insider import InsiderFinding
 from fl_audit.audits.membership.findings_attacks import AllAttacksFinding
 from fl_audit.audits.membership.findings_membership_adversary import FinalModelMembershipFinding
+from fl_audit.audits.page.engineer_part import engineer_part
 from fl_audit.audits.page.first_screen import first_screen
 from fl_audit.audits.page.html_building_blocks import html_figure, html_page, page_table, value_html
 from fl_audit.audits.page.ordinary_training import is_shown_as_training
@@ -28,7 +28,7 @@ from fl_audit.plurals import plural
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.report.figure_style import to_png, to_svg
 from fl_audit.report.formatting import percent
-from fl_audit.report.mechanism_messages import SIMULATION_NOTICE, scaling_text
+from fl_audit.report.mechanism_messages import SIMULATION_NOTICE
 from fl_audit.report.report_elements import FindingFigure, ReportContents, ReportNumber, Section, Table
 from fl_audit.user_modules import title_of_named
 from fl_audit.verdict.sections_verdict import verdict_of
@@ -169,6 +169,9 @@ _PAPERS: tuple[tuple[str, str, str, Callable[[ReportContents], bool]], ...] = (
 ON_ITS_WORD = "Computed as if the claimed noise were there. The guarantee was broken, so nothing here acquits anybody."
 """Note above numbers that assume the claimed noise, in a report on a violated guarantee."""
 _SIMULATION = f'<p class="notice"><strong>Simulation.</strong> {escape(SIMULATION_NOTICE)}</p>'
+SIGN_OFF_TITLES = ("Signed by", "Role", "Date", "Signature")
+_SIGN_OFF = f'<div class="sign-off">{"".join(f"<div><span></span>{title}</div>" for title in SIGN_OFF_TITLES)}</div>'
+"""The line to sign on paper."""
 MOST_FAILED = 4  # largest number of failed tests that the page names; the appendix names all of them
 
 
@@ -177,9 +180,6 @@ def render_html(
 ) -> str:
     """Return the whole report as the text of one HTML page."""
     federation = contents.plan.federation
-    signer = contents.find(OperatorDeclarations)
-    if on_paper and signer is not None:
-        contents = _without_signer(contents, signer)
     on_page = {section.name for section, _ in sections_with_findings(contents) if _stands_on_page(contents, section)}
     order = sorted(pictures, key=lambda picture: picture.name not in on_page)  # figures of the page first
     figures = {picture.name: _figure(place, picture, on_paper) for place, picture in enumerate(order, start=1)}
@@ -187,17 +187,16 @@ def render_html(
     rows = [(*_row_cells(row), row.reading_text) for row in page_rows(contents)]
     body = [
         first_screen(contents),
+        engineer_part(contents),
         '<h2 id="words">In words</h2>',
         *(f"<p>{escape(text)}</p>" for text in paragraphs(contents)),
-        '<h2 id="person">What it means for a person in the data</h2>',
-        f"<p>{escape(person_text(contents))}</p>",
         _failed(contents, "in the appendix" if with_appendix else "in the appendix of report.html"),
         '<h2 id="numbers">Measured beside claimed</h2>',
         _rows_table((*_ROW_COLUMNS, "Reading"), rows),
         f'<h2 id="figures">Figures</h2>\n<div class="figures">{"".join(shown)}</div>' if shown else "",
         _annex(contents) if on_paper and not with_appendix else "",
+        f'<div class="closing" id="closing">\n{_SIMULATION}\n{_SIGN_OFF}</div>' if on_paper else _SIMULATION,
         _configuration(contents) if on_paper else "",
-        f'<div class="closing" id="closing">\n{_SIMULATION}\n{_sign_off(signer)}</div>' if on_paper else _SIMULATION,
         _appendix(contents, figures) if with_appendix else "",
     ]
     kind = "Training" if is_shown_as_training(contents) else "Privacy audit"
@@ -236,20 +235,11 @@ def _stands_on_page(contents: ReportContents, section: Section[Any]) -> bool:
 
 
 def _subtitle(contents: ReportContents) -> str:
-    plan, federation = contents.plan, contents.plan.federation
+    federation = contents.plan.federation
     of_users = f" of {plural(federation.users, 'user')}" if federation.users else ""
     records = f"{plural(federation.records, 'record')}{of_users}"
-    parts = (
-        f"{federation.data.title}, {records} at {plural(federation.clients, 'client')}",
-        f"model {title_of_named(federation.model)}",
-        plural(federation.rounds, "round"),
-        plural(contents.run.trials, "trial"),
-        scaling_text(plan)
-        if plan.federation.mechanism.has_exact_llr
-        else "noise in every step of the clients' training",
-        *(["early stopping"] if contents.run.chosen_releases is not None else []),
-    )
-    return " · ".join(parts)
+    at = f"{federation.data.title}, {records} at {plural(federation.clients, 'participant')}"
+    return f"{at} · model {title_of_named(federation.model)}"
 
 
 def _figure(number: int, picture: DrawnPicture, on_paper: bool) -> str:
@@ -295,32 +285,14 @@ def _row_cells(row: ReportNumber) -> tuple[Any, ...]:
     return row.name, value, *map(Markup, cells)
 
 
-def _without_signer(contents: ReportContents, numbers: OperatorDeclarations) -> ReportContents:
-    """Return contents whose tables do not name who signs, because the line to sign on paper does."""
-    rest = {name: told for name, told in numbers.declared.items() if name not in SIGNED}
-    found = contents.findings.replaced(OperatorDeclarations(rest))
-    return replace(contents, findings=found)
-
-
-def _sign_off(numbers: OperatorDeclarations | None) -> str:
-    """Return the line to sign on paper, with name and role if the operator declared them."""
-    declared = {} if numbers is None else numbers.declared
-    told = {title: declared.get(name, "") for name, title in SIGNED.items()} | {"Date": "", "Signature": ""}
-    lines = "".join(f"<div><span>{escape(text)}</span>{title}</div>" for title, text in told.items())
-    return f'<div class="sign-off">{lines}</div>'
-
-
 def _configuration(contents: ReportContents) -> str:
     tables = f'<div class="small-print">{"".join(map(_table, mechanism_tables(contents.plan)))}</div>'
     return f'<h2 id="configuration">Configuration</h2>\n{tables}'
 
 
 def _annex(contents: ReportContents) -> str:
-    """Return the annex for a data-protection officer, which is added to a report without an appendix.
-
-    The text is empty if the operator declared nothing.
-    """
-    numbers, levels = contents.find(OperatorDeclarations), contents.find(PrivacyUnitsFinding)
+    """Return the annex for a data-protection officer; empty if the run has no such finding."""
+    numbers, levels = contents.find(OfficerAnnex), contents.find(PrivacyUnitsFinding)
     if numbers is None:
         return ""
     of_levels = [] if levels is None or contents.is_violated else LEVELS.tables(levels, contents)

@@ -14,10 +14,10 @@ from fl_audit.runs.config.config_section import ConfigSection
 from fl_audit.runs.config.data_section import DataSection
 from fl_audit.runs.config.model_section import ModelSection
 from fl_audit.runs.config.privacy_section import GUARANTEE_ONLY, PRIVACY_TARGETS, PrivacySection
-from fl_audit.runs.config.report_section import OperatorStatementsSection
 from fl_audit.runs.config.run_section import RunSection
 from fl_audit.runs.config.training_section import TrainingSection
 from fl_audit.runs.config_errors import first_problem
+from fl_audit.strategies.aggregation_registry import AGGREGATIONS
 
 
 class RunConfig(ConfigSection):
@@ -29,7 +29,6 @@ class RunConfig(ConfigSection):
     privacy: PrivacySection
     audit: AuditSection = Field(default_factory=AuditSection)
     run: RunSection = Field(default_factory=RunSection)
-    report: OperatorStatementsSection = Field(default_factory=OperatorStatementsSection)
 
     @model_validator(mode="before")
     @classmethod
@@ -62,13 +61,11 @@ class RunConfig(ConfigSection):
     def as_dict(self) -> dict[str, Any]:
         """Return the configuration with defaults as JSON values by section and key, as in a configuration file.
 
-        Settings of the claim are left out if there is no claim, and so is an empty section [report].
+        Settings of the claim are left out if there is no claim.
         """
         values = self.model_dump(mode="json", by_alias=True, exclude_none=True)
         if not self.privacy.private:
             values["privacy"] = {key: value for key, value in values["privacy"].items() if key not in GUARANTEE_ONLY}
-        if not values["report"]:
-            del values["report"]
         return values
 
     def as_public_dict(self) -> dict[str, Any]:
@@ -87,6 +84,7 @@ _PRIVACY_OF = {
 }
 """Defaults of settings that a configuration leaves out, by its strategy."""
 _ADAM_RATE = 0.01
+_ADAPTIVE = ("adam", "yogi", "adagrad")
 
 
 def _filled(training: _Table, privacy: _Table, audit: _Table) -> dict[str, _Table]:
@@ -95,9 +93,13 @@ def _filled(training: _Table, privacy: _Table, audit: _Table) -> dict[str, _Tabl
     Defaults depend on the strategy, the local randomizer and the kind of audit. Given settings replace them.
     """
     filled: dict[str, _Table] = {}
-    strategy, is_private = training.get("strategy", "dp-fedsgd"), privacy.get("private") is not False
+    is_private = privacy.get("private") is not False
+    if not is_private and training.get("aggregation") is not None:
+        # A Flower strategy averages models, which clients have trained.
+        training = filled["training"] = {"strategy": "dp-fedavg"} | training
+    strategy = training.get("strategy", "dp-fedsgd")
     if isinstance(strategy, str) and strategy in _PRIVACY_OF:
-        adam = {"learning-rate": _ADAM_RATE} if training.get("optimizer") == "adam" else {}
+        adam = {"learning-rate": _ADAM_RATE} if _has_adaptive_steps(training) else {}
         epochs = {} if {"local-steps", "local-epochs"} & training.keys() else {"local-epochs": 1}
         training = _WHERE_CLIENTS_TRAIN | adam | training | epochs
         # A guarantee names its adjacency; without one, nothing that makes a guarantee is filled in.
@@ -112,6 +114,13 @@ def _filled(training: _Table, privacy: _Table, audit: _Table) -> dict[str, _Tabl
         of_audit, of_privacy = AUDITS[kind].defaults(strategy, privacy)
         filled["audit"], filled["privacy"] = of_audit | audit, of_privacy | privacy
     return filled
+
+
+def _has_adaptive_steps(training: _Table) -> bool:
+    """Return whether the server's steps have about the size of its learning rate, whatever clients send."""
+    aggregation = training.get("aggregation")
+    named = AGGREGATIONS.get(aggregation) if isinstance(aggregation, str) else None
+    return training.get("optimizer") in _ADAPTIVE or (named is not None and named.is_adaptive)
 
 
 _MISSING = f"it names what is claimed ({name_list(PRIVACY_TARGETS, 'or')})"
