@@ -22,10 +22,10 @@ from fl_audit.app_audits.local_training.pitfalls import Severity
 from fl_audit.atomic_files import write_json, write_text
 from fl_audit.audits.page.html_building_blocks import html_figure, html_page, page_table
 from fl_audit.report.figure_style import BIT_STYLES, INK, MUTED, add_legend, finish_axes, new_figure, to_png
-from fl_audit.report.formatting import capital
 from fl_audit.verdict.audit_result import AuditResult
 from fl_audit.verdict.banner import verdict_banner
 from fl_audit.verdict.verdict import Verdict
+from fl_audit.words import capital
 
 _BINS = 40
 _LOAD = (

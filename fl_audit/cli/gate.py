@@ -7,9 +7,9 @@ import typer
 
 from fl_audit.cli.options import JsonOption, print_json
 from fl_audit.cli.sign import require_library
-from fl_audit.plurals import plural
 from fl_audit.runs.exit_statuses import VIOLATED
 from fl_audit.runs.option_declarations import argument
+from fl_audit.words import plural
 
 
 def gate(

@@ -9,14 +9,13 @@ from fl_audit.cli.guarantee_output import AccountantResult, OutputFormatOptions,
 from fl_audit.cli.ledger import account_ledger
 from fl_audit.cli.options import ADJACENCY_HELP, AdjacencyOption, NoiseOverOption, noise_over_of
 from fl_audit.errors import InputError
-from fl_audit.name_lists import name_list
-from fl_audit.plurals import plural
 from fl_audit.privacy import defaults
 from fl_audit.privacy.accounting_enums import Accountant, MultiplierReference, SignalToNoiseAdaptivity
 from fl_audit.privacy.stated_releases import StatedReleases
 from fl_audit.runs.exit_statuses import OVER_BUDGET
 from fl_audit.runs.option_declarations import option, switch
 from fl_audit.value_checks import choice
+from fl_audit.words import name_list, plural
 
 if TYPE_CHECKING:
     from fl_audit.privacy.claim import Claim

@@ -8,11 +8,11 @@ import typer
 
 from fl_audit.cli.options import print_json
 from fl_audit.errors import InputError
-from fl_audit.plurals import plural
 from fl_audit.privacy.ledger import LedgerTraining, SpentPrivacy, add_to_ledger, composed_epsilon, read_ledger
 from fl_audit.privacy.stated_releases import StatedReleases
 from fl_audit.runs.exit_statuses import OVER_BUDGET
 from fl_audit.runs.terminal import print_table
+from fl_audit.words import plural
 
 
 def account_ledger(

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from fl_audit.cli.options import DirectoryArgument, JsonOption, print_json
 from fl_audit.errors import require
-from fl_audit.plurals import plural
 from fl_audit.runs.exit_statuses import VIOLATED
 from fl_audit.runs.option_declarations import option, switch
+from fl_audit.words import plural
 
 if TYPE_CHECKING:
     from fl_audit.runs.signed_statement import VerifiedStatement

@@ -14,12 +14,12 @@ from pydantic import BaseModel, ConfigDict, Field, Strict, ValidationError
 from fl_audit.adjacency import Unit
 from fl_audit.errors import InputError, require
 from fl_audit.ordinary_files import read_text_file
-from fl_audit.plurals import plural
 from fl_audit.privacy.ledger import composed_epsilon, read_ledger
 from fl_audit.runs.config_errors import first_problem
 from fl_audit.runs.signed_statement import STATEMENTS, VerifiedStatement, verify
 from fl_audit.verdict.audit_result import AuditedKind, AuditResult, read_result
 from fl_audit.verdict.verdict import Verdict
+from fl_audit.words import plural
 
 _Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 _Names = Annotated[tuple[str, ...], Strict(False)]

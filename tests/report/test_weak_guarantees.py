@@ -14,9 +14,9 @@ from fl_audit.audits.page.first_screen import first_screen
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.privacy.guarantee import derive_guarantee
-from fl_audit.report.formatting import Reading, finding_text
 from fl_audit.report.guarantee_warnings import is_weak, is_weak_guarantee, weak_claim_warning, weakness_warning
 from fl_audit.report.report_elements import ReportNumber
+from fl_audit.statistics.claim_comparisons import Reading, finding_text
 from fl_audit.verdict.verdict import Verdict
 
 

@@ -14,11 +14,11 @@ from fl_audit.app_audits.claim_audit.claim_audit_results import ClaimAudit
 from fl_audit.app_audits.claim_audit.findings import DistinguisherFinding, result_json
 from fl_audit.array_types import finite
 from fl_audit.package_versions import package_versions
-from fl_audit.plurals import plural
 from fl_audit.privacy.gaussian import gdp_epsilon
 from fl_audit.privacy.guarantee_line import GUARANTEE_NAMES
 from fl_audit.verdict.audit_result import AuditedKind, AuditResult, AuditScope
 from fl_audit.verdict.verdict import Verdict
+from fl_audit.words import plural
 
 _UNSEEN_OF_STRATEGY = (
     "what clients do with their records before they reply",

@@ -13,11 +13,10 @@ from fl_audit.app_audits.local_training.pitfalls import FoundPitfall, Severity
 from fl_audit.app_audits.local_training.recorded_trainings import RecordedTrainings
 from fl_audit.app_audits.local_training.training_facts import RecordedTraining, ReportedEpsilon
 from fl_audit.array_types import finite
-from fl_audit.plurals import plural
 from fl_audit.privacy.guarantee_line import GUARANTEE_NAMES, guarantee_line, guarantee_values
-from fl_audit.report.formatting import capital
 from fl_audit.report.guarantee_warnings import weak_claim_warning
 from fl_audit.verdict.verdict import Verdict
+from fl_audit.words import capital, plural
 
 ALWAYS_UNSEEN = (
     "other configurations and data than those that were run; weights that were trained elsewhere; what the data were "

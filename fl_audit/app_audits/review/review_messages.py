@@ -23,8 +23,8 @@ from fl_audit.app_audits.review.review_result import ReviewResult
 from fl_audit.app_audits.review.review_verdict import has_edges_of_flower_alone
 from fl_audit.app_audits.review.scenario_groups import ScenarioGroup, broken_tests, group_of_test, of_mechanism
 from fl_audit.app_audits.review.side_channels import SideChannel, SideChannelResult
-from fl_audit.report.formatting import capital, uncapital
 from fl_audit.verdict.verdict import Verdict
+from fl_audit.words import capital, uncapital
 
 _UNSEEN = (
     "what clients do with their records before they reply (noise or clipping of their own included), the data, "
