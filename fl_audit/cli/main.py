@@ -55,6 +55,7 @@ class Commands(LazyGroup):
         "review": f"{_HERE}.black_box_commands",
         "training": f"{_HERE}.training",
         "live": f"{_HERE}.black_box_commands",
+        "release": f"{_HERE}.release",
         "reproduce": f"{_HERE}.many_run_commands",
     }
 

@@ -15,8 +15,9 @@ from fl_audit.cli.main import app
 from fl_audit.errors import InputError
 from fl_audit.privacy.ledger import LedgerTraining, add_to_ledger, composed_epsilon, read_ledger
 from fl_audit.privacy.stated_releases import StatedReleases
+from fl_audit.runs.policy_judgement import judge_ledger, judge_result
 from fl_audit.runs.signed_statement import STATEMENTS, new_key, sign, verify
-from fl_audit.runs.site_policy import RuleStanding, SitePolicy, judge_ledger, judge_result, read_policy
+from fl_audit.runs.site_policy import RuleStanding, SitePolicy, read_policy
 from fl_audit.verdict.audit_result import AuditedKind, AuditResult, AuditScope
 from fl_audit.verdict.verdict import Verdict
 
