@@ -4,7 +4,13 @@ from fl_audit.app_audits.claim_audit.trial_results import scope_of_trials
 from fl_audit.app_audits.live.live_audit import LiveFinding
 from fl_audit.app_audits.live.live_page import live_headline, live_lines
 from fl_audit.app_audits.local_training.accounting_and_output_checks import CHECKS, unasked
-from fl_audit.app_audits.local_training.assessment import ALWAYS_UNSEEN, Assessment, assessment_json, report_lines
+from fl_audit.app_audits.local_training.assessment import (
+    ALWAYS_UNSEEN,
+    Assessment,
+    assessment_json,
+    report_lines,
+    training_claim_warning,
+)
 from fl_audit.app_audits.local_training.assessment import headline as training_headline
 from fl_audit.app_audits.review.claims import guarantee_of_stated, stated_claim_warning
 from fl_audit.app_audits.review.review_messages import headline as review_headline
@@ -59,6 +65,7 @@ def training_result(assessment: Assessment) -> AuditResult:
             missing,
             (*assessment.unseen, ALWAYS_UNSEEN),
         ),
+        warning=training_claim_warning(trainings),
         numbers=assessment_json(assessment),
     )
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -13,6 +13,9 @@ from fl_audit.privacy.ledger import LedgerTraining, SpentPrivacy, add_to_ledger,
 from fl_audit.privacy.stated_releases import StatedReleases
 from fl_audit.runs.exit_statuses import OVER_BUDGET
 from fl_audit.runs.terminal import print_table
+
+if TYPE_CHECKING:
+    from fl_audit.privacy.claim import Claim
 
 
 def account_ledger(
@@ -50,7 +53,8 @@ def account_ledger(
     lines = read_ledger(path)
     total = composed_epsilon(lines, delta)
     over = refused is not None or (budget is not None and total.epsilon > budget)
-    warnings = [said for line in (*lines, *([refused] if refused else [])) if (said := real_noise(line, delta)[1])]
+    warnings = [] if total.claim is None else _weakness(total.epsilon, total.claim)
+    warnings += [said for line in (*lines, *([refused] if refused else [])) if (said := real_noise(line, delta)[1])]
 
     from fl_audit.privacy.guarantee_line import GUARANTEE_NAMES, guarantee_line
 
@@ -73,11 +77,19 @@ def account_ledger(
         if together := _guarantee_values(total):
             print(f"Guarantee: {guarantee_line(together)}.")
         for said in warnings:
-            print(said)
+            print(f"warning: {said}")
         if lines:
             print(f"digest {lines[-1].digest}: note it elsewhere, and lines that are cut off at the end are found too")
     if over:
         raise typer.Exit(OVER_BUDGET)
+
+
+def _weakness(epsilon: float, claim: "Claim") -> list[str]:
+    """Return a warning, alone in a list, if all trainings together exclude nothing that a person could object to."""
+    from fl_audit.report.guarantee_warnings import weak_claim_warning
+
+    warning = weak_claim_warning(epsilon, claim.delta, claim.adjacency)
+    return [] if warning is None else [warning]
 
 
 def _guarantee_values(total: SpentPrivacy) -> dict[str, Any]:

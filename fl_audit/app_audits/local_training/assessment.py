@@ -94,7 +94,7 @@ def report_lines(assessment: Assessment) -> tuple[tuple[str, str], ...]:
     if evidence.by_client:
         lines += [("Claimed", _claimed_words(evidence)), ("Done", _done_words(evidence))]
         lines += [("Composed", _composed_words(assessment))]
-        warning = _claim_warning(evidence)
+        warning = training_claim_warning(evidence)
         lines += [] if warning is None else [("Warning", _sentence(warning))]
     if evidence.replays:
         lines.append(("Replayed", _replayed_words(evidence)))
@@ -136,7 +136,7 @@ def _claimed_words(evidence: RecordedTrainings) -> str:
     return f"{'; '.join(said)}."
 
 
-def _claim_warning(evidence: RecordedTrainings) -> str | None:
+def training_claim_warning(evidence: RecordedTrainings) -> str | None:
     """Return a warning if the claimed epsilon excludes nothing that a person could object to, else None."""
     if evidence.claimed is None:
         return None
@@ -249,7 +249,6 @@ def assessment_json(assessment: Assessment) -> dict[str, Any]:
         "name": assessment.name,
         "verdict": str(assessment.verdict),
         "headline": headline(assessment),
-        "warning": _claim_warning(evidence),
         "pitfalls": [
             {"name": str(one.pitfall), "weight": one.weight.name.lower(), "seen": one.seen, "fix": one.fix}
             for one in assessment.found
