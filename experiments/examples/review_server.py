@@ -35,8 +35,7 @@ def review_server(bundle: Path, reviews: Path, port: int = 0) -> ThreadingHTTPSe
             if self.path != _QUESTION:
                 self.send_error(404)
                 return
-            host, own_port = self.server.server_address[:2]
-            address = f"http://{host!s}:{own_port}{_BUNDLE}"
+            address = f"http://{self.headers['Host']}{_BUNDLE}"
             found = read_flower_reviews(reviews) if reviews.exists() else []
             self._answer(json.dumps({"fab_url": address, "verifications": found}).encode())
 

@@ -79,7 +79,8 @@ def judge_ledger(policy: SitePolicy, place: Path) -> tuple[RuleAnswer, ...]:
         return (RuleAnswer("ledger.file", RuleStanding.UNKNOWN, f"{path} is missing"),)
     trainings = read_ledger(path)
     epsilon = composed_epsilon(trainings, rules.delta).epsilon
-    text = f"{plural(len(trainings), 'training')} spent epsilon {epsilon:.4g} at delta {rules.delta:g}"
+    count = sum(training.trainings for training in trainings)
+    text = f"{plural(count, 'training')} spent epsilon {epsilon:.4g} at delta {rules.delta:g}"
     answers = [_answer("ledger.largest-epsilon", epsilon <= rules.largest_epsilon, text, f"{rules.largest_epsilon:g}")]
     if rules.digest is not None:
         is_there = any(training.digest == rules.digest for training in trainings)

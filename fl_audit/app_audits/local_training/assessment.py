@@ -94,8 +94,6 @@ def report_lines(assessment: Assessment) -> tuple[tuple[str, str], ...]:
     if evidence.by_client:
         lines += [("Claimed", _claimed_words(evidence)), ("Done", _done_words(evidence))]
         lines += [("Composed", _composed_words(assessment))]
-        warning = training_claim_warning(evidence)
-        lines += [] if warning is None else [("Warning", _sentence(warning))]
     if evidence.replays:
         lines.append(("Replayed", _replayed_words(evidence)))
     for one in assessment.found:
