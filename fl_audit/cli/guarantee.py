@@ -207,6 +207,9 @@ class LedgerOptions:
 
     ledger: Annotated[Path | None, option("FILE", _LEDGER)] = None
     name: Annotated[str | None, option("NAME", "With --ledger: what the training is called.")] = None
+    trainings: Annotated[
+        int, option("N", "With --ledger: trainings alike that the line counts: points of a sweep, restarts.")
+    ] = 1
     budget: Annotated[float | None, option("E", _BUDGET)] = None
 
 
@@ -228,11 +231,11 @@ def account(
     if together.ledger is not None:
         if training.per_round:
             raise InputError("--per-round belongs to one training: accepted is it without --ledger")
-        account_ledger(together.ledger, terms, delta, together.name, together.budget, shown.as_json)
+        account_ledger(together.ledger, terms, delta, together.name, together.budget, shown.as_json, together.trainings)
         return
     assert terms is not None, "asked for above"
-    if together.name is not None or together.budget is not None:
-        raise InputError("--name and --budget belong to --ledger: accepted are none without it")
+    if together.name is not None or together.budget is not None or together.trainings != 1:
+        raise InputError("--name, --trainings and --budget belong to --ledger: accepted are none without it")
     noise = terms.noise_multiplier
 
     from fl_audit.privacy.events import gaussian_rounds

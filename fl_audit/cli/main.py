@@ -56,6 +56,7 @@ class Commands(LazyGroup):
         "training": f"{_HERE}.training",
         "simulate": f"{_HERE}.simulate",
         "live": f"{_HERE}.black_box_commands",
+        "release": f"{_HERE}.release",
         "reproduce": f"{_HERE}.many_run_commands",
     }
 

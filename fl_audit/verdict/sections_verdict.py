@@ -8,7 +8,7 @@ from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.federation.run_plan import RunPlan
 from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.report.banner import Banner
-from fl_audit.report.guarantee_warnings import is_weak_guarantee
+from fl_audit.report.guarantee_warnings import is_weak_guarantee, weakness_warning
 from fl_audit.report.report_elements import ReportContents, Section, Table, TableKind
 from fl_audit.report.unit_words import UnitWords, unit_words
 from fl_audit.statistics.claim_comparisons import Reading
@@ -394,10 +394,11 @@ def verdict_section(
             "scope": scope + why_not_compared(run) + looks_text(numbers.judgement, run),
             "looks": None if numbers.judgement is None else list(run.looks),
             "checks": scope_json(_checks(numbers, run.plan)),
+            "warning": None if run.plan.guarantee is None else weakness_warning(run.plan.guarantee),
         }
 
     return Section(
         "verdict", "The tests of the guarantee", VerdictFinding, lambda run, _: verdict_numbers(run, judge),
-        keys=("verdict", "signal", "exact", "scope", "looks", "checks"), on_page=True, sentence=_sentence,
+        keys=("verdict", "signal", "exact", "scope", "looks", "checks", "warning"), on_page=True, sentence=_sentence,
         tables=_tables, said=said,
     )  # fmt: skip

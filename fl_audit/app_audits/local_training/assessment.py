@@ -98,8 +98,6 @@ def report_lines(assessment: Assessment) -> tuple[tuple[str, str], ...]:
     if evidence.by_client:
         lines += [("Claimed", _claimed_words(evidence)), ("Done", _done_words(evidence))]
         lines += [("Composed", _composed_words(assessment))]
-        warning = _claim_warning(evidence)
-        lines += [] if warning is None else [("Warning", _sentence(warning))]
     if evidence.replays:
         lines.append(("Replayed", _replayed_words(evidence)))
     for pitfall in assessment.found:
@@ -145,7 +143,7 @@ def _claimed_words(trainings: RecordedTrainings) -> str:
     return f"{'; '.join(phrases)}."
 
 
-def _claim_warning(trainings: RecordedTrainings) -> str | None:
+def training_claim_warning(trainings: RecordedTrainings) -> str | None:
     """Return a warning if the claimed epsilon excludes nothing that a person could object to, else None."""
     if trainings.claimed is None:
         return None
@@ -265,7 +263,6 @@ def assessment_json(assessment: Assessment) -> dict[str, Any]:
         "name": assessment.name,
         "verdict": str(assessment.verdict),
         "headline": headline(assessment),
-        "warning": _claim_warning(evidence),
         "pitfalls": [
             {
                 "name": str(pitfall.pitfall),

@@ -15,7 +15,7 @@ from fl_audit.app_audits.claim_audit.claim_audit_messages import (
 )
 from fl_audit.app_audits.claim_audit.claim_audit_results import ClaimAudit
 from fl_audit.app_audits.claim_audit.findings import DistinguisherFinding, findings, result_json
-from fl_audit.app_audits.local_training.assessment import assessment_json, report_lines
+from fl_audit.app_audits.local_training.assessment import assessment_json, report_lines, training_claim_warning
 from fl_audit.app_audits.local_training.assessment import headline as headline_of_clients
 from fl_audit.app_audits.review.claims import epsilon_words, guarantee_of_stated, stated_claim_warning, training_doubt
 from fl_audit.app_audits.review.record_privacy_mentions import mentions_phrase
@@ -181,6 +181,8 @@ def report_lines_of_review(review: ReviewResult) -> tuple[tuple[str, str], ...]:
     not_seen = ("Not seen", f"{unseen_of_review(review)}.")
     if review.inside is None or inside is None:
         return (*lines, *_uninspected_clients(review), not_seen)
+    weakness = training_claim_warning(inside.evidence)
+    lines += [] if weakness is None else [("Inside clients, warning", f"{weakness}.")]
     lines += [(f"Inside clients, {uncapital(about)}", text) for about, text in report_lines(inside)]
     return (*lines, not_seen)
 
