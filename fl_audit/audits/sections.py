@@ -30,9 +30,9 @@ from fl_audit.audits.registry import audit_of
 from fl_audit.errors import in_a_line, require
 from fl_audit.federation.findings import Findings
 from fl_audit.federation.finished_run import FinishedRun
-from fl_audit.report.formatting import Reading
 from fl_audit.report.report_elements import ReportContents, ReportNumber, Section, SectionError
 from fl_audit.run_files import SCHEMA
+from fl_audit.statistics.claim_comparisons import Reading
 from fl_audit.user_modules import import_object
 from fl_audit.verdict.audit_result import AuditedKind
 from fl_audit.verdict.findings_verdict import VerdictFinding

@@ -1,9 +1,12 @@
 """A guarantee that excludes nothing a person could object to is called weak, by one rule and in every verdict."""
 
+import json
 import math
+from pathlib import Path
 
 import pytest
 from test_claim_standing import KINDS
+from typer.testing import CliRunner
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.app_audits.claim_audit.claim import StatedClaim
@@ -11,12 +14,13 @@ from fl_audit.app_audits.claim_audit.claim_audit_messages import claim_warning
 from fl_audit.app_audits.review.claims import StatedAppClaim, stated_claim_warning
 from fl_audit.audits.page.engineer_part import warnings_of
 from fl_audit.audits.page.first_screen import first_screen
+from fl_audit.cli.main import app
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.privacy.guarantee import derive_guarantee
-from fl_audit.report.formatting import Reading, finding_text
 from fl_audit.report.guarantee_warnings import is_weak, is_weak_guarantee, weak_claim_warning, weakness_warning
 from fl_audit.report.report_elements import ReportNumber
+from fl_audit.statistics.claim_comparisons import Reading, finding_text
 from fl_audit.verdict.verdict import Verdict
 
 
@@ -76,3 +80,22 @@ def test_a_limit_that_excludes_nothing_is_not_shown_as_one() -> None:
     text = finding_text(row.to_json())
     assert text.endswith(Reading.NO_LIMIT)
     assert "claimed at most" not in text
+
+
+@pytest.mark.parametrize(
+    ("command", "noise", "is_weak"),
+    [("account", 0.5, True), ("account", 5.0, False), ("calibrate", 8.0, True), ("calibrate", 1.0, False)],
+)
+def test_commands_name_a_weak_guarantee(command: str, noise: float, is_weak: bool) -> None:
+    given = "--noise-multiplier" if command == "account" else "--epsilon"
+    words = [command, given, str(noise), "--rounds", "1", "--delta", "1e-5", "--adjacency", "add-remove-record"]
+    assert ("next to nothing" in CliRunner().invoke(app, words).stdout) is is_weak
+    assert (json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)["warning"] is not None) is is_weak
+
+
+def test_a_ledger_names_what_all_trainings_spend_as_weak(tmp_path: Path) -> None:
+    add = ["account", "--ledger", str(tmp_path / "ledger"), "--delta", "1e-5", "--noise-multiplier", "1.4"]
+    add += ["--rounds", "1", "--adjacency", "add-remove-record"]
+    warned = ["next to nothing" in CliRunner().invoke(app, [*add, "--name", str(number)]).stdout for number in range(6)]
+    assert warned == sorted(warned), "each training adds to what is spent"
+    assert (warned[0], warned[-1]) == (False, True)
