@@ -11,8 +11,8 @@ from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from fl_audit.errors import require
-from fl_audit.name_lists import phrase_list
 from fl_audit.runs.cluster.nodes import alive_rows
+from fl_audit.words import phrase_list
 
 _SECONDS_FOR_VERSIONS = 30.0
 """Time limit for all machines together, each of which starts processes to answer; a silent machine is skipped."""
