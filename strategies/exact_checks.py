@@ -130,18 +130,20 @@ class ExactChecks:
             where = MODELS if of_models else WHOLE
             self._note(batch, _KINDS_OF_ORIGIN[origin], batch.first, number, where, float(changed))
 
-    def check_second_seed(self, batch: TrialBatch, repeated: Callable[[], Mapping[int, float]]) -> None:
+    def check_second_seed(self, batch: TrialBatch, repeated: Callable[[], tuple[Mapping[int, float], bool]]) -> None:
         """Note which shares of draws are the same with another secret seed.
 
-        `repeated`: It returns the shares, keyed by the number of a kind of draws. A server of somebody else may refuse
-        to begin anew; then nothing is noted.
+        `repeated`: It returns the shares, keyed by the number of a kind of draws, and whether generators in modules
+        began anew. A server of somebody else may refuse to begin anew; then nothing is noted.
         """
         try:
-            found = repeated()
+            found, is_anew = repeated()
         except Exception:  # a server of somebody else may need anything to begin
             return
         for kind, share in found.items():
             self._note(batch, ExactRowKind.SECOND, batch.first, 0, int(kind), share)
+        if not is_anew:
+            self._note(batch, ExactRowKind.MODULES_WENT_ON, batch.first, 0, WHOLE, 1.0)
 
     def check_sums(self, batch: TrialBatch, sums: SumsBeforeNoise) -> None:
         """Check the sums of a round in the drawn trials of a batch."""

@@ -50,6 +50,7 @@ class ExactRowKind(StrEnum):
     UNKNOWN_STEP = "exact-unknown-step"
     NOT_A_SUM = "exact-not-a-sum"
     SECOND = "exact-second-seed"  # share of draws of a kind that are the same with another secret seed
+    MODULES_WENT_ON = "exact-modules-went-on"  # 1 if generators in modules could not begin anew for it
 
 
 class SecretDraw(IntEnum):
@@ -341,6 +342,8 @@ def _second(rows: _Rows) -> ExactAnswer:
     if is_kept := worst.value <= _REPEATED:
         text = "noise and samples are others with another secret seed"
     checked = ", ".join(_NAMES_OF_DRAWS[SecretDraw(row.where)] for row in values)
+    if rows[ExactRowKind.MODULES_WENT_ON]:
+        checked += "; not generators that stand in a module, since the strategy cannot be imported anew"
     return ExactAnswer(ExactQuestion.SECOND_SEED, worst.value, _REPEATED, is_kept, text, checked)
 
 

@@ -325,10 +325,13 @@ def test_steps_that_add_noise_are_told_from_others(size: int, sigma: float) -> N
     column = torch.full((4, 1), sigma)
     assert is_sum_with_noise(noised, batch, 1, total, deviations)
     assert is_sum_with_noise(lambda sums: 0.5 * (noised(sums) - sums) + sums, batch, 1, total, deviations)
-    gridded = is_sum_with_noise(
-        lambda sums: sums + torch.round((noised(sums) - sums) / sigma) * sigma, batch, 1, total, deviations
-    )
-    assert gridded
+    drawn = sigma * torch.from_numpy(rng.standard_normal((4, size))).float()
+    sums_with_noise = {
+        "noise on a grid": lambda sums: sums + torch.round((noised(sums) - sums) / sigma) * sigma,
+        "sums on a grid": lambda sums: torch.round(sums / (sigma / 5)) * (sigma / 5) + drawn,
+    }
+    for name, step in sums_with_noise.items():
+        assert is_sum_with_noise(step, batch, 1, total, deviations), name
     others = {
         **{name: partial(lambda rule, sums: rule(noised(sums), column), rule) for name, rule in RULES.items()},
         "scaled": lambda sums: 1.01 * noised(sums),
