@@ -95,7 +95,6 @@ def run_audit(
 
     `parties`: Studies of faulty mechanisms replace them.
     """
-    core = plan.federation.weights
     has_core = plan.federation.weights is not None
     with at_work(f"passing records through {plan.federation.model}" if has_core else "looking at data and model"):
         require_runnable(plan)
