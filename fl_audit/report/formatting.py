@@ -7,7 +7,7 @@ from typing import Any
 
 from fl_audit.learning.metric_names import is_share
 from fl_audit.plurals import plural
-from fl_audit.rounding import interval_text, is_unlimited, rounded
+from fl_audit.rounding import NO_LIMIT, interval_text, is_unlimited, rounded
 from fl_audit.statistics.claim_comparisons import Reading as Reading
 
 MISSING = "not determined"
@@ -52,6 +52,13 @@ def percent(share: float | None) -> str:
     text = f"{100 * share:.{decimals}f}"
     about = "almost " if share not in (0, 1) and float(text) in (0, 100) else ""
     return f"{about}{text.rstrip('0').rstrip('.') if '.' in text else text}{SPACE}%"
+
+
+def limit_text(share: float | None) -> str:
+    """Return an upper limit of a share as a percentage, or "no limit" if it is a certainty and excludes nothing."""
+    if share is not None and math.isfinite(share) and is_certainty(share):
+        return NO_LIMIT
+    return percent(share)
 
 
 def metric_text(metric: str, value: float | None) -> str:

@@ -75,6 +75,29 @@ def not_tried(result: ClaimAudit) -> dict[str, tuple[str, ...]]:
     return {why: kinds for why, kinds in left.items() if kinds}
 
 
+def next_step_words(result: ClaimAudit) -> str:
+    """Return advice for the step after an audit that did not refute the claim, which removes what left it open."""
+    is_short = bool(result.untried or result.unplayed)
+    more_time = "Give it more time, so that every scenario is played: raise --minutes."
+    match result.verdict:
+        case Verdict.CONSISTENT if is_short:
+            return more_time
+        case Verdict.CONSISTENT:
+            return "Audit it again whenever its code, its model or its number of clients changes."
+        case Verdict.INCONCLUSIVE if result.bare_rounds:
+            return f"Have trials play the rounds without noise: --rounds {result.bare_rounds[0]}."
+        case Verdict.INCONCLUSIVE if broken_estimates(result.claim, result.attempts):
+            return "Decide between the two readings by more trials: leave out --quick, and raise --minutes."
+        case Verdict.INCONCLUSIVE if is_short:
+            return more_time
+        case Verdict.INCONCLUSIVE if result.knowing is not None:
+            return "Say who adds the noise: if the server does, the claim is refuted for this observer."
+        case Verdict.INCONCLUSIVE if result.silent or result.refused or not result.attempts:
+            return "Mend what keeps trials from being played, which is named above, and audit it again."
+        case _:
+            return "Name a smaller claim, or raise the number of trials: leave out --quick."
+
+
 def untried_words(result: ClaimAudit, most: int = 3) -> str:
     """Return a sentence that names the scenarios without a result and the reasons; empty if all have results."""
     said = []

@@ -13,7 +13,7 @@ from fl_audit.plurals import plural
 from fl_audit.privacy.defaults import CANDIDATES
 from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.privacy.guarantee_line import fit_of_all
-from fl_audit.report.formatting import is_certainty, number_text, one_in, percent
+from fl_audit.report.formatting import is_certainty, limit_text, number_text, one_in, percent
 from fl_audit.report.report_elements import ReportContents, Section, Table, TableKind
 from fl_audit.verdict.claim_standing import name_with_standing, standing_of_claim
 from fl_audit.verdict.findings_verdict import VerdictFinding
@@ -122,9 +122,9 @@ def _of_guarantee(contents: ReportContents) -> list[tuple[str, str]]:
             "perfect privacy, and of two guarantees about the same unit the smaller mu is the stronger)",
         ),
         _surer_row(guarantee, contents),
-        ("Advantage over guessing, at most", percent(guarantee.advantage_bound_exact)),
-        *([] if named is None else [(f"Named right among {CANDIDATES:,} equally likely, at most", percent(named))]),
-        ("Found as a member at 1 % false alarms, at most", percent(found)),
+        ("Advantage over guessing, at most", limit_text(guarantee.advantage_bound_exact)),
+        *([] if named is None else [(f"Named right among {CANDIDATES:,} equally likely, at most", limit_text(named))]),
+        ("Found as a member at 1 % false alarms, at most", limit_text(found)),
     ]
     standing = standing_of_claim(contents)
     return [(name_with_standing(name, standing), said) for name, said in rows]

@@ -20,7 +20,7 @@ from fl_audit.audits.reconstruction.reconstruction_metrics import NoiseLevelReco
 from fl_audit.mechanisms.contribution import LocalTraining
 from fl_audit.mechanisms.threat_model import Adversary
 from fl_audit.report.figure_style import INK, MUTED, SMALL_TEXT_SIZE, finish_axes
-from fl_audit.report.formatting import percent
+from fl_audit.report.formatting import limit_text, percent
 from fl_audit.report.report_elements import FindingFigure, ReportContents, ReportNumber, Section, Table
 from fl_audit.statistics.advantage import clopper_pearson
 from fl_audit.statistics.significance_levels import READING_LEVEL
@@ -122,7 +122,7 @@ def _allowed(drawing: NoiseLevelReconstructions, once: str = "") -> str:
     If the attacker has a single guess, the text ends with `once` instead of the number of guesses.
     """
     often = once if drawing.guesses == 1 else f" in {drawing.guesses} guesses"
-    return f"{percent(round(drawing.level.bound, 4))}{often}"
+    return f"{limit_text(round(drawing.level.bound, 4))}{often}"
 
 
 def draw_pictures(
@@ -180,7 +180,7 @@ def _inversion_tables(numbers: TrueAndReconstructedImages, _: ReportContents) ->
         found = one.likeness
         psnr = (f"{value:.1f}" for value in (found.psnr.mean(), found.worst(found.psnr)))
         ssim = (f"{value:.2f}" for value in (found.ssim.mean(), found.worst(found.ssim)))
-        named, allowed = percent(float(found.named.mean())), percent(round(one.level.bound, 4))
+        named, allowed = percent(float(found.named.mean())), limit_text(round(one.level.bound, 4))
         rows.append((_epsilon(one, place == numbers.own), *psnr, *ssim, named, allowed))
     title = "What is drawn of records that were used, mean and the 1 % that were drawn best"
     return [Table(title, columns, tuple(rows))]
