@@ -264,7 +264,7 @@ class TrialBatchStrategy(Strategy):
         Parameters
         ----------
         batch
-            The batch of trials.
+            The batch of trials, as `noise` takes it.
         server_round
             Number of the round, from 1.
         total

@@ -16,7 +16,7 @@ from fl_audit.audits.common.sections_mechanism import DISTRIBUTION
 from fl_audit.audits.common.sections_privacy_units import LEVELS
 from fl_audit.audits.common.sections_provenance import ORIGIN
 from fl_audit.audits.common.sections_record_guarantee import RECORD_GUARANTEE
-from fl_audit.audits.common.sections_released_model import CLIENTS, EPSILON_STAR, RELEASED_MODEL, USERS
+from fl_audit.audits.common.sections_released_model import EPSILON_STAR, RELEASED_MODEL, USERS
 from fl_audit.audits.identifiability.sections_crafted_record import CRAFTED
 from fl_audit.audits.identifiability.sections_empirical_epsilon import EMPIRICAL_EPSILON
 from fl_audit.audits.identifiability.sections_insider import BELIEF_ROUNDS, INNOVATIONS, INSIDER, INSIDERS
@@ -57,7 +57,7 @@ SECTIONS: tuple[Section[Any], ...] = (
     # the insiders' evidence in detail
     EMPIRICAL_EPSILON, LEVELS, TRADEOFF, BELIEF_ROUNDS, INNOVATIONS, INSIDERS,
     # the information in models alone, and the claims to and by each client
-    MEMBERSHIP, EPSILON_STAR, USERS, CLIENTS, guarantee.CLIENT_GUARANTEES, guarantee.COLLUDERS,
+    MEMBERSHIP, EPSILON_STAR, USERS, guarantee.CLIENT_GUARANTEES, guarantee.COLLUDERS,
     # the mechanism, and the origin of the run
     guarantee.CLIPPING, CRAFTED, DISTRIBUTION, ORIGIN,
     # for the data-protection officer
@@ -69,10 +69,12 @@ SECTIONS: tuple[Section[Any], ...] = (
 def own_section(name: str) -> Section[Any]:
     """Return a report section that a user has written; it will not be shown on the first page of the report."""
     section = import_object(name, "section")
-    what = f"section {name!r} is a {type(section).__name__}"
-    require(isinstance(section, Section), f"{what}: accepted is a fl_audit.report.report_elements.Section")
-    taken = {word for one in SECTIONS for word in (one.name, *one.keys)} & {section.name, *section.keys}
-    require(not taken, f"section {name!r} has the name or key {', '.join(sorted(taken))} of a section of fl_audit")
+    label = f"section {name!r} is a {type(section).__name__}"
+    require(isinstance(section, Section), f"{label}: accepted is a fl_audit.report.report_elements.Section")
+    selected = {word for section in SECTIONS for word in (section.name, *section.keys)} & {section.name, *section.keys}
+    require(
+        not selected, f"section {name!r} has the name or key {', '.join(sorted(selected))} of a section of fl_audit"
+    )
     return replace(section, on_page=False)
 
 
@@ -96,17 +98,17 @@ def report_contents(
         named = run.plan.config.audit.sections
         of_kind = audit_of(run.plan.federation).sections_at
         sections = (*SECTIONS, *map(_section_at, of_kind), *map(own_section, named))
-    found: dict[type, Any] = {}
+    results: dict[type, Any] = {}
     summary: dict[str, Any] = {"schema": SCHEMA, "kind": str(AuditedKind.RUN)}
     errors = list(earlier_errors)
     for section in sections:
         summary |= dict.fromkeys(section.keys)
         with noted_in(errors, section.title):
-            numbers = section.measure(run, Findings(dict(found)))
+            numbers = section.measure(run, Findings(dict(results)))
             if numbers is not None:
-                found[section.numbers] = numbers
+                results[section.numbers] = numbers
                 summary |= numbers.to_json() | dict(section.said(numbers, run))
-    contents = _without_contradictions(ReportContents(run, Findings(found), summary, sections), errors)
+    contents = _without_contradictions(ReportContents(run, Findings(results), summary, sections), errors)
     summary["findings"] = [row.to_json() for row in page_rows(contents)]
     summary["look_at"] = cautions_for_reader(contents)
     summary["not_computed"] = [error.to_json() for error in contents.errors]
@@ -124,12 +126,12 @@ def _without_contradictions(contents: ReportContents, errors: list[SectionError]
     contents = replace(
         contents, findings=contents.findings.replaced(verdict), is_violated=verdict.verdict is Verdict.VIOLATED
     )
-    shown = list[Section[Any]]()
+    sections = list[Section[Any]]()
     for section, numbers in sections_with_findings(contents):
         with noted_in(errors, section.title):
             section.sentence(numbers, contents), section.read_rows(numbers, contents), section.tables(numbers, contents)
-            shown.append(section)
-    contents = replace(contents, sections=tuple(shown))
+            sections.append(section)
+    contents = replace(contents, sections=tuple(sections))
     if verdict is None:
         return replace(contents, errors=tuple(errors))
     # A page must not say `consistent` beside a number that is broken.
@@ -141,8 +143,8 @@ def _without_contradictions(contents: ReportContents, errors: list[SectionError]
 
 def sections_with_findings(contents: ReportContents) -> list[tuple[Section[Any], Any]]:
     """Return the sections that have a finding in this run, in order, as pairs of a section and its finding."""
-    found = [(section, contents.find(section.numbers)) for section in contents.sections]
-    return [(section, numbers) for section, numbers in found if numbers is not None]
+    results = [(section, contents.find(section.numbers)) for section in contents.sections]
+    return [(section, numbers) for section, numbers in results if numbers is not None]
 
 
 def page_rows(contents: ReportContents) -> list[ReportNumber]:

@@ -36,8 +36,7 @@ SEED, TRIALS, RATE, LOCAL_RATE = 11, 6, 0.5, 0.2
 
 CARTS: dict[str, Any] = {
     "name": "fl_audit.experiments.papers.bernau2019.skewed:skewed_purchases",
-    "classes": 10,
-    "generated-records": 400,
+    "loader-parameters": {"classes": 10, "generated-records": 400},
     "test-records": 50,
 }
 NOT_PRIVATE: dict[str, Any] = {"private": False, "belief": None, "clipping-norm": None, "sensitivity": None}
@@ -202,7 +201,7 @@ def test_a_round_of_members_is_the_sum_over_their_randomised_records(small_plan:
 
 @pytest.mark.parametrize(
     ("audit", "participation"),
-    [(ALONE, {}), (ALONE, {"client-sampling-rate": 0.5}), (MEMBERS | {"targets": 3}, {})],
+    [(ALONE, {}), (ALONE, {"sampling-rate": 0.5}), (MEMBERS | {"targets": 3}, {})],
     ids=["one target", "sampled clients", "members"],
 )
 def test_local_training_is_on_randomised_records(
