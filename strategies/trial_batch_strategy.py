@@ -24,15 +24,18 @@ from fl_audit.array_packing import copy_to_tensor, pack, unpack
 from fl_audit.array_types import Floats, Floats32, Integers
 from fl_audit.audits.registry import audit_of
 from fl_audit.federation.federation import Federation
+from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.federation.observed_rounds import EarlierRound, InsiderView, ServerRound, SideInformation
 from fl_audit.learning.optimizers import step
 from fl_audit.mechanisms.contribution import AdaptiveClipping, PrivateTraining
 from fl_audit.mechanisms.noise_addition import add_noise
 from fl_audit.mechanisms.noises.mechanism_noise import NoiseOrigin, ServerNoiseDraws
 from fl_audit.message_keys import Key, MessageRecordName, models_key
+from fl_audit.strategies.aggregation import BatchAggregation
 from fl_audit.strategies.contributors import (
     CalledClients,
     ClientRoles,
+    ContributingClient,
     ReceivedContribution,
     UnnoisedRoundSum,
     call_of,
@@ -83,9 +86,17 @@ class TrialBatchStrategy(Strategy):
     _passed_on: dict[str, bytes] = field(init=False, default_factory=dict)  # the latest models as sent, by batch name
     _calls: dict[str, CalledClients] = field(init=False, default_factory=dict)
     _written: dict[ReplyIdentity, int] = field(init=False, default_factory=dict)
+    # Flower strategies that make the next models, by batch name; empty if the mechanism's optimizer makes them.
+    _aggregations: dict[str, BatchAggregation] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self._federation_json = self.public.to_json()
+        if self.public.aggregation is not None:
+            federation = load_federation(self.public)
+            self._aggregations = {
+                batch.name: BatchAggregation(federation, list(batch.trials), self.challenger.seed)
+                for batch in self.batches
+            }
         self.noise_draws = {batch.name: self.public.mechanism.noise.server_draws() for batch in self.batches}
 
     @property
@@ -124,9 +135,7 @@ class TrialBatchStrategy(Strategy):
         self._ended = self._ended or (not self.round_queries and self.is_over())
         if self._ended:
             return asked
-        self._calls = {
-            b.name: call_of(self.public, self.roster, self.challenger, b, server_round) for b in self.batches
-        }
+        self._calls = {batch.name: self._called(batch, server_round) for batch in self.batches}
         return [*asked, *(one for batch in self.batches for one in self._train_messages(batch, server_round, arrays))]
 
     def _require_own_models(self, server_round: int, arrays: ArrayRecord) -> None:
@@ -138,6 +147,23 @@ class TrialBatchStrategy(Strategy):
                     f"round {server_round}: the models of {batch.name} are not those of the last step: accepted are "
                     "changes in 'post_process_models', where the audit can tell them from a breach"
                 )
+
+    def _called(self, batch: TrialBatch, server_round: int) -> CalledClients:
+        """Return the clients that are asked to contribute: those that take part, or the choice of an aggregation."""
+        call = call_of(self.public, self.roster, self.challenger, batch, server_round)
+        if not self.public.aggregates_clients:
+            return call
+        available = {one.client: one.rows for one in call.asked}
+        membership = self.challenger.membership(batch.trials)
+        for client, targets in self.roster.targets.items():
+            # A client that is in D alone is asked in no trial with D', and sends no update of zero there.
+            if client in available and self.public.pair.replacement is None:
+                rows = np.flatnonzero(membership.of_targets(targets).is_in.any(axis=1))
+                before = available[client]
+                available[client] = rows if before is None else np.intersect1d(before, rows)
+        models = self.transcripts[batch.name].models[-1]
+        chosen = self._aggregations[batch.name].choose(server_round, models, available)
+        return CalledClients(tuple(ContributingClient(client, rows) for client, rows in chosen.items()))
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
@@ -323,11 +349,7 @@ class TrialBatchStrategy(Strategy):
             exact.check_start(batch, transcript.models[-1])
         if not exact.chosen_rows(batch, server_round):
             return
-        sent = dict[int, tuple[Integers | None, Floats32]]()
-        for one in call.asked:
-            shape = batch.count if one.rows is None else len(one.rows), self.parameters
-            reply = found[ReplyIdentity(one.client, TRAIN, batch.name)]
-            sent[one.client] = one.rows, read_array(reply, Key.SUM, shape, np.float32, one.client, server_round)
+        sent = self._sent_arrays(batch, server_round, found)
         norms = None if transcript.norms is None else transcript.norms.numpy()
         release = None
         # Correlated noise is drawn from that of earlier rounds, so it cannot be drawn twice.
@@ -347,8 +369,22 @@ class TrialBatchStrategy(Strategy):
         )
         exact.check_sums(batch, sums)
 
+    def _sent_arrays(
+        self, batch: TrialBatch, server_round: int, found: Mapping[ReplyIdentity, Message]
+    ) -> dict[int, tuple[Integers | None, Floats32]]:
+        """Return the contributions of a round by client, float32 (trials of the client, parameters).
+
+        Each comes with the rows of the client's trials; None for all trials.
+        """
+        sent = dict[int, tuple[Integers | None, Floats32]]()
+        for one in self._calls[batch.name].asked:
+            shape = batch.count if one.rows is None else len(one.rows), self.parameters
+            reply = found[ReplyIdentity(one.client, TRAIN, batch.name)]
+            sent[one.client] = one.rows, read_array(reply, Key.SUM, shape, np.float32, one.client, server_round)
+        return sent
+
     def _release(self, batch: TrialBatch, server_round: int, read: UnnoisedRoundSum) -> Array:
-        """Make a batch's release from the sums `read`, take the optimizer's step, and return the new models."""
+        """Make a batch's release from the sums `read`, make the next models of it, and return them."""
         mechanism, transcript = self.public.mechanism, self.transcripts[batch.name]
         side = self._side_information(batch, server_round, read)
         noised = NoisedSums(read.total, read.total, ReleaseOrigin.NOISED_SUM)
@@ -360,9 +396,15 @@ class TrialBatchStrategy(Strategy):
             self._log_origin(batch, server_round, noised.origin, noised.changed)
         noised = self._post_processed(batch, server_round, noised)
         before = transcript.models[-1]
-        stepped, transcript.optimizer = step(
-            mechanism.optimizer, before, noised.release, transcript.optimizer, mechanism.denominator
-        )
+        shown = self._shown(noised)
+        if self.public.aggregation is None:
+            stepped, transcript.optimizer = step(
+                mechanism.optimizer, before, noised.release, transcript.optimizer, mechanism.denominator
+            )
+        else:
+            stepped = self._aggregated(batch, server_round, noised.release, read.by_client)
+            # The models do not follow from the releases by the public optimizer, so they are stored beside them.
+            shown = noised.release if shown is None else shown
         moved = self._released_models(batch, server_round, stepped)
         if not np.isfinite(moved.numpy()).all():
             said = f"round {server_round}: a model of {batch.name} is no longer finite"
@@ -374,7 +416,7 @@ class TrialBatchStrategy(Strategy):
             noised.release,
             side,
             transcript.steps,
-            self._shown(noised),
+            shown,
             None if moved is stepped else stepped,
         )
         transcript.made = made
@@ -417,6 +459,19 @@ class TrialBatchStrategy(Strategy):
         if changed := int((moved != stepped).any(dim=1).sum()):
             self._log_origin(batch, server_round, origin, changed, of_models=True)
         return moved
+
+    def _aggregated(
+        self,
+        batch: TrialBatch,
+        server_round: int,
+        total: Tensor,
+        by_client: Mapping[int, tuple[Integers | None, Floats32]] | None,
+    ) -> Tensor:
+        """Return the next models of a batch as the Flower strategies of its trials make them."""
+        aggregation, before = self._aggregations[batch.name], self.transcripts[batch.name].models[-1]
+        if by_client is not None:
+            return aggregation.of_clients(server_round, before, by_client)
+        return aggregation.of_mean(server_round, before, total / self.public.mechanism.denominator)
 
     def _shown(self, noised: NoisedSums) -> Tensor | None:
         """Return the noised sums that adversaries are shown beside the release; None if they see the release alone.
@@ -468,7 +523,10 @@ class TrialBatchStrategy(Strategy):
             users = len(self.roster.shards[one.client]) if self.public.mechanism.unit is Unit.USER else 0
             contributions.append(ReceivedContribution(one.client, reply, one.rows, longest, half_bits, users))
         shape = batch.count, self.parameters
-        return receive(self.public, contributions, self.roster.victim, shape, server_round)
+        read = receive(self.public, contributions, self.roster.victim, shape, server_round)
+        if self.public.aggregates_clients:
+            return replace(read, by_client=self._sent_arrays(batch, server_round, found))
+        return read
 
     def _longest(self, client: int, batch: TrialBatch) -> Floats | float:
         """Return an upper bound of the L2 norm of an honest client's contribution, for all trials or for each.

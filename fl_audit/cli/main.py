@@ -54,6 +54,7 @@ class Commands(LazyGroup):
         "strategy": f"{_HERE}.black_box_commands",
         "review": f"{_HERE}.black_box_commands",
         "training": f"{_HERE}.training",
+        "simulate": f"{_HERE}.simulate",
         "live": f"{_HERE}.black_box_commands",
         "reproduce": f"{_HERE}.many_run_commands",
     }

@@ -5,6 +5,7 @@ from contextlib import redirect_stdout
 from functools import partial
 from typing import TYPE_CHECKING
 
+from flwr.app import UserConfig
 from flwr.clientapp import ClientApp
 from flwr.serverapp import ServerApp
 from ray import cloudpickle
@@ -36,10 +37,18 @@ def local_calls(run: "RunSection") -> int:
     return run.actors or calls_on_all_cores(run.threads)
 
 
-def run_on_ray(server_app: ServerApp, client_app: ClientApp, clients: int, options: RayOptions) -> None:
+def run_on_ray(
+    server_app: ServerApp,
+    client_app: ClientApp,
+    clients: int,
+    options: RayOptions,
+    run_config: UserConfig | None = None,
+) -> None:
     """Run a Flower app in this process, with client calls in Ray processes.
 
     If Ray was started for this run, Ray and all its processes are ended before the function returns.
+
+    `run_config`: Run configuration in the contexts of the server and of the clients. None for an empty one.
     """
     # Ray prints its own long account of a client process that died; the run says it in one line.
     with redirect_stdout(io.StringIO()), ray_for(options):
@@ -50,5 +59,5 @@ def run_on_ray(server_app: ServerApp, client_app: ClientApp, clients: int, optio
         except CallError as error:
             raise FederationError(str(error)) from error
         # The grid lives longer than Ray: what it refers to in Ray must not be let go while Ray is being shut down.
-        grid = SimulatedGrid(clients, partial(CallScheduler, pool))
+        grid = SimulatedGrid(clients, partial(CallScheduler, pool), run_config)
         run_on(grid, server_app)

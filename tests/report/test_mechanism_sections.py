@@ -13,7 +13,8 @@ from fl_audit.audits.common.findings_guarantee import AdaptiveClippingFinding, C
 from fl_audit.audits.common.sections_guarantee import person_text
 from fl_audit.audits.common.sections_mechanism import mechanism_tables
 from fl_audit.audits.identifiability.findings_insider import SeveralInsidersFinding
-from fl_audit.audits.page.first_screen import facts_of, summary_table
+from fl_audit.audits.page.engineer_part import facts_of
+from fl_audit.audits.page.first_screen import summary_table
 from fl_audit.audits.page.report_page import paragraphs, render_html
 from fl_audit.audits.sections import report_contents, sections_with_findings
 from fl_audit.mechanisms.effective_noise import effective_noise_multiplier

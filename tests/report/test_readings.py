@@ -11,7 +11,8 @@ from rich.console import Console
 from fl_audit.adjacency import Adjacency
 from fl_audit.audits.identifiability.bernau_empirical_epsilons import EmpiricalEpsilonEstimate
 from fl_audit.audits.identifiability.sections_insider import INSIDER, _exceedance_row, advantage_row
-from fl_audit.audits.page.first_screen import facts_of, summary_table
+from fl_audit.audits.page.engineer_part import facts_of
+from fl_audit.audits.page.first_screen import summary_table
 from fl_audit.audits.page.report_page import render_html
 from fl_audit.audits.sections import report_contents, sections_with_findings
 from fl_audit.cli.finished_run_commands import _MARKS

@@ -11,7 +11,8 @@ from fl_audit.app_audits.claim_audit.claim import StatedClaim
 from fl_audit.app_audits.claim_audit.claim_audit_messages import claim_warning
 from fl_audit.app_audits.review.claims import StatedAppClaim, stated_claim_warning
 from fl_audit.audits.membership.sections_attacks import _allowed
-from fl_audit.audits.page.first_screen import first_screen, warnings_of
+from fl_audit.audits.page.engineer_part import warnings_of
+from fl_audit.audits.page.first_screen import first_screen
 from fl_audit.audits.page.report_page import render_html
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import gaussian_rounds

@@ -8,7 +8,7 @@ from fl_audit.app_audits.live.live_checks import Inconsistency
 from fl_audit.app_audits.live.stored_rounds import mismatches_text
 from fl_audit.app_audits.page import PageText
 from fl_audit.audits.canaries.canary_detection_limit import HIDDEN_BY_OTHERS
-from fl_audit.audits.page.first_screen import Fact, fact_html
+from fl_audit.audits.page.engineer_part import Fact, fact_html
 from fl_audit.audits.page.html_building_blocks import page_table
 from fl_audit.plurals import plural
 from fl_audit.privacy.guarantee_line import guarantee_line, guarantee_values

@@ -49,7 +49,7 @@ def mechanism_tables(plan: RunPlan) -> list[Table]:
             mechanism_messages.threat_model_text(plan) if federation.with_insider else "no insider was asked",
         ),
         ("Prior belief in D", percent(plan.prior)),
-        ("Optimizer", str(plan.federation.mechanism.optimizer.kind)),
+        _server_step_row(plan),
         ("Seen of a round by an insider", mechanism_messages.seen_text(federation.view)),
         ("Partition", str(federation.partition)),
         ("Training records used", federation.records),
@@ -61,6 +61,14 @@ def mechanism_tables(plan: RunPlan) -> list[Table]:
         Table("Resolved configuration", ("Setting", "Value"), tuple(_flat(plan.config.as_public_dict())),
               TableKind.CONFIGURATION),
     ]  # fmt: skip
+
+
+def _server_step_row(plan: RunPlan) -> tuple[str, str]:
+    """Return what makes the next model: an optimizer or a Flower strategy."""
+    if plan.federation.aggregation is None:
+        return "Optimizer", str(plan.federation.mechanism.optimizer.kind)
+    sees = "models of the clients" if plan.federation.aggregates_clients else "released mean alone"
+    return "Aggregation", f"Flower strategy {plan.federation.aggregation}, which gets the {sees}"
 
 
 def _noise_rows(plan: RunPlan) -> list[tuple[str, Any]]:

@@ -12,7 +12,7 @@ from small_audits import small_settings
 from fl_audit.audits.canaries.canary_detection_limit import CanaryDetectionLimit, canary_detection_limit
 from fl_audit.audits.canaries.epsilon_from_scores import certify
 from fl_audit.audits.canaries.other_clients_variance import OtherClientsVariance
-from fl_audit.audits.page.first_screen import facts_of
+from fl_audit.audits.page.engineer_part import facts_of
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.guarantee import derive_guarantee
 from fl_audit.privacy.stated_releases import StatedReleases
