@@ -18,11 +18,17 @@ from fl_audit.federation.run_plan import RunPlan
 from fl_audit.html_tables import Markup, exactly_html
 from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.report.figure_style import REPORT_WIDTH, add_legend, new_figure
-from fl_audit.report.formatting import Reading, reading_text, uncapital
 from fl_audit.report.unit_words import UnitWords, unit_words
-from fl_audit.rounding import RoundedInterval, rounded
-from fl_audit.statistics.claim_comparisons import ClaimComparison, Ends, compare_with_claim, interval_by_confidence
+from fl_audit.statistics.claim_comparisons import (
+    ClaimComparison,
+    Ends,
+    Reading,
+    compare_with_claim,
+    interval_by_confidence,
+    reading_text,
+)
 from fl_audit.statistics.significance_levels import READING_LEVEL
+from fl_audit.words import RoundedInterval, rounded, uncapital
 
 N = TypeVar("N", bound=FindingBase)
 

@@ -9,8 +9,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from fl_audit.plurals import plural
-from fl_audit.report.formatting import capital, number_text, one_in, percent
+from fl_audit.words import capital, number_text, one_in, percent, plural
 
 _BAR = " | "
 

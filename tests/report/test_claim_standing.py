@@ -17,7 +17,6 @@ from fl_audit.audits.page.engineer_part import next_step, warnings_of
 from fl_audit.audits.page.first_screen import first_screen_of
 from fl_audit.audits.page.report_page import SIGN_OFF_TITLES, render_html
 from fl_audit.data.catalogue import DataSpec
-from fl_audit.report.formatting import one_in
 from fl_audit.runs.exports.badge import badge
 from fl_audit.statistics.claim_comparisons import Reading, compare_with_claim
 from fl_audit.verdict.claim_standing import ClaimStanding, standing_of_claim
@@ -25,6 +24,7 @@ from fl_audit.verdict.declared_tests import TestName
 from fl_audit.verdict.findings_verdict import VerdictFinding
 from fl_audit.verdict.sections_verdict import WEAK, banner, verdict_of
 from fl_audit.verdict.verdict import Verdict
+from fl_audit.words import one_in
 
 KINDS = {
     Verdict.CONSISTENT: {"exact": False},

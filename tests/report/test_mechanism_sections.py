@@ -20,12 +20,12 @@ from fl_audit.audits.sections import report_contents, sections_with_findings
 from fl_audit.mechanisms.effective_noise import effective_noise_multiplier
 from fl_audit.mechanisms.threat_model import Adversary, TargetsParticipation, ThreatModel
 from fl_audit.report.figure_style import to_png
-from fl_audit.report.formatting import percent
 from fl_audit.report.mechanism_messages import contribution_text, multiplied_text
 from fl_audit.report.unit_words import unit_words
 from fl_audit.verdict.declared_tests import TestName
 from fl_audit.verdict.stored_measurements import measured_in
 from fl_audit.verdict.verdict_messages import title_of
+from fl_audit.words import percent
 
 
 def opening_of(contents):

@@ -12,10 +12,10 @@ from fl_audit.audits.page.engineer_part import next_step
 from fl_audit.audits.page.first_screen import FirstScreen, first_screen, first_screen_of
 from fl_audit.audits.page.report_page import render_html
 from fl_audit.mechanisms.contribution import UserGradients
-from fl_audit.report.formatting import one_in, percent
 from fl_audit.report.report_elements import ReportContents
 from fl_audit.report.template_files import template_table
 from fl_audit.verdict.verdict import Verdict
+from fl_audit.words import one_in, percent
 
 EXPLAINED = tuple(word for word, _ in template_table("words.md", unit="record"))
 TECHNICAL = (

@@ -10,9 +10,9 @@ from fl_audit.audits.page.engineer_part import next_step
 from fl_audit.audits.page.first_screen import first_screen_of, summary_table
 from fl_audit.audits.page.ordinary_training import is_shown_as_training
 from fl_audit.audits.page.report_page import render_html
-from fl_audit.report.formatting import number_text
 from fl_audit.verdict.sections_verdict import verdict_of
 from fl_audit.verdict.verdict import Verdict
+from fl_audit.words import number_text
 
 
 def terminal(contents):

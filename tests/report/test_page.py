@@ -21,14 +21,15 @@ from fl_audit.audits.page.report_page import MOST_FAILED, ON_ITS_WORD, DrawnPict
 from fl_audit.audits.sections import SECTIONS, page_rows, report_contents, sections_with_findings
 from fl_audit.data.catalogue import DataSpec
 from fl_audit.federation.run_tables import Timing
-from fl_audit.report.formatting import Reading, finding_text, number_text
 from fl_audit.report.mechanism_messages import AUDIT_DEVICE
 from fl_audit.report.report_elements import Section
+from fl_audit.statistics.claim_comparisons import Reading, finding_text
 from fl_audit.verdict.declared_tests import FAMILY_LEVEL, TestName
 from fl_audit.verdict.findings_verdict import NoiseFinding
 from fl_audit.verdict.sections_verdict import banner, verdict_of
 from fl_audit.verdict.verdict import Verdict
 from fl_audit.verdict.verdict_messages import TestMessage, broken_tests, p_text, title_of
+from fl_audit.words import number_text
 
 
 def opening_of(contents):

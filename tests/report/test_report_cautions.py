@@ -18,9 +18,9 @@ from fl_audit.audits.page.report_page import render_html
 from fl_audit.audits.sections import report_contents
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.run_tables import NonPrivateAccuracy
-from fl_audit.report.formatting import percent
 from fl_audit.report.report_elements import ReportContents
 from fl_audit.verdict.verdict import Verdict, VerdictDetails
+from fl_audit.words import percent
 
 
 def changed(contents: ReportContents, untrained: float = 0.5, **facts: object) -> ReportContents:

@@ -2,7 +2,6 @@
 
 from enum import Enum
 
-from fl_audit.plurals import plural
 from fl_audit.privacy.defaults import CANDIDATES
 from fl_audit.report.guarantee_warnings import is_weak_guarantee
 from fl_audit.report.report_elements import ReportContents
@@ -11,6 +10,7 @@ from fl_audit.verdict.claim_standing import ClaimStanding, standing_of_claim
 from fl_audit.verdict.declared_tests import OF_OPENED, TestName
 from fl_audit.verdict.findings_verdict import VerdictFinding
 from fl_audit.verdict.verdict import VerdictDetails
+from fl_audit.words import plural
 
 ANSWERED, OPERATOR, UNKNOWN = "answered here", "declared by the operator", "not known"
 _IN_PART, _OPEN, _WEAK = "answered in part", "left open by the verdict", "answered here: next to nothing is assured"

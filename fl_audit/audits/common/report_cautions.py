@@ -9,10 +9,9 @@ from fl_audit.audits.common.findings_released_model import (
     UserEpsilonStarFinding,
 )
 from fl_audit.audits.registry import audit_of
-from fl_audit.plurals import plural
 from fl_audit.released_model.minimum_sample_size import FEWEST
-from fl_audit.report.formatting import number_text, percent
 from fl_audit.report.report_elements import ReportContents
+from fl_audit.words import number_text, percent, plural
 
 NOT_MEANINGFUL = "not meaningful here"
 

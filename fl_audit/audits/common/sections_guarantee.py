@@ -21,9 +21,9 @@ from fl_audit.privacy.guarantee_line import fit_of_all
 from fl_audit.privacy.identifiability_bounds import SignalToNoiseAdaptivity
 from fl_audit.report import mechanism_messages
 from fl_audit.report.figure_style import BIT_STYLES, INK, SMALL_TEXT_SIZE, finish_axes
-from fl_audit.report.formatting import is_certainty, number_text, one_in, percent
 from fl_audit.report.report_elements import FindingFigure, ReportContents, ReportNumber, Section, Table
 from fl_audit.verdict.claim_standing import ClaimStanding, standing_of_claim
+from fl_audit.words import is_certainty, number_text, one_in, percent
 
 
 def _sentence(numbers: evidence.GuaranteeFinding, contents: ReportContents) -> str:

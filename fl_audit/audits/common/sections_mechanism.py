@@ -10,13 +10,12 @@ from matplotlib.figure import Figure
 from fl_audit.audits.common.findings_guarantee import GuaranteeFinding
 from fl_audit.federation.run_plan import RunPlan
 from fl_audit.federation.run_tables import NORM_COLUMN, quantiles_by_round
-from fl_audit.plurals import plural
 from fl_audit.privacy.accounting_enums import SensitivityKind
 from fl_audit.report import mechanism_messages
 from fl_audit.report.figure_style import INK, LIMIT, draw_spread, finish_axes
-from fl_audit.report.formatting import capital, number_text, percent
 from fl_audit.report.report_elements import FindingFigure, ReportContents, Section, Table, TableKind
 from fl_audit.report.unit_words import unit_words
+from fl_audit.words import capital, number_text, percent, plural
 
 SMALL_SENSITIVITY = 0.05
 """If all medians are below this share of the clipping norm, the plot of sensitivities has a logarithmic axis."""

@@ -13,8 +13,7 @@ from fl_audit.audits.common import findings_released_model as evidence
 from fl_audit.audits.common.report_cautions import NOT_MEANINGFUL, chance_text, star_text
 from fl_audit.audits.common.sections_guarantee import at_delta
 from fl_audit.federation.federation_enums import EpsilonStarLocation, InitialWeightsSource
-from fl_audit.learning.metric_names import Metric, is_share, metric_column, metric_title
-from fl_audit.plurals import plural
+from fl_audit.learning.metric_names import Metric, is_share, metric_column, metric_text, metric_title
 from fl_audit.released_model.minimum_sample_size import FEWEST
 from fl_audit.released_model.normal_fit_tests import FIT
 from fl_audit.released_model.star_methods import cut_text
@@ -28,8 +27,8 @@ from fl_audit.report.figure_style import (
     finish_axes,
     markers_for,
 )
-from fl_audit.report.formatting import metric_text, number_text, percent
 from fl_audit.report.report_elements import FindingFigure, ReportContents, ReportNumber, Section
+from fl_audit.words import number_text, percent, plural
 
 _PANEL_HEIGHT = 2.3  # in inches
 _EPSILON = "epsilon"  # column of the table of releases

@@ -13,9 +13,7 @@ from fl_audit.audits.identifiability.sections_insider import advantage_row
 from fl_audit.audits.page.gauge import gauge_html
 from fl_audit.audits.page.html_building_blocks import warning_html
 from fl_audit.audits.page.ordinary_training import is_shown_as_training, model_text, trained_text
-from fl_audit.learning.metric_names import Metric, metric_title
-from fl_audit.plurals import plural
-from fl_audit.report.formatting import is_certainty, metric_text, number_text, one_in, percent
+from fl_audit.learning.metric_names import Metric, metric_text, metric_title
 from fl_audit.report.guarantee_warnings import delta_warning, is_weak_guarantee, weakness_warning
 from fl_audit.report.mechanism_messages import multiplied_text, not_private_label, scaling_text
 from fl_audit.report.report_elements import ReportContents
@@ -25,6 +23,7 @@ from fl_audit.verdict.findings_verdict import NoiseFinding
 from fl_audit.verdict.sections_verdict import banner, trials_needed_text, unanswered_text, verdict_of
 from fl_audit.verdict.verdict import Verdict, has_open_shares
 from fl_audit.verdict.verdict_messages import TestMessage, broken_tests, p_as_chance
+from fl_audit.words import is_certainty, number_text, one_in, percent, plural
 
 
 @dataclass(frozen=True)

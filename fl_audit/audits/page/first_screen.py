@@ -21,13 +21,12 @@ from fl_audit.audits.page.engineer_part import Fact, fact_html, facts_of, next_s
 from fl_audit.audits.page.html_building_blocks import banner_html, next_step_html, warning_html
 from fl_audit.audits.page.ordinary_training import is_shown_as_training, training_banner, training_rows
 from fl_audit.audits.sections import page_rows
-from fl_audit.plurals import plural
 from fl_audit.privacy.guarantee_line import guarantee_line, guarantee_values
 from fl_audit.report.banner import Banner
-from fl_audit.report.formatting import finding_text, is_certainty
 from fl_audit.report.guarantee_warnings import is_weak_guarantee
 from fl_audit.report.report_elements import ReportContents
 from fl_audit.report.template_files import template_table
+from fl_audit.statistics.claim_comparisons import finding_text
 from fl_audit.user_modules import title_of_named
 from fl_audit.verdict.claim_standing import ClaimStanding, standing_of_claim
 from fl_audit.verdict.declared_tests import OF_NOISE
@@ -35,6 +34,7 @@ from fl_audit.verdict.exact_messages import exact_sentences
 from fl_audit.verdict.sections_verdict import banner, unanswered_text, verdict_of
 from fl_audit.verdict.verdict import Verdict
 from fl_audit.verdict.verdict_messages import broken_tests
+from fl_audit.words import is_certainty, plural
 
 _FACTS = ("protected", "surer", "chance", "model")
 _STANDINGS = {ClaimStanding.HELD: "held", ClaimStanding.REFUTED: "refuted", ClaimStanding.UNCONFIRMED: "unconfirmed"}

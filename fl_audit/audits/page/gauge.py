@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from html import escape
 
 from fl_audit.privacy.guarantee import Guarantee
-from fl_audit.report.formatting import number_text, one_in, percent
 from fl_audit.report.report_elements import ReportContents
 from fl_audit.verdict.findings_verdict import VerdictFinding
 from fl_audit.verdict.noise_estimate import BREACH, recomputed_epsilon
 from fl_audit.verdict.sections_verdict import verdict_of
 from fl_audit.verdict.verdict import Verdict
+from fl_audit.words import number_text, one_in, percent
 
 _ENDS = (2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 1000.0)  # possible ends of the axis, in multiples of the claimed epsilon
 _LOOSE = 0.97  # the gauge marks the epsilon of the claimed noise if it is at most this share of the claimed epsilon

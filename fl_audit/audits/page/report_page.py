@@ -24,16 +24,15 @@ from fl_audit.audits.page.stylesheet import DRAWN
 from fl_audit.audits.sections import VERDICT, page_rows, sections_with_findings
 from fl_audit.errors import in_a_line
 from fl_audit.html_tables import Markup, exactly_html
-from fl_audit.plurals import plural
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.report.figure_style import to_png, to_svg
-from fl_audit.report.formatting import percent
 from fl_audit.report.mechanism_messages import SIMULATION_NOTICE
 from fl_audit.report.report_elements import FindingFigure, ReportContents, ReportNumber, Section, Table
 from fl_audit.user_modules import title_of_named
 from fl_audit.verdict.sections_verdict import verdict_of
 from fl_audit.verdict.verdict import Verdict
 from fl_audit.verdict.verdict_messages import broken_tests
+from fl_audit.words import percent, plural
 
 _FONT = re.compile(r"font: (?:(\w+) )?([\d.]+)px [^;\"]+")
 _REFERENCE = re.compile(r"url\(#([^)]+)\)|href=\"#([^\"]+)\"")

@@ -16,7 +16,6 @@ from fl_audit.audits.page.engineer_part import facts_of
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.guarantee import derive_guarantee
 from fl_audit.privacy.stated_releases import StatedReleases
-from fl_audit.report.formatting import number_text
 from fl_audit.runs.config import parse_config
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.planned_run_check import check_json, check_plan
@@ -26,6 +25,7 @@ from fl_audit.verdict.declared_tests import DETECTION_POWER, FAMILY_LEVEL
 from fl_audit.verdict.findings_verdict import VerdictFinding
 from fl_audit.verdict.noise_estimate import breach_ratio
 from fl_audit.verdict.verdict import Verdict
+from fl_audit.words import number_text
 
 ROUNDS = 40
 CLAIM: Claim = StatedReleases("add-remove-client", noise_multiplier=1.0, rounds=ROUNDS).claim(1e-3)
