@@ -11,12 +11,14 @@ from typing import Any
 from fl_audit.audits.canaries.sections_one_run import ONE_RUN
 from fl_audit.audits.common import sections_guarantee as guarantee
 from fl_audit.audits.common.report_cautions import cautions_for_reader
+from fl_audit.audits.common.sections_accuracy import RELEASED_MODEL
 from fl_audit.audits.common.sections_data_protection_officer import OFFICER
+from fl_audit.audits.common.sections_epsilon_star import EPSILON_STAR
 from fl_audit.audits.common.sections_mechanism import DISTRIBUTION
 from fl_audit.audits.common.sections_privacy_units import LEVELS
 from fl_audit.audits.common.sections_provenance import ORIGIN
 from fl_audit.audits.common.sections_record_guarantee import RECORD_GUARANTEE
-from fl_audit.audits.common.sections_released_model import EPSILON_STAR, RELEASED_MODEL, USERS
+from fl_audit.audits.common.sections_user_losses import USERS
 from fl_audit.audits.identifiability.sections_crafted_record import CRAFTED
 from fl_audit.audits.identifiability.sections_empirical_epsilon import EMPIRICAL_EPSILON
 from fl_audit.audits.identifiability.sections_insider import BELIEF_ROUNDS, INNOVATIONS, INSIDER, INSIDERS
