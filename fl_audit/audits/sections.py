@@ -31,12 +31,7 @@ from fl_audit.audits.registry import audit_of
 from fl_audit.errors import require
 from fl_audit.federation.findings import Findings
 from fl_audit.federation.finished_run import FinishedRun
-<<<<<<< HEAD
-from fl_audit.report.formatting import Reading
 from fl_audit.report.report_elements import ReportContents, ReportNumber, Section, SectionError, noted_in
-=======
-from fl_audit.report.report_elements import ReportContents, ReportNumber, Section, SectionError
->>>>>>> main
 from fl_audit.run_files import SCHEMA
 from fl_audit.statistics.claim_comparisons import Reading
 from fl_audit.user_modules import import_object

@@ -21,12 +21,11 @@ from fl_audit.cli.main import app
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.privacy.guarantee import derive_guarantee
-from fl_audit.report.formatting import limit_text, percent
 from fl_audit.report.guarantee_warnings import is_weak, is_weak_guarantee, weak_claim_warning, weakness_warning
 from fl_audit.report.report_elements import ReportContents, ReportNumber
-from fl_audit.rounding import NO_LIMIT
 from fl_audit.statistics.claim_comparisons import Reading, finding_text
 from fl_audit.verdict.verdict import Verdict
+from fl_audit.words import NO_LIMIT, limit_text, percent
 
 MakeContents = Callable[..., ReportContents]
 

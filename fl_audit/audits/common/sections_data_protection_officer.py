@@ -11,17 +11,13 @@ from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.privacy.defaults import CANDIDATES
 from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.privacy.guarantee_line import fit_of_all
-<<<<<<< HEAD
-from fl_audit.report.formatting import is_certainty, limit_text, number_text, one_in, percent
-=======
->>>>>>> main
 from fl_audit.report.report_elements import ReportContents, Section, Table, TableKind
 from fl_audit.report.template_files import template_table
 from fl_audit.verdict.claim_standing import name_with_standing, standing_of_claim
 from fl_audit.verdict.findings_verdict import VerdictFinding
 from fl_audit.verdict.sections_verdict import banner
 from fl_audit.verdict.short_scope import short_scope
-from fl_audit.words import is_certainty, number_text, one_in, percent, plural
+from fl_audit.words import is_certainty, limit_text, number_text, one_in, percent, plural
 
 TO_FILL_IN = "_" * 48
 _OF_DATA = ("Controller", "Purpose", "System", "Data set, as its owner calls it", "Whose data these are")

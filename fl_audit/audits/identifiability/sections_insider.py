@@ -16,16 +16,12 @@ from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.privacy.log_odds_distribution import LogOddsDistribution
 from fl_audit.report import figure_style as drawing
 from fl_audit.report.figure_style import BIT_STYLES, INK, LIMIT, MUTED, draw_band, finish_axes
-<<<<<<< HEAD
-from fl_audit.report.formatting import limit_text, number_text, percent
-=======
->>>>>>> main
 from fl_audit.report.mechanism_messages import insider_text
 from fl_audit.report.report_elements import FindingFigure, ReportContents, ReportNumber, Section, Table
 from fl_audit.statistics.advantage import AdvantageFromWins, advantage_ends, clopper_pearson
 from fl_audit.statistics.significance_levels import READING_LEVEL
 from fl_audit.verdict.log_odds_innovations import SMALLEST_SIGNAL
-from fl_audit.words import number_text, percent, plural
+from fl_audit.words import limit_text, number_text, percent, plural
 
 FEWEST_FOR_HISTOGRAM = 20  # smallest number of trials for a histogram; with fewer, each trial is drawn as a mark
 

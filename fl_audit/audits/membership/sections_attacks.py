@@ -18,13 +18,9 @@ from fl_audit.audits.membership.attack_limits import largest_tpr
 from fl_audit.audits.membership.attack_results import AttackResults
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.report.figure_style import INK, MUTED, finish_axes
-<<<<<<< HEAD
-from fl_audit.report.formatting import is_certainty, number_text, percent
-=======
->>>>>>> main
 from fl_audit.report.report_elements import FindingFigure, ReportContents, ReportNumber, Section, Table
 from fl_audit.verdict.claim_standing import standing_of_claim, with_standing_in_brackets
-from fl_audit.words import number_text, percent, plural
+from fl_audit.words import is_certainty, number_text, percent, plural
 
 _NAMES = {
     "loss": "Loss threshold",

@@ -20,15 +20,11 @@ from fl_audit.audits.reconstruction.reconstruction_metrics import NoiseLevelReco
 from fl_audit.mechanisms.contribution import LocalTraining
 from fl_audit.mechanisms.threat_model import Adversary
 from fl_audit.report.figure_style import INK, MUTED, SMALL_TEXT_SIZE, finish_axes
-<<<<<<< HEAD
-from fl_audit.report.formatting import limit_text, percent
-=======
->>>>>>> main
 from fl_audit.report.report_elements import FindingFigure, ReportContents, ReportNumber, Section, Table
 from fl_audit.statistics.advantage import clopper_pearson
 from fl_audit.statistics.significance_levels import READING_LEVEL
 from fl_audit.verdict.declared_tests import TestName
-from fl_audit.words import percent
+from fl_audit.words import limit_text, percent
 
 _HOW = (
     "share of trials; the attacker orders the candidates by the exact likelihood of all releases; the bound is "
