@@ -98,6 +98,13 @@ def percent(share: float | None) -> str:
     return f"{about}{text.rstrip('0').rstrip('.') if '.' in text else text}{SPACE}%"
 
 
+def limit_text(share: float | None) -> str:
+    """Return an upper limit of a share as a percentage, or "no limit" if it is a certainty and excludes nothing."""
+    if share is not None and math.isfinite(share) and is_certainty(share):
+        return NO_LIMIT
+    return percent(share)
+
+
 def is_certainty(belief: float) -> bool:
     """Return whether an upper bound on a belief is above 1 - 1e-9, i.e. excludes nothing."""
     return belief > 1 - 1e-9

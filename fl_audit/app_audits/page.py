@@ -12,6 +12,7 @@ from fl_audit.app_audits.claim_audit.claim import EpsilonDeltaLimit
 from fl_audit.app_audits.claim_audit.claim_audit_messages import (
     claim_words,
     floating_words,
+    next_step_words,
     refusal_words,
     untried_words,
 )
@@ -132,15 +133,11 @@ def _opening(claim_audit: ClaimAudit, findings: Sequence[DistinguisherFinding]) 
 
 
 def _next(claim_audit: ClaimAudit, findings: Sequence[DistinguisherFinding]) -> str:
-    """Return advice for the next step, in one or a few sentences: a fix if a test refutes the claim, or more trials."""
+    """Return advice for the next step, in one or a few sentences: a fix if a test refutes the claim."""
     broken = [finding for finding in findings if finding.attempt.is_broken]
     if broken:
         return f"Do not deploy it as it is. Usual fix: {broken[0].fix} Then try again."
-    if claim_audit.bare_rounds:
-        return f"Have trials play the rounds without noise: --rounds {claim_audit.bare_rounds[0]}."
-    if claim_audit.verdict is Verdict.CONSISTENT:
-        return "Play more rounds and more trials before you lean on this; then audit a whole run."
-    return "Play more trials, or claim less: these could not have told."
+    return next_step_words(claim_audit)
 
 
 def _table(findings: Sequence[DistinguisherFinding]) -> str:

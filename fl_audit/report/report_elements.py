@@ -1,7 +1,8 @@
 """Presentation of a finding (the numbers of one analysis) in reports: sentence, rows, tables and at most one figure."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Generic, TypeVar
@@ -10,6 +11,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from fl_audit.array_types import finite
+from fl_audit.errors import in_a_line
 from fl_audit.federation.findings import FindingBase, Findings, Numbers
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.federation.run_plan import RunPlan
@@ -44,6 +46,23 @@ class SectionError:
     def to_json(self) -> dict[str, str]:
         """Return the entry of the list `not_computed` in `summary.json`."""
         return {"part": self.part, "reason": self.reason}
+
+
+@contextmanager
+def noted_in(errors: list[SectionError], part: str) -> Iterator[None]:
+    """Turn an error in a `with` block into a note, so that all other parts of a report are written.
+
+    Parameters
+    ----------
+    errors
+        The notes, to which it is added.
+    part
+        Title of the part that cannot be computed then.
+    """
+    try:
+        yield
+    except Exception as error:  # whatever goes wrong in one part concerns this part alone
+        errors.append(SectionError(part, in_a_line(error)))
 
 
 @dataclass(frozen=True)

@@ -96,7 +96,8 @@ def run_audit(
 
     `parties`: Studies of faulty mechanisms replace them.
     """
-    with at_work("looking at data and model"):
+    has_core = plan.federation.weights is not None
+    with at_work(f"passing records through {plan.federation.model}" if has_core else "looking at data and model"):
         require_runnable(plan)
     ray_address = cluster_at(ray_address)
     if not resume:

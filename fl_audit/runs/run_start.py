@@ -59,13 +59,10 @@ def carry_out(
             # Torch, Flower and Ray take seconds to import, which the embedded Ray needs to start too.
             from fl_audit.runs.non_private_run import unprotected_config, unprotected_place  # noqa: PLC0415
             from fl_audit.runs.planning import plan_run  # noqa: PLC0415
-            from fl_audit.runs.run import require_runnable, run_audit  # noqa: PLC0415
+            from fl_audit.runs.run import run_audit  # noqa: PLC0415
             from fl_audit.runs.run_report import rebuild_report  # noqa: PLC0415
         with at_work(f"loading the data, choosing the neighbour: {config.audit.neighbour}"):
             plan = plan_run(config)
-        if plan.federation.weights is not None:
-            with at_work(f"passing records through the frozen core of {plan.federation.model}"):
-                require_runnable(plan)
         on_plan(plan)
         with_report = not without_privacy
         contents = run_audit(plan, directory, engine, ray_address, resume, progress_bar, with_report=with_report)

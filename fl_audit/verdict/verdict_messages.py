@@ -58,6 +58,7 @@ MISSING_WORDS = {
     NotTestedReason.NO_SHARES: "No client adds a share of the noise.",
     NotTestedReason.UNOPENED_SHARES: "The clients' shares of the noise were not opened.",
     NotTestedReason.NO_BITS: "The clipping norm is fixed: there are no quantile bits.",
+    NotTestedReason.NOT_A_SUM: "The release is not a sum with noise: tests of noise say nothing of it.",
     NotTestedReason.CANDIDATES_ALONE: (
         "Which of many candidates was in is guessed here: how often that is right is judged."
     ),

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from scipy import stats
 
 from fl_audit.audits.common.findings_guarantee import AlternativeGuarantees
-from fl_audit.audits.common.sections_released_model import guarantee_fits
+from fl_audit.audits.common.sections_epsilon_star import guarantee_fits
 from fl_audit.audits.identifiability.findings_roc import FEWEST, TprAtFprFinding
 from fl_audit.audits.membership.findings_membership_adversary import FinalModelMembershipFinding
 from fl_audit.audits.page.report_page import _page_svg, draw_all

@@ -17,7 +17,7 @@ from fl_audit.verdict.claim_standing import name_with_standing, standing_of_clai
 from fl_audit.verdict.findings_verdict import VerdictFinding
 from fl_audit.verdict.sections_verdict import banner
 from fl_audit.verdict.short_scope import short_scope
-from fl_audit.words import is_certainty, number_text, one_in, percent, plural
+from fl_audit.words import is_certainty, limit_text, number_text, one_in, percent, plural
 
 TO_FILL_IN = "_" * 48
 _OF_DATA = ("Controller", "Purpose", "System", "Data set, as its owner calls it", "Whose data these are")
@@ -88,9 +88,9 @@ def _of_guarantee(contents: ReportContents) -> list[tuple[str, str]]:
             "perfect privacy, and of two guarantees about the same unit the smaller mu is the stronger)",
         ),
         _surer_row(guarantee, contents),
-        ("Advantage over guessing, at most", percent(guarantee.advantage_bound_exact)),
-        *([] if named is None else [(f"Named right among {CANDIDATES:,} equally likely, at most", percent(named))]),
-        ("Found as a member at 1 % false alarms, at most", percent(found)),
+        ("Advantage over guessing, at most", limit_text(guarantee.advantage_bound_exact)),
+        *([] if named is None else [(f"Named right among {CANDIDATES:,} equally likely, at most", limit_text(named))]),
+        ("Found as a member at 1 % false alarms, at most", limit_text(found)),
     ]
     standing = standing_of_claim(contents)
     return [(name_with_standing(name, standing), said) for name, said in rows]

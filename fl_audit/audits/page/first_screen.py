@@ -15,8 +15,8 @@ from rich.table import Table
 from rich.text import Text
 
 from fl_audit.audits.common.findings_released_model import ModelAccuracyFinding
+from fl_audit.audits.common.sections_accuracy import reference_accuracies_text
 from fl_audit.audits.common.sections_guarantee import person_text
-from fl_audit.audits.common.sections_released_model import reference_accuracies_text
 from fl_audit.audits.page.engineer_part import Fact, fact_html, facts_of, next_step, warnings_for_officer, warnings_of
 from fl_audit.audits.page.html_building_blocks import banner_html, next_step_html, warning_html
 from fl_audit.audits.page.ordinary_training import is_shown_as_training, training_banner, training_rows

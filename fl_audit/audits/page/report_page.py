@@ -9,10 +9,10 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from fl_audit.audits.common.findings_privacy_units import PrivacyUnitsFinding
+from fl_audit.audits.common.sections_accuracy import RELEASED_MODEL
 from fl_audit.audits.common.sections_data_protection_officer import OFFICER, OfficerAnnex
 from fl_audit.audits.common.sections_mechanism import mechanism_tables
 from fl_audit.audits.common.sections_privacy_units import LEVELS
-from fl_audit.audits.common.sections_released_model import RELEASED_MODEL
 from fl_audit.audits.identifiability.findings_insider import InsiderFinding
 from fl_audit.audits.membership.findings_attacks import AllAttacksFinding
 from fl_audit.audits.membership.findings_membership_adversary import FinalModelMembershipFinding
