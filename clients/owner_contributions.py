@@ -133,7 +133,8 @@ def contribute_as_victim(
             within = torch.where(
                 torch.from_numpy(training_input.taking_part[:, positions[0]]).to(within.device), within, 0.5
             )
-    sensitivity = local_sensitivity(present.total, absent.total)
+    norm = federation.public.mechanism.clipping.measured_in
+    sensitivity = local_sensitivity(present.total, absent.total, norm)
     if len(federation.honest_shard(federation.victim).labels) == 0:
         return ContributionByTrial(chosen, within), sensitivity
     honest_contribution = contribute(federation, federation.victim, training_input)

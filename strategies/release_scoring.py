@@ -161,12 +161,15 @@ class InsiderLogOddsCollector(ReleaseScoringQueries):
         first, mechanism, norms = next(iter(self.insiders)), self.public.mechanism, self._norms[batch.name]
         sensitivity = self._by_round(first, batch, Key.LOCAL_SENSITIVITY)
         both = NoiseStatistics.of_array(self._by_round(first, batch, Key.RESIDUALS), self.layout)
-        residuals, used = both.of_true_hypothesis(self.true_side(batch)), np.stack(norms, axis=1) if norms else None
+        used = np.stack(norms, axis=1) if norms else None
         log_odds = [one.cumsum(axis=1) for one in increments]
         sigma = mechanism.noise_scale(sensitivity, self.public.threat_model, used)
+        residuals = both.of_true_hypothesis(self.true_side(batch))
+        if not mechanism.noise.has_gaussian_llr:
+            residuals = residuals.with_sums_of_classes(sigma)
         rounds = {"sigma": sigma, "local_sensitivity": sensitivity, "log_odds": log_odds[0]}
         rounds |= {"increment": increments[0], "measured_sigma": residuals.sigma}
-        if mechanism.is_sampled or mechanism.is_adaptive:
+        if mechanism.is_sampled or mechanism.is_adaptive or not mechanism.noise.has_gaussian_llr:
             # Otherwise the scores follow from increments and sensitivities.
             scores = self._by_round(first, batch, Key.SCORES)
             rounds |= {"score_present": scores[..., 0], "score_absent": scores[..., 1]}

@@ -162,7 +162,7 @@ def _clipped(mechanism: Mechanism, updates: Tensor, moment: RoundContext) -> Con
     norms = _norms(mechanism, moment)
     if norms is None:
         return ContributionByTrial(updates)
-    clipped, lengths = local_training.clip_updates(updates, norms)
+    clipped, lengths = local_training.clip_updates(updates, norms, mechanism.clipping.measured_in)
     if moment.norms is None:
         return ContributionByTrial(clipped)
     return ContributionByTrial(clipped, (lengths.double() <= moment.norms).double())

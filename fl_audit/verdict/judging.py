@@ -74,14 +74,14 @@ def _offered(tests: Mapping[TestName, Callable[[], TestResult]]) -> _Tested:
 
 
 def judge(measured: NoiseMeasurements, guarantee: Guarantee, confidence: float) -> VerdictDetails:
-    """Test a guarantee of Gaussian noise by the noise measurements of a run, and return the results with the verdict.
+    """Test a guarantee by the noise measurements of a run, and return the results with the verdict.
 
     Parameters
     ----------
     measured
         Noise measurements of the run, with the claimed noise.
     guarantee
-        Guarantee with Gaussian noise.
+        Guarantee of the run.
     confidence
         Confidence of the intervals of the noise and of the lower bound on epsilon, at least 0.5 and below 1. It does
         not change the level of the tests.
@@ -101,7 +101,7 @@ def judge(measured: NoiseMeasurements, guarantee: Guarantee, confidence: float) 
         confidence,
         str(name),
         estimates.assumption_of(claim),
-        **vars(estimates.epsilon_limit(count, measured.trials, guarantee)),
+        **vars(estimates.epsilon_limit(count, measured.trials, guarantee, measured.law)),
         signal=target_contribution_tests.limit_of_run(measured),
     )
 

@@ -39,11 +39,12 @@ def played_releases(run: FinishedRun) -> list[Releases]:
     often = int(turns.sum(axis=1).max())
     is_replaced = mechanism.adjacency.relation is Relation.REPLACE
     is_seen = federation.threat_model.sees_participation
-    return [[PlayedReleases(multiplier, often, mechanism.participation.rate, is_replaced, is_seen)]]
+    rate, distribution = mechanism.participation.rate, mechanism.noise.distribution
+    return [[PlayedReleases(multiplier, often, rate, is_replaced, is_seen, distribution)]]
 
 
 def _unknown_noise(federation: Federation) -> float:
-    """Return the standard deviation of the noise that the adversary does not know, over the sensitivity of the sum."""
+    """Return the scale of the noise that the adversary does not know, over the sensitivity of the sum."""
     noise = federation.mechanism.noise
     threat = federation.threat_model
     origin = noise.origin

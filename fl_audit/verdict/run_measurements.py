@@ -17,6 +17,7 @@ from scipy.special import chdtr, chdtrc, ndtri, stdtr
 
 from fl_audit.array_types import Flags, Floats
 from fl_audit.errors import require
+from fl_audit.mechanisms.noises.mechanism_noise import MechanismNoise
 from fl_audit.value_checks import require_number
 from fl_audit.verdict.declared_tests import NotTestedReason, TestName, TestResult, if_known, only_if
 from fl_audit.verdict.log_odds_innovations import SMALLEST_SIGNAL, innovations
@@ -45,12 +46,12 @@ class NoiseMeasurements:
     members: Flags  # whether D was used, bool (trials,): the column of the differing unit in the run's membership
     increments: Floats  # increment of each round to the log-odds of D against D', float64 (trials, rounds), finite
     sensitivity: Floats  # ||f_i(D) - f_i(D')|| that the insider computed, float64 (trials, rounds), finite, at least 0
-    sigma: Floats  # the standard deviation of the noise that the claim states, float64 (trials, rounds), positive
+    sigma: Floats  # the scale of the noise that the claim states, float64 (trials, rounds), positive
     noise_multiplier: float  # z of the claim, positive: it allows no sensitivity above sigma / z
     # Noise statistics, (trials, rounds), with the true side only; None where there are none.
     residuals: NoiseStatistics | None = None
     # The noise along f(D) - f(D') as normal scores under the true hypothesis, float64 (trials, rounds), NaN where D and
-    # D' hardly differ. None where the noise is Gaussian, so the scores follow from the increments.
+    # D' hardly differ. None where the scores follow from the increments.
     scores: Floats | None = None
     # Largest value of sqrt(sum of (sensitivity / sigma)^2) over the rounds of a trial that the claim allows, positive
     # and finite; None where the claim limits only single rounds. It differs from what the limits of the rounds imply
@@ -59,6 +60,7 @@ class NoiseMeasurements:
     # Largest norm of the target's contribution to a round that the claim allows, over the noise. None where it differs
     # between rounds, as for noise that is scaled to f(D) - f(D'); the norm of the real contribution is used then.
     claimed_length: float | None = None
+    law: MechanismNoise | None = None  # kind of noise; None if a residual is noise over its standard deviation
     opened: OpenedSecrets | None = (
         None  # values that the challenger opened besides the bits; None where nobody kept them
     )

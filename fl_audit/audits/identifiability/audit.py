@@ -22,4 +22,4 @@ class IdentifiabilityAudit(PairAudit):
         """Return LOG_ODDS if the likelihood ratio of a release is known, else SCORES; NOTHING without an insider."""
         if not public.with_insider:
             return ReleaseQueryKind.NOTHING
-        return ReleaseQueryKind.LOG_ODDS if public.mechanism.has_exact_llr else ReleaseQueryKind.SCORES
+        return ReleaseQueryKind.LOG_ODDS if public.mechanism.knows_llr else ReleaseQueryKind.SCORES
