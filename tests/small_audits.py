@@ -32,7 +32,9 @@ def small_settings(**changes: dict[str, Any]) -> dict[str, Any]:
     for section, values in changes.items():
         changed = settings.get(section, {}) | values
         settings[section] = {key: value for key, value in changed.items() if value is not None}
-    if settings["privacy"].get("private") is not False:
+    if settings["privacy"].get("private") is False:
+        settings["privacy"] = {key: value for key, value in settings["privacy"].items() if key != "accountant"}
+    else:
         settings["privacy"] = {"adjacency": _relation(settings)} | settings["privacy"]
     return settings
 

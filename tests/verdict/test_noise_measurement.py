@@ -210,9 +210,8 @@ def test_the_noise_along_the_difference_and_along_a_sides_own_contribution_is_th
     """Also where the unit took no part, and 0 where there is nothing to project on."""
     sigma, side = 4.0, 0 if bit else 1
     seen, width = make_release(1000, sigma, 12, 300.0, bit), torch.full((1000,), 4.0, dtype=torch.float64)
-    found = NoiseMeasurer(LAYOUT, directions(), CentralGaussian(1.0), with_neither=True).measure(
-        seen, width, seen.difference.norm(dim=1)
-    )
+    meter = NoiseMeasurer(LAYOUT, directions(), CentralGaussian(1.0), with_neither=True)
+    found = meter.measure(seen, width, seen.difference.norm(dim=1))
     unit = seen.difference / seen.difference.norm(dim=1, keepdim=True)
     rest = seen.release - seen.shared
     for number, true in enumerate((seen.present, seen.absent, torch.zeros_like(rest))):
