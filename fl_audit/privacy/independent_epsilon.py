@@ -20,7 +20,6 @@ from scipy.special import log_ndtr, ndtr
 
 from fl_audit.array_types import Floats
 from fl_audit.errors import require
-from fl_audit.privacy.accounting_enums import NoiseDistribution
 from fl_audit.value_checks import require_number
 
 _OUTCOMES = 2**15  # cells of the outcomes of one release
@@ -47,14 +46,15 @@ class PlayedReleases:
     rate: float = 1.0  # probability with which a unit takes part, above 0 and at most 1
     is_replaced: bool = False  # whether neighbours replace a unit; otherwise they add or remove it
     is_seen: bool = False  # whether the adversary sees in which releases the unit takes part
-    distribution: NoiseDistribution = NoiseDistribution.GAUSSIAN  # distribution of the noise
+    is_laplace: bool = False  # whether the noise is Laplace noise; otherwise it is Gaussian
 
     def __post_init__(self) -> None:
         require_number("noise multiplier is", self.multiplier, "positive finite numbers")
         require_number("count is", self.count, "whole numbers from 1 to 1e15")
         require_number("sampling rate is", self.rate, "numbers above 0 and up to 1")
-        is_laplace = self.distribution is NoiseDistribution.LAPLACE
-        require(self.rate == 1 or not is_laplace, "units are sampled with Laplace noise: accepted is Gaussian noise")
+        require(
+            self.rate == 1 or not self.is_laplace, "units are sampled with Laplace noise: accepted is Gaussian noise"
+        )
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def independent_epsilon(releases: Sequence[PlayedReleases], delta: float) -> Ind
     4.651
     """
     require_number("delta is", delta, "numbers above 0 and below 1")
-    if all(release.rate == 1 and release.distribution is NoiseDistribution.GAUSSIAN for release in releases):
+    if all(release.rate == 1 and not release.is_laplace for release in releases):
         mu = math.sqrt(math.fsum(release.count / release.multiplier**2 for release in releases))
         epsilon = _gaussian_epsilon(mu, delta)
         return IndependentEpsilon(epsilon, 1e-9 * max(1.0, epsilon))
@@ -102,7 +102,7 @@ def _gaussian_epsilon(mu: float, delta: float) -> float:
 
 def _cells(release: PlayedReleases, direction: int) -> tuple[Floats, Floats, float]:
     """Return losses log(P/Q), their probabilities under P, and the largest; `direction` -1 exchanges P and Q."""
-    if release.distribution is NoiseDistribution.LAPLACE:
+    if release.is_laplace:
         return _laplace_cells(1 / release.multiplier)
     shift = 1 / release.multiplier
     q = release.rate
