@@ -16,7 +16,7 @@ from fl_audit.errors import require
 from fl_audit.mechanisms.noises.mechanism_noise import MechanismNoise
 from fl_audit.verdict.declared_tests import DETECTION_POWER, NotTestedReason, TestName, TestResult, bonferroni, only_if
 from fl_audit.verdict.noise_statistics import stride_names, stride_sizes
-from fl_audit.verdict.run_measurements import NoiseMeasurements, of_family
+from fl_audit.verdict.run_measurements import NoiseMeasurements
 
 
 @dataclass(frozen=True)
@@ -156,13 +156,11 @@ def why_no_direction(measured: NoiseMeasurements) -> NotTestedReason:
     return NotTestedReason.NO_OTHER_DIRECTION if is_only else NotTestedReason.NOT_MEASURED
 
 
-@of_family(TestName.NOISE_TOTAL)
 def noise_total(measured: NoiseMeasurements) -> TestResult:
     """Test whether there is too little noise in the directions orthogonal to f(D) - f(D'): chi-square, lower tail."""
     return least_of(TestName.NOISE_TOTAL, total_squares(measured), why_no_direction(measured))
 
 
-@of_family(TestName.NOISE_ALONG_RECORD)
 def noise_along_record(measured: NoiseMeasurements) -> TestResult:
     """Test whether there is too little noise in the direction of f(D) - f(D'), by a one-sided chi-square test.
 
@@ -171,7 +169,6 @@ def noise_along_record(measured: NoiseMeasurements) -> TestResult:
     return least_of(TestName.NOISE_ALONG_RECORD, record_squares(measured), NotTestedReason.NO_DIFFERENCE)
 
 
-@of_family(TestName.NOISE_TENSOR)
 def noise_tensor(measured: NoiseMeasurements) -> TestResult:
     """Test whether there is too little noise on any part of the model, by lower-tail chi-square tests with Bonferroni.
 
@@ -213,7 +210,6 @@ def _squares_along_shared(measured: NoiseMeasurements) -> dict[str, SquareSum]:
     return {"the sum of all other contributions": SquareSum(float(values @ values), values.size, measured.law)}
 
 
-@of_family(TestName.NOISE_ROUND)
 def noise_round(measured: NoiseMeasurements) -> TestResult:
     """Test whether there is too little noise in any round of any trial, in any round over all trials, or in any trial.
 

@@ -19,7 +19,7 @@ from fl_audit.array_types import Flags, Floats
 from fl_audit.errors import require
 from fl_audit.mechanisms.noises.mechanism_noise import MechanismNoise
 from fl_audit.value_checks import require_number
-from fl_audit.verdict.declared_tests import NotTestedReason, TestName, TestResult, if_known, only_if
+from fl_audit.verdict.declared_tests import NotTestedReason, if_known, only_if
 from fl_audit.verdict.log_odds_innovations import SMALLEST_SIGNAL, innovations
 from fl_audit.verdict.noise_statistics import NoiseStatistics
 from fl_audit.verdict.opened_secrets import OpenedSecrets
@@ -286,43 +286,3 @@ def _studentized(values: Floats) -> Floats:
     others = (np.square(values).sum(axis=2, keepdims=True) - np.square(values)) / (places - 1)
     t = values / np.sqrt(np.maximum(others, 1e-300))
     return np.asarray(np.sign(t) * -ndtri(stdtr(places - 1, -np.abs(t))))
-
-
-Test = Callable[[NoiseMeasurements], TestResult]
-OpenedTest = Callable[[OpenedSecrets], TestResult]
-
-TESTS: dict[TestName, Test] = {}
-"""The tests of the family, in the order of the imports of their modules; `judging.FAMILY` has the declared order."""
-
-
-OPENED_TESTS: dict[TestName, OpenedTest] = {}
-"""The tests of the family that use only opened values."""
-
-
-def of_opened(name: TestName) -> Callable[[OpenedTest], OpenedTest]:
-    """Return a decorator that registers a function as the test with the given name.
-
-    The function tests secret values that the challenger reveals after a run. It may raise `TestNotApplicableError`.
-    """
-
-    def declared(test: OpenedTest) -> OpenedTest:
-        def of_measured(measured: NoiseMeasurements) -> TestResult:
-            return test(if_known(measured.opened, NotTestedReason.NOT_OPENED))
-
-        OPENED_TESTS[name], TESTS[name] = test, of_measured
-        return test
-
-    return declared
-
-
-def of_family(name: TestName) -> Callable[[Test], Test]:
-    """Return a decorator that registers a function as the test with the given name.
-
-    The function tests the noise measurements of a run. It may raise `TestNotApplicableError`.
-    """
-
-    def declared(test: Test) -> Test:
-        TESTS[name] = test
-        return test
-
-    return declared

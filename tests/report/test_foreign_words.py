@@ -32,7 +32,7 @@ CASES: dict[str, dict[str, Mapping[str, Any]]] = {
 }
 
 ORIGIN_WORDS = {
-    NoiseOrigin.SERVER: ("the server adds",),
+    NoiseOrigin.SERVER: ("the server adds it to the sum", "the server adds Laplace noise"),
     NoiseOrigin.CLIENTS: ("each of 3 clients adds", "its own share"),
     NoiseOrigin.TRAINING: ("in every step of the clients' training",),
     NoiseOrigin.NOBODY: (),
@@ -47,7 +47,7 @@ def foreign_to(mechanism: Mechanism) -> list[str]:
     found += [word for origin, words in ORIGIN_WORDS.items() if origin is not noise.origin for word in words]
     found += [rf"\b{norm} norm" for norm in VectorNorm if norm is not mechanism.clipping.measured_in]
     if noise.distribution is not NoiseDistribution.GAUSSIAN:
-        found += [MU, "Opacus", "Eq. \\(1\\)"]
+        found += [MU, "Opacus"]
     if not mechanism.is_adaptive:
         found += ["adaptive norm", "Andrew et al"]
     return found
