@@ -25,6 +25,7 @@ from fl_audit.federation.run_plan import RunPlan
 from fl_audit.federation.trial_batch_columns import TrialBatchColumns
 from fl_audit.learning.glibc_allocator import give_back_freed_memory
 from fl_audit.learning.model_initialisation import initial_models
+from fl_audit.mechanisms.noises.mechanism_noise import NoiseOrigin
 from fl_audit.server import release_evaluation as evaluation
 from fl_audit.server.federation_timestamps import FederationTimestamps
 from fl_audit.server.release_evaluation import OnRelease
@@ -295,11 +296,13 @@ def _target_outputs(plan: RunPlan, federation: LoadedFederation) -> TargetOutput
 
 
 def _distribution_columns(plan: RunPlan, batch: TrialBatch, norms: list[Floats]) -> TrialBatchColumns:
-    """Return each round's noise standard deviation and adaptive clipping norms as columns.
+    """Return each round's noise scale and adaptive clipping norms as columns.
 
-    The deviation is NaN if noise follows the local sensitivity.
+    The scale is NaN if noise follows the local sensitivity, or if clients add it in the steps of their training.
     """
     unknown = np.full((batch.count, plan.federation.rounds), np.nan)
     used = np.stack(norms, axis=1) if norms else None
-    rounds = {"sigma": plan.federation.mechanism.server_scale(unknown, used)}
+    mechanism = plan.federation.mechanism
+    is_inside = mechanism.noise.origin is NoiseOrigin.TRAINING
+    rounds = {"sigma": unknown if is_inside else mechanism.server_scale(unknown, used)}
     return TrialBatchColumns(rounds=rounds if used is None else rounds | {"clipping_norm": used})
