@@ -290,9 +290,9 @@ def _target_outputs(plan: RunPlan, federation: LoadedFederation) -> TargetOutput
     public = plan.federation
     if not audit_of(public).keeps_outputs(public):
         return None
-    sees_weights = any(attack.sees_weights for attack in of_ours(plan.config.audit.attacks or ()))
+    keeps_features = any(attack.is_white_box for attack in of_ours(plan.config.audit.attacks or ()))
     attribute = attribute_of(plan, federation)
-    return TargetOutputsCollector(plan.evaluated_releases, sees_weights, public.ascent > 0, attribute)
+    return TargetOutputsCollector(plan.evaluated_releases, keeps_features, public.ascent > 0, attribute)
 
 
 def _distribution_columns(plan: RunPlan, batch: TrialBatch, norms: list[Floats]) -> TrialBatchColumns:

@@ -131,7 +131,9 @@ class TargetOutputsCollector:
     """Collector of models' outputs on the targets' records, and of final models' outputs on the population sample."""
 
     evaluated: Sequence[int]  # numbers of the evaluated releases
-    sees_weights: bool = False  # whether the features of a white-box attacker are collected, for three releases
+    keeps_white_box_features: bool = (
+        False  # whether the features of a white-box attacker are collected, for three releases
+    )
     is_active: bool = False  # whether losses are collected for all releases, because the insider uses gradient ascent
     attribute: AttributeToInfer | None = None  # the attribute of which every value is tried; None for no attribute
     _outputs: dict[str, dict[str, Tensor]] = field(init=False, default_factory=dict)
@@ -139,7 +141,7 @@ class TargetOutputsCollector:
     _losses: dict[str, list[Floats]] = field(init=False, default_factory=lambda: defaultdict(list))
 
     def __post_init__(self) -> None:
-        places = [len(self.evaluated) * third // 3 - 1 for third in (1, 2, 3)] if self.sees_weights else []
+        places = [len(self.evaluated) * third // 3 - 1 for third in (1, 2, 3)] if self.keeps_white_box_features else []
         self._looked_at = {self.evaluated[place] for place in places}
 
     def __call__(self, release: ReleaseWithOutputs) -> TrialBatchColumns:

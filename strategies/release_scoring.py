@@ -148,7 +148,7 @@ class InsiderLogOddsCollector(ReleaseScoringQueries):
 
         The arrays are the log-odds, the local sensitivity, two scores of the noise, and noise statistics.
         """
-        measured = {Key.SCORES: ((2,), False), Key.RESIDUALS: ((len(self.layout.names),), False)}
+        measured = {Key.NOISE_SCORES: ((2,), False), Key.RESIDUALS: ((len(self.layout.names),), False)}
         return {Key.LOG_ODDS: ((), True), Key.LOCAL_SENSITIVITY: ((), True), **measured}
 
     def columns(self, batch: TrialBatch) -> TrialBatchColumns:
@@ -171,7 +171,7 @@ class InsiderLogOddsCollector(ReleaseScoringQueries):
         rounds |= {"increment": increments[0], "measured_sigma": residuals.sigma}
         if mechanism.is_sampled or mechanism.is_adaptive or not mechanism.noise.has_gaussian_llr:
             # Otherwise the scores follow from increments and sensitivities.
-            scores = self._by_round(first, batch, Key.SCORES)
+            scores = self._by_round(first, batch, Key.NOISE_SCORES)
             rounds |= {"score_present": scores[..., 0], "score_absent": scores[..., 1]}
         if used is not None:
             rounds["clipping_norm"] = used
@@ -224,7 +224,7 @@ class TargetLogOddsCollector(ReleaseScoringQueries):
         contribution. The signal is the norm of this contribution divided by the standard deviation of the noise.
         """
         shape = (self.public.targets,)
-        return {Key.LOG_ODDS: (shape, True), Key.LOCAL_SENSITIVITY: (shape, True), Key.SCORES: (shape, False)}
+        return {Key.LOG_ODDS: (shape, True), Key.LOCAL_SENSITIVITY: (shape, True), Key.NOISE_SCORES: (shape, False)}
 
     def _told(self, batch: TrialBatch) -> More:
         if not self.knows_others:
@@ -232,7 +232,7 @@ class TargetLogOddsCollector(ReleaseScoringQueries):
         return {Key.MEMBERSHIP: self.challenger.membership(batch.trials).pack()}
 
     def _keep(self, client: int, batch: TrialBatch, told: Mapping[Key, Floats]) -> None:
-        signal, noise = told[Key.LOCAL_SENSITIVITY], told[Key.SCORES]
+        signal, noise = told[Key.LOCAL_SENSITIVITY], told[Key.NOISE_SCORES]
         # A target without signal in this round needs no noise.
         hides = (signal >= SMALLEST_SIGNAL) & ~np.isnan(noise)
         if not self.knows_others:  # an insider of candidates knows only the noise along the one that is in

@@ -237,7 +237,7 @@ class LoadedFederation:
         """Return the positions in `targets` of the targets that a client holds; empty if the client holds none."""
         return self.holders.get(client, ())
 
-    def honest_shard(self, client: int) -> Examples:
+    def shard_without_targets(self, client: int) -> Examples:
         """Return the records of a client's shard that belong to no target, and so are in every trial; cached."""
         if (client, False) not in self._held:
             # Most clients hold no target. The whole shard is then returned, and not copied.

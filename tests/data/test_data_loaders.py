@@ -230,4 +230,4 @@ def test_unknown_names_point_to_the_nearest() -> None:
 def test_catalogue_lists_what_needs_files() -> None:
     needs = {name: files for name, _, files in available_datasets()}
     assert [name for name, files in needs.items() if not files] == ["digits", "breast-cancer"]
-    assert {"adult", "mnist", "csv", "npz", "images"} <= set(needs)
+    assert {"adult", "mnist", "table", "npz", "images"} <= set(needs)
