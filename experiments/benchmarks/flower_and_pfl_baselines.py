@@ -11,13 +11,15 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.app.typing import ConfigRecordValues
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAvg
 from flwr.simulation import run_simulation
 from torch import Tensor, nn
 
-from fl_audit.runs.cluster.ray_connection import RayOptions, ray_for
+from fl_audit.runs.cluster.ray_connection import ray_for
+from fl_audit.runs.cluster.ray_options import RayOptions
 from fl_audit.runs.verbosity import settle_flower
 
 app = ClientApp()
@@ -51,14 +53,14 @@ def load_records(path: str) -> tuple[Tensor, Tensor]:
 def train(message: Message, context: Context) -> Message:
     """Return a message with the received model after one epoch of training on the client's own records."""
     torch.set_num_threads(1)
-    asked = message.content.config_records["config"]
-    records, batch = int(str(asked["records"])), int(str(asked["batch"]))
+    config = message.content.config_records["config"]
+    records, batch = int(str(config["records"])), int(str(config["batch"]))
     first = int(context.node_config["partition-id"]) * records
-    features, labels = load_records(str(asked["path"]))
-    module = network(features.shape[1], int(str(asked["hidden"])), int(str(asked["classes"])))
+    features, labels = load_records(str(config["path"]))
+    module = network(features.shape[1], int(str(config["hidden"])), int(str(config["classes"])))
     module.load_state_dict(message.content.array_records["arrays"].to_torch_state_dict())
-    own = slice(first, first + records)
-    train_epoch(module, features[own], labels[own], batch, float(str(asked["rate"])))
+    shard = slice(first, first + records)
+    train_epoch(module, features[shard], labels[shard], batch, float(str(config["rate"])))
     reply = RecordDict({"arrays": ArrayRecord(module.state_dict()), "metrics": MetricRecord({"num-examples": records})})
     return Message(reply, reply_to=message)
 
@@ -86,7 +88,10 @@ def stock_rounds(config: ConfigRecord, options: RayOptions) -> list[float]:
 
     settle_flower()
     with ray_for(options):
-        run_simulation(server, app, clients, backend_config=options.backend_config())
+        resources: dict[str, ConfigRecordValues] = dict(
+            options.share()
+        )  # Flower uses the Ray that this process has joined
+        run_simulation(server, app, clients, backend_config={"init_args": {}, "client_resources": resources})
     return over
 
 

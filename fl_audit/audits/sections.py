@@ -3,20 +3,21 @@
 A section computes one finding of a run, and shows it in the report.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from fl_audit.audits.canaries.sections_one_run import ONE_RUN
 from fl_audit.audits.common import sections_guarantee as guarantee
 from fl_audit.audits.common.report_cautions import cautions_for_reader
+from fl_audit.audits.common.sections_accuracy import RELEASED_MODEL
 from fl_audit.audits.common.sections_data_protection_officer import OFFICER
+from fl_audit.audits.common.sections_epsilon_star import EPSILON_STAR
 from fl_audit.audits.common.sections_mechanism import DISTRIBUTION
 from fl_audit.audits.common.sections_privacy_units import LEVELS
 from fl_audit.audits.common.sections_provenance import ORIGIN
 from fl_audit.audits.common.sections_record_guarantee import RECORD_GUARANTEE
-from fl_audit.audits.common.sections_released_model import EPSILON_STAR, RELEASED_MODEL, USERS
+from fl_audit.audits.common.sections_user_losses import USERS
 from fl_audit.audits.identifiability.sections_crafted_record import CRAFTED
 from fl_audit.audits.identifiability.sections_empirical_epsilon import EMPIRICAL_EPSILON
 from fl_audit.audits.identifiability.sections_insider import BELIEF_ROUNDS, INNOVATIONS, INSIDER, INSIDERS
@@ -26,12 +27,12 @@ from fl_audit.audits.membership.sections_attribute_inference import ATTRIBUTES
 from fl_audit.audits.membership.sections_membership_adversary import MEMBERSHIP
 from fl_audit.audits.reconstruction.sections_reconstruction import INVERSION, RECONSTRUCTION
 from fl_audit.audits.registry import audit_of
-from fl_audit.errors import in_a_line, require
+from fl_audit.errors import require
 from fl_audit.federation.findings import Findings
 from fl_audit.federation.finished_run import FinishedRun
-from fl_audit.report.formatting import Reading
-from fl_audit.report.report_elements import ReportContents, ReportNumber, Section, SectionError
+from fl_audit.report.report_elements import ReportContents, ReportNumber, Section, SectionError, noted_in
 from fl_audit.run_files import SCHEMA
+from fl_audit.statistics.claim_comparisons import Reading
 from fl_audit.user_modules import import_object
 from fl_audit.verdict.audit_result import AuditedKind
 from fl_audit.verdict.findings_verdict import VerdictFinding
@@ -69,47 +70,44 @@ SECTIONS: tuple[Section[Any], ...] = (
 def own_section(name: str) -> Section[Any]:
     """Return a report section that a user has written; it will not be shown on the first page of the report."""
     section = import_object(name, "section")
-    what = f"section {name!r} is a {type(section).__name__}"
-    require(isinstance(section, Section), f"{what}: accepted is a fl_audit.report.report_elements.Section")
-    taken = {word for one in SECTIONS for word in (one.name, *one.keys)} & {section.name, *section.keys}
-    require(not taken, f"section {name!r} has the name or key {', '.join(sorted(taken))} of a section of fl_audit")
+    label = f"section {name!r} is a {type(section).__name__}"
+    require(isinstance(section, Section), f"{label}: accepted is a fl_audit.report.report_elements.Section")
+    selected = {word for section in SECTIONS for word in (section.name, *section.keys)} & {section.name, *section.keys}
+    require(
+        not selected, f"section {name!r} has the name or key {', '.join(sorted(selected))} of a section of fl_audit"
+    )
     return replace(section, on_page=False)
 
 
-def report_contents(run: FinishedRun, sections: tuple[Section[Any], ...] | None = None) -> ReportContents:
+def report_contents(
+    run: FinishedRun, sections: tuple[Section[Any], ...] | None = None, earlier_errors: Sequence[SectionError] = ()
+) -> ReportContents:
     """Return all contents of the report of a run, for which each section measures its finding.
 
     `sections`: None uses the general sections, the sections of the kind of audit, and the user's own sections that the
     configuration names.
+
+    `earlier_errors`: What could not be computed before the sections, such as a membership attack.
     """
     if sections is None:
         named = run.plan.config.audit.sections
         of_kind = audit_of(run.plan.federation).sections()
         sections = (*SECTIONS, *of_kind, *map(own_section, named))
-    found: dict[type, Any] = {}
+    results: dict[type, Any] = {}
     summary: dict[str, Any] = {"schema": SCHEMA, "kind": str(AuditedKind.RUN)}
-    errors: list[SectionError] = []
+    errors = list(earlier_errors)
     for section in sections:
         summary |= dict.fromkeys(section.keys)
-        with _noted_in(errors, section):
-            numbers = section.measure(run, Findings(dict(found)))
+        with noted_in(errors, section.title):
+            numbers = section.measure(run, Findings(dict(results)))
             if numbers is not None:
-                found[section.numbers] = numbers
+                results[section.numbers] = numbers
                 summary |= numbers.to_json() | dict(section.said(numbers, run))
-    contents = _without_contradictions(ReportContents(run, Findings(found), summary, sections), errors)
+    contents = _without_contradictions(ReportContents(run, Findings(results), summary, sections), errors)
     summary["findings"] = [row.to_json() for row in page_rows(contents)]
     summary["look_at"] = cautions_for_reader(contents)
     summary["not_computed"] = [error.to_json() for error in contents.errors]
     return contents
-
-
-@contextmanager
-def _noted_in(errors: list[SectionError], section: Section[Any]) -> Iterator[None]:
-    """Turn an error of a section into a note, so that all other sections and the summary are written."""
-    try:
-        yield
-    except Exception as error:  # whatever goes wrong in one section concerns this section alone
-        errors.append(SectionError(section.title, in_a_line(error)))
 
 
 def _without_contradictions(contents: ReportContents, errors: list[SectionError]) -> ReportContents:
@@ -123,12 +121,12 @@ def _without_contradictions(contents: ReportContents, errors: list[SectionError]
     contents = replace(
         contents, findings=contents.findings.replaced(verdict), is_violated=verdict.verdict is Verdict.VIOLATED
     )
-    shown = list[Section[Any]]()
+    sections = list[Section[Any]]()
     for section, numbers in sections_with_findings(contents):
-        with _noted_in(errors, section):
+        with noted_in(errors, section.title):
             section.sentence(numbers, contents), section.read_rows(numbers, contents), section.tables(numbers, contents)
-            shown.append(section)
-    contents = replace(contents, sections=tuple(shown))
+            sections.append(section)
+    contents = replace(contents, sections=tuple(sections))
     if verdict is None:
         return replace(contents, errors=tuple(errors))
     # A page must not say `consistent` beside a number that is broken.
@@ -140,8 +138,8 @@ def _without_contradictions(contents: ReportContents, errors: list[SectionError]
 
 def sections_with_findings(contents: ReportContents) -> list[tuple[Section[Any], Any]]:
     """Return the sections that have a finding in this run, in order, as pairs of a section and its finding."""
-    found = [(section, contents.find(section.numbers)) for section in contents.sections]
-    return [(section, numbers) for section, numbers in found if numbers is not None]
+    results = [(section, contents.find(section.numbers)) for section in contents.sections]
+    return [(section, numbers) for section, numbers in results if numbers is not None]
 
 
 def page_rows(contents: ReportContents) -> list[ReportNumber]:

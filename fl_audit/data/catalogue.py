@@ -20,11 +20,11 @@ from fl_audit.data.idx_images import WRITERS_FILE, find_mnist, load_mnist
 from fl_audit.data.loaded_dataset import LoadedDataset
 from fl_audit.data.shokri_tables import LOCATION30, PURCHASE100, TEXAS100, BinaryTable, load_binary
 from fl_audit.errors import InputError, require
-from fl_audit.name_lists import name_list
 from fl_audit.user_modules import import_function, meant_name, title_of_named
+from fl_audit.words import name_list
 
-OptionValue = str | int | tuple[str, ...]
-"""Type of the value of an option: a string, an integer, or several strings."""
+OptionValue = str | int | float | tuple[str, ...]
+"""Type of the value of an option: a string, a number, or several strings."""
 _Loader = Callable[[Path | None, Mapping[str, Any]], LoadedDataset]
 OLD_NAMES: Mapping[str, str] = {"csv": "table"}
 """Earlier names of data sets, which are still read."""
@@ -176,7 +176,7 @@ def _hub_entry(name: str) -> _Entry:
 def _own_entry(name: str) -> _Entry:
     """Return the catalogue entry of a function that a user wrote to load a data set.
 
-    The keyword-only parameters of the function become settings in `[data]`.
+    The keyword-only parameters of the function are settings of `[data]`, or stand in its `loader-parameters`.
     """
     loader = import_function(name, "data loader")
     taken = signature(loader).parameters.values()

@@ -10,7 +10,7 @@ from pathlib import Path
 from fl_audit.data.loaded_dataset import LoadedDataset
 from fl_audit.data.shokri_tables import PURCHASE100, TEXAS100, BinaryTable, load_binary
 from fl_audit.errors import require
-from fl_audit.name_lists import name_list
+from fl_audit.words import name_list
 
 _PURCHASES, _TEXAS = (10, 20, 50, 100), (100, 150, 200, 300)
 
@@ -28,5 +28,5 @@ def texas(directory: Path | None, *, classes: int = 100) -> LoadedDataset:
 def _load(directory: Path | None, published: BinaryTable, accepted: tuple[int, ...], classes: int) -> LoadedDataset:
     stem, title = published.name.removesuffix("100"), published.title.removesuffix("100")
     require(classes in accepted, f"classes is {classes}: accepted are {name_list(accepted)}")
-    own = replace(published, name=f"{stem}{classes}", title=f"{title}{classes}", classes=classes, archive=None)
-    return load_binary(directory, published if classes == published.classes else own)
+    table = replace(published, name=f"{stem}{classes}", title=f"{title}{classes}", classes=classes, archive=None)
+    return load_binary(directory, published if classes == published.classes else table)

@@ -14,8 +14,8 @@ from fl_audit.array_types import Flags, Integers
 from fl_audit.data.loaded_dataset import LoadedDataset
 from fl_audit.data.records import Records
 from fl_audit.errors import require
-from fl_audit.name_lists import name_list
 from fl_audit.randomness import Purpose, generator
+from fl_audit.words import name_list
 
 SKEWED_CLASSES = (10, 20, 50, 100)  # numbers of classes that the paper has
 SKEWED_RECORDS = 200_000  # number of records that the paper has, half of them test records here
@@ -59,7 +59,7 @@ def skewed_purchases(
         "for tests",
     )
     draw = partial(_drawn, generated_records // 2, classes)
-    pool, test = draw(_NOISE_OF_POOL, part=0), draw(_NOISE_OF_TEST, part=1)
+    pool, test = draw(_NOISE_OF_POOL, 0), draw(_NOISE_OF_TEST, 1)
     description = (
         f"Skewed Purchases, {len(pool):,} records and {len(test):,} noisier test records, generated, "
         f"{FEATURES} binary features, {classes} classes"
@@ -67,18 +67,18 @@ def skewed_purchases(
     return LoadedDataset("skewed-purchases", pool, test, description)
 
 
-def _drawn(records: int, classes: int, noise: int, part: int) -> Records:
+def _drawn(records: int, classes: int, noise: int, repetition: int) -> Records:
     features = np.empty((records, FEATURES), dtype=np.float32)
     labels = np.empty(records, dtype=np.int64)
     for start in range(0, records, _BLOCK):
         stop = min(start + _BLOCK, records)
-        found, bits = _block(classes, noise, part, start // _BLOCK)
-        labels[start:stop], features[start:stop] = found[: stop - start], bits[: stop - start]
+        block, bits = _block(classes, noise, repetition, start // _BLOCK)
+        labels[start:stop], features[start:stop] = block[: stop - start], bits[: stop - start]
     return Records(features, labels, classes)
 
 
-def _block(classes: int, noise: int, part: int, number: int) -> tuple[Integers, Flags]:
-    draw = generator(_SEED, Purpose.SYNTHETIC_RECORDS, trial=classes, round=part, client=number)
+def _block(classes: int, noise: int, partition: int, number: int) -> tuple[Integers, Flags]:
+    draw = generator(_SEED, Purpose.SYNTHETIC_RECORDS, trial=classes, round=partition, client=number)
     labels = draw.integers(classes, size=_BLOCK)
     # Whole numbers from 0 to 9 make the probabilities exact, which no binary fraction is.
     coins = draw.integers(_TENTHS, size=(_BLOCK, FEATURES), dtype=np.uint8)

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from fl_audit.app_audits.generator_states import GeneratorStates
+from fl_audit.generator_states import GeneratorStates
 
 NOT_REPEATABLE = (
     "replays without a record, and with other records: it takes other steps when it is called again with the "
@@ -60,4 +60,4 @@ class ReplayPlan:
         gone = self.without
         if gone is None or not self.track.is_private(number):
             return list(self.track.batches[number])
-        return [place - (place > gone) for place in self.track.batches[number] if place != gone]
+        return [batch - (batch > gone) for batch in self.track.batches[number] if batch != gone]

@@ -7,15 +7,13 @@ clients and data.
 import importlib
 import sys
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
-
-from flwr.common.config import flatten_dict
 
 from fl_audit.errors import InputError, in_a_line
 from fl_audit.ordinary_files import read_text_file
@@ -58,16 +56,31 @@ def read_app(directory: Path) -> AppDescription:
     federations = flower.get("federations", {})
     options = federations.get(federations.get("default", "local-simulation"), {}).get("options", {})
     name, client = project.get("project", {}).get("name", directory.name), str(components.get("clientapp", ""))
-    config = flatten_dict(flower.get("app", {}).get("config"))
+    config = _flat_settings(path, flower.get("app", {}).get("config", {}))
     return AppDescription(name, directory, server, client, config, options.get("num-supernodes"))
 
 
-def loaded(app: AppDescription, named: str, stand_ins: "StubImportFinder") -> object:
+def _flat_settings(path: Path, settings: Mapping[str, Any], prefix: str = "") -> dict[str, bool | float | int | str]:
+    """Return the settings of an app by dotted names, as Flower hands them over: `{"a": {"b": 1}}` as `{"a.b": 1}`."""
+    flat: dict[str, bool | float | int | str] = {}
+    for key, value in settings.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, Mapping):
+            flat |= _flat_settings(path, value, f"{name}.")
+        elif isinstance(value, bool | float | int | str):
+            flat[name] = value
+        else:
+            accepted = "accepted are numbers, texts, true and false, and tables of them"
+            raise InputError(f"{path}: tool.flwr.app.config.{name} is {value!r}: {accepted}")
+    return flat
+
+
+def loaded(app: AppDescription, spec: str, finder: "StubImportFinder") -> object:
     """Import and return the ServerApp or the ClientApp of a Flower app."""
-    module, _, attribute = named.partition(":")
+    module, _, attribute = spec.partition(":")
     top = module.partition(".")[0]
     if top == OWN_PACKAGE:
-        raise InputError(f"{named} is in a package called {top}, as this software is: accepted is another name")
+        raise InputError(f"{spec} is in a package called {top}, as this software is: accepted is another name")
     if str(app.directory) not in sys.path:
         # As Flower does, so that the app's own modules are found before installed ones.
         sys.path.insert(0, str(app.directory))
@@ -75,7 +88,7 @@ def loaded(app: AppDescription, named: str, stand_ins: "StubImportFinder") -> ob
         return getattr(importlib.import_module(module), attribute)
     except (Exception, SystemExit) as error:
         hidden = collision_words(error, app.directory)
-        raise InputError(f"{named} cannot be imported ({in_a_line(error)}{hidden}){stand_ins.words}") from error
+        raise InputError(f"{spec} cannot be imported ({in_a_line(error)}{hidden}){finder.words}") from error
 
 
 class _StubMetaclass(type):
@@ -119,9 +132,9 @@ class _StandIn(metaclass=_StubMetaclass):
     def __exit__(self, *_: object) -> None: ...
 
 
-def is_stand_in(found: object) -> bool:
+def is_stand_in(module: object) -> bool:
     """Return whether an object is a stub for an object of a package that is not installed."""
-    return isinstance(found, (_StandIn, _StubMetaclass))
+    return isinstance(module, (_StandIn, _StubMetaclass))
 
 
 class StubImportFinder(MetaPathFinder, Loader):

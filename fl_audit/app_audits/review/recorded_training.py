@@ -20,8 +20,8 @@ from fl_audit.app_audits.black_box.black_box_trial import BlackBoxTrial
 from fl_audit.app_audits.black_box.scenarios import BY_NAME
 from fl_audit.app_audits.black_box.working_copy import WorkingCopy, in_working_copy
 from fl_audit.app_audits.claim_audit.claim import StatedClaim
-from fl_audit.app_audits.generator_states import GeneratorStates, seed_generators, spared_generators
 from fl_audit.app_audits.review.virtual_clients import TrialStrategyFactory, VirtualClientGrid
+from fl_audit.generator_states import GeneratorStates, seed_generators, spared_generators
 from fl_audit.randomness import Purpose, generator
 
 Release = Mapping[str, Any]
@@ -123,7 +123,7 @@ class _RecordingGrid(VirtualClientGrid):
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
         """Record the model of the first message, and send all messages."""
-        asked = list(messages)
-        if asked and asked[0].metadata.message_type.startswith("train"):
-            self._log += list(asked[0].content.array_records.values())
-        return super().push_messages(asked)
+        sent = list(messages)
+        if sent and sent[0].metadata.message_type.startswith("train"):
+            self._log += list(sent[0].content.array_records.values())
+        return super().push_messages(sent)
