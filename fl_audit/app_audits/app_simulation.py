@@ -20,7 +20,8 @@ from flwr.serverapp import ServerApp
 
 from fl_audit.app_audits.review.app_loading import AppDescription, StubImportFinder, loaded, read_app
 from fl_audit.errors import InputError, in_a_line, require
-from fl_audit.runs.cluster.ray_connection import RayOptions, calls_on_all_cores, cluster_at
+from fl_audit.runs.cluster.ray_connection import cluster_at
+from fl_audit.runs.cluster.ray_options import RayOptions, calls_on_all_cores
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.local_engine import run_locally
 from fl_audit.runs.ray_engine import run_on_ray

@@ -73,7 +73,7 @@ def sweep(
         flags = flags_of(out=directory, utility=utility, engine=where, ray_address=ray_address, data_dir=data_dir)
         return ["sweep", str(config), *given, *flags]
 
-    from fl_audit.runs.cluster.ray_connection import RayOptions
+    from fl_audit.runs.cluster.ray_options import RayOptions
 
     with printing_continuation(way_on):
         found = run_sweep(points, directory, RayOptions.of(run, ray_address), utility, runs_progress_bar, title, chosen)

@@ -23,7 +23,8 @@ from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.federation.run_plan import RunPlan
 from fl_audit.learning.metric_names import metric_text, metric_title
 from fl_audit.runs import verbosity
-from fl_audit.runs.cluster.ray_connection import RayOptions, cluster_at
+from fl_audit.runs.cluster.ray_connection import cluster_at
+from fl_audit.runs.cluster.ray_options import RayOptions
 from fl_audit.runs.disk_space_estimate import require_room
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.epsilon_by_round import accounted_releases
