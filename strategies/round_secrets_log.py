@@ -106,7 +106,9 @@ class RoundSecretsLog:
         for name, values in found.items():
             kept.columns[name].append(values)
 
-    def log_origin(self, batch: TrialBatch, server_round: int, origin: ReleaseOrigin, changed: int) -> None:
+    def log_origin(
+        self, batch: TrialBatch, server_round: int, origin: ReleaseOrigin, changed: int, of_models: bool = False
+    ) -> None:
         """Log what the releases of a round follow from.
 
         Parameters
@@ -119,9 +121,11 @@ class RoundSecretsLog:
             What the releases follow from.
         changed
             Number of trials whose release is not the sum with the claimed noise.
+        of_models
+            Whether the models were changed after the optimizer's step, and not the sums.
         """
         if self.exact is not None:
-            self.exact.note_origin(batch, server_round, origin, changed)
+            self.exact.note_origin(batch, server_round, origin, changed, of_models)
 
     def _is_opened(self, server_round: int) -> bool:
         """Return whether the secret sample of a round is logged.
@@ -179,16 +183,18 @@ class RoundSecretsLog:
         """
         mechanism = self.public.mechanism
         before = made.models[-2] if kept.model is None else kept.model
+        after = made.models[-1]
+        stepped = after if made.stepped is None else made.stepped
         if kept.aggregation is not None:
             expected = kept.aggregation.of_mean(made.number, before, made.release / mechanism.denominator)
-            kept.model = made.models[-1]
-            return np.asarray((expected != kept.model).sum(dim=1).numpy(), dtype=np.float64)
-        after, wrong, states = made.models[-1], np.zeros(len(before)), list[OptimizerState]()
+            kept.model = after
+            return np.asarray((expected != stepped).sum(dim=1).numpy(), dtype=np.float64)
+        wrong, states = np.zeros(len(before)), list[OptimizerState]()
         for rows in cached_rows(*before.shape):
             state = OptimizerState(kept.state.steps, tuple(moment[rows] for moment in kept.state.moments))
             expected, later = step(mechanism.optimizer, before[rows], made.release[rows], state, mechanism.denominator)
-            if not torch.equal(expected, after[rows]):  # counting takes several times as long
-                wrong[rows] = (expected != after[rows]).sum(dim=1).numpy()
+            if not torch.equal(expected, stepped[rows]):  # counting takes several times as long
+                wrong[rows] = (expected != stepped[rows]).sum(dim=1).numpy()
             states.append(later)
         moments = zip(*(state.moments for state in states), strict=True)
         kept.state = OptimizerState(states[-1].steps, tuple(torch.cat(parts) for parts in moments))

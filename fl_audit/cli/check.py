@@ -8,8 +8,6 @@ from rich.table import Table
 from rich.text import Text
 
 from fl_audit.cli import options
-from fl_audit.plurals import plural
-from fl_audit.report.formatting import is_certainty, number_text, percent
 from fl_audit.runs.config_file import load_config
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.option_declarations import switch
@@ -17,6 +15,7 @@ from fl_audit.runs.progress import at_work
 from fl_audit.runs.terminal import console
 from fl_audit.user_modules import title_of_named
 from fl_audit.value_checks import choice
+from fl_audit.words import is_certainty, number_text, percent, plural
 
 if TYPE_CHECKING:
     from fl_audit.audits.canaries.canary_detection_limit import CanaryDetectionLimit
@@ -91,7 +90,7 @@ def _rows(found: "PlannedRunCheckResult", engine: Engine) -> Iterator[tuple[str,
     yield "Model", f"{title_of_named(plan.federation.model)}, {plural(sizes.parameters, 'parameter')}; {played}"
     yield "Guarantee", _guarantee(found)
     yield "Limit of detection", _limit_of_detection(found)
-    if found.limits is not None and plan.federation.mechanism.has_exact_llr:
+    if found.limits is not None and plan.federation.mechanism.has_measurable_noise:
         yield "Trials needed", _trials_needed(found)
     size = found.footprint.total
     amount = f"{max(1, round(size / 10**6)):,} MB" if size < 10**9 else f"{size / 10**9:,.1f} GB"
@@ -132,7 +131,7 @@ def _limit_of_detection(found: "PlannedRunCheckResult") -> str:
     if limits is None:
         return "nothing, for no insider holds a guarantee against what is released"
     trials = _trials_find(found.plan.config.audit.trials)
-    if not mechanism.has_exact_llr:
+    if not mechanism.knows_llr:
         return (
             f"{trials} a breach only as far as their scores separate, and nobody knows how far they would under "
             "less noise: the verdict can be violated or inconclusive, and not consistent"

@@ -15,13 +15,13 @@ from fl_audit.adjacency import Adjacency
 from fl_audit.atomic_files import write_text
 from fl_audit.cli.options import ADJACENCY_HELP, JsonOption, complete_setting, print_json
 from fl_audit.errors import InputError, require
-from fl_audit.name_lists import name_list
 from fl_audit.privacy.targets import TARGETS as PRIVACY_TARGETS
 from fl_audit.runs.config.settings_reference import settings as described
 from fl_audit.runs.option_declarations import argument, option, switch
 from fl_audit.runs.progress import at_work
 from fl_audit.runs.run_directory_checks import require_writable
 from fl_audit.value_checks import expanded_path
+from fl_audit.words import name_list
 
 if TYPE_CHECKING:
     from fl_audit.runs.config.settings_reference import Setting
@@ -208,7 +208,7 @@ def _data_and_label(records: DataOptions, written: Mapping[str, Any]) -> tuple[s
     from fl_audit.runs.init_error_messages import in_options
     from fl_audit.runs.new_config import data_name
 
-    if data_name(data) == "csv" and label is None and can_ask_user():
+    if data_name(data) == "table" and label is None and can_ask_user():
         with in_options():
             header = column_names(expanded_path(data), written)
         label = str(typer.prompt(f"Column to be learned ({', '.join(header)})", err=True))

@@ -5,9 +5,9 @@ from typing import Annotated
 
 from fl_audit.cli.options import AddressOption, EngineOption, engine_for
 from fl_audit.errors import require
-from fl_audit.plurals import plural
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.option_declarations import argument, option
+from fl_audit.words import plural
 
 
 def simulate(

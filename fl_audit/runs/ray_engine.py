@@ -15,8 +15,8 @@ from fl_audit.device import Device
 from fl_audit.runs.cluster.call_errors import CallError
 from fl_audit.runs.cluster.call_scheduling import CallScheduler
 from fl_audit.runs.cluster.pool import ClientPool
-from fl_audit.runs.cluster.ray_connection import RayOptions as RayOptions
-from fl_audit.runs.cluster.ray_connection import calls_on_all_cores, ray_for
+from fl_audit.runs.cluster.ray_connection import ray_for
+from fl_audit.runs.cluster.ray_options import RayOptions, calls_on_all_cores
 from fl_audit.runs.local_engine import run_on
 from fl_audit.strategies.errors import FederationError
 from fl_audit.strategies.simulated_grid import SimulatedGrid
@@ -55,7 +55,7 @@ def run_on_ray(
         # Workers would look for our modules in the user's directory first; see `PortableValue`.
         app, ahead = (PortableValue(one, cloudpickle.dumps) for one in (client_app, announce_calls))
         try:
-            pool = ClientPool(app, options.share(), ahead)
+            pool = ClientPool(app, options.share(), ahead, is_shared=options.address is not None)
         except CallError as error:
             raise FederationError(str(error)) from error
         # The grid lives longer than Ray: what it refers to in Ray must not be let go while Ray is being shut down.

@@ -13,10 +13,11 @@ from fl_audit.html_tables import html_table
 from fl_audit.ordinary_files import read_file
 from fl_audit.parquet_files import read_frame
 from fl_audit.privacy.guarantee_line import guarantee_line
-from fl_audit.report.formatting import capital, finding_text, number_text
 from fl_audit.run_files import read_json, read_summary
 from fl_audit.runs.run_directory_checks import CONFIGURATION
+from fl_audit.statistics.claim_comparisons import finding_text
 from fl_audit.verdict.verdict import Verdict
+from fl_audit.words import capital, number_text
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -120,6 +121,25 @@ class Run:
         from fl_audit.runs.stored_models import read_model  # noqa: PLC0415, a run without models needs no torch
 
         return read_model(self.path, trial, round)
+
+    def final_models(self) -> "dict[int, Tensor]":
+        """Return the final model of each trial that the run kept, keyed by trial, as one row of numbers.
+
+        A row has all trained parameters, float32 (parameters,), in the order of the module's parameters. With
+        `keep-final-models = false` in [run] there is that of trial 0 alone.
+
+        Raises
+        ------
+        InputError
+            If the run stored no models.
+
+        Examples
+        --------
+        >>> torch.stack(list(read_run("runs/first").final_models().values())).std(dim=0)  # doctest: +SKIP
+        """
+        from fl_audit.runs.stored_models import final_models  # noqa: PLC0415, a run without models needs no torch
+
+        return final_models(self.path)
 
     @property
     def figures(self) -> dict[str, NotebookImage]:

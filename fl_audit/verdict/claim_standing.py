@@ -3,14 +3,16 @@
 from enum import StrEnum
 from typing import assert_never
 
-from fl_audit.report.formatting import capital, uncapital
 from fl_audit.report.report_elements import ReportContents
 from fl_audit.verdict.findings_verdict import VerdictFinding
 from fl_audit.verdict.verdict import Verdict
+from fl_audit.words import capital, uncapital
 
 
 class ClaimStanding(StrEnum):
     """Standing of a claimed guarantee after a run; the value is the phrase of a report.
+
+    Five verdicts leave a claim in three standings, and every sentence that names a claim needs one of them.
 
     HELD: the run is consistent. REFUTED: it is violated. UNCONFIRMED: it has any other verdict, or none.
     """

@@ -11,16 +11,16 @@ from matplotlib.figure import Figure
 
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.report.figure_style import BIT_STYLES, INK, LIMIT, MUTED, SMALL_TEXT_SIZE, finish_axes
-from fl_audit.report.formatting import Reading, percent
 from fl_audit.report.report_elements import FindingFigure, ReportContents, ReportNumber, Section, Table
 from fl_audit.report.unit_words import unit_words
-from fl_audit.rounding import rounded
+from fl_audit.statistics.claim_comparisons import Reading
 from fl_audit.verdict.declared_tests import TestName
 from fl_audit.verdict.findings_verdict import NoiseFinding, measure_noise
 from fl_audit.verdict.noise_estimate import NoiseRatioEstimate, ratio_interval
 from fl_audit.verdict.noise_scale import SquareSum
 from fl_audit.verdict.verdict import VerdictDetails, depends_on_secret, has_open_shares
 from fl_audit.verdict.verdict_messages import MISSING_WORDS, TestMessage
+from fl_audit.words import percent, rounded
 
 MOST_TENSORS = 8  # the figure shows no more tensors than these, those with the smallest measured ratio
 
@@ -82,6 +82,8 @@ def _row(
 def _rows(numbers: NoiseFinding, contents: ReportContents) -> list[ReportNumber]:
     found, one = numbers.estimate, contents.words.one
     beside = f"what a release has beside both sums, where it does not hide the {one}; {_EXACT}"
+    if not contents.plan.federation.mechanism.noise.has_gaussian_llr:
+        beside = f"what a release has beside its sum, in all coordinates; {_EXACT}"
     along = f"what a release has beside its sum, where it hides the {one}; {_EXACT}"
     rows = []
     if found.total is not None:
@@ -164,7 +166,8 @@ def _noise_figure(figure: Figure, numbers: NoiseFinding, contents: ReportContent
     # All reports have the same axis, unless the noise is far from the claim.
     low, high = min(0.95, *(part[2] for part in rows)), max(1.05, *(part[3] for part in rows))
     axes.set_xlim(low - 0.02 * (high - low), high + 0.02 * (high - low))
-    finish_axes(axes, "Noise that is really there", "Measured over claimed noise (standard deviations)", "")
+    scale = contents.plan.federation.mechanism.noise.scale_words
+    finish_axes(axes, "Noise that is really there", f"Measured over claimed noise ({scale}s)", "")
 
 
 def _draw_interval(axes: Axes, height: int, interval: Sequence[float], marker: str, colour: str) -> None:

@@ -241,7 +241,12 @@ def test_data_sets_are_listed(fl_audit: FlAudit, tmp_path: Path) -> None:
     assert listed.returncode == 0
     rows = [[cell.strip() for cell in line.split("│")] for line in listed.stdout.split("\n")]
     here = {(row[1], row[3]) for row in rows if len(row) == 5}
-    assert {("digits", "built in"), ("adult", "needs files"), ("purchase100", "found"), ("csv", "needs files")} <= here
+    assert {
+        ("digits", "built in"),
+        ("adult", "needs files"),
+        ("purchase100", "found"),
+        ("table", "needs files"),
+    } <= here
 
 
 def test_the_chosen_neighbour_is_public(config: Path) -> None:
@@ -462,7 +467,7 @@ def test_calibrate_shows_every_accountant_and_what_it_saves(fl_audit: FlAudit, t
         (("account", "--noise-multiplier", "-1", "--delta", "0.1", *OVER_3), "multiplier is -1"),
         (("account", "--noise-multiplier", "1", "--delta", "2", *OVER_3), "delta is 2"),
         (("bound", "in.txt", "empty.txt", "--delta", "0.1"), "empty.txt is empty"),
-        (("bound", "in.txt", "words.txt", "--delta", "0.1"), "words.txt line 2 is 'two'"),
+        (("bound", "in.txt", "words.md", "--delta", "0.1"), "words.txt line 2 is 'two'"),
         (("bound", "in.txt", "gone.txt", "--delta", "0.1"), "gone.txt .*be read"),
         (("bound", "in.txt", "nan.txt", "--delta", "0.1"), "score 1 .*nonmembers is nan: .*numbers"),
         (("bound", "in.txt", "in.txt", "--delta", "1"), "delta is 1"),
@@ -478,7 +483,7 @@ def test_wrong_guarantees_and_scores_get_one_line(
 ) -> None:
     (tmp_path / "in.txt").write_text("1\n2\n3\n")
     (tmp_path / "empty.txt").write_text("\n")
-    (tmp_path / "words.txt").write_text("1\ntwo\n")
+    (tmp_path / "words.md").write_text("1\ntwo\n")
     (tmp_path / "nan.txt").write_text("1\nnan\n")
     ran = fl_audit(*arguments)
     assert ran.returncode == 2

@@ -14,8 +14,8 @@ from fl_audit.array_types import Flags, Integers
 from fl_audit.data.loaded_dataset import LoadedDataset
 from fl_audit.data.records import Records
 from fl_audit.errors import require
-from fl_audit.name_lists import name_list
 from fl_audit.randomness import Purpose, generator
+from fl_audit.words import name_list
 
 SKEWED_CLASSES = (10, 20, 50, 100)  # numbers of classes that the paper has
 SKEWED_RECORDS = 200_000  # number of records that the paper has, half of them test records here

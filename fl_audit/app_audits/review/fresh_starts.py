@@ -29,9 +29,9 @@ from fl_audit.app_audits.review.recorded_training import (
 )
 from fl_audit.app_audits.review.strategy_capture import client_mods_alone
 from fl_audit.generator_states import GeneratorStates
-from fl_audit.report.formatting import capital
 from fl_audit.strategies.flower_grids import make_messages_for
 from fl_audit.strategies.simulated_grid import FIRST_NODE, RUN_ID
+from fl_audit.words import capital
 
 _ROUNDS = 2  # largest number of rounds that are compared
 _Releases = dict[str, str]  # digests of released arrays, keyed by round and name

@@ -10,13 +10,12 @@ from matplotlib.figure import Figure
 from fl_audit.audits.common.findings_guarantee import GuaranteeFinding
 from fl_audit.federation.run_plan import RunPlan
 from fl_audit.federation.run_tables import NORM_COLUMN, quantiles_by_round
-from fl_audit.plurals import plural
 from fl_audit.privacy.accounting_enums import SensitivityKind
 from fl_audit.report import mechanism_messages
 from fl_audit.report.figure_style import INK, LIMIT, draw_spread, finish_axes
-from fl_audit.report.formatting import capital, number_text, percent
 from fl_audit.report.report_elements import FindingFigure, ReportContents, Section, Table, TableKind
 from fl_audit.report.unit_words import unit_words
+from fl_audit.words import capital, number_text, percent, plural
 
 SMALL_SENSITIVITY = 0.05
 """If all medians are below this share of the clipping norm, the plot of sensitivities has a logarithmic axis."""
@@ -140,8 +139,9 @@ def _local_sensitivity_figure(figure: Figure, _: GuaranteeFinding, contents: Rep
         axes.set_yscale("log", nonpositive="clip")
     else:
         axes.set_ylim(0, 1.05 * axes.get_ylim()[1])
+    norm = contents.plan.federation.mechanism.clipping.measured_in
     finish_axes(axes, f"What {words.differing} can change", "Round (number)",
-                f"Local sensitivity of the\n{words.sum}\n(L2 norm, {words.measure})")  # fmt: skip
+                f"Local sensitivity of the\n{words.sum}\n({norm} norm, {words.measure})")  # fmt: skip
 
 
 def _draw_limits(axes: Axes, contents: ReportContents) -> None:

@@ -8,12 +8,12 @@ from pydantic_core import CoreSchema, PydanticCustomError
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.mechanisms.noises.registry import foreign_settings, names_of_noises
-from fl_audit.name_lists import name_list
 from fl_audit.privacy import defaults
 from fl_audit.privacy.accounting_enums import Accountant, MultiplierReference, SensitivityKind
 from fl_audit.privacy.targets import DETAILS, TARGETS
 from fl_audit.runs.config.config_section import ConfigSection
 from fl_audit.runs.config.setting_types import Choice, Count, Positive, Share, Size
+from fl_audit.words import name_list
 
 PRIVACY_TARGETS = tuple(TARGETS)
 OF_PIXELATION = ("pixelation-pixels", "pixelation-block")
@@ -80,7 +80,9 @@ class PrivacySection(ConfigSection):
     stop_at_epsilon: Size | None = None
     """Epsilon at `delta` before which training ends: the round that would exceed it is not made; left out, none is."""
     clipping_norm: Size = 3.0
-    """Largest norm of a contribution; with adaptive clipping, that of the first round."""
+    """Largest norm of a contribution, L1 with `laplace` noise and else L2; with adaptive clipping, that of the first
+    round.
+    """
     sensitivity: Choice[SensitivityKind] = SensitivityKind.GLOBAL
     """Scale of the noise: `global` is a private release, `local` the audit device of Bernau et al. 2021."""
     adjacency: Choice[Adjacency] = Adjacency.REPLACE_RECORD

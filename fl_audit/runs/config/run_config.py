@@ -8,7 +8,6 @@ from pydantic import Field, ValidationError, model_validator
 from fl_audit.adjacency import Adjacency
 from fl_audit.audits.registry import AUDITS
 from fl_audit.errors import InputError
-from fl_audit.name_lists import name_list
 from fl_audit.runs.config.audit_section import AuditSection
 from fl_audit.runs.config.config_section import ConfigSection
 from fl_audit.runs.config.data_section import DataSection
@@ -18,6 +17,7 @@ from fl_audit.runs.config.run_section import RunSection
 from fl_audit.runs.config.training_section import TrainingSection
 from fl_audit.runs.config_errors import first_problem
 from fl_audit.strategies.aggregation_registry import AGGREGATIONS
+from fl_audit.words import name_list
 
 
 class RunConfig(ConfigSection):
