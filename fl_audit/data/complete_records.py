@@ -40,7 +40,7 @@ def complete_records(
     usable = ~_any_of_record(gaps[settings.kept])
     require(bool(usable.any()), f"{path} has no label in any record: accepted are labels")
     classes = frame[settings.label].astype(str).str.strip().to_numpy(dtype=np.str_)
-    if len(np.unique(classes[usable])) > settings.most_words:
+    if settings.is_regression or len(np.unique(classes[usable])) > settings.most_words:
         classes = np.full(len(frame), "")  # those of a quantity, which is refused later, are no classes
     _require_classes(classes, usable, complete, gaps.drop(columns=settings.kept), path)
     warnings = list(_halved(classes, usable, complete, gaps.drop(columns=settings.kept), path))

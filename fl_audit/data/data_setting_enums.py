@@ -29,6 +29,13 @@ class UsersAcrossClients(StrEnum):
     FIRST = "first"
 
 
+class Task(StrEnum):
+    """What is learned: the class of a record (CLASSIFICATION), or a quantity (REGRESSION)."""
+
+    CLASSIFICATION = "classification"
+    REGRESSION = "regression"
+
+
 class PictureOrSequence(StrEnum):
     """Meaning of the two axes of a record: height and width (PICTURE), or steps and features (SEQUENCE)."""
 

@@ -28,18 +28,24 @@ _COARSE = 10  # a table with fewer different records than so many times its reco
 
 
 def cautions(
-    frame: pd.DataFrame, label: str, features: Floats32, repeats: int, named: Collection[str] = ()
+    frame: pd.DataFrame, label: str | None, features: Floats32, repeats: int, named: Collection[str] = ()
 ) -> Iterator[DataWarning]:
     """Yield warnings about a table that was read without an error.
 
     Shapes: `features` (records, features).
+
+    `label`: None if the labels are quantities, about which nothing is warned.
     """
-    yield from _nameless(frame[label])
-    yield from _words_kept(frame.drop(columns=[label]))
-    yield from _sentinels(frame.drop(columns=[label, *named], errors="ignore"))
-    yield from _label_warnings(frame[label])
+    if label is not None:
+        yield from _nameless(frame[label])
+    labels = [] if label is None else [label]
+    yield from _words_kept(frame.drop(columns=labels))
+    yield from _sentinels(frame.drop(columns=[*labels, *named], errors="ignore"))
+    if label is not None:
+        yield from _label_warnings(frame[label])
     yield from _spellings(frame)
-    yield from label_leak_warnings(frame, label, named)
+    if label is not None:
+        yield from label_leak_warnings(frame, label, named)
     different = prod(min(frame[name].nunique(), len(frame)) for name in frame.columns)
     if repeats and different > _COARSE * len(frame):
         remedy = remedies.unique()
@@ -160,8 +166,11 @@ def _quantity(counts: "pd.Series[Any]") -> Iterator[DataWarning]:
     low, high = int(counts.index.min()), int(counts.index.max())
     if len(counts) > _MOST_DIGITS and high - low < 3 * len(counts):
         text = f"the labels are {len(counts)} whole numbers from {low} to {high}, each of which is a class of its own"
-        advice = "if they are a quantity, such as a number of days, put them into a few groups"
-        yield DataWarning(f"{text}, and a model that is off by one is as wrong as any: {advice}")
+        remedy = remedies.task()
+        advice = f"if they are a quantity, such as a number of days, put them into a few groups, or {remedy} learns it"
+        yield DataWarning(
+            f"{text}, and a model that is off by one is as wrong as any: {advice}", alternatives=(remedy,)
+        )
 
 
 def _lists(words: Sequence[str]) -> Iterator[DataWarning]:

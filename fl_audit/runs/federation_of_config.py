@@ -26,7 +26,7 @@ from fl_audit.runs.config import DataSection, RunConfig
 _DATA_OPTIONS = (
     *("path", "test_path", "label", "owner", "user", "records_per_user", "drop", "missing", "max_levels"),
     *("separator", "decimal", "encoding", "skip_lines", "sheet", "axes", "ignore_case", "unique"),
-    *("text", "vocabulary", "tokenizer", "tokens"),
+    *("text", "vocabulary", "tokenizer", "tokens", "task"),
     *("images", "labels", "test_images", "test_labels", "classes", "generated_records"),
     *("graph_nodes", "image_size", "grey", "subset", "split", "test_split"),
 )

@@ -73,7 +73,8 @@ class EpsilonStarFinding:
 class ModelAccuracyFinding:
     """The test accuracy and AUROC of the final models, with other accuracies for comparison."""
 
-    test_accuracy: float  # share of right predictions on test records, mean over trials
+    # Share of right predictions on test records, mean over trials; NaN where labels are quantities.
+    test_accuracy: float
     test_auroc: float  # area under the ROC curve on test records, mean over trials; NaN if not computed
     # Accuracy of the same training without privacy; None if no such run was given.
     unprotected: NonPrivateAccuracy | None = None
@@ -82,14 +83,19 @@ class ModelAccuracyFinding:
     metrics: Mapping[str, float] = field(default_factory=dict)
 
     @property
+    def is_of_classes(self) -> bool:
+        """Whether the model names classes, and so has an accuracy."""
+        return math.isfinite(self.test_accuracy)
+
+    @property
     def headline(self) -> tuple[str, float]:
         """The metric that stands for how good a model is, and its mean over the trials."""
         return next(iter(self.metrics.items()), (Metric.ACCURACY, self.test_accuracy))
 
     def to_json(self) -> dict[str, Any]:
         """Return this finding as a dict with the one key `utility`, for `summary.json`."""
-        without = None if self.unprotected is None else self.unprotected.final
-        accuracy = {"test_accuracy": self.test_accuracy, "test_auroc": finite(self.test_auroc)}
+        without = None if self.unprotected is None else finite(self.unprotected.final)
+        accuracy = {"test_accuracy": finite(self.test_accuracy), "test_auroc": finite(self.test_auroc)}
         others = {"commonest_class": self.commonest, "test_accuracy_without_privacy": without}
         metrics = {str(name): finite(value) for name, value in self.metrics.items()}
         return {"utility": accuracy | others | {"headline": str(self.headline[0]), "metrics": metrics}}
@@ -102,6 +108,8 @@ def measure_model(run: FinishedRun, _: Findings) -> ModelAccuracyFinding:
     area = float(trials["test_auroc"].mean()) if "test_auroc" in trials else math.nan
     columns = {metric: column for metric, column in columns_of(run.plan.metrics).items() if column in trials}
     metrics = {metric: float(trials[column].mean()) for metric, column in columns.items()}
+    if trials["test_accuracy"].isna().all():
+        metrics.pop(Metric.ACCURACY, None)
     return ModelAccuracyFinding(float(trials["test_accuracy"].mean()), area, run.unprotected, run.commonest, metrics)
 
 

@@ -45,7 +45,7 @@ def reference_accuracies_text(numbers: evidence.ModelAccuracyFinding) -> str:
     An unknown accuracy is left out; if both are unknown, the text is empty.
     """
     known = []
-    if numbers.unprotected is not None:
+    if numbers.unprotected is not None and math.isfinite(numbers.unprotected.final):
         known.append(f"{percent(numbers.unprotected.final)} without privacy")
     if numbers.commonest is not None:
         known.append(f"{percent(numbers.commonest)} by always naming the most frequent class")
@@ -56,8 +56,10 @@ def _sentence(numbers: evidence.ModelAccuracyFinding, contents: ReportContents) 
     kept = ""
     if (chosen := contents.run.chosen_releases) is not None:
         kept = f"Each training kept the model after which errors on new cases fell no more: {_numbers_of(chosen)}. "
-    right = percent(numbers.test_accuracy)
     metric, value = numbers.headline
+    if not numbers.is_of_classes:
+        return f"{kept}The released model has {article(metric)} of {metric_text(metric, value)} on new cases."
+    right = percent(numbers.test_accuracy)
     first = "" if metric == Metric.ACCURACY else f"has {article(metric)} of {metric_text(metric, value)}, and "
     return f"{kept}The released model {first}is right for {right} of new cases{reference_accuracies_text(numbers)}."
 
@@ -76,11 +78,13 @@ def _numbers_of(chosen: tuple[int, int]) -> str:
 def _rows(numbers: evidence.ModelAccuracyFinding, _: ReportContents) -> list[ReportNumber]:
     final = f"of the final release, mean over trials; {_UNUSED}"
     basis = f"share of right predictions {final}"
-    rows = [ReportNumber("Test accuracy", numbers.test_accuracy, basis, is_share=True, on_page=True)]
+    rows = list[ReportNumber]()
+    if numbers.is_of_classes:
+        rows.append(ReportNumber("Test accuracy", numbers.test_accuracy, basis, is_share=True, on_page=True))
     if numbers.commonest is not None:
         basis = "share of the most frequent class among the test records"
         rows.append(ReportNumber("Accuracy of naming one class", numbers.commonest, basis, is_share=True, on_page=True))
-    if (other := numbers.unprotected) is not None:
+    if (other := numbers.unprotected) is not None and numbers.is_of_classes:
         basis = f"the same of {other.run}, without clipping and noise, {plural(other.trials, 'trial')}; {_UNUSED}"
         rows.append(ReportNumber("Test accuracy without privacy", other.final, basis, is_share=True, on_page=True))
     is_headline = numbers.headline[0] == Metric.AUROC
@@ -107,7 +111,9 @@ def _caption(numbers: evidence.ModelAccuracyFinding, contents: ReportContents) -
     shown = "The one trial" if contents.run.trials == 1 else "Median, middle half and range of the trials"
     metric, value = numbers.headline
     final = f"{metric_title(metric)} {metric_text(metric, value)}" if metric != Metric.ACCURACY else ""
-    final += f"{', accuracy ' if final else ''}{percent(numbers.test_accuracy)} at the final release"
+    if numbers.is_of_classes:
+        final += f"{', accuracy ' if final else ''}{percent(numbers.test_accuracy)}"
+    final += " at the final release"
     text = f"{shown}; {final}{reference_accuracies_text(numbers)}."
     if (chosen := contents.run.chosen_releases) is None:
         return text

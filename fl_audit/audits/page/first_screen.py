@@ -147,7 +147,10 @@ def _model(contents: ReportContents) -> Fact:
     if metric != Metric.ACCURACY:
         without = None if numbers.unprotected is None else numbers.unprotected.metrics.get(metric)
         right = "" if without is None else f"{metric_text(metric, without)} without privacy; "
-        right += f"right for {percent(numbers.test_accuracy)} of new cases{reference_accuracies_text(numbers)}"
+        if numbers.is_of_classes:
+            right += f"right for {percent(numbers.test_accuracy)} of new cases{reference_accuracies_text(numbers)}"
+        else:
+            right += "on new cases"
         return Fact(f"The model's {metric_title(metric)}", metric_text(metric, value), right)
     return Fact(
         "The model is right for",

@@ -4,6 +4,8 @@ A run of one trial, or without an insider, is a training that nobody asked to au
 last, unless something was found.
 """
 
+import math
+
 from fl_audit.audits.common.findings_released_model import ModelAccuracyFinding
 from fl_audit.audits.sections import page_rows
 from fl_audit.learning.metric_names import Metric, metric_title
@@ -71,7 +73,7 @@ def training_rows(contents: ReportContents) -> list[list[tuple[str, str]]]:
         rows += [(f"{capital(metric_title(metric))} on test records{mean}", text) for metric, text in texts.items()]
         if (other := numbers.unprotected) is not None:
             found = {numbers.headline[0]: other.metrics.get(numbers.headline[0]), Metric.ACCURACY: other.final}
-            known = {metric: value for metric, value in found.items() if value is not None}
+            known = {metric: value for metric, value in found.items() if value is not None and math.isfinite(value)}
             rows += [
                 (f"{capital(metric_title(metric))} without privacy", metric_text(metric, value))
                 for metric, value in known.items()

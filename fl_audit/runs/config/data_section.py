@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from fl_audit.data.data_setting_enums import PartitionScheme, PictureOrSequence, UsersAcrossClients
+from fl_audit.data.data_setting_enums import PartitionScheme, PictureOrSequence, Task, UsersAcrossClients
 from fl_audit.runs.config.config_section import ConfigSection
 from fl_audit.runs.config.setting_types import Choice, Count, OwnName, Scalar, Words
 
@@ -34,6 +34,8 @@ class DataSection(ConfigSection):
     """File of the records (`csv`, `npz`), or directory of pictures (`images`); relative to the configuration."""
     test_path: str | None = None
     """The same of official test records, of `csv` and `images`; left out, up to 20 % are held out."""
+    task: Choice[Task] | None = None
+    """Whether the label of `csv`, `hf:` and `npz` is a class, or a quantity (`regression`); left out, a class."""
     label: str | None = None
     """Name of the column to be learned, of `csv` and `hf:`."""
     owner: str | None = None

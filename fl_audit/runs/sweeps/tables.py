@@ -12,7 +12,7 @@ import pandas as pd
 
 from fl_audit.audits.membership.findings_attacks import INSIDER
 from fl_audit.errors import require
-from fl_audit.learning.metric_names import Metric, metric_column
+from fl_audit.learning.metric_names import Metric, is_smaller_better, metric_column
 from fl_audit.parquet_files import read_frame
 from fl_audit.privacy.guarantee_line import GUARANTEE_NAMES
 from fl_audit.run_files import read_json
@@ -76,11 +76,13 @@ def _models_of(one: Point, keys: Sequence[str], run: Path) -> pd.DataFrame:
 def choose_utility(models: pd.DataFrame, wanted: str | None) -> str:
     """Return the metric that is the utility of a sweep: the requested one, or the headline of its runs.
 
-    `wanted`: None selects accuracy if the headlines differ, or a smaller value of the headline is better.
+    `wanted`: None selects accuracy if the headlines differ, or a smaller value of the headline is better; for labels
+    that are quantities it selects R2.
     """
     headlines = [str(name) for name in models[HEADLINE].dropna().unique()] if HEADLINE in models else []
-    is_usable = len(headlines) == 1 and headlines[0] != Metric.LOSS
-    utility = wanted or (headlines[0] if is_usable else str(Metric.ACCURACY))
+    is_usable = len(headlines) == 1 and not is_smaller_better(headlines[0])
+    has_r2 = metric_column(Metric.R2) in models
+    utility = wanted or (headlines[0] if is_usable else str(Metric.R2 if has_r2 else Metric.ACCURACY))
     column = metric_column(utility)
     is_known = column in models and bool(models[column].notna().all())
     require(is_known, f"utility {utility} was not computed of every model: accepted is {Metric.ACCURACY}")
