@@ -17,6 +17,7 @@ from fl_audit.data.complete_records import complete_records
 from fl_audit.data.encoding import UNKNOWN_OWNERS, Owners, build_records, encode_labels, encode_owners
 from fl_audit.data.feature_columns import encode_columns, refuse_infinite
 from fl_audit.data.identifier_detection import identifiers, likeliest_person_column
+from fl_audit.data.imputation import imputed
 from fl_audit.data.loaded_dataset import (
     ColumnReadResult,
     ColumnRole,
@@ -86,6 +87,9 @@ def source_of_frames(
     train, rows = len(parts[0]), np.concatenate([part.index.to_numpy() + 1 for part in parts])
     origin = SourceFileRows(str(paths[0]), str(paths[-1]), train, rows)
     joint, label, text = _joint(parts, settings), settings.label, settings.of_text
+    if settings.imputes:
+        joint, imputations = imputed(joint, origin, settings)
+        warned += imputations
     labels = _labels(joint[label], origin, settings)
     users, user_use = _persons(joint, origin, settings.user, ColumnRole.USER)
     owners, owner_use = _persons(joint, origin, settings.owner, ColumnRole.OWNER)

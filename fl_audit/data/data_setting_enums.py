@@ -2,6 +2,9 @@
 
 from enum import StrEnum
 
+IMPUTE = "impute"
+"""Value of the setting `missing` with which missing values are filled."""
+
 
 class Dissimilarity(StrEnum):
     """Dissimilarity of two records, the measure by which they are compared.

@@ -16,6 +16,11 @@ def missing(*words: str) -> Remedy:
     return Remedy("missing", words)
 
 
+def impute() -> Remedy:
+    """Fill missing values instead of leaving out their records."""
+    return Remedy("missing", "impute")
+
+
 def task() -> Remedy:
     """Learn the label as a quantity."""
     return Remedy("task", "regression")

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from fl_audit.data.data_paths import resolve
-from fl_audit.data.data_setting_enums import Task
+from fl_audit.data.data_setting_enums import IMPUTE, Task
 from fl_audit.data.texts import TextSettings, require_one_tokenization
 from fl_audit.data.written_numbers import DECIMAL_MARKS
 from fl_audit.errors import Remedy, require
@@ -32,6 +32,7 @@ class TableSettings:
     # Words that stand for a missing value, beside empty cells: records with a missing value are left out. Other words,
     # also NA and null, are what they are. None: a missing value is refused.
     missing: tuple[str, ...] | None = None
+    imputes: bool = False  # whether missing values are filled, instead of records left out; `missing` is then empty
     # Largest number of different words in a column, and of classes; None: see `most_words` and `most_numbers`.
     max_levels: int | None = None
     # Name of the column that says whose each record is: whole numbers or words. It becomes no feature. None: unknown.
@@ -123,4 +124,6 @@ class TableSettings:
     def of(cls, options: Mapping[str, Any]) -> "TableSettings":
         """Return the settings given by options with names such as "max-levels"; unknown options are ignored."""
         given = {name.replace("-", "_"): value for name, value in options.items()}
+        if given.get("missing") == IMPUTE:
+            given |= {"missing": (), "imputes": True}
         return cls(**{field.name: given[field.name] for field in fields(cls) if field.name in given})

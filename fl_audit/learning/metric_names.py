@@ -67,6 +67,19 @@ def metric_column(metric: str) -> str:
     return f"test_{title_of_named(metric).replace('-', '_')}"
 
 
+WORST_CLIENT = "train_worst_client"
+"""Column of the headline on the training records of the client for which a model is worst."""
+
+
+CLIENT_CLASSES = "classes"
+"""Column of the table of clients: number of classes among a client's records."""
+
+
+def training_column(metric: str) -> str:
+    """Return the column of a metric on training records, such as `train_accuracy`."""
+    return metric_column(metric).replace("test_", "train_", 1)
+
+
 def is_share(metric: str) -> bool:
     """Return whether a metric is a share of records, which is written as a percentage."""
     return metric in list(Metric) and Metric(metric).is_share

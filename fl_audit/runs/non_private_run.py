@@ -76,7 +76,7 @@ def _training_of(configuration: dict[str, Any]) -> dict[str, Any]:
     section, _, key = GROWING.partition(".")
     found = {name: configuration[name] for name in _TRAINING}
     # Which metrics are computed changes no training.
-    training = {name: value for name, value in found["training"].items() if name != "metrics"}
+    training = {name: value for name, value in found["training"].items() if name not in ("metrics", "client-metrics")}
     return found | {"training": training, section: {key: 0}}
 
 

@@ -32,6 +32,7 @@ def finish(
 ) -> "ReportContents":
     """Join the results of all batches of trials, and write tables, summary and report of a run."""
     with at_work("joining the tables"):
+        from fl_audit.audits.page.ordinary_training import is_shown_as_training  # noqa: PLC0415
         from fl_audit.audits.page.report_files import write_report  # noqa: PLC0415
         from fl_audit.runs.attacks import with_attacks  # noqa: PLC0415
         from fl_audit.runs.epsilon_by_round import with_epsilon  # noqa: PLC0415
@@ -56,6 +57,7 @@ def finish(
     with at_work("holding what was measured against the guarantee"):
         known = _timing(run), read_provenance(run), read_unprotected(run)
         contents = summarise(plan, RunTables(**frames), *known, drawn, _looks(run, plan.config.audit.trials))
+    contents.summary["shown_as_training"] = is_shown_as_training(contents)
     write_json(run.summary, contents.summary)
     if with_report:
         with at_work("drawing the figures, writing the report"):

@@ -114,11 +114,20 @@ def _caption(numbers: evidence.ModelAccuracyFinding, contents: ReportContents) -
     if numbers.is_of_classes:
         final += f"{', accuracy ' if final else ''}{percent(numbers.test_accuracy)}"
     final += " at the final release"
-    text = f"{shown}; {final}{reference_accuracies_text(numbers)}."
+    text = f"{shown}; {final}{reference_accuracies_text(numbers)}.{best_round_text(numbers, contents)}"
     if (chosen := contents.run.chosen_releases) is None:
         return text
     counted = f"by public records alone; the guarantee counts all {plural(contents.plan.federation.rounds, 'round')}"
     return f"{text} Early stopping chose {_numbers_of(chosen)}, {counted}."
+
+
+def best_round_text(numbers: evidence.ModelAccuracyFinding, contents: ReportContents) -> str:
+    """Return a sentence on the round with the best headline, which test records choose; "" if it is the last one."""
+    if numbers.best_round is None or numbers.best_round[0] == contents.plan.federation.rounds:
+        return ""
+    number, value = numbers.best_round
+    best = metric_text(numbers.headline[0], value)
+    return f" Best after round {number} ({best}), chosen by test records: not private."
 
 
 def _metrics_figure(figure: Figure, numbers: evidence.ModelAccuracyFinding, contents: ReportContents) -> None:
@@ -179,6 +188,10 @@ def _draw_metric(axes: Axes, metric: str, numbers: evidence.ModelAccuracyFinding
         axes.plot(other.rounds, shares, color=INK, linestyle="--", linewidth=1.5, label="without privacy (mean)")
     if is_accuracy and numbers.commonest is not None:
         axes.axhline(100.0 * numbers.commonest, color=MUTED, linestyle=":", linewidth=1.8, label="most frequent class")
+    if metric == numbers.headline[0] and best_round_text(numbers, contents):
+        assert numbers.best_round is not None, "a text tells of it"
+        label = "best round by test records (not private)"
+        axes.axvline(numbers.best_round[0], color=MUTED, linestyle="-.", linewidth=1.4, label=label)
     if is_share(metric):
         axes.set_ylim(0, 100)  # the same in every report
 

@@ -6,7 +6,10 @@ last, unless something was found.
 
 import math
 
+from fl_audit.audits.common.findings_client_metrics import ClientMetricsFinding
 from fl_audit.audits.common.findings_released_model import ModelAccuracyFinding
+from fl_audit.audits.common.sections_client_metrics import client_rows
+from fl_audit.audits.common.sections_released_model import best_round_text
 from fl_audit.audits.sections import page_rows
 from fl_audit.learning.metric_names import Metric, metric_title
 from fl_audit.plurals import plural
@@ -17,6 +20,8 @@ from fl_audit.report.report_elements import ReportContents
 from fl_audit.user_modules import title_of_named
 from fl_audit.verdict.sections_verdict import unanswered_text, verdict_of
 from fl_audit.verdict.verdict import Verdict
+
+_ENOUGH_TRIALS = 1000  # trials that an audit is advised to have
 
 
 def is_shown_as_training(contents: ReportContents) -> bool:
@@ -53,7 +58,10 @@ def audit_text(contents: ReportContents) -> str:
     """Return a sentence on what this training says of its guarantee, and how to audit it."""
     if contents.plan.guarantee is None:
         return "Nothing is claimed, so there is nothing to audit."
-    how = "trials = 1000" if contents.plan.config.audit.insider else "insider = true and trials = 1000"
+    audit = contents.plan.config.audit
+    missing = [] if audit.insider else ["insider = true"]
+    missing += [] if audit.trials >= _ENOUGH_TRIALS else [f"trials = {_ENOUGH_TRIALS}"]
+    how = " and ".join(missing)
     return f"Not asked for. Set {how} in [audit] to hold the guarantee against what an insider learns."
 
 
@@ -80,6 +88,10 @@ def training_rows(contents: ReportContents) -> list[list[tuple[str, str]]]:
             ]
         if numbers.commonest is not None:
             rows.append(("Accuracy of naming one class", metric_text("accuracy", numbers.commonest)))
+    if numbers is not None and (best := best_round_text(numbers, contents)):
+        rows.append(("Best round", best.strip()))
+    if (clients := contents.find(ClientMetricsFinding)) is not None:
+        rows += [(row.name, finding_text(row.to_json())) for row in client_rows(clients) if row.on_page]
     promised = "nothing: no clipping, no noise"
     if guarantee is not None:
         promised = guarantee_line(guarantee_values(guarantee.epsilon, guarantee.claims))

@@ -22,8 +22,9 @@ class DataSection(ConfigSection):
     If the adjacency is about users, all records of a user are one unit: they are drawn, clipped, sampled and exchanged
     together.
 
-    `missing` leaves out the records that contain one of its words. `text` names a column that `vocabulary` or
-    `tokenizer` turns into ids of tokens.
+    `missing` leaves out the records that contain one of its words. With `impute` missing values are filled with the
+    median or the most frequent word of the training file, which the guarantee does not cover. `text` names a column
+    that `vocabulary` or `tokenizer` turns into ids of tokens.
     """
 
     name: str = "digits"
@@ -60,8 +61,9 @@ class DataSection(ConfigSection):
     """Number of lines to skip above the line of names, such as a title, of `csv`."""
     sheet: str | None = None
     """Name of the sheet of an Excel workbook, of `csv`; left out, the only one that holds anything."""
-    missing: Words | None = None
-    """Words for a missing value (`csv`, `hf:`), `[]` for empty cells alone: such records are left out, else refused."""
+    missing: Literal["impute"] | Words | None = None
+    """Words for a missing value (`csv`, `hf:`), `[]` for empty cells alone: such records are left out, else refused.
+    `impute` fills empty cells, and marks where they were."""
     max_levels: Count | None = None
     """Largest number of words in a column, and of classes, of `csv` and `hf:`; left out, 100, or 20 of classes that
     are numbers."""

@@ -12,7 +12,7 @@ import pandas as pd
 
 from fl_audit.audits.membership.findings_attacks import INSIDER
 from fl_audit.errors import require
-from fl_audit.learning.metric_names import Metric, is_smaller_better, metric_column
+from fl_audit.learning.metric_names import WORST_CLIENT, Metric, is_smaller_better, metric_column
 from fl_audit.parquet_files import read_frame
 from fl_audit.privacy.guarantee_line import GUARANTEE_NAMES
 from fl_audit.run_files import read_json
@@ -111,6 +111,8 @@ def points_table(
         row: dict[str, Any] = {"point": one.name, "settings": describe(one.settings)}
         row |= {"private": bool(own["private"].iloc[0]), "models": len(own)}
         row |= {name: own[name].iloc[0] for name in GUARANTEE_NAMES}
+        if WORST_CLIENT in own:
+            row[WORST_CLIENT] = own[WORST_CLIENT].mean()
         for name, column in (("utility", metric_column(utility)), ("epsilon_star",) * 2, ("membership_advantage",) * 2):
             row |= {name: own[column].mean(), f"{name}_low": own[column].min(), f"{name}_high": own[column].max()}
         rows.append(row | {name: own[name].iloc[0] for name in ATTACKED if name in own})
