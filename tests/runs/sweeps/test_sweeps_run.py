@@ -353,7 +353,7 @@ def points_of(utilities: list[float], without: float) -> pd.DataFrame:
 
 @pytest.mark.parametrize("by_guarantee", [True, False])
 def test_numbers_stand_beside_their_points_and_cover_nothing(by_guarantee: bool) -> None:
-    points = points_of([0.6, 0.605, 0.7, 0.702, 0.75, 0.752, 0.8, 0.801, 0.81, 0.815], 0.8)
+    points = points_of([0.6, 0.605, 0.7, 0.702, 0.75, 0.752, 0.8, 0.801, 0.81, 0.815], 0.79)
     models = points.assign(test_auroc=points["utility"], epsilon_star_cut=0.001)
     figure = landscape_figure(points, models, "auroc", "ten", by_guarantee)
     figure.draw_without_rendering()
