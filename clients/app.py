@@ -184,7 +184,7 @@ def _of_targets(added: Floats, signal: Floats, noise: Floats) -> dict[str, Float
 # Data owners send summaries of their shard's losses on a release in each trial, and never single losses. The victim's
 # records depend on its secret bit in each trial, as in training. Its summaries are sums over the whole shard and go
 # only to the server, which also receives the victim's contribution in that trial. Other clients receive only the range
-# of the losses of all members and the population, and only if no public range is configured.
+# of the losses of all members and the population.
 
 
 def answer_loss_range(message: Message, context: Context) -> Message:
@@ -197,29 +197,17 @@ def answer_loss_range(message: Message, context: Context) -> Message:
 
 
 def answer_loss_moments(message: Message, context: Context) -> Message:
-    """Return a data owner's reply with the moments of its scores under each trial's model, and store its own Epsilon*.
-
-    Scores are transformed losses. Epsilon* is the privacy risk of the owner's records against the population, NaN for
-    fewer than two records. The client stores it in its own state, and sends it only if the message asks for it. The
-    state holds one trial batch: of batches that are trained together, it keeps the last one.
-    """
+    """Return a data owner's reply with the moments of its scores, transformed losses, under each trial's model."""
     request = Request(message, context)
     low, high = request.array(Key.LOW), request.array(Key.HIGH)
     owner_moments = [moments.moments_of(losses, low, high).where(is_member) for losses, is_member in request.losses()]
     joint_moments = moments.joint_moments(owner_moments)
-    delta = request.config[Key.DELTA]
-    cut = request.config[Key.CUT]
-    keys = (Key.POPULATION_COUNT, Key.POPULATION_MEAN, Key.POPULATION_SQUARES)
-    population = moments.ScoreMoments(*map(request.array, keys))
-    star = moments.epsilon_star_of_moments(joint_moments, population, float(str(delta)), float(str(cut)))
-    context.state[MessageRecordName.OWN_EPSILON_STAR] = ConfigRecord(request.about | {Key.EPSILON_STAR: star.tolist()})
-    reported_star = star if request.config[Key.REPORT] else None
-    summary: dict[str, Floats] = {
+    summary: dict[str, Floats | None] = {
         Key.COUNT: joint_moments.count,
         Key.MEAN: joint_moments.mean,
         Key.SQUARES: joint_moments.squares,
     }
-    return request.reply({**summary, Key.EPSILON_STAR: reported_star})
+    return request.reply(summary)
 
 
 def _within_time_limit(message: Message, context: Context, call_next: ClientAppCallable) -> Message:

@@ -21,8 +21,6 @@ class MessageRecordName(StrEnum):
 
     ARRAYS = "arrays"
     CONFIG = "config"
-    OWN_EPSILON_STAR = "own-epsilon-star"
-    """Epsilon* of a client's shard at the last evaluated release; kept in the client's state, not in messages."""
     OWN_ACCOUNTANT = "own-accountant"
     """State of a client's Opacus accountant after its last round of private training; kept in the client's state."""
 
@@ -66,14 +64,6 @@ class Key(StrEnum):
     HIGH = "high"  # largest loss per trial
     MEAN = "mean"  # mean score per trial
     SQUARES = "squares"  # sum of squared deviations of scores from their mean per trial
-    POPULATION_COUNT = "population-count"
-    POPULATION_MEAN = "population-mean"
-    POPULATION_SQUARES = "population-squares"
-    DELTA = "delta"  # delta of Epsilon*
-    CUT = "cut"  # cut of the error rates of Epsilon*
-    REPORT = "report"  # whether a client tells the server its own Epsilon*
-    EPSILON_STAR = "epsilon-star"
-    """Epsilon* of a client's own shard per trial, float64; NaN if the shard has fewer than two records."""
 
 
 def pack_participation(taking_part: Flags) -> bytes:

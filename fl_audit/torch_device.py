@@ -19,14 +19,15 @@ def require_device(device: Device) -> None:
     require(is_there, f"{what}: accepted is 'cpu', or a build of torch for the graphics card")
 
 
-def settle_device(device: Device, tf32: bool = False) -> None:
+def settle_device(device: Device) -> None:
     """Prepare this process to compute on a device; raise `InputError` if this machine does not have it.
 
-    `tf32`: By itself torch allows it for convolutions alone.
+    A graphics card does not round the factors of products (TF32), which torch allows for convolutions by default.
     """
     require_device(device)
     if device is Device.CUDA:
-        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = tf32
+        torch.backends.cuda.matmul.allow_tf32 = False
+        torch.backends.cudnn.allow_tf32 = False
 
 
 def to_device(values: NDArray[Any], device: Device) -> Tensor:

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 from fl_audit.errors import require
 
+BATCHES_IN_FLIGHT = 2
+"""Number of batches that the federation processes at the same time: the clients train one while the other is noised."""
+
 
 @dataclass(frozen=True)
 class TrialBatch:
@@ -51,10 +54,7 @@ def remaining_batches(trials: int, per_batch: int, finished: Sequence[TrialBatch
     return tuple(TrialBatch(index, first, count) for index, (first, count) in zip(free, pieces, strict=False))
 
 
-def waves(batches: Sequence[TrialBatch], in_flight: int) -> list[tuple[TrialBatch, ...]]:
-    """Divide batches into groups of consecutive batches that the federation processes at the same time.
-
-    `in_flight`: The last group may be smaller.
-    """
-    require(in_flight >= 1, f"batches-in-flight is {in_flight}: accepted are 1 and more")
-    return [tuple(batches[start : start + in_flight]) for start in range(0, len(batches), in_flight)]
+def waves(batches: Sequence[TrialBatch]) -> list[tuple[TrialBatch, ...]]:
+    """Divide batches into groups of `BATCHES_IN_FLIGHT` consecutive ones; the last group may be smaller."""
+    starts = range(0, len(batches), BATCHES_IN_FLIGHT)
+    return [tuple(batches[start : start + BATCHES_IN_FLIGHT]) for start in starts]

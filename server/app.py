@@ -133,7 +133,7 @@ def run_federation(
     federation = load_federation(plan.federation)
     roster = discover_clients(grid, federation)
     clock.ready = time.monotonic()
-    for wave in waves(batches, plan.config.run.batches_in_flight):
+    for wave in waves(batches):
         _play_wave(plan, federation, roster, grid, wave, sink, on_round, strategy, on_release)
         give_back_freed_memory()
     clock.finished = time.monotonic()

@@ -16,7 +16,7 @@ from fl_audit.mechanisms.contribution import PrivateTraining
 from fl_audit.mechanisms.noises.mechanism_noise import NoiseOrigin
 from fl_audit.mechanisms.threat_model import Adversary
 from fl_audit.released_model.parametric_star import StarSettings
-from fl_audit.strategies.epsilon_star_queries import EpsilonStarQueries, FederatedEpsilonStarSettings
+from fl_audit.strategies.epsilon_star_queries import EpsilonStarQueries
 from fl_audit.strategies.queries import AccountantStateCollector
 from fl_audit.strategies.release_scoring import (
     CanaryScoreCollector,
@@ -56,13 +56,12 @@ def known_noise_seeds(federation: LoadedFederation, challenger: SeededChallenger
     return {insider: [challenger.noise_seed(client) for client in clients] for insider, clients in known.items()}
 
 
-def federated_losses(plan: RunPlan) -> FederatedEpsilonStarSettings | None:
+def federated_losses(plan: RunPlan) -> StarSettings | None:
     """Return the settings of Epsilon* without pooling members' losses; None if the server pools them."""
     audit = plan.config.audit
     if audit.epsilon_star_losses is not EpsilonStarLocation.FEDERATED:
         return None
-    star = StarSettings(plan.config.privacy.delta, audit.epsilon_star_cut)
-    return FederatedEpsilonStarSettings(star, audit.loss_range, audit.client_epsilon_star)
+    return StarSettings(plan.config.privacy.delta, audit.epsilon_star_cut)
 
 
 def run_queries(

@@ -20,7 +20,6 @@ from fl_audit.federation.federation import Federation
 from fl_audit.federation.local_dpsgd_updates import ClientRandomness, step_sample
 from fl_audit.learning.stacked_layers import cached_rows
 from fl_audit.mechanisms.contribution import PrivateTraining
-from fl_audit.mechanisms.participations.participation import restricted_to_eligible
 from fl_audit.mechanisms.threat_model import Adversary
 from fl_audit.message_keys import Key, pack_participation
 from fl_audit.privacy.accounting_enums import SensitivityKind
@@ -86,8 +85,9 @@ def call_of(
 def _without_canaries(
     public: Federation, roster: ClientRoles, challenger: SeededChallenger, batch: TrialBatch, server_round: int
 ) -> CalledClients:
-    participation, turn = public.mechanism.participation, public.eligible_units(server_round)
+    participation = public.mechanism.participation
     if not participation.is_sampled:
+        turn = public.eligible_units(server_round)
         whose = range(public.clients) if turn is None else turn.tolist()
         of_steps = _samples_of_steps(public, roster, challenger, batch, server_round) if turn is None else None
         return CalledClients(tuple(ContributingClient(client) for client in whose), of_steps)
@@ -96,13 +96,11 @@ def _without_canaries(
             taking_part, asked = np.zeros((batch.count, roster.units), dtype=np.bool_), list[ContributingClient]()
             for client, shard in enumerate(roster.shards):
                 drawn = challenger.participation(batch.trials, server_round, client, len(shard), participation.rate)
-                drawn = restricted_to_eligible(drawn, turn, shard)
                 taking_part[:, shard] = drawn
                 asked.append(ContributingClient(client, None, {Key.PARTICIPATION: pack_participation(drawn)}))
             return CalledClients(tuple(asked), torch.from_numpy(taking_part))
         case Unit.CLIENT:
             drawn = challenger.client_participation(batch.trials, server_round, public.clients, participation.rate)
-            drawn = restricted_to_eligible(drawn, turn, np.arange(public.clients))
             there = [client for client in range(public.clients) if drawn[:, client].any()]
             called = tuple(ContributingClient(client, np.flatnonzero(drawn[:, client])) for client in there)
             return CalledClients(called, torch.from_numpy(drawn))

@@ -3,15 +3,11 @@
 Epsilon* (Negoescu et al. 2023) is the privacy risk of one released model, computed from its losses on members and on a
 population sample. The queries about release i are sent while clients work on later rounds. Messages that are sent
 together are an exchange (see `queries`). Exchange i + 1 asks for the range of the losses on release i. Exchange i + 2
-asks for the moments of the scores, because the server has evaluated the population by then. If the range of losses is
-public, the first query is not sent.
+asks for the moments of the scores, because the server has evaluated the population by then.
 
-The server learns the moments of each client's losses. For a client with one record, they reveal the loss itself.
-Without a public range the server also learns each client's extreme losses. Every client learns the moments of the
-population and the range in use, and so does an adversary among the clients. A range that is computed from the clients
-consists of extreme losses of members without noise. No guarantee covers these losses, so a deployment should set a
-public range. The adversary of this simulation does not use the range. The server could compute Epsilon* of a client's
-data, because it follows from the client's moments.
+The server learns the extremes and the moments of each client's losses. For a client with one record, they reveal the
+loss itself. Every client learns the range of all losses, and so does an adversary among the clients. The range consists
+of extreme losses of members without noise, which no guarantee covers. The adversary of this simulation does not use it.
 """
 
 from collections import defaultdict
@@ -29,7 +25,7 @@ from fl_audit.released_model import loss_moments as moments
 from fl_audit.released_model.loss_moments import LossRange, ScoreMoments
 from fl_audit.released_model.parametric_star import StarSettings
 from fl_audit.strategies.errors import FederationError
-from fl_audit.strategies.queries import BatchTrainingState, More, RunQueries, WriteMessage
+from fl_audit.strategies.queries import BatchTrainingState, RunQueries, WriteMessage
 from fl_audit.strategies.reply_checks import ReplyIdentity, read_array
 from fl_audit.trial_batches import TrialBatch
 
@@ -37,33 +33,20 @@ _RANGE, _MOMENTS = f"query.{NonTrainingQuery.LOSS_RANGE}", f"query.{NonTrainingQ
 _TOLD = {_RANGE: (Key.COUNT, Key.LOW, Key.HIGH), _MOMENTS: (Key.COUNT, Key.MEAN, Key.SQUARES)}
 
 
-@dataclass(frozen=True)
-class FederatedEpsilonStarSettings:
-    """Settings for computing Epsilon* of a released model without collecting clients' losses."""
-
-    star: StarSettings  # delta and cut of Epsilon*
-    # Public range (low, high) to which losses are clipped and by which they are normalised. With None, clients report
-    # the extremes of their losses.
-    loss_range: tuple[float, float] | None = None
-    client_epsilon_star: bool = False  # whether clients send the server Epsilon* of their own data
-
-
 @dataclass
 class EpsilonStarQueries(RunQueries):
     """Queries for range and moments of clients' losses, from which the Epsilon* of released models is computed."""
 
-    settings: FederatedEpsilonStarSettings  # settings of the queries
+    settings: StarSettings  # delta and cut of Epsilon*
     releases: Sequence[int]  # numbers of the releases that are asked about, ascending
     batches: Sequence[TrialBatch]  # batches of trials; all are trained at once
     clients: int  # number of clients
     # Function that returns the losses (trials, p) of p records of the population on the given release. It waits for
     # them if necessary, and is called once for each batch of trials and release.
     population: Callable[[TrialBatch, int], Floats]
-    # The next four are keyed by the name of the batch of trials.
+    # The next three are keyed by the name of the batch of trials.
     # Epsilon* of each release, (trials,), in ascending order.
     _star: dict[str, list[Floats]] = field(init=False, default_factory=lambda: defaultdict(list))
-    # Epsilon* of each client's data on each release, (trials, clients); empty unless clients report it.
-    _client_star: dict[str, list[Floats]] = field(init=False, default_factory=lambda: defaultdict(list))
     _ranges: dict[str, LossRange] = field(init=False, default_factory=dict)  # latest joint range of clients' losses
     _population: dict[str, ScoreMoments] = field(init=False, default_factory=dict)  # latest moments of the population
 
@@ -82,8 +65,8 @@ class EpsilonStarQueries(RunQueries):
         The query for moments comes first, because it uses the range of losses that clients reported in the exchange
         before. The answers to the query for ranges replace that range.
         """
-        ranges = [(_RANGE, exchange - 1)] if self.settings.loss_range is None else []
-        return [one for one in [(_MOMENTS, exchange - 2), *ranges] if one[1] in self.releases]
+        queries = [(_MOMENTS, exchange - 2), (_RANGE, exchange - 1)]
+        return [(kind, release) for kind, release in queries if release in self.releases]
 
     def messages(
         self,
@@ -97,16 +80,14 @@ class EpsilonStarQueries(RunQueries):
         An exchange is all messages that are sent together; `exchange` is its number, from 1. `transcripts` has the
         latest models of each batch. `to_owner` builds each message; `to_observer` is not used.
         """
-        newest, star = min(exchange - 1, max(self.releases)), self.settings.star
-        about: More = {Key.DELTA: star.delta, Key.CUT: star.cut, Key.REPORT: self.settings.client_epsilon_star}
+        newest = min(exchange - 1, max(self.releases))
         written = []
         for batch in self.batches:
             for kind, release in self._queries_in(exchange):
                 models = transcripts[batch.name].models[release - newest - 1].numpy()
                 said = self._sent_beside_models(batch, release) if kind == _MOMENTS else {}
                 arrays = ArrayRecord({key: Array(*pack(one)) for key, one in {models_key(0): models, **said}.items()})
-                more = about if kind == _MOMENTS else {}
-                written += [to_owner(client, kind, batch, release, arrays, more) for client in range(self.clients)]
+                written += [to_owner(client, kind, batch, release, arrays, {}) for client in range(self.clients)]
         return written
 
     def answers(self, exchange: int) -> list[ReplyIdentity]:
@@ -123,50 +104,37 @@ class EpsilonStarQueries(RunQueries):
                 replies = [found[ReplyIdentity(client, kind, batch.name)] for client in range(self.clients)]
                 told = [[_floats(one, key, batch, n, release) for key in _TOLD[kind]] for n, one in enumerate(replies)]
                 if kind == _MOMENTS:
-                    self._keep(batch, release, [ScoreMoments(*part) for part in told], replies)
+                    self._keep(batch, release, [ScoreMoments(*part) for part in told])
                 else:
                     ranges = [LossRange(*part) for part in told]
                     _refuse_unsound([part.is_sound for part in ranges], "a range of losses", release)
                     self._ranges[batch.name] = moments.joint_range(ranges)
 
     def columns(self, batch: TrialBatch) -> TrialBatchColumns:
-        """Return one column `epsilon_star` for each of three tables: trials, releases and clients.
+        """Return a column `epsilon_star` for the tables of trials and of releases.
 
         In the table of trials, the column is Epsilon* of the last release, (trials,). In the table of releases, the
-        column is Epsilon* of each evaluated release, (trials, releases). The table of clients has the column, (trials,
-        releases, clients), only if clients report Epsilon* of their own data.
+        column is Epsilon* of each evaluated release, (trials, releases).
         """
-        found, own = {"epsilon_star": np.stack(self._star[batch.name], axis=1)}, self._client_star[batch.name]
-        last = {"epsilon_star": found["epsilon_star"][:, -1]}
-        return TrialBatchColumns(
-            trials=last, releases=found, clients={"epsilon_star": np.stack(own, axis=1)} if own else {}
-        )
+        star = np.stack(self._star[batch.name], axis=1)
+        return TrialBatchColumns(trials={"epsilon_star": star[:, -1]}, releases={"epsilon_star": star})
 
     def _sent_beside_models(self, batch: TrialBatch, release: int) -> dict[str, Floats]:
-        """Return the arrays that the server sends to clients beside the models when it asks for moments of losses.
+        """Return the range of all losses, which the server sends to clients when it asks for moments of their scores.
 
-        These are the range of the losses, and the moments of the losses on the population sample.
+        The moments of the scores of the population are kept.
         """
         losses = self.population(batch, release)
-        if self.settings.loss_range is None:
-            extremes = moments.joint_range([self._ranges[batch.name], moments.range_of(losses)])
-            low, high = extremes.low, extremes.high
-        else:
-            low, high = (np.full(batch.count, end) for end in self.settings.loss_range)
-        population = self._population[batch.name] = moments.moments_of(losses, low, high)
-        beside: dict[str, Floats] = {Key.POPULATION_MEAN: population.mean, Key.POPULATION_SQUARES: population.squares}
-        return {Key.LOW: low, Key.HIGH: high, Key.POPULATION_COUNT: population.count, **beside}
+        extremes = moments.joint_range([self._ranges[batch.name], moments.range_of(losses)])
+        self._population[batch.name] = moments.moments_of(losses, extremes.low, extremes.high)
+        return {Key.LOW: extremes.low, Key.HIGH: extremes.high}
 
-    def _keep(self, batch: TrialBatch, release: int, told: Sequence[ScoreMoments], replies: Sequence[Message]) -> None:
-        _refuse_unsound([part.is_sound for part in told], "moments of scores", release)
-        population, star = self._population[batch.name], self.settings.star
-        joint = moments.joint_moments(told)
-        self._star[batch.name].append(moments.epsilon_star_of_moments(joint, population, star.delta, star.cut))
-        if self.settings.client_epsilon_star:
-            own = [_floats(one, Key.EPSILON_STAR, batch, n, release, finite=False) for n, one in enumerate(replies)]
-            possible = [np.where(part.count >= 2, one >= 0, np.isnan(one)) for part, one in zip(told, own, strict=True)]
-            _refuse_unsound([bool(one.all()) for one in possible], "Epsilon* of its shard", release)
-            self._client_star[batch.name].append(np.stack(own, axis=1))
+    def _keep(self, batch: TrialBatch, release: int, client_moments: Sequence[ScoreMoments]) -> None:
+        _refuse_unsound([summary.is_sound for summary in client_moments], "moments of scores", release)
+        population = self._population[batch.name]
+        members = moments.joint_moments(client_moments)
+        star = moments.epsilon_star_of_moments(members, population, self.settings.delta, self.settings.cut)
+        self._star[batch.name].append(star)
 
 
 def _refuse_unsound(sound: Sequence[bool], what: str, release: int) -> None:
@@ -175,6 +143,6 @@ def _refuse_unsound(sound: Sequence[bool], what: str, release: int) -> None:
             raise FederationError(f"round {release}: client {client} sent what cannot be {what}")
 
 
-def _floats(reply: Message, key: Key, batch: TrialBatch, client: int, release: int, finite: bool = True) -> Floats:
+def _floats(reply: Message, key: Key, batch: TrialBatch, client: int, release: int) -> Floats:
     """Return the array `key` of a reply, float64 (trials,); raises `FederationError` if it is missing or invalid."""
-    return read_array(reply, key, (batch.count,), np.float64, client, release, finite).copy()
+    return read_array(reply, key, (batch.count,), np.float64, client, release).copy()

@@ -210,10 +210,8 @@ def _takes_part(
     federation: LoadedFederation, challenger: SeededChallenger, batch: TrialBatch, server_round: int
 ) -> Flags:
     """Return in which trials a round's secret sample contains the target, bool (trials,)."""
-    mechanism, turn = federation.public.mechanism, federation.public.eligible_units(server_round)
+    mechanism = federation.public.mechanism
     rate = mechanism.sampling_rate
-    if turn is not None and federation.target not in turn:
-        return np.zeros(batch.count, dtype=np.bool_)
     match federation.unit:
         case Unit.RECORD | Unit.USER:
             units = federation.units_of(federation.victim)

@@ -192,16 +192,7 @@ class TrialBatchStrategy(Strategy):
     def noised_release(self, batch: TrialBatch, server_round: int, total: Tensor, sigma: Floats) -> NoisedSums:
         """Return the release of a round by `noise`, and the noised sums if it follows from them.
 
-        Parameters
-        ----------
-        batch
-            The batch of trials.
-        server_round
-            Number of the round, from 1.
-        total
-            Sums of the contributions, float32 (trials, parameters); they may be overwritten.
-        sigma
-            Standard deviation of the noise for each trial, (trials,).
+        The parameters are those of `noise`; the sums may be overwritten.
         """
         if self._has_our_step:
             release = self.noise(batch, server_round, total, sigma)

@@ -44,14 +44,14 @@ _TRIALS_A_BATCH = 100
 _CONCURRENCY_TARGET = 1.7
 
 
-def _seconds(data_dir: Path | None, actors: int, in_flight: int) -> float:
+def _seconds(data_dir: Path | None, actors: int) -> float:
     """Return the training time in seconds of two batches of the MNIST audit on Ray.
 
-    `actors` is the number of client processes, and `in_flight` the number of batches that are trained at once.
+    `actors` is the number of client processes.
     """
     with tempfile.TemporaryDirectory() as scratch:
         config = configuration("mnist", 2 * _TRIALS_A_BATCH, Engine.RAY, data_dir, Path(scratch)).as_dict()
-        config["run"] |= {"actors": actors, "batches-in-flight": in_flight, "trials-per-batch": _TRIALS_A_BATCH}
+        config["run"] |= {"actors": actors, "trials-per-batch": _TRIALS_A_BATCH}
         config["training"]["rounds"], config["data"]["test-records"] = 5, 2
         config["audit"]["epsilon-star"] = False
         summary = run_audit(plan_run(parse_config(config)), Path(scratch) / "run").summary
@@ -113,9 +113,9 @@ def main() -> None:
         _run_in_child(options.child)
         return
     if options.part in (None, "concurrency"):
-        turns = [(_seconds(options.data_dir, 1, 1), _seconds(options.data_dir, 2, 2)) for _ in range(options.repeat)]
+        turns = [(_seconds(options.data_dir, 1), _seconds(options.data_dir, 2)) for _ in range(options.repeat)]
         one, two = (median(column) for column in zip(*turns, strict=True))
-        console.print(f"two batches one by one: {one:.1f} s; at the same time on two client processes: {two:.1f} s")
+        console.print(f"two batches on one client process: {one:.1f} s; on two: {two:.1f} s")
         console.print(f"ratio {one / two:.2f} (target >= {_CONCURRENCY_TARGET:g})")
     if options.part in (None, "memory"):
         adult = (configuration("adult", trials, Engine.RAY, options.data_dir, Path.cwd()) for trials in (250, 4000))

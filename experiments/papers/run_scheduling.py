@@ -1,4 +1,7 @@
-"""Planning and execution of the runs behind tables and figures, and records of how long runs took."""
+"""Planning and execution of the runs behind tables and figures, and records of how long runs took.
+
+`runs/sweeps/point_execution.py`, which plays the points of a sweep, says why both players are needed.
+"""
 
 import multiprocessing
 import os

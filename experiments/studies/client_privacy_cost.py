@@ -69,7 +69,7 @@ def federations(data_dir: Path, quick: bool) -> tuple[ClientFederation, ...]:
     sizes = {"clients": clients, "records": 50 * clients, "test-records": 2000}
     data = {"name": "mnist", "data-dir": str(data_dir)} | sizes
     mnist: Values = {"data": data, "training": local | {"rounds": rounds}}
-    sampled, cohorts, delta = {"client-sampling-rate": 0.1}, {"cohort": clients // 10}, float(clients) ** -1.1
+    sampled, cohorts, delta = {"sampling-rate": 0.1}, {"cohort": clients // 10}, float(clients) ** -1.1
     return (
         ClientFederation("FEMNIST, 12 natural clients", femnist, {}, {}, 12**-1.1),
         ClientFederation(f"MNIST, {clients} clients", mnist, sampled, cohorts, delta),

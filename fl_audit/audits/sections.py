@@ -18,7 +18,7 @@ from fl_audit.audits.common.sections_mechanism import DISTRIBUTION
 from fl_audit.audits.common.sections_privacy_units import LEVELS
 from fl_audit.audits.common.sections_provenance import ORIGIN
 from fl_audit.audits.common.sections_record_guarantee import RECORD_GUARANTEE
-from fl_audit.audits.common.sections_released_model import CLIENTS, EPSILON_STAR, RELEASED_MODEL, USERS
+from fl_audit.audits.common.sections_released_model import EPSILON_STAR, RELEASED_MODEL, USERS
 from fl_audit.audits.identifiability.sections_crafted_record import CRAFTED
 from fl_audit.audits.identifiability.sections_empirical_epsilon import EMPIRICAL_EPSILON
 from fl_audit.audits.identifiability.sections_insider import BELIEF_ROUNDS, INNOVATIONS, INSIDER, INSIDERS
@@ -59,7 +59,7 @@ SECTIONS: tuple[Section[Any], ...] = (
     # the insiders' evidence in detail
     EMPIRICAL_EPSILON, LEVELS, TRADEOFF, BELIEF_ROUNDS, INNOVATIONS, INSIDERS,
     # the information in models alone, and the claims to and by each client
-    MEMBERSHIP, EPSILON_STAR, USERS, CLIENTS, guarantee.CLIENT_GUARANTEES, guarantee.COLLUDERS,
+    MEMBERSHIP, EPSILON_STAR, USERS, guarantee.CLIENT_GUARANTEES, guarantee.COLLUDERS,
     # the mechanism, and the origin of the run
     guarantee.CLIPPING, CRAFTED, DISTRIBUTION, ORIGIN,
     # for the data-protection officer

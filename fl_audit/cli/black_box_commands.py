@@ -59,18 +59,22 @@ class RareSettings:
     noise_over: str = MultiplierReference.SENSITIVITY.value  # what the claimed noise multiplier multiplies
     clipping_norm: float | None = None  # norm that the claim refers to; None for the strategy's own, or 1
     trust_client_clipping: bool = False  # whether nothing but the client's own code clips, so no trial sends more
+    clients: int | None = None  # number of clients; None for as many as the strategy or the app names
     processes: int = 2  # number of trials played at the same time
     seed: int = 0  # seed of the trials
 
     def as_keywords(self) -> dict[str, Any]:
         """Return the settings as keyword arguments of `StrategyOptions` and `ReviewOptions`.
 
-        Raises `InputError` if the number of processes is less than 1.
+        Raises `InputError` if the number of processes is less than 1, or that of clients less than 2.
         """
         require_number("processes are", self.processes, "whole numbers from 1")
+        if self.clients is not None:
+            require_number("clients are", self.clients, "whole numbers from 2")
         return {
             "norm": self.clipping_norm,
             "is_clipped": not self.trust_client_clipping,
+            "clients": self.clients,
             "processes": self.processes,
             "seed": self.seed,
         }
@@ -109,8 +113,8 @@ def strategy(
         str,
         argument(
             "PACKAGE.MODULE:FACTORY",
-            "Makes a Flower strategy or a fl_audit.app_audits.black_box.AuditedSystem; an argument is the number of "
-            "clients.",
+            "Makes a Flower strategy, or a fl_audit.app_audits.black_box.AuditedSystem, which has mods of the client "
+            "app too; an argument is the number of clients.",
         ),
     ],
     adjacency: AdjacencyOption,
@@ -122,22 +126,6 @@ def strategy(
             "K",
             "Rounds that the claim is for.  [default: 1, with a look for later rounds without noise]",
             rich_help_panel="Claim",
-        ),
-    ] = None,
-    clients: Annotated[
-        int | None,
-        option(
-            "N",
-            "Clients in a trial, at least 2.  [default: as many as the strategy names, or 4]",
-            rich_help_panel="Trials",
-        ),
-    ] = None,
-    mod: Annotated[
-        list[str] | None,
-        option(
-            "PACKAGE.MODULE:NAME",
-            "A mod of the client app, outermost first; may be repeated.",
-            rich_help_panel="Trials",
         ),
     ] = None,
     exclude: Annotated[
@@ -158,12 +146,11 @@ def strategy(
     this is better than the claim allows, the claim is violated.
     """
     neighbours = choice(Adjacency, "--adjacency", adjacency)
-    for named in (factory, *(mod or [])):
-        require_named(named)
+    require_named(factory)
     _require_scenarios({"--exclude": exclude, "--include": include})
     rare = settings_of(RareStrategySettings, set_ or [])
     wishes = strategy_audit_launcher.StrategyOptions(
-        factory, str(neighbours), rounds=rounds, clients=clients, mods=tuple(mod or ()),
+        factory, str(neighbours), rounds=rounds,
         exclude=tuple(exclude or ()), include=None if include is None else tuple(include), is_quick=quick,
         **claim.as_keywords(rare), **rare.as_keywords(),
     )  # fmt: skip
@@ -196,18 +183,21 @@ def review(
             "NAME",
             f"Adjacency of the claim: {' or '.join(_OF_CLIENTS)}.  [default: as the app's mechanism has it]",
             among=_OF_CLIENTS,
+            rich_help_panel="Claim",
         ),
     ] = None,
-    clients: Annotated[int | None, option("N", "Clients of the app.  [default: its file's, or 10]")] = None,
-    rounds: Annotated[int | None, option("K", "Rounds of a trial.  [default: the app's, at most 3]")] = None,
+    rounds: Annotated[
+        int | None, option("K", "Rounds of a trial.  [default: the app's, at most 3]", rich_help_panel="Trials")
+    ] = None,
     quick: QuickOption = False,
-    minutes: Annotated[float, option("M", "Time limit.")] = 5.0,
+    minutes: Annotated[float, option("M", "Time limit.", rich_help_panel="Trials")] = 5.0,
     client_data: Annotated[
         str | None,
         option(
             "PACKAGE.MODULE:FUNCTION",
             "Data for its clients: takes the place of the app's function of that name, or of its Flower data set; "
             "it gets a partition and the number of partitions.",
+            rich_help_panel="Trials",
         ),
     ] = None,
     set_: Annotated[list[str] | None, _set_option(RareSettings)] = None,
@@ -224,15 +214,14 @@ def review(
         said = f"what clients do with their records is not seen from outside; accepted are {name_list(_OF_CLIENTS)}"
         is_of_clients = choice(Adjacency, "--adjacency", adjacency) in _OF_CLIENTS
         require(is_of_clients, f"--adjacency {adjacency}: {said}")
-    for flag, value, least in (("--clients", clients, 2), ("--rounds", rounds, 1)):
-        if value is not None:
-            require_number(flag, value, f"whole numbers from {least}")
+    if rounds is not None:
+        require_number("--rounds", rounds, "whole numbers from 1")
     require_number("--minutes", minutes, "numbers above 0")
     if client_data is not None:
         require_named(client_data)
     rare = settings_of(RareSettings, set_ or [])
     wishes = ReviewOptions(
-        adjacency=adjacency, nodes=clients, rounds=rounds, seconds=60 * minutes, client_data=client_data,
+        adjacency=adjacency, rounds=rounds, seconds=60 * minutes, client_data=client_data,
         is_quick=quick, **claim.as_keywords(rare), **rare.as_keywords(),
     )  # fmt: skip
     with at_work(f"review of {app_dir}"):

@@ -69,15 +69,6 @@ class AccountingOptions:
     sampling_rate: Annotated[float, option("Q", "Poisson sampling rate of records, users or clients, in (0, 1].")] = (
         defaults.SAMPLING_RATE
     )
-    sensitivities: Annotated[
-        str,
-        option(
-            "NAME",
-            "adaptive: what a record changes may follow from earlier releases, as in every private training; fixed: "
-            "every round has the same signal-to-noise ratio, which allows tighter beliefs.",
-            among=SignalToNoiseAdaptivity,
-        ),
-    ] = defaults.SENSITIVITIES.value
     accountant: Annotated[
         str | None,
         option(
@@ -88,9 +79,14 @@ class AccountingOptions:
     ] = defaults.ACCOUNTANT
 
     def claim(
-        self, adjacency: Adjacency, events: "tuple[ReleaseEvent, ...]", delta: float, accountant: Accountant
+        self,
+        adjacency: Adjacency,
+        events: "tuple[ReleaseEvent, ...]",
+        delta: float,
+        accountant: Accountant,
+        sensitivities: SignalToNoiseAdaptivity = defaults.SENSITIVITIES,
     ) -> "Claim":
-        """Return the claim of a training with the given releases, with sensitivities from the options.
+        """Return the claim of a training with the given releases.
 
         Parameters
         ----------
@@ -102,13 +98,12 @@ class AccountingOptions:
             Delta of the claim, above 0 and below 1.
         accountant
             The accountant that derives epsilon from the claim.
+        sensitivities
+            Whether what a record changes may follow from earlier releases.
         """
-
-        chosen_by = choice(SignalToNoiseAdaptivity, "--sensitivities", self.sensitivities)
-
         from fl_audit.privacy.claim import Claim
 
-        return Claim(adjacency, events, delta, defaults.PRIOR, accountant, chosen_by)
+        return Claim(adjacency, events, delta, defaults.PRIOR, accountant, sensitivities)
 
 
 def calibrate(
@@ -118,6 +113,16 @@ def calibrate(
     *,
     wanted: TargetOptions,
     accounting: AccountingOptions,
+    sensitivities: Annotated[
+        str,
+        option(
+            "NAME",
+            "adaptive: what a record changes may follow from earlier releases, as in every private training; fixed: "
+            "every round has the same signal-to-noise ratio, which allows tighter beliefs.",
+            among=SignalToNoiseAdaptivity,
+            rich_help_panel="Accounting",
+        ),
+    ] = defaults.SENSITIVITIES.value,
     shown: OutputFormatOptions,
 ) -> None:
     """Find the noise that a guarantee needs; one option names the guarantee.
@@ -132,12 +137,13 @@ def calibrate(
 
     events = gaussian_rounds(1.0, rounds, rate)
     neighbours = choice(Adjacency, "--adjacency", adjacency)
+    adaptivity = choice(SignalToNoiseAdaptivity, "--sensitivities", sensitivities)
 
     from fl_audit.privacy.calibration import SMALLEST_SAMPLED_NOISE, noise_multiplier_for
     from fl_audit.privacy.guarantee import derive_guarantee
 
     def found(name: Accountant) -> AccountantResult:
-        claim = accounting.claim(neighbours, events, delta, name)
+        claim = accounting.claim(neighbours, events, delta, name, adaptivity)
         noise = noise_multiplier_for(target, claim)
         guarantee = derive_guarantee(claim.with_noise(noise))
         remark = guarantee.remark

@@ -41,9 +41,9 @@ def _value(text: str, word: str, hint: Any) -> bool | int | float | str:
     try:
         if hint is bool:
             return _WORDS[word]
-        if hint is int:
+        if hint in (int, int | None):
             return int(word)
         return word if hint is str else float(word)
     except (KeyError, ValueError):
-        accepted = "true and false" if hint is bool else "whole numbers" if hint is int else "numbers"
+        accepted = "true and false" if hint is bool else "whole numbers" if hint in (int, int | None) else "numbers"
         raise InputError(f"--set {text}: accepted are {accepted}") from None

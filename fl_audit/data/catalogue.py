@@ -16,7 +16,7 @@ from fl_audit.data.builtin import load_breast_cancer, load_digits
 from fl_audit.data.data_paths import data_directory
 from fl_audit.data.dataset_users import OWNER, RECORDS_PER_USER, with_fewer_per_user, with_owners_as_users
 from fl_audit.data.femnist import FEMNIST_FILE, find_femnist, load_femnist
-from fl_audit.data.idx_images import WRITERS_FILE, find_mnist, load_idx, load_mnist
+from fl_audit.data.idx_images import WRITERS_FILE, find_mnist, load_mnist
 from fl_audit.data.loaded_dataset import LoadedDataset
 from fl_audit.data.shokri_tables import LOCATION30, PURCHASE100, TEXAS100, BinaryTable, load_binary
 from fl_audit.errors import InputError, require
@@ -26,8 +26,8 @@ from fl_audit.user_modules import import_function, meant_name, title_of_named
 OptionValue = str | int | tuple[str, ...]
 """Type of the value of an option: a string, an integer, or several strings."""
 _Loader = Callable[[Path | None, Mapping[str, Any]], LoadedDataset]
-_FILE_OPTIONS = {"csv": "path", "npz": "path", "images": "path", "idx": "images"}
-"""For each format of a user's files, the option that names the file or folder."""
+_OF_FILES = ("csv", "npz", "images")
+"""The formats of a user's files, whose option `path` names the file or folder."""
 _Finder = Callable[[Path | None], object]
 
 
@@ -46,7 +46,7 @@ class DataSpec:
         For files of the user it is the name of the file or folder, and for a loader `package.module:name` only the part
         after the colon.
         """
-        path = dict(self.options).get(_FILE_OPTIONS.get(self.name, ""))
+        path = dict(self.options).get("path") if self.name in _OF_FILES else None
         if isinstance(path, str):
             return Path(path).name or self.name
         return self.name if self.name.startswith(PREFIX) else title_of_named(self.name)
@@ -144,12 +144,6 @@ _CATALOGUE: Mapping[str, _Entry] = {
         _npz,
         required=("path",),
         optional=("task", "owner", "user", "axes"),
-    ),
-    "idx": _Entry(
-        "your IDX images: options images, labels and optionally test-images, test-labels",
-        load_idx,
-        required=("images", "labels"),
-        optional=("test-images", "test-labels"),
     ),
     "images": _Entry(
         "your pictures, a folder for each class: path and, if need be, test-path, image-size, grey",

@@ -1,16 +1,14 @@
-"""Load images from IDX files, the format of MNIST (http://yann.lecun.com/exdb/mnist)."""
+"""Load MNIST from its IDX files (http://yann.lecun.com/exdb/mnist)."""
 
 import math
 import struct
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fl_audit.array_types import Floats32, Integers
-from fl_audit.data.data_paths import locate, resolve
+from fl_audit.data.data_paths import locate
 from fl_audit.data.encoding import UNKNOWN_OWNERS, Owners, build_records, encode_owners
 from fl_audit.data.file_reading import read_bytes
 from fl_audit.data.loaded_dataset import LoadedDataset
@@ -67,24 +65,6 @@ def _read_writers(directory: Path | None, digits: Integers, labels: Path) -> Own
     named = f"{path} names another digit than {labels.name} for {others:,} of {len(digits):,} images"
     require(others == 0, f"{named}: accepted is the table that goes with these images, in their order")
     return encode_owners(table[:, _WRITER_COLUMN], f"{path}: column {_WRITER_COLUMN}", "user")
-
-
-def load_idx(directory: Path | None, options: Mapping[str, Any]) -> LoadedDataset:
-    """Return images from IDX files that a user names; the number of classes is the largest label plus 1.
-
-    `options`: Raises `InputError` if one is missing or no whole IDX file, or if only one of the test files is given.
-    """
-    alone = "one of the options test-images and test-labels is given alone: accepted are both or neither"
-    require(("test-images" in options) == ("test-labels" in options), alone)
-    keys = [("images", "labels"), *([("test-images", "test-labels")] if "test-images" in options else [])]
-    pairs = [(resolve(directory, options[images]), resolve(directory, options[labels])) for images, labels in keys]
-    read = [(images, _read_labels(labels)) for images, labels in pairs]
-    classes = max(int(labels.max()) for _, labels in read) + 1
-    parts = [build_records(_read_images(images), labels, classes, images) for images, labels in read]
-    test = parts[1] if len(parts) > 1 else None
-    return LoadedDataset(
-        "idx", parts[0], test, f"IDX images {pairs[0][0].name}, {len(parts[0]):,} records, {classes} classes"
-    )
 
 
 def read_idx(path: Path) -> NDArray[np.generic]:

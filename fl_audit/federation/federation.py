@@ -48,7 +48,6 @@ class Federation:
     view: InsiderView  # view that clients have of a round
     threads: int = 1  # threads of each party; sums differ in their last bits between thread counts
     device: Device = Device.CPU  # device of clients and evaluator; last bits of sums differ between devices
-    tf32: bool = False  # whether a graphics card rounds factors to ten bits
     audit: str = "identifiability"  # kind of audit, by its name in `fl_audit.audits.registry`
     with_insider: bool = (
         True  # whether the insider is asked about the releases. Without it a distribution may make no guarantee.

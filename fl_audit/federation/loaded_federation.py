@@ -320,7 +320,7 @@ def load_federation(public: Federation) -> LoadedFederation:
 
     Raises `InputError` if the data or the model cannot be used.
     """
-    settle_device(public.device, public.tf32)
+    settle_device(public.device)
     if public in _BROUGHT:
         return _BROUGHT[public]
     source = load_source(public.data)

@@ -59,7 +59,7 @@ class SentFederation:
     def __call__(self) -> None:
         """Register the federation in the receiving process."""
         public = Federation.from_json(self.public)
-        settle_device(public.device, public.tf32)
+        settle_device(public.device)
         model = StackedModel.of(self.spec, profile=self.known).sized_for_device(public.device)
         register_federation(
             LoadedFederation(

@@ -93,7 +93,7 @@ def _alternatives(described: Iterator[str]) -> str:
     return (", or " if any(" and " in part for part in parts) else " or ").join(parts)
 
 
-_RULES_OF_THEIR_OWN = ("neighbour", "loss_range", "own", "refused_sampling")
+_RULES_OF_THEIR_OWN = ("neighbour", "own", "refused_sampling")
 
 
 def _keys(location: Sequence[int | str]) -> Iterator[str]:

@@ -27,8 +27,7 @@ _DATA_OPTIONS = (
     *("path", "test_path", "label", "owner", "user", "records_per_user", "drop", "missing", "max_levels"),
     *("separator", "decimal", "encoding", "skip_lines", "sheet", "axes", "ignore_case", "unique"),
     *("text", "vocabulary", "tokenizer", "tokens", "task"),
-    *("images", "labels", "test_images", "test_labels", "classes", "generated_records"),
-    *("graph_nodes", "image_size", "grey", "subset", "split", "test_split"),
+    *("classes", "generated_records", "graph_nodes", "image_size", "grey", "subset", "split", "test_split"),
 )
 
 
@@ -65,7 +64,6 @@ def federation_of(config: RunConfig, mechanism: Mechanism, split: Split, pair: N
         view=audit.view,
         threads=config.run.threads,
         device=config.run.device,
-        tf32=config.run.tf32,
         audit=audit.kind,
         with_insider=audit.insider,
         threat_model=mechanism_of_config.threat_model_of(config),

@@ -91,7 +91,7 @@ def _participation(config: RunConfig) -> Participation:
     return participation_of(
         ParticipationSettings(
             name=training.sampling,
-            rate=Fraction(training.client_sampling_rate or 1) if is_of_clients else sampling_rate(config),
+            rate=sampling_rate(config),
             units=clients if is_of_clients else _records_or_users(config),
             cohort=cohort,
             own=own,
@@ -123,7 +123,7 @@ def denominator_of(config: RunConfig) -> float:
         case "dp-fedavg" | "dp-sgd-clients":
             return float(_participation(config).mean_units(clients_of(config)))
         case "dp-fedsgd":
-            return float(sampling_rate(config) * _records_or_users(config) / (config.training.cycle or 1))
+            return float(sampling_rate(config) * _records_or_users(config))
         case _:
             assert_never(config.training.strategy)
 
@@ -148,18 +148,15 @@ def _noise(config: RunConfig, multiplier: float) -> MechanismNoise:
 def sampling_rate(config: RunConfig) -> Fraction:
     """Return the configured probability that a record or user takes part in a round, as an exact fraction.
 
-    If groups of records or users take turns (setting `cycle`), it is the probability in a round in which the unit's own
-    group has its turn. Raises `InputError` if `expected-batch` is larger than the number of records or users in a
-    group.
+    Raises `InputError` if `expected-batch` is larger than the number of records or users.
     """
     training, noun = config.training, "users" if config.privacy.adjacency.unit is Unit.USER else "records"
     if training.expected_batch is None:
         return Fraction(str(training.sampling_rate or 1))
-    batch, units, cycle = training.expected_batch, _records_or_users(config), training.cycle or 1
-    turns = "" if cycle == 1 else f", of which one in {cycle} has a turn"
-    most = units // cycle
-    require(batch <= most, f"expected-batch is {batch} of {units} {noun}{turns}: accepted are 1 to {most}")
-    return Fraction(batch * cycle, units)
+    batch = training.expected_batch
+    units = _records_or_users(config)
+    require(batch <= units, f"expected-batch is {batch} of {units} {noun}: accepted are 1 to {units}")
+    return Fraction(batch, units)
 
 
 def rounds_of(config: RunConfig) -> int:
@@ -171,7 +168,7 @@ def rounds_of(config: RunConfig) -> int:
     if training.epochs is None:
         assert training.rounds is not None, "the configuration fills in its default"
         return training.rounds
-    return ceil(Fraction(str(training.epochs)) * (training.cycle or 1) / sampling_rate(config))
+    return ceil(Fraction(str(training.epochs)) / sampling_rate(config))
 
 
 def partition_parameters(data: DataSection) -> dict[str, bool | int | float | str]:

@@ -31,7 +31,7 @@ from fl_audit.runs.run import require_runnable
 from fl_audit.runs.time_probe import probe
 from fl_audit.value_checks import expanded_path
 
-_OF_FILES = ("csv", "npz", "idx", "images")
+_OF_FILES = ("csv", "npz", "images")
 _toml = partial(json.dumps, ensure_ascii=False)  # for these kinds of values TOML is as JSON
 _MOST_RECORDS = 1000
 _FEW_USERS, _OF_EACH = 30, 10  # with so few, more are had by reading so many records of each

@@ -2,7 +2,8 @@
 
 A plan alone can only assume that every contribution of the target is as long as the clipping norm. In a training,
 contributions become shorter and differ from trial to trial, and then a verdict takes more trials: up to twice as many
-in trainings of 30 rounds on tables, as measured.
+in trainings of 30 rounds on tables, as measured. The probe of `time_probe` comes before it, and says how many trials
+take a few seconds.
 """
 
 import tempfile

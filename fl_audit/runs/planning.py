@@ -193,7 +193,7 @@ def _examples_a_round(config: RunConfig) -> float:
     training, clients = config.training, mechanism_of_config.clients_of(config)
     share = mechanism_of_config.denominator_of(config) / clients
     if training.strategy == "dp-fedsgd":
-        return float(mechanism_of_config.sampling_rate(config) * config.data.records / (training.cycle or 1))
+        return float(mechanism_of_config.sampling_rate(config) * config.data.records)
     if training.local_steps is not None:
         return float(training.local_steps * (training.local_batch or 1) * clients * share)
     return float((training.local_epochs or 1) * config.data.records * share)

@@ -48,7 +48,7 @@ def note_session(run: RunDirectory, plan: RunPlan) -> None:
     # Of data that not everybody may have, the plain digest stays with the challenger: who knows all records but one
     # could test guesses of the last on it. A data set of the hub may be one of a directory, or one that few may read.
     data = plan.config.data
-    is_published = data.path is None and data.images is None and not data.name.startswith(PREFIX)
+    is_published = data.path is None and not data.name.startswith(PREFIX)
     digest = secret.data if is_published else secret.keyed_data
     shards = tuple(len(shard) for shard in load_federation(plan.federation).shards)
     pool = len(load_source(plan.federation.data).pool)

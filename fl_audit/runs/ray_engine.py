@@ -50,5 +50,5 @@ def run_on_ray(server_app: ServerApp, client_app: ClientApp, clients: int, optio
         except CallError as error:
             raise FederationError(str(error)) from error
         # The grid lives longer than Ray: what it refers to in Ray must not be let go while Ray is being shut down.
-        grid = SimulatedGrid(clients, partial(CallScheduler, pool, options.retries))
+        grid = SimulatedGrid(clients, partial(CallScheduler, pool))
         run_on(grid, server_app)

@@ -13,11 +13,10 @@ from fl_audit.federation.run_plan import RunPlan
 from fl_audit.runs.config.data_section import DATA_PATHS
 from fl_audit.runs.config.model_section import MODEL_PATH
 
-_OPERATIONAL = ("run.client-time-limit", "run.client-retries", "run.actors", "run.batches-in-flight")
+_OPERATIONAL = ("run.client-time-limit", "run.actors")
 """Settings that change how a run is carried out, but not its results."""
 _PLACES = (*(f"data.{key}" for key in DATA_PATHS), f"model.{MODEL_PATH}")
 """Settings with the places of files, whose contents are compared by digests."""
-_SAID = "report."  # settings that are words of the report, and decide nothing that comes out
 GROWING = "audit.trials"  # the setting that may be raised: more trials of the same run
 
 
@@ -48,7 +47,7 @@ def differences(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[st
     """
     passed_over = {*_OPERATIONAL, *_PLACES, GROWING}
     old, new = (dict(_flat(values)) for values in (stored, wanted))
-    keys = [key for key in dict.fromkeys([*old, *new]) if key not in passed_over and not key.startswith(_SAID)]
+    keys = [key for key in dict.fromkeys([*old, *new]) if key not in passed_over]
     found = [f"{key} is {_said(new, key)} and was {_said(old, key)}" for key in keys if old.get(key) != new.get(key)]
     if new[GROWING] < old[GROWING]:
         found.append(f"{GROWING} is {new[GROWING]} and was {old[GROWING]}, and trials can only be added")

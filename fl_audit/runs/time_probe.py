@@ -1,4 +1,8 @@
-"""Estimate of a run's time and memory from a few rounds of its first trials, whose results are discarded."""
+"""Estimate of a run's time and memory from a few rounds of its first trials, whose results are discarded.
+
+The pilot run (`pilot_run`) is another one: it plays a few trials to their end, since only whole trials have a verdict.
+How many it can afford follows from this probe, which ends within seconds however long a trial takes.
+"""
 
 import time
 from contextlib import suppress
@@ -19,7 +23,7 @@ from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.local_engine import run_locally
 from fl_audit.runs.ray_engine import local_calls
 from fl_audit.server.app import build_server_app
-from fl_audit.trial_batches import TrialBatch, remaining_batches, waves
+from fl_audit.trial_batches import BATCHES_IN_FLIGHT, TrialBatch, remaining_batches, waves
 
 ENOUGH_SECONDS = 4.0
 """Duration after which a probe ends with the round, once it has two rounds to measure."""
@@ -182,7 +186,7 @@ def _training_seconds(plan: RunPlan, engine: Engine, alone: float, imports: floa
             cores = calls_on_all_cores(settings.threads)
             clients = _clients_of_a_round(plan)
             batches = -(-plan.config.audit.trials // (settings.trials_per_batch or 1))
-            in_turn = -(-batches // settings.batches_in_flight)
+            in_turn = -(-batches // BATCHES_IN_FLIGHT)
             observers = 0 if audit_of(public).query(public) is ReleaseQueryKind.NOTHING else public.insiders
             calls = batches * public.rounds * (clients + observers)
             processes = _client_processes(plan)
@@ -208,4 +212,4 @@ def _client_processes(plan: RunPlan) -> int:
 
 def _first_wave(plan: RunPlan) -> tuple[TrialBatch, ...]:
     size, trials = plan.trials_per_batch, plan.config.audit.trials
-    return waves(remaining_batches(trials, size, ()), plan.config.run.batches_in_flight)[0]
+    return waves(remaining_batches(trials, size, ()))[0]

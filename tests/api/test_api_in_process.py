@@ -154,7 +154,7 @@ def test_a_run_that_stops_keeps_what_is_finished_and_goes_on(
     stopped_by: BaseException, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     heard: list[str] = []
-    settings = {"run": {"trials-per-batch": 2, "batches-in-flight": 1}}
+    settings = {"run": {"trials-per-batch": 2}}
     options: dict[str, Any] = {"settings": settings, "engine": "local", "progress": heard.append}
     with monkeypatch.context() as patch:
         patch.setattr("fl_audit.runs.run._getting_ready", lambda _: _stopping(stopped_by, 11))

@@ -455,7 +455,7 @@ def test_calibrate_shows_every_accountant_and_what_it_saves(fl_audit: FlAudit, t
             "--adjacency is 'replace': .* add-remove-record, replace-record",
         ),
         (
-            ("account", "--noise-multiplier", "1", "--delta", "0.1", *OVER_3, "--sensitivities", "none"),
+            ("calibrate", "--epsilon", "1", "--delta", "0.1", *OVER_3, "--sensitivities", "none"),
             "--sensitivities is 'none': .* fixed and adaptive",
         ),
         (("account", "--noise-multiplier", "1e-200", "--delta", "0.1", *OVER_3), "multiplier is 1e-200"),

@@ -1,17 +1,14 @@
 """Every option of every command at its extremes: one line and a quick end, whatever number, path or encoding it is."""
 
-import contextlib
 import encodings
 import os
 import pkgutil
-import signal
 import socket
 import sys
 import time
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
-from types import FrameType
 
 import click
 import numpy as np
@@ -26,6 +23,7 @@ from fl_audit.data.image_folders import ImageSettings
 from fl_audit.data.table_text import read_table_text
 from fl_audit.errors import InputError
 from fl_audit.runs.exports.trackers import to_mlflow
+from tests.validation.bad_inputs import limited
 
 ROOT: click.Group = typer.main.get_command(app)  # type: ignore[assignment]
 CONFIG = tiny_toml()
@@ -82,24 +80,6 @@ SECONDS = 60.0
 """No command here works so long on a machine that does something else too."""
 
 
-class TooLateError(BaseException):
-    """A command took too long; no handler of exceptions takes it for one of its own."""
-
-
-@contextlib.contextmanager
-def limited() -> Iterator[None]:
-    def late(number: int, frame: FrameType | None) -> None:
-        raise TooLateError
-
-    before = signal.signal(signal.SIGALRM, late)
-    signal.setitimer(signal.ITIMER_REAL, SECONDS)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-
-
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     draw = np.random.default_rng(0)
@@ -153,7 +133,7 @@ def ends(words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
     shown = [word[:80] for word in words]
     capsys.readouterr()
     status: object = 0
-    with limited():
+    with limited(SECONDS):
         try:
             main()
         except SystemExit as ended:

@@ -150,26 +150,6 @@ def test_mnist_by_writer(tmp_path: Path, write_idx: Write) -> None:
         load_source(DataSpec("mnist", str(tmp_path), (("user", "owner"),)))
 
 
-def idx_spec(directory: Path, **more: str) -> DataSpec:
-    options = {"images": "images", "labels": "labels"} | {key.replace("_", "-"): value for key, value in more.items()}
-    return DataSpec("idx", str(directory), tuple(options.items()))
-
-
-def test_idx_of_the_user(tmp_path: Path, write_idx: Write) -> None:
-    write_idx(tmp_path / "images", np.zeros((3, 4, 5)))
-    write_idx(tmp_path / "labels", np.array([0, 4, 2]))
-    source = load_source(idx_spec(tmp_path))
-    assert source.pool.features.shape == (3, 1, 4, 5)
-    assert source.pool.classes == 5
-    assert source.test is None
-    write_idx(tmp_path / "more", np.array([1, 6, 1]))
-    both = load_source(idx_spec(tmp_path, test_images="images", test_labels="more"))
-    assert both.test is not None
-    assert both.pool.classes == both.test.classes == 7
-    with pytest.raises(InputError, match="given alone"):
-        load_source(idx_spec(tmp_path, test_images="images"))
-
-
 def test_truncated_and_foreign_idx_are_refused(tmp_path: Path, write_idx: Write) -> None:
     path = write_idx(tmp_path / "images", np.zeros((3, 4, 5)))
     whole = path.read_bytes()
@@ -187,16 +167,20 @@ def test_truncated_and_foreign_idx_are_refused(tmp_path: Path, write_idx: Write)
 
 
 def test_idx_of_the_wrong_kind_is_refused(tmp_path: Path, write_idx: Write) -> None:
-    write_idx(tmp_path / "images", np.zeros((3, 4, 5)))
-    write_idx(tmp_path / "labels", np.zeros((3, 4, 5)))
+    images, labels = (tmp_path / name for name in MNIST[0])
+    for path in map(tmp_path.joinpath, MNIST[1]):
+        write_idx(path, np.zeros((3, 4, 5)))
+    spec = DataSpec("mnist", str(tmp_path))
+    write_idx(images, np.zeros((3, 4, 5)))
+    write_idx(labels, np.zeros((3, 4, 5)))
     with pytest.raises(InputError, match=r": .* labels, one axis"):
-        load_source(idx_spec(tmp_path))
-    write_idx(tmp_path / "labels", np.array([0, 1]))
-    with pytest.raises(InputError, match="images: there are 3 records and 2 labels"):
-        load_source(idx_spec(tmp_path))
-    write_idx(tmp_path / "images", np.array([0, 1]))
+        load_source(spec)
+    write_idx(labels, np.array([0, 1]))
+    with pytest.raises(InputError, match="images-idx3-ubyte: there are 3 records and 2 labels"):
+        load_source(spec)
+    write_idx(images, np.array([0, 1]))
     with pytest.raises(InputError, match="accepted are images"):
-        load_source(idx_spec(tmp_path))
+        load_source(spec)
 
 
 @pytest.mark.parametrize("damage", ["cut", "flip"])
@@ -246,4 +230,4 @@ def test_unknown_names_point_to_the_nearest() -> None:
 def test_catalogue_lists_what_needs_files() -> None:
     needs = {name: files for name, _, files in available_datasets()}
     assert [name for name, files in needs.items() if not files] == ["digits", "breast-cancer"]
-    assert {"adult", "mnist", "csv", "npz", "idx"} <= set(needs)
+    assert {"adult", "mnist", "csv", "npz", "images"} <= set(needs)

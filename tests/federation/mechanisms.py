@@ -39,10 +39,10 @@ def _with(base: Changes, **changes: dict[str, Any]) -> Changes:
 MECHANISMS: dict[str, Changes] = {
     "clients": _CLIENTS,
     "replaced clients": _with(_CLIENTS, privacy={"adjacency": "replace-client"}),
-    "sampled clients": _with(_CLIENTS, training={"client-sampling-rate": 0.5}),
-    "sampled clients, seen": _with(_CLIENTS, training={"client-sampling-rate": 0.5}, audit={"participation": "seen"}),
+    "sampled clients": _with(_CLIENTS, training={"sampling-rate": 0.5}),
+    "sampled clients, seen": _with(_CLIENTS, training={"sampling-rate": 0.5}, audit={"participation": "seen"}),
     "replaced sampled clients": _with(
-        _CLIENTS, training={"client-sampling-rate": 0.5}, privacy={"adjacency": "replace-client"}
+        _CLIENTS, training={"sampling-rate": 0.5}, privacy={"adjacency": "replace-client"}
     ),
     "sampled records": _with(_RECORDS, training={"sampling-rate": 0.4}),
     "cohorts": _with(_CLIENTS, training={"cohort": 2}),
@@ -52,7 +52,7 @@ MECHANISMS: dict[str, Changes] = {
     "local, at the server": _with(_CLIENTS, privacy={"noise": "local"}, audit={"adversary": "server"}),
     "local records, at the server": _with(_RECORDS, privacy={"noise": "local"}, audit={"adversary": "server"}),
     "adaptive": _with(_CLIENTS, privacy={"clipping": "adaptive"}),
-    "adaptive, sampled": _with(_CLIENTS, training={"client-sampling-rate": 0.5}, privacy={"clipping": "adaptive"}),
+    "adaptive, sampled": _with(_CLIENTS, training={"sampling-rate": 0.5}, privacy={"clipping": "adaptive"}),
     "tree": _with(_CLIENTS, privacy={"noise": "tree"}),
     "banded": _with(_CLIENTS, privacy={"noise": "banded", "bands": 3}),
     "banded cohorts": _with(_CLIENTS, training={"cohort": 2}, privacy={"noise": "banded"}),

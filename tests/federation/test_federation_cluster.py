@@ -23,9 +23,11 @@ from flwr.clientapp.typing import ClientAppCallable
 from hosts import other_hosts
 from small_audits import MakePlan
 
+from fl_audit import trial_batches
 from fl_audit.clients.app import build_app
 from fl_audit.errors import InputError
 from fl_audit.message_keys import Key, MessageRecordName
+from fl_audit.runs.cluster import call_scheduling
 from fl_audit.runs.config_file import load_config
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.planning import plan_run
@@ -114,12 +116,13 @@ def test_two_nodes_share_the_clients_and_a_frozen_one_ends_the_run(small_plan: M
 @pytest.mark.campaign
 @pytest.mark.ray
 def test_a_node_that_is_killed_costs_only_its_calls(
-    small_plan: MakePlan, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    small_plan: MakePlan, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without retries for calls whose process died, the run still ends with the trials of an undisturbed one."""
     from ray.cluster_utils import Cluster
 
-    plan = small_plan(data={"clients": 4}, run={"trials-per-batch": 6, "client-retries": 0})
+    monkeypatch.setattr(call_scheduling, "RETRIES", 0)
+    plan = small_plan(data={"clients": 4}, run={"trials-per-batch": 6})
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
     try:
         cluster.add_node(num_cpus=1)
@@ -289,11 +292,12 @@ def test_a_run_of_flowers_own_command_outlives_its_superlink_or_goes_on() -> Non
 @pytest.mark.campaign
 @pytest.mark.ray
 def test_an_object_store_that_is_full_ends_the_run_with_a_line_and_it_can_go_on(
-    small_plan: MakePlan, tmp_path: Path
+    small_plan: MakePlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from ray.cluster_utils import Cluster
 
-    audit, run = {"trials": 36, "epsilon-star": False}, {"trials-per-batch": 12, "batches-in-flight": 1}
+    monkeypatch.setattr(trial_batches, "BATCHES_IN_FLIGHT", 1)
+    audit, run = {"trials": 36, "epsilon-star": False}, {"trials-per-batch": 12}
     # Ray asks a full store again for seconds before it gives up; on a busy machine that adds up to more than a minute.
     plan = small_plan(model={"name": "dense-128"}, audit=audit, run=run | {"client-time-limit": 400.0})
     kept: list[Path] = []

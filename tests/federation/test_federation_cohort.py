@@ -71,7 +71,7 @@ def test_a_cohort_contributes_what_its_clients_do(clipping: str, small_plan: Mak
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("training", [{}, {"cohort": 6}, {"client-sampling-rate": 0.7}])
+@pytest.mark.parametrize("training", [{}, {"cohort": 6}, {"sampling-rate": 0.7}])
 def test_runs_are_the_same_whether_clients_train_together_or_not(
     training: dict[str, int | float], small_plan: MakePlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -37,7 +37,6 @@ from fl_audit.mechanisms.noises.inside_training import LocalDPSGD
 from fl_audit.mechanisms.noises.local import LocalGaussian
 from fl_audit.mechanisms.noises.mechanism_noise import MechanismNoise
 from fl_audit.mechanisms.noises.none import NoNoise
-from fl_audit.mechanisms.participations.cyclic_poisson import CyclicPoisson
 from fl_audit.mechanisms.participations.registry import PARTICIPATIONS as KINDS
 from fl_audit.mechanisms.threat_model import Adversary, TargetsParticipation, ThreatModel
 from fl_audit.privacy.accounting_enums import SensitivityKind
@@ -59,7 +58,7 @@ SCHEDULE = LocalSchedule(0.1, 4, None, 2)
 CONTRIBUTIONS: tuple[Contribution, ...] = (RecordGradients(), LocalTraining(SCHEDULE), PrivateTraining(SCHEDULE, (4,)))
 CLIPPINGS: tuple[Clipping, ...] = (FixedClipping(1.0), AdaptiveClipping(1.0), NoClipping())
 PARTICIPATIONS: tuple[Participation, ...] = (
-    Everybody(), PoissonSampling(0.3), RotatingCohorts(CLIENTS // 2, CLIENTS), CyclicPoisson(0.3, 2, CLIENTS)
+    Everybody(), PoissonSampling(0.3), RotatingCohorts(CLIENTS // 2, CLIENTS)
 )  # fmt: skip
 NOISES: tuple[MechanismNoise, ...] = (
     *(CentralGaussian(1.0, scaling) for scaling in SensitivityKind),

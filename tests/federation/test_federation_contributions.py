@@ -135,7 +135,7 @@ def test_whoever_was_asked_and_nobody_else_contributes(name: str, small_plan: Ma
 
 
 def test_a_round_in_which_nobody_takes_part_releases_noise_alone(small_plan: MakePlan) -> None:
-    rarely = MECHANISMS["sampled clients"]["training"] | {"client-sampling-rate": 1e-6}
+    rarely = MECHANISMS["sampled clients"]["training"] | {"sampling-rate": 1e-6}
     strategy, released, replies = begun(MECHANISMS["sampled clients"] | {"training": rarely}, small_plan)
     assert replies == []
     strategy.aggregate_train(1, replies)

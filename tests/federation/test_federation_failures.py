@@ -10,6 +10,8 @@ import pytest
 from faults import faulty_app
 from small_audits import MakePlan
 
+from fl_audit import trial_batches
+from fl_audit.runs.cluster import call_scheduling
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.run import ClientAppAndStrategy, run_audit
 from fl_audit.strategies.errors import FederationError
@@ -32,7 +34,7 @@ def _stored_batches(directory: Path) -> list[str]:
 @pytest.mark.few_cases(1)
 @pytest.mark.parametrize("kind", IN_PROCESS_FAULTS)
 def test_a_fault_stops_the_run_with_one_line(kind: str, small_plan: MakePlan, tmp_path: Path) -> None:
-    plan = small_plan(run={"client-time-limit": 1.0, "batches-in-flight": 1})
+    plan = small_plan(run={"client-time-limit": 1.0})
     with pytest.raises(FederationError) as caught:
         run_audit(
             plan,
@@ -50,8 +52,11 @@ def test_a_fault_stops_the_run_with_one_line(kind: str, small_plan: MakePlan, tm
 
 
 @pytest.mark.long
-def test_resume_repeats_only_unfinished_batches(small_plan: MakePlan, tmp_path: Path) -> None:
-    plan = small_plan(run={"batches-in-flight": 1, "trials-per-batch": 2})
+def test_resume_repeats_only_unfinished_batches(
+    small_plan: MakePlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trial_batches, "BATCHES_IN_FLIGHT", 1)
+    plan = small_plan(run={"trials-per-batch": 2})
     undisturbed = run_audit(plan, tmp_path / "undisturbed", Engine.LOCAL, with_report=False)
     mark = tmp_path / "failed"
     interrupted = tmp_path / "interrupted"
@@ -108,9 +113,16 @@ GRACE_SECONDS = 5.0
     ],
 )
 def test_on_ray_a_fault_that_stays_ends_run_and_processes(
-    kind: str, said: str, time_limit: float, is_waited_for: bool, small_plan: MakePlan, tmp_path: Path
+    kind: str,
+    said: str,
+    time_limit: float,
+    is_waited_for: bool,
+    small_plan: MakePlan,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    settings = {"client-time-limit": time_limit, "trials-per-batch": 6, "client-retries": 1, "actors": 2}
+    monkeypatch.setattr(call_scheduling, "RETRIES", 1)
+    settings = {"client-time-limit": time_limit, "trials-per-batch": 6, "actors": 2}
     plan = small_plan(run=settings)
     mark = tmp_path / "failed"
     with pytest.raises(FederationError) as caught:
@@ -137,10 +149,11 @@ def test_on_ray_a_fault_that_stays_ends_run_and_processes(
 @pytest.mark.long
 @pytest.mark.ray
 def test_on_ray_a_call_whose_process_died_is_made_again_and_one_that_raises_ends_the_run(
-    small_plan: MakePlan, tmp_path: Path
+    small_plan: MakePlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(trial_batches, "BATCHES_IN_FLIGHT", 1)
     # Two processes are started within one call, and a busy machine takes its time for each.
-    settings = {"client-retries": 2, "actors": 1, "batches-in-flight": 1, "client-time-limit": 200.0}
+    settings = {"actors": 1, "client-time-limit": 200.0}
     plan = small_plan(run=settings)
     mark = tmp_path / "died"
     faulty = ClientAppAndStrategy(client_app=faulty_app("dies, later raises", mark, always=True))

@@ -30,11 +30,9 @@ from fl_audit.runs.run import run_audit
 from fl_audit.server.app import build_server_app
 from fl_audit.server.trial_batch_results import BatchResult
 from fl_audit.strategies.errors import FederationError
-from fl_audit.strategies.simulated_grid import SimulatedGrid
 from fl_audit.trial_batches import remaining_batches
 
 FEDERATED: dict[str, Any] = {"epsilon-star-losses": "federated"}
-TOLD = FEDERATED | {"client-epsilon-star": True}
 
 
 class Kept:
@@ -90,7 +88,7 @@ UNEQUAL = {"partition": "exponential", "clients": 4}
     [
         {},
         {"data": UNEQUAL},
-        {"data": UNEQUAL, "audit": {"evaluate-every": 3}, "run": {"batches-in-flight": 1}},
+        {"data": UNEQUAL, "audit": {"evaluate-every": 3}},
         {"data": {"partition": "dirichlet", "partition-parameters": {"alpha": 0.1, "min-partition-size": 1}}},
         {"training": {"rounds": 1}, "audit": {"view": "model"}},
         {"audit": {"epsilon-star-cut": 0.05}},
@@ -121,13 +119,10 @@ def test_a_victim_with_one_record_that_is_not_always_there(
     alone = next(client for client, shard in enumerate(federation.shards) if len(shard) == 1)
     index = int(federation.shards[alone][0])
     pooled = play(small_plan(**changes, audit={"neighbour": index}))
-    federated = play(small_plan(**changes, audit={"neighbour": index} | TOLD))
+    federated = play(small_plan(**changes, audit={"neighbour": index} | FEDERATED))
     assert load_federation(small_plan(**changes, audit={"neighbour": index}).federation).victim == alone
     assert set(np.concatenate([result.membership.bits for result in pooled])) == {True, False}
     np.testing.assert_allclose(star(federated), star(pooled), rtol=0, atol=1e-9)
-    told = np.concatenate([result.columns.clients["epsilon_star"] for result in federated])
-    assert np.isnan(told[:, :, alone]).all()
-    assert np.isfinite(np.delete(told, alone, axis=2)).all()
 
 
 def shard_losses(federation: LoadedFederation, result: BatchResult, client: int, row: int) -> np.ndarray:
@@ -146,30 +141,22 @@ def scores_fit(losses: np.ndarray, low: float, high: float) -> tuple[float, floa
 
 @pytest.mark.few_cases(1)
 @pytest.mark.parametrize("cut", [0.0, 0.05])
-@pytest.mark.parametrize("loss_range", [None, [0.05, 0.6]])
-def test_final_releases_by_hand(loss_range: list[float] | None, cut: float, small_plan: MakePlan) -> None:
-    plan = small_plan(audit=TOLD | {"epsilon-star-cut": cut} | ({"loss-range": loss_range} if loss_range else {}))
+def test_final_releases_by_hand(cut: float, small_plan: MakePlan) -> None:
+    plan = small_plan(audit=FEDERATED | {"epsilon-star-cut": cut})
     federation, delta = load_federation(plan.federation), plan.guarantee.delta
     for result in play(plan):
         population = federation.losses(result.final_models, federation.population)
         for row in range(result.batch.count):
             shards = [shard_losses(federation, result, client, row) for client in range(plan.federation.clients)]
             everything = np.concatenate([*shards, population[row]])
-            low, high = loss_range or (everything.min(), everything.max())
+            low, high = everything.min(), everything.max()
             fit = scores_fit(population[row], low, high)
             whole = epsilon_star_gaussian(*scores_fit(np.concatenate(shards), low, high), *fit, delta, cut)
             assert result.columns.releases["epsilon_star"][row, -1] == pytest.approx(whole, abs=1e-9)
-            if loss_range is None:
-                assert whole == parametric_epsilon_star(np.concatenate(shards), population[row], delta, cut=cut)
-            for client, losses in enumerate(shards):
-                own = epsilon_star_gaussian(*scores_fit(losses, low, high), *fit, delta, cut)
-                assert result.columns.clients["epsilon_star"][row, -1, client] == pytest.approx(own, abs=1e-9)
+            assert whole == parametric_epsilon_star(np.concatenate(shards), population[row], delta, cut=cut)
 
 
-@pytest.mark.few_cases(1)
-@pytest.mark.parametrize("public", [False, True])
-@pytest.mark.parametrize("told", [False, True])
-def test_what_travels(public: bool, told: bool, small_plan: MakePlan) -> None:
+def test_what_travels(small_plan: MakePlan) -> None:
     """Clients answer with one number of each kind for a trial, and only the victim receives bits."""
     answers: list[tuple[str, int, set[str]]] = []
     told_bits: set[int] = set()
@@ -188,35 +175,13 @@ def test_what_travels(public: bool, told: bool, small_plan: MakePlan) -> None:
             answers.append((message.metadata.message_type, int(str(config[Key.ROUND])), set(arrays)))
         return reply
 
-    plan = small_plan(audit=FEDERATED | {"client-epsilon-star": told} | ({"loss-range": [0, 2]} if public else {}))
+    plan = small_plan(audit=FEDERATED)
     play(plan, app_with(note))
     assert told_bits == {load_federation(plan.federation).victim}
-    moments = {"count", "mean", "squares"} | ({"epsilon-star"} if told else set())
-    expected = {("query.loss_moments", release): moments for release in range(5)}
-    if not public:
-        expected |= {("query.loss_range", release): {"count", "low", "high"} for release in range(5)}
+    expected = {("query.loss_moments", release): {"count", "mean", "squares"} for release in range(5)}
+    expected |= {("query.loss_range", release): {"count", "low", "high"} for release in range(5)}
     assert {(kind, release): keys for kind, release, keys in answers} == expected
     assert len(answers) == len(expected) * plan.federation.clients * 2
-
-
-def test_a_client_keeps_its_own_epsilon_star(small_plan: MakePlan, monkeypatch: pytest.MonkeyPatch) -> None:
-    grids: list[SimulatedGrid] = []
-    begin = SimulatedGrid.__init__
-
-    def noting(self: SimulatedGrid, *args: Any, **kwargs: Any) -> None:
-        begin(self, *args, **kwargs)
-        grids.append(self)
-
-    monkeypatch.setattr(SimulatedGrid, "__init__", noting)
-    told = play(small_plan(audit=TOLD | {"trials": 3}))[0].columns.clients.get("epsilon_star")
-    silent = play(small_plan(audit=FEDERATED | {"trials": 3}))[0].columns.clients.get("epsilon_star")
-    assert told is not None
-    assert silent is None
-    for grid in grids:
-        for context in grid.contexts.values():
-            own = context.state.config_records[MessageRecordName.OWN_EPSILON_STAR]
-            assert (own[Key.ROUND], own[Key.BATCH]) == (4, "batch-00000")
-            assert own[Key.EPSILON_STAR] == told[:, -1, int(context.node_config["partition-id"])].tolist()
 
 
 SPOILED = {
@@ -228,8 +193,6 @@ SPOILED = {
     ("loss_moments", "mean", "none"): r"client 1 .*no 'mean'",
     ("loss_moments", "count", "type"): r"client 1 .*'count' .*float32",
     ("loss_moments", "squares", -1.0): r"client 1 .*cannot be .*moments of",
-    ("loss_moments", "epsilon-star", -1.0): r"client 1 .*cannot be .*Epsilon\* of",
-    ("loss_moments", "epsilon-star", "nan"): r"client 1 .*cannot be .*Epsilon\* of",
 }
 
 
@@ -256,7 +219,7 @@ def test_answers_that_cannot_be_are_refused(case: tuple[str, str, str | float], 
             arrays[key] = Array(values)
         return reply
 
-    plan = small_plan(audit=TOLD)
+    plan = small_plan(audit=FEDERATED)
     with pytest.raises(FederationError) as caught:
         play(plan, app_with(spoil))
     assert re.search(SPOILED[case], str(caught.value))
@@ -268,23 +231,7 @@ def test_answers_that_cannot_be_are_refused(case: tuple[str, str, str | float], 
     ("audit", "said"),
     [
         (FEDERATED | {"epsilon-star": False}, "needs epsilon-star = true"),
-        ({"loss-range": [0, 2]}, "needs epsilon-star-losses = federated"),
-        ({"client-epsilon-star": True}, "needs epsilon-star-losses = federated"),
         ({"epsilon-star-losses": "secret"}, "'pooled' and 'federated'"),
-        *(
-            (FEDERATED | {"loss-range": wrong}, "ascending finite numbers")
-            for wrong in (
-                [2, 1],
-                [1, 1],
-                [-1, 2],
-                [0],
-                [0, 1, 2],
-                [0, float("inf")],
-                [float("nan"), 1],
-                "0-2",
-                [0, True],
-            )
-        ),
     ],
     ids=str,
 )
@@ -296,23 +243,14 @@ def test_settings_that_make_no_sense_are_refused(audit: dict[str, Any], said: st
 
 
 def test_a_federated_run_is_stored_reported_and_resumed(small_plan: MakePlan, tmp_path: Path) -> None:
-    plan = small_plan(audit=TOLD | {"loss-range": [0, 3]})
+    plan = small_plan(audit=FEDERATED)
     whole = run_audit(plan, tmp_path / "run", Engine.LOCAL)
-    told = pd.read_parquet(tmp_path / "run" / "clients.parquet")
-    assert list(told) == ["trial", "round", "client", "epsilon_star"]
-    assert len(told) == 6 * 5 * 3
-    last = told[(told["round"] == 4) & (told["client"] == 2)]["epsilon_star"]
-    rows = whole.summary["client_epsilon_star"]
-    assert [row["client"] for row in rows] == [0, 1, 2]
-    assert rows[2]["max"] == last.max()
     page = (tmp_path / "run" / "report.html").read_text()
-    assert "client's own shard" in unescape(page)
-    assert re.search(r"public range [^<]*\b0 to 3\b", page)
+    assert "losses stayed with their owners" in unescape(page)
     # The second batch is lost, as after an interruption.
     lost = tmp_path / "run" / "challenger" / "batches" / "batch-00001"
     lost.rename(tmp_path / "lost")
     resumed = run_audit(plan, tmp_path / "run", Engine.LOCAL, resume=True)
     pd.testing.assert_frame_equal(resumed.releases, whole.releases)
-    pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "run" / "clients.parquet"), told)
     with pytest.raises(InputError, match="another configuration"):
-        run_audit(small_plan(audit=TOLD), tmp_path / "run", Engine.LOCAL, resume=True)
+        run_audit(small_plan(), tmp_path / "run", Engine.LOCAL, resume=True)

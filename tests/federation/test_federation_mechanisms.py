@@ -325,7 +325,7 @@ def test_replay_from_public_files_gives_the_same_beliefs(
 @pytest.mark.parametrize("name", ["sampled clients", "adaptive", "distributed", "banded cohorts"])
 def test_batches_change_no_trial_of_clients(name: str, small_plan: MakePlan, tmp_path: Path) -> None:
     columns = []
-    for label, run in (("whole", {}), ("parts", {"trials-per-batch": 2}), ("alone", {"batches-in-flight": 1})):
+    for label, run in (("whole", {}), ("parts", {"trials-per-batch": 2})):
         play(name, small_plan, tmp_path / label, 1, **run)
         columns.append(pd.read_parquet(tmp_path / label / "rounds.parquet").sort_values(["trial", "round"]))
     for other in columns[1:]:

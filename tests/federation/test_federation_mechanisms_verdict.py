@@ -37,7 +37,7 @@ RECORDS: Changes = {
     "privacy": {"adjacency": "add-remove-record", "clipping-norm": 1.0},
 }  # fmt: skip
 PLD: Changes = {"privacy": {"accountant": "pld"}}
-SAMPLED_CLIENTS = {"training": {"client-sampling-rate": 0.5}}
+SAMPLED_CLIENTS = {"training": {"sampling-rate": 0.5}}
 SAMPLED_RECORDS = {"training": {"sampling-rate": 0.5}}
 SEEN = {"audit": {"participation": "seen"}}
 DISTRIBUTED = {"privacy": {"noise": "distributed"}, "audit": {"colluders": 2}}

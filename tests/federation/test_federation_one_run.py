@@ -61,7 +61,7 @@ def slope(table: pd.DataFrame) -> tuple[float, float]:
         (AVERAGED, {}, 6, 20),
         (AVERAGED, {"adjacency": "replace-client"}, 6, 0),
         (AVERAGED, {"clipping": "adaptive", "clipping-norm": 0.3}, 6, 20),
-        (AVERAGED | {"client-sampling-rate": 0.5}, {"accountant": "pld"}, 6, 20),
+        (AVERAGED | {"sampling-rate": 0.5}, {"accountant": "pld"}, 6, 20),
         (AVERAGED | {"strategy": "dp-fedsgd"}, {"adjacency": "add-remove-record"}, 6, 20),
         (PRIVATE, {"accountant": "pld"}, 6, 20),
     ],

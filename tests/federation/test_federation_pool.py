@@ -74,7 +74,7 @@ class Pool(ClientPool):
 REPLY = CallReply("reply", "after", None)
 
 
-def played(pool: Pool, retries: int = 2, clients: int = 1) -> dict[int, object]:
+def played(pool: Pool, clients: int = 1) -> dict[int, object]:
     """Call some clients, each of weight one, and return the outcome of each call."""
     found, changed = dict[int, object](), threading.Condition()
 
@@ -85,7 +85,7 @@ def played(pool: Pool, retries: int = 2, clients: int = 1) -> dict[int, object]:
                 found[int(identity)] = outcome
             changed.notify_all()
 
-    calls = CallScheduler(pool, retries, {2 + one: _context(one) for one in range(clients)}, settle)
+    calls = CallScheduler(pool, {2 + one: _context(one) for one in range(clients)}, settle)
     calls.add({str(2 + one): _message("none", node=2 + one) for one in range(clients)})
     with changed:
         assert changed.wait_for(lambda: len(found) == clients, 20.0)
@@ -100,19 +100,19 @@ def _of_another_app(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(CallContextPacker, "of", lambda self, calls, has: UnsentCallContext([], None, frozenset()))
 
 
-@pytest.mark.parametrize("retries", [0, 1, 3])
-def test_a_call_is_made_again_as_often_as_the_configuration_says(retries: int) -> None:
+def test_a_call_whose_process_died_is_made_again_twice() -> None:
     pool = Pool((THERE,), lambda node, clients: "dies")
-    (failed,) = played(pool, retries).values()
+    (failed,) = played(pool).values()
     assert re.fullmatch(r".*\bprocess died\b.* \(node 10\.0\.0\.2\)", str(failed))
-    assert len(pool.calls) == retries + 1
-    deaths = ["dies"]
-    assert played(Pool((THERE,), lambda node, clients: deaths.pop() if deaths else REPLY), 1) == {2: "reply"}
+    assert len(pool.calls) == 3
+    deaths = ["dies", "dies"]
+    assert played(Pool((THERE,), lambda node, clients: deaths.pop() if deaths else REPLY)) == {2: "reply"}
 
 
-def test_a_lost_node_costs_no_retry_and_what_a_client_raises_is_said() -> None:
+def test_a_lost_node_costs_no_retry_and_what_a_client_raises_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(call_scheduling, "RETRIES", 0)
     pool = Pool((HERE, THERE), lambda node, clients: "node" if node is HERE else REPLY)
-    assert played(pool, 0) == {2: "reply"}
+    assert played(pool) == {2: "reply"}
     assert pool.calls == [(HERE, [2]), (THERE, [2])]
     (failed,) = played(Pool((THERE,), lambda node, clients: CallReply(None, None, "disk full"))).values()
     assert isinstance(failed, CallError)
@@ -147,9 +147,7 @@ def test_a_call_that_lasts_holds_nobody_up() -> None:
 def test_threads_that_wait_for_calls_refer_to_nothing_of_ray() -> None:
     """These threads end while Ray shuts down. One that releases a model then would end the program."""
     pool, settled = Pool((HERE,), lambda node, clients: REPLY), threading.Semaphore(0)
-    calls = CallScheduler(
-        pool, 2, {2 + one: _context(one) for one in range(4)}, lambda done: settled.release(len(done))
-    )
+    calls = CallScheduler(pool, {2 + one: _context(one) for one in range(4)}, lambda done: settled.release(len(done)))
     models = ArrayRecord({"models": Array(np.arange(2.0**18))})
     calls.add({str(2 + one): _message("none", 2 + one, models) for one in range(4)})
     held = [weakref.ref(one) for one in calls._shared.values()]
@@ -165,7 +163,7 @@ def test_threads_that_wait_for_calls_refer_to_nothing_of_ray() -> None:
 def test_who_ends_a_process_that_others_share_is_found_and_named() -> None:
     """All clients that shared the process are called alone, so that the guilty one ends only its own process."""
     pool = Pool((HERE,), lambda node, clients: "dies" if 4 in clients else REPLY)
-    found = played(pool, retries=2, clients=9)
+    found = played(pool, clients=9)
     failed = {client: outcome for client, outcome in found.items() if outcome != "reply"}
     assert list(failed) == [4]
     assert "its process died" in str(failed[4])
@@ -173,15 +171,6 @@ def test_who_ends_a_process_that_others_share_is_found_and_named() -> None:
     assert len(of_it[0]) > 1
     assert of_it[1:] == [[4], [4]]  # three processes died, as of a call that two retries are allowed to
     assert all(len(clients) == 1 for _, clients in pool.calls if set(clients) & set(of_it[0]) and clients != of_it[0])
-
-
-def test_without_retries_no_call_shares_a_process_with_others() -> None:
-    """Otherwise nobody could tell whose call ended the process, and no call may be made again."""
-    pool = Pool((HERE,), lambda node, clients: "dies" if 4 in clients else REPLY)
-    found = played(pool, retries=0, clients=5)
-    assert all(len(clients) == 1 for _, clients in pool.calls)
-    assert [client for client, outcome in found.items() if outcome != "reply"] == [4]
-    assert len([clients for _, clients in pool.calls if clients == [4]]) == 1
 
 
 def test_whose_reply_cannot_be_read_is_named() -> None:
@@ -192,7 +181,7 @@ def test_whose_reply_cannot_be_read_is_named() -> None:
 
 def test_a_client_is_called_where_its_shard_is() -> None:
     pool, calls = Pool((HERE,), lambda node, clients: REPLY), dict[str, Message]()
-    shared = CallScheduler(pool, 2, {}, lambda outcomes: None)
+    shared = CallScheduler(pool, {}, lambda outcomes: None)
     line = call_scheduling._CallQueue(idle=1)
     one, other = pool.take(ORDINARY), pool.take(ORDINARY)
     line.calls = [call_scheduling._Call(str(node), _message("none", node=node), 1, calls) for node in range(2, 6)]
@@ -209,7 +198,7 @@ def test_a_client_is_called_where_its_shard_is() -> None:
 
 def test_parts_are_balanced_by_the_records_of_the_clients() -> None:
     pool = Pool((HERE,), lambda node, clients: REPLY)
-    shared, weights = CallScheduler(pool, 2, {}, lambda outcomes: None), (60, 30, 10, 10, 10)
+    shared, weights = CallScheduler(pool, {}, lambda outcomes: None), (60, 30, 10, 10, 10)
     calls = [
         call_scheduling._Call(str(node), _message("none", node=node), size, {}) for node, size in enumerate(weights, 2)
     ]

@@ -91,9 +91,7 @@ def test_trials_are_the_same_in_whatever_batches(small_plan: MakePlan, tmp_path:
     """Two batches at the same time overwrite each other's accountant state, and nothing else."""
     runs = [
         run_audit(plan_of(small_plan, run=changes), tmp_path / str(number), Engine.LOCAL, with_report=False)
-        for number, changes in enumerate(
-            ({"trials-per-batch": 3}, {"trials-per-batch": 3, "batches-in-flight": 1}, {"trials-per-batch": 2})
-        )
+        for number, changes in enumerate(({"trials-per-batch": 3}, {"trials-per-batch": 6}, {"trials-per-batch": 2}))
     ]
     for other in runs[1:]:
         assert other.summary["client_guarantees"] == runs[0].summary["client_guarantees"]

@@ -202,7 +202,7 @@ def test_a_round_of_members_is_the_sum_over_their_randomised_records(small_plan:
 
 @pytest.mark.parametrize(
     ("audit", "participation"),
-    [(ALONE, {}), (ALONE, {"client-sampling-rate": 0.5}), (MEMBERS | {"targets": 3}, {})],
+    [(ALONE, {}), (ALONE, {"sampling-rate": 0.5}), (MEMBERS | {"targets": 3}, {})],
     ids=["one target", "sampled clients", "members"],
 )
 def test_local_training_is_on_randomised_records(

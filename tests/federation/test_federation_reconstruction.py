@@ -86,8 +86,8 @@ MECHANISMS: dict[str, dict[str, dict[str, Any]]] = {
     "clients-tree": of_clients({}, noise="tree"),
     "cohorts": of_clients({"cohort": 10}),
     "cohorts-banded": of_clients({"cohort": 10}, noise="banded"),
-    "clients-sampled": of_clients({"client-sampling-rate": 0.5}),
-    "clients-sampled-adaptive": of_clients({"client-sampling-rate": 0.5}, clipping="adaptive"),
+    "clients-sampled": of_clients({"sampling-rate": 0.5}),
+    "clients-sampled-adaptive": of_clients({"sampling-rate": 0.5}, clipping="adaptive"),
 }
 QUICK = 1
 

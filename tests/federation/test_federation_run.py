@@ -235,7 +235,7 @@ def test_a_removed_record_and_a_prior(small_plan: MakePlan, tmp_path: Path) -> N
 def test_a_resumed_run_may_change_how_it_is_carried_out(small_plan: MakePlan, small_run: Path) -> None:
     before = json.loads((small_run / "summary.json").read_text())
     (small_run / "timing.json").unlink()
-    changed = small_plan(run={"client-time-limit": 9.0, "actors": 1, "batches-in-flight": 1})
+    changed = small_plan(run={"client-time-limit": 9.0, "actors": 1})
     after = run_audit(changed, small_run, Engine.LOCAL, resume=True, with_report=False)
     assert after.summary["insider"] == before["insider"]
     assert after.summary["timing"]["training_seconds"] is None

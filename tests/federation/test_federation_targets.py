@@ -241,7 +241,7 @@ _CLIENTS = {"strategy": "dp-fedavg", "local-epochs": 1}
         (_CLIENTS, {}),
         (_CLIENTS, {"clipping": "adaptive"}),
         (_CLIENTS | {"cohort": 3}, {}),
-        (_CLIENTS | {"client-sampling-rate": 0.6}, {}),
+        (_CLIENTS | {"sampling-rate": 0.6}, {}),
     ],
     ids=["records", "distributed", "tree", "sampled-records", "clients", "adaptive", "cohorts", "sampled-clients"],
 )
@@ -255,7 +255,7 @@ def test_insiders_of_all_targets_weigh_exactly(
         "privacy": _GUARANTEE | {"epsilon": None, "noise-multiplier": 1.0} | privacy,
         "run": {"trials-per-batch": 400, "keep-releases": 0},
     }
-    sampled = training.keys() & {"expected-batch", "client-sampling-rate"}
+    sampled = training.keys() & {"expected-batch", "sampling-rate"}
     for rounds in (1, 3):
         plan = small_plan(**common, audit=audit, training=training | {"rounds": rounds})
         assert plan.federation.with_insider
@@ -289,7 +289,7 @@ def test_insiders_of_all_targets_weigh_exactly(
         ({}, {}),
         ({}, {"noise": "tree"}),
         ({"expected-batch": 30}, {}),
-        (_CLIENTS | {"client-sampling-rate": 0.6}, {}),
+        (_CLIENTS | {"sampling-rate": 0.6}, {}),
         (_CLIENTS, {"clipping": "adaptive"}),
     ],
     ids=["records", "tree", "sampled-records", "sampled-clients", "adaptive"],

@@ -33,27 +33,25 @@ def _allowed() -> tuple[bool, bool]:
     return torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
 
 
-@pytest.mark.parametrize("tf32", [False, True])
-def test_a_card_rounds_factors_only_where_it_is_allowed_to(tf32: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_card_does_not_round_factors(monkeypatch: pytest.MonkeyPatch) -> None:
     """By itself torch rounds those of convolutions, and not those of products."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = not tf32, not tf32
-    settle_device(Device.CUDA, tf32)
-    assert _allowed() == (tf32, tf32)
+    torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = True, True
+    settle_device(Device.CUDA)
+    assert _allowed() == (False, False)
 
 
 def test_a_processor_changes_no_setting_of_a_card() -> None:
     before = _allowed()
-    settle_device(Device.CPU, not before[0])
+    settle_device(Device.CPU)
     assert _allowed() == before
 
 
 def test_every_party_settles_its_device(small_plan: MakePlan, monkeypatch: pytest.MonkeyPatch) -> None:
     """The setting travels in the public federation: each process that loads it has the arithmetic of the run."""
-    public = small_plan(run={"device": "cuda", "tf32": True}).federation
-    assert (public.device, public.tf32) == (Device.CUDA, True)
+    public = small_plan(run={"device": "cuda"}).federation
+    assert public.device is Device.CUDA
     assert type(public).from_json(public.to_json()) == public
-    assert not small_plan().federation.tf32
     if not torch.cuda.is_available():
         with pytest.raises(InputError, match=r"device is 'cuda', .*torch .*none .*: .*'cpu'"):
             load_federation(public)

@@ -337,7 +337,7 @@ def test_a_finding_is_shown_beside_where_it_is_measured():
 def test_summary_keeps_its_keys(make_contents, shape):
     summary = make_contents(trials=20, **shape).summary
     assert summary["schema"] == 1
-    assert {"verdict", "scope", "innovations", "client_epsilon_star", "findings"} <= summary.keys()
+    assert {"verdict", "scope", "innovations", "findings"} <= summary.keys()
     for key, names in SCHEMA.items():
         assert summary[key] is None or set(names) <= summary[key].keys()
     assert (summary["insider"] is None) == bool(shape)

@@ -54,7 +54,6 @@ def refusal(section: str, key: str, value: Any) -> str:
         ("data", "partition-parameters", 3, r"partition-parameters is 3: .*section .*\[data\.part"),
         ("data", "seed", 2**64, "data.seed is 18446744073709551616: .*below 18446744073709551616"),
         pytest.param("audit", "trials", 2**20000, "audit.trials is .*6021 digits", id="huge"),
-        ("audit", "loss-range", [1, 1], r"audit.loss-range is \[1, 1\]: .*two ascending"),
     ],
 )
 def test_a_wrong_value_is_named_with_what_is_accepted(section: str, key: str, value: Any, said: str) -> None:

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 from small_audits import MakePlan
 
+from fl_audit import trial_batches
 from fl_audit.federation.run_plan import RunPlan
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.run import run_audit
@@ -52,9 +53,10 @@ def failure(plan: RunPlan, run: Path, resume: bool = False) -> str:
 
 @pytest.mark.skipif(os.name != "posix", reason="mounts a disk")
 def test_a_full_disk_and_one_that_is_read_only_cost_no_finished_batch(
-    small_disk: Path, tmp_path: Path, small_plan: MakePlan
+    small_disk: Path, tmp_path: Path, small_plan: MakePlan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plan = small_plan(audit={"trials": 8, "epsilon-star": False}, run={"trials-per-batch": 1, "batches-in-flight": 1})
+    monkeypatch.setattr(trial_batches, "BATCHES_IN_FLIGHT", 1)
+    plan = small_plan(audit={"trials": 8, "epsilon-star": False}, run={"trials-per-batch": 1})
     run, alone = small_disk / "run", run_audit(plan, tmp_path / "alone", Engine.LOCAL, with_report=False)
     assert re.search(r"written: No space left .*finished batches", failure(plan, run))
     kept = batches(run)

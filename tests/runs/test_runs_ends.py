@@ -24,7 +24,7 @@ CONFIG = small_toml(
     training={"rounds": 60},
     privacy={"epsilon": None, "belief": 0.9},
     audit={"trials": 12, "epsilon-star": False, "membership": False},
-    run={"trials-per-batch": 2, "batches-in-flight": 1, "actors": 1},
+    run={"trials-per-batch": 2, "actors": 1},
 )
 SECONDS_TO_END = 10.0
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="Windows has no such signals")

@@ -15,6 +15,7 @@ import pytest
 from safetensors import SafetensorError
 from small_audits import MakePlan
 
+from fl_audit import trial_batches
 from fl_audit.atomic_files import atomic_file
 from fl_audit.cli.main import main
 from fl_audit.data.catalogue import DataSpec, load_source
@@ -42,9 +43,10 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.mark.long
 def test_a_full_disk_stops_the_run_in_one_line_and_with_room_it_goes_on(
-    small_plan: MakePlan, small_disk: Path, tmp_path: Path
+    small_plan: MakePlan, small_disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plan = small_plan(audit={"trials": 60}, run={"batches-in-flight": 1})
+    monkeypatch.setattr(trial_batches, "BATCHES_IN_FLIGHT", 1)
+    plan = small_plan(audit={"trials": 60})
     with pytest.raises(FederationError, match=r"No space left .*finished batches") as caught:
         run_audit(plan, small_disk / "run", Engine.LOCAL, with_report=False)
     assert "\n" not in str(caught.value)

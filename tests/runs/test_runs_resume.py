@@ -79,7 +79,7 @@ def test_what_differs_is_named(
 
 def test_a_run_may_be_carried_out_otherwise(small_plan: MakePlan, tmp_path: Path) -> None:
     play(small_plan, tmp_path / "run")
-    otherwise = {"client-time-limit": 9.0, "actors": 1, "batches-in-flight": 1, "client-retries": 0, "seed": None}
+    otherwise = {"client-time-limit": 9.0, "actors": 1, "seed": None}
     play(small_plan, tmp_path / "run", resume=True, run=otherwise)
 
 

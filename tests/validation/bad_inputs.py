@@ -59,8 +59,6 @@ _READERS: dict[str, Sequence[str]] = {
     "check csv": ("check", "audit.toml", "--no-probe", "--set", "data.name=csv", "--set", "data.path=FILE", "--set",
                   "data.label=y"),
     "check npz": ("check", "audit.toml", "--no-probe", "--set", "data.name=npz", "--set", "data.path=FILE"),
-    "check idx": ("check", "audit.toml", "--no-probe", "--set", "data.name=idx", "--set", "data.images=FILE", "--set",
-                  "data.labels=FILE"),
     "check configuration": ("check", "--no-probe", "FILE"),
     "sweep": ("sweep", "FILE", "--over", "training.rounds=2", "--engine", "local", "--out", "swept"),
     "bound": ("bound", "FILE", "scores", "--delta", "1e-5"),
@@ -110,14 +108,16 @@ class BadInput:
     prepare: Callable[[], None] = lambda: None  # makes the input, in the working directory
 
 
-class _TooLateError(BaseException):
+class TooLateError(BaseException):
     """A command took too long; no handler of exceptions takes it for one of its own."""
 
 
 @contextlib.contextmanager
-def _limited(seconds: float) -> Iterator[None]:
+def limited(seconds: float) -> Iterator[None]:
+    """Raise `TooLateError` in a `with` block that takes more seconds than given."""
+
     def late(number: int, frame: FrameType | None) -> None:
-        raise _TooLateError("".join(traceback.format_stack(frame)[-3:]))
+        raise TooLateError("".join(traceback.format_stack(frame)[-3:]))
 
     before = signal.signal(signal.SIGALRM, late)
     signal.setitimer(signal.ITIMER_REAL, seconds)
@@ -134,11 +134,11 @@ def fault_of(words: Sequence[str], seconds: float) -> str | None:
     errors, output = _Captured(), _Captured()
     status: object = 0
     try:
-        with _limited(seconds), contextlib.redirect_stderr(errors), contextlib.redirect_stdout(output):
+        with limited(seconds), contextlib.redirect_stderr(errors), contextlib.redirect_stdout(output):
             main()
     except SystemExit as ended:
         status = ended.code or 0
-    except _TooLateError as late:
+    except TooLateError as late:
         return f"hang: {str(late).strip().splitlines()[-2:]}"
     except BaseException as error:  # whatever it is, it is a traceback of the command
         frames = traceback.extract_tb(error.__traceback__)

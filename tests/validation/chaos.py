@@ -55,7 +55,7 @@ model = {{name = "logistic"}}
 training = {{rounds = 4, learning-rate = 1.0}}
 privacy = {{noise-multiplier = 2.0, adjacency = "replace-record", delta = 0.01}}
 audit = {{trials = {2 * BATCHES}, epsilon-star = false}}
-run = {{seed = SEED, trials-per-batch = 2, batches-in-flight = 1, client-time-limit = 60.0}}
+run = {{seed = SEED, trials-per-batch = 2, client-time-limit = 60.0}}
 """
 _FLOWERS_TURN = 4  # every so many runs are played by Flower's own command
 

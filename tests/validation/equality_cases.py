@@ -184,7 +184,13 @@ def _review(directory: Path) -> Any:
     private = "DifferentialPrivacyServerSideFixedClipping(FedAvg(fraction_evaluate=0.0), 0.1, 2.0, 4)"
     app = write_app(directory.parent / "app", "equality_app", with_strategy(private))
     options = ReviewOptions(
-        noise_multiplier=1.0, adjacency="add-remove-client", is_quick=True, processes=1, rounds=1, nodes=4, seconds=1e5
+        noise_multiplier=1.0,
+        adjacency="add-remove-client",
+        is_quick=True,
+        processes=1,
+        rounds=1,
+        clients=4,
+        seconds=1e5,
     )
     return reviewed(app, options)
 

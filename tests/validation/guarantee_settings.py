@@ -49,8 +49,6 @@ PARTICIPATION: dict[str, Sections] = {
     "sampled in secret": {"training": {"rate": 0.3}, "audit": {"participation": "secret"}},
     "sampled, seen": {"training": {"rate": 0.3}, "audit": {"participation": "seen"}},
     "cohort": {"training": {"cohort": CLIENTS // 2}},
-    "cyclic, in secret": {"training": {"rate": 0.3, "cycle": 2}, "audit": {"participation": "secret"}},
-    "cyclic, seen": {"training": {"rate": 0.3, "cycle": 2}, "audit": {"participation": "seen"}},
 }
 LOCALLY_SCALED = "central, local sensitivity"
 NOISE: dict[str, Sections] = {
@@ -221,7 +219,7 @@ def plan_of(combination: Combination, records: Path, trials: int, seed: int, tar
             sections[name] |= values
     rate = training.pop("rate", None)
     if rate is not None:
-        training["sampling-rate" if combination.strategy == "dp-fedsgd" else "client-sampling-rate"] = rate
+        training["sampling-rate"] = rate
     config = parse_config(sections)
     return plan_run(config, _opposite_pair(config))
 

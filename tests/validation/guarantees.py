@@ -67,8 +67,6 @@ _WIDTHS = {
 QUICK = (
     Combination("dp-fedsgd", Adjacency.ADD_REMOVE_RECORD, "sampled in secret"),
     Combination("dp-fedsgd", Adjacency.REPLACE_RECORD, noise="local", adversary="server"),
-    Combination("dp-fedsgd", Adjacency.ADD_REMOVE_RECORD, "cyclic, in secret"),
-    Combination("dp-fedavg", Adjacency.ADD_REMOVE_CLIENT, "cyclic, seen"),
     Combination("dp-fedsgd", Adjacency.REPLACE_RECORD, noise="tree", release="sums, adam"),
     Combination("dp-fedsgd", Adjacency.REPLACE_RECORD, noise="central, local sensitivity", release="models, momentum"),
     Combination("dp-fedavg", Adjacency.ADD_REMOVE_CLIENT, "sampled, seen"),

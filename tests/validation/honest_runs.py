@@ -44,15 +44,7 @@ _TRIALS = (4, 20, 60)
 
 
 def plans_of(count: int, directory: Path) -> Iterator[tuple[str, RunPlan]]:
-    """Yield honest runs with their kinds: two of three are those of `readings`, the others are of `MECHANISMS`.
-
-    Parameters
-    ----------
-    count
-        The number of runs.
-    directory
-        The directory of the records.
-    """
+    """Yield honest runs with their kinds: two of three are those of `readings`, the others are of `MECHANISMS`."""
     others = honest_readings(count, directory)
     for number in range(count):
         if number % 3 < 2:
@@ -67,15 +59,7 @@ def plans_of(count: int, directory: Path) -> Iterator[tuple[str, RunPlan]]:
 
 
 def processed_plans(count: int, directory: Path) -> Iterator[tuple[str, str, RunPlan]]:
-    """Yield honest runs whose server adds the noise, each with its kind and the rule of its post-processing.
-
-    Parameters
-    ----------
-    count
-        The number of runs.
-    directory
-        The directory of the records.
-    """
+    """Yield honest runs whose server adds the noise, each with its kind and the rule of its post-processing."""
     number = 0
     for kind, plan in plans_of(20 * count, directory):
         if number == count:

@@ -112,9 +112,7 @@ def made_by(factory: str, clients: int) -> tuple[Callable[..., Any], Any]:
     return make, make(clients) if signature(make).parameters else make()
 
 
-def system_of(
-    factory: str, mods: Sequence[str], clients: int, norm: float | None, is_clipped: bool, observer: str
-) -> AuditedSystem:
+def system_of(factory: str, clients: int, norm: float | None, is_clipped: bool, observer: str) -> AuditedSystem:
     """Call a strategy's factory by name, and return the system to audit.
 
     If the factory returns an `AuditedSystem`, it is returned as it is, and the other arguments are not used.
@@ -130,8 +128,8 @@ def system_of(
         raise InputError(f"factory {factory!r} returned {type(made).__name__}: {error}, or an AuditedSystem") from error
     own = getattr(made, "clipping_norm", 1.0)
     chosen = norm if norm is not None else float(own) if isinstance(own, (int, float)) else 1.0
-    looks, modifiers = choice(Observer, "observer", observer), tuple(import_function(mod, "modifier") for mod in mods)
-    return AuditedSystem(make, modifiers, None, clients, chosen, is_clipped, looks, initial_model(made))
+    position = choice(Observer, "observer", observer)
+    return AuditedSystem(make, (), None, clients, chosen, is_clipped, position, initial_model(made))
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,7 @@
-"""The folder of an audit: settings, the secret seed of the trials, and each finished trial's transcript (results)."""
+"""The folder of an audit: settings, the secret seed of the trials, and each finished trial's transcript (results).
+
+Batches of simulated trials are stored by `runs/trial_batch_store.py`, which says why both are needed.
+"""
 
 import json
 import secrets

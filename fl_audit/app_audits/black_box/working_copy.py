@@ -1,6 +1,8 @@
 """Copy of the working directory for trials: files written in it are removed, and files written elsewhere are reported.
 
-Experiment trackers such as wandb are disabled in trials.
+Experiment trackers such as wandb are disabled in trials (`silent_trackers`). A review also copies the app's directory
+once for each of its processes, since an app may write while it is imported or started, before any trial; within that
+copy, each trial has a working copy, which is as it was before the next one.
 """
 
 import atexit
@@ -10,13 +12,12 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
-from operator import attrgetter
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import gettempdir
 from typing import Any
-from unittest.mock import patch
 
+from fl_audit.app_audits.silent_trackers import silent_trackers
 from fl_audit.app_audits.temporary_directories import DIRECTORY_PREFIX, new_temporary_directory
 
 _ABSENT = frozenset({"wandb", "mlruns", "runs", "__pycache__"})
@@ -165,7 +166,7 @@ def in_working_copy(copy: WorkingCopy, thoroughly: bool = True) -> Iterator[None
     _here.update(copy=copy, thread=threading.get_ident(), is_heard=True)
     os.chdir(copy.directory)
     try:
-        with _silent_trackers():
+        with silent_trackers():
             yield
     finally:
         _here["copy"] = None
@@ -232,50 +233,3 @@ def outside_words(paths: Sequence[str]) -> str:
     more = f" and {len(paths) - _SHOWN} more" if len(paths) > _SHOWN else ""
     where = f"{', '.join(sorted(paths)[:_SHOWN])}{more}, outside of the working directory"
     return f"Trials wrote to {where}: this could not be kept from happening." if paths else ""
-
-
-_SWITCHES = {"WANDB_MODE": "disabled", "NEPTUNE_MODE": "debug"}
-"""Environment variables, with their values, that disable trackers which are started in a trial."""
-_LOGS = {
-    "wandb": ("log", "Run.log"),
-    "wandb.sdk.wandb_run": ("Run.log",),
-    "mlflow": (
-        "log_metric", "log_metrics", "log_param", "log_params", "log_artifact", "log_artifacts", "log_dict", "log_text",
-    ),
-    # The first name is for existing writers, and the second for new ones, which would open a file and start a thread.
-    "torch.utils.tensorboard.writer": ("FileWriter.add_event", "FileWriter"),
-    "tensorboardX.writer": ("FileWriter.add_event", "FileWriter"),
-}  # fmt: skip
-"""Functions and methods, keyed by module, that log to a tracker which the app has already started."""
-
-
-class _NullTensorBoardWriter:
-    """Replacement for TensorBoard's `FileWriter`: it opens no file, accepts any call, and does nothing."""
-
-    def __init__(self, place: str = "", *_: Any, **__: Any) -> None:
-        self.get_logdir = lambda: place
-
-    def __getattr__(self, _: str) -> Any:
-        return _nothing
-
-
-def _nothing(*_: Any, **__: Any) -> None:
-    pass
-
-
-@contextmanager
-def _silent_trackers() -> Iterator[None]:
-    """Disable the trackers wandb, neptune, MLflow and TensorBoard within a `with` block."""
-    with ExitStack() as stack:
-        stack.enter_context(patch.dict(os.environ, _SWITCHES))
-        for module, names in _LOGS.items():
-            for name in names if module in sys.modules else ():
-                owner, _, function = name.rpartition(".")
-                try:
-                    found = attrgetter(owner)(sys.modules[module]) if owner else sys.modules[module]
-                except AttributeError:  # another version of the tracker
-                    continue
-                if hasattr(found, function):
-                    silent = _NullTensorBoardWriter if function == "FileWriter" else _nothing
-                    stack.enter_context(patch.object(found, function, silent))
-        yield

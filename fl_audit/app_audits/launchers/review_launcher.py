@@ -14,6 +14,7 @@ from typing import Any
 from fl_audit.app_audits.launchers.app_bundle import bundle_hash
 from fl_audit.app_audits.launchers.isolated_process import run_isolated, temporary_directory
 from fl_audit.app_audits.review.options import ReviewOptions
+from fl_audit.app_audits.silent_trackers import TRACKERS_OFF
 from fl_audit.app_audits.temporary_directories import DIRECTORY_PREFIX
 from fl_audit.errors import InputError
 from fl_audit.report.formatting import capital
@@ -24,12 +25,11 @@ _OF_START = 0.15  # share of the time limit in which a fresh start of the app mu
 _LEAST_START = 30.0  # seconds in which an app may start, at most half of the time limit: imports alone take some
 _LEFT_OUT = shutil.ignore_patterns(".git", ".venv", "venv", "node_modules", "__pycache__", "wandb", "mlruns")
 _LARGEST = 20_000_000  # bytes of a file that is copied: what is larger is data
-_SWITCHES = {
-    "WANDB_MODE": "disabled", "COMET_MODE": "disabled", "NEPTUNE_MODE": "debug", "CLEARML_OFFLINE_MODE": "1",
+_SWITCHES = TRACKERS_OFF | {
     "HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "FLWR_TELEMETRY_ENABLED": "0",
     "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1",
 }  # fmt: skip
-"""Environment variables that keep known trackers and hubs quiet, and the trials on their processors."""
+"""Environment variables that keep trackers and hubs quiet, and the trials on their processors."""
 
 
 def reviewed(app: Path, wishes: ReviewOptions, out: Path | None = None) -> dict[str, Any]:

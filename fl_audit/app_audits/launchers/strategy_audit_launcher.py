@@ -33,7 +33,6 @@ class StrategyOptions:
     clients: int | None = None  # clients in a trial; None for the number that the strategy names, or 4
     norm: float | None = None  # norm that the claim refers to; None for the strategy's
     is_clipped: bool = True  # whether anything but the clients' own code clips
-    mods: tuple[str, ...] = ()  # modifiers of the client app, as `package.module:name`
     observer: str = "client"  # position of the adversary
     exclude: tuple[str, ...] = ()  # scenarios that are left out
     include: tuple[str, ...] | None = None  # scenarios that are played; None for all

@@ -1,7 +1,6 @@
 """The claim on which a strategy is audited, and its clients: as options state them, or as the strategy names them."""
 
 from dataclasses import replace
-from inspect import unwrap
 
 from fl_audit.adjacency import Adjacency, Unit
 from fl_audit.app_audits.black_box.audited_system import AuditedSystem, made_by, system_of
@@ -21,14 +20,11 @@ def system_and_claim(wishes: StrategyOptions) -> tuple[AuditedSystem, StatedClai
     returns an `AuditedSystem`, or takes the number of clients, names it itself. Raises `InputError` if there is no
     claim.
     """
-    system = system_of(
-        wishes.factory, wishes.mods, wishes.clients or USUAL_CLIENTS, wishes.norm, wishes.is_clipped, wishes.observer
-    )
+    system = system_of(wishes.factory, wishes.clients or USUAL_CLIENTS, wishes.norm, wishes.is_clipped, wishes.observer)
     adjacency, claim = Adjacency(wishes.adjacency), wishes.claim()
     strategy = system.new_strategy(system.clients)
     about_clients = adjacency if adjacency.unit is Unit.CLIENT else None
-    # A mod that is imported by its name is wrapped.
-    own = stated_by(strategy, [unwrap(mod) for mod in system.mods], about_clients, wishes.claimed_rounds, wishes.delta)
+    own = stated_by(strategy, list(system.mods), about_clients, wishes.claimed_rounds, wishes.delta)
     if not isinstance(made_by(wishes.factory, system.clients)[1], AuditedSystem):
         system = _with_numbers_of(own, system, wishes)
     if claim is not None:

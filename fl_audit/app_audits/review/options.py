@@ -20,7 +20,7 @@ class ReviewOptions:
     is_clipped: bool = True
     # Number of clients of the app. None takes the number in its pyproject.toml, the one that its DP wrapper is
     # configured for, or Flower's default of 10.
-    nodes: int | None = None
+    clients: int | None = None
     rounds: int | None = None  # number of rounds of a trial; None for the app's own number, but at most 3
     is_quick: bool = False  # whether fewer trials are run
     seconds: float = 300.0  # time limit for all trials, in seconds

@@ -53,7 +53,7 @@ def read_reviewed_app(directory: Path, wishes: ReviewOptions, is_inspected: bool
     stand_ins = StubImportFinder(directory)
     sys.meta_path.append(stand_ins)
     app = read_app(directory)
-    named = wishes.nodes or app.nodes
+    named = wishes.clients or app.nodes
     caught = capture_strategy(app, named or USUAL_NODES, stand_ins)
     # One round is enough to detect releases without noise, and to measure the duration of a round.
     stated = reviewed_claim(caught, wishes, rounds=1)

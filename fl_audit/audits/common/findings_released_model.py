@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fl_audit.array_types import Floats, finite
+from fl_audit.array_types import finite
 from fl_audit.federation.findings import Findings, json_of
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.federation.run_tables import NonPrivateAccuracy
@@ -197,52 +197,3 @@ def _spread(run: FinishedRun, column: str, cut: float) -> EpsilonStarSummary:
         untrained_max=float(untrained.max()),
         cut=cut,
     )
-
-
-@dataclass(frozen=True)
-class ClientEpsilonStar:
-    """Quantiles, over the trials, of the Epsilon* of one client's records; in nats.
-
-    A quantile is infinite if Epsilon* is unbounded.
-    """
-
-    client: int  # number of the client
-    trials: int  # number of trials in which Epsilon* was determined; if it is 0, the other values are NaN
-    low: float  # 5 % quantile
-    median: float  # 50 % quantile
-    high: float  # 95 % quantile
-    max: float  # maximum
-
-
-@dataclass(frozen=True)
-class ClientsEpsilonStarFinding:
-    """Epsilon* of each client's shard (its records) for the final models, with the sizes of the shards if known."""
-
-    clients: tuple[ClientEpsilonStar, ...]
-    shards: tuple[int, ...] | None = None  # number of records of each client; None if unknown
-
-    def to_json(self) -> dict[str, Any]:
-        """Return this finding as a dict with the one key `client_epsilon_star`, for `summary.json`."""
-        return {"client_epsilon_star": json_of(self.clients)}
-
-
-def measure_clients(run: FinishedRun, _: Findings) -> ClientsEpsilonStarFinding | None:
-    """Return Epsilon* of each client's shard for the final models; None if it was not computed."""
-    table = run.tables.clients
-    if table is None or "epsilon_star" not in table:
-        return None
-    last = table[table["round"] == table["round"].max()]
-    noted = None if run.provenance is None else run.provenance.shards
-    groups = last.groupby("client")["epsilon_star"]
-    clients = tuple(_client(int(str(client)), known.dropna().to_numpy(dtype=np.float64)) for client, known in groups)
-    return ClientsEpsilonStarFinding(
-        clients, noted if noted is not None and len(noted) == run.plan.federation.clients else None
-    )
-
-
-def _client(client: int, known: Floats) -> ClientEpsilonStar:
-    if not known.size:
-        return ClientEpsilonStar(client, 0, math.nan, math.nan, math.nan, math.nan)
-    # Order statistics, because an unbounded value cannot be averaged or interpolated.
-    low, median, high = (float(np.quantile(known, level, method="inverted_cdf")) for level in (0.05, 0.5, 0.95))
-    return ClientEpsilonStar(client, int(known.size), low, median, high, float(known.max()))

@@ -1,6 +1,5 @@
-"""The report section for a data-protection officer: claims, findings, and the operator's declarations."""
+"""The report section for a data-protection officer: claims, findings, and lines for the operator to fill in."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, assert_never
 
@@ -21,17 +20,8 @@ from fl_audit.verdict.sections_verdict import banner
 from fl_audit.verdict.short_scope import short_scope
 
 TO_FILL_IN = "_" * 48
-_OF_DATA = {
-    "controller": "Controller",
-    "purpose": "Purpose",
-    "system": "System",
-    "data-set": "Data set, as its owner calls it",
-    "persons": "Whose data these are",
-}
-_OF_REPORT = {"retention": "How long model, data and report are kept"}
-SIGNED = {"signer": "Signed by", "role": "Role"}
-"""Titles of what is declared about the person who signs; on paper they stand at the line to sign, and nowhere else."""
-_DECLARED = (*_OF_DATA, *_OF_REPORT, *SIGNED)
+_OF_DATA = ("Controller", "Purpose", "System", "Data set, as its owner calls it", "Whose data these are")
+_OF_REPORT = ("How long model, data and report are kept",)
 PUBLISHED = (
     ("US Census 2020, redistricting data", "one person; 2.47 for one housing unit", "17.14 at delta 1e-10",
      "US Census Bureau, press release of 9 June 2021"),
@@ -50,30 +40,21 @@ PUBLISHED = (
 
 
 @dataclass(frozen=True)
-class OperatorDeclarations:
-    """The operator's declarations for the report, keyed by settings of `[report]`.
-
-    Settings without a value are left out.
-    """
-
-    declared: Mapping[str, str]
+class OfficerAnnex:
+    """The annex for a data-protection officer; it repeats numbers of other findings, and has none of its own."""
 
     def to_json(self) -> dict[str, Any]:
-        """Return the declarations as a dict with the one key `declared`, for `summary.json`."""
-        return {"declared": dict(self.declared)}
+        """Return an empty dict, because the annex adds nothing to `summary.json`."""
+        return {}
 
 
-def _measure(run: FinishedRun, _: Findings) -> OperatorDeclarations:
-    statements = run.plan.config.report.model_dump(mode="json", by_alias=True, exclude_none=True)
-    return OperatorDeclarations({name: str(statements[name]) for name in _DECLARED if name in statements})
+def _measure(_: FinishedRun, __: Findings) -> OfficerAnnex:
+    return OfficerAnnex()
 
 
-def _facts_table(numbers: OperatorDeclarations, contents: ReportContents) -> Table:
-    before, after = (
-        [(name, numbers.declared.get(key, TO_FILL_IN)) for key, name in some.items()] for some in (_OF_DATA, _OF_REPORT)
-    )
-    signed = [(title, numbers.declared[key]) for key, title in SIGNED.items() if key in numbers.declared]
-    rows = [*before, *_of_records(contents), *_of_guarantee(contents), *_of_run(contents), *after, *signed]
+def _facts_table(contents: ReportContents) -> Table:
+    of_data, of_report = ([(title, TO_FILL_IN) for title in titles] for titles in (_OF_DATA, _OF_REPORT))
+    rows = [*of_data, *_of_records(contents), *_of_guarantee(contents), *_of_run(contents), *of_report]
     return Table("What is processed, claimed and found", ("", ""), tuple(rows), TableKind.PAIRS)
 
 
@@ -149,11 +130,11 @@ def _of_run(contents: ReportContents) -> list[tuple[str, str]]:
     ]
 
 
-def _tables(numbers: OperatorDeclarations, contents: ReportContents) -> list[Table]:
+def _tables(_: OfficerAnnex, contents: ReportContents) -> list[Table]:
     published = "Epsilons that others have published: what was bearable there, and not what is safe here"
     columns = ("What is asked", "Answer", "Where, or why not")
     return [
-        _facts_table(numbers, contents),
+        _facts_table(contents),
         _checked(contents),
         Table("NIST SP 800-226: the parts of a guarantee", columns, nist_answers(contents)),
         Table(
@@ -187,15 +168,14 @@ def _scope(contents: ReportContents) -> list[str]:
     return [*lines, *filter(None, [tests.why_not_compared(contents.run).strip()])] if lines else []
 
 
-def _sentence(_: OperatorDeclarations, __: ReportContents) -> str:
+def _sentence(_: OfficerAnnex, __: ReportContents) -> str:
     return (
-        "The operator fills in the empty lines, by hand or under [report] in the configuration. Nobody checked what "
-        "the operator declares. No number here decides a legal question: these are the facts for such a decision. More "
-        "published epsilons, with their sources, are in the list of deployments by D. Desfontaines, desfontain.es."
+        "The operator fills in the empty lines by hand. Nobody checked what the operator declares. No number here "
+        "decides a legal question: these are the facts for such a decision. More published epsilons, with their "
+        "sources, are in the list of deployments by D. Desfontaines, desfontain.es."
     )
 
 
 OFFICER = Section(
-    "officer", "For a data-protection officer", OperatorDeclarations, _measure, keys=("declared",), sentence=_sentence,
-    tables=_tables,
+    "officer", "For a data-protection officer", OfficerAnnex, _measure, sentence=_sentence, tables=_tables,
 )  # fmt: skip

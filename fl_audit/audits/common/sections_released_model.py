@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -14,7 +13,6 @@ from fl_audit.audits.common import findings_released_model as evidence
 from fl_audit.audits.common.report_cautions import NOT_MEANINGFUL, chance_text, star_text
 from fl_audit.audits.common.sections_guarantee import at_delta
 from fl_audit.federation.federation_enums import EpsilonStarLocation, InitialWeightsSource
-from fl_audit.federation.findings import json_of
 from fl_audit.learning.metric_names import Metric, is_share, metric_column, metric_title
 from fl_audit.plurals import plural
 from fl_audit.released_model.minimum_sample_size import FEWEST
@@ -31,7 +29,7 @@ from fl_audit.report.figure_style import (
     markers_for,
 )
 from fl_audit.report.formatting import metric_text, number_text, percent
-from fl_audit.report.report_elements import FindingFigure, ReportContents, ReportNumber, Section, Table
+from fl_audit.report.report_elements import FindingFigure, ReportContents, ReportNumber, Section
 
 _PANEL_HEIGHT = 2.3  # in inches
 _EPSILON = "epsilon"  # column of the table of releases
@@ -287,12 +285,10 @@ def _losses_text(contents: ReportContents) -> str:
     """
     if not _stay_with_owners(contents):
         return ""
-    told = " The losses stayed with their owners: each told their number, and mean and spread after the transform"
-    loss_range = contents.plan.config.audit.loss_range
-    if loss_range is None:
-        return f"{told}, and the smallest and the largest loss."
-    low, high = (number_text(end) for end in loss_range)
-    return f"{told}; losses beyond the public range from {low} to {high} count as its ends."
+    return (
+        " The losses stayed with their owners: each told their number, and mean and spread after the transform, and "
+        "the smallest and the largest loss."
+    )
 
 
 def _star_rows(star: evidence.EpsilonStarFinding, contents: ReportContents) -> list[ReportNumber]:
@@ -403,28 +399,4 @@ def _users_sentence(numbers: evidence.UserEpsilonStarFinding, _: ReportContents)
 USERS = Section(
     "of-users", "What the models' losses give away of users", evidence.UserEpsilonStarFinding, evidence.measure_users,
     keys=("of_users",), sentence=_users_sentence, rows=_users_rows,
-)  # fmt: skip
-
-
-def _owners_sentence(numbers: evidence.ClientsEpsilonStarFinding, _: ReportContents) -> str:
-    alone = sum(client.trials == 0 for client in numbers.clients)
-    without = f" No value for {plural(alone, 'client')} with fewer than two records." if alone else ""
-    return (
-        "Each data owner holds the losses of its own records against those of the population sample. A shard of few "
-        f"records reaches large values by chance alone, so compare clients of like size.{without}"
-    )
-
-
-def _owners_tables(numbers: evidence.ClientsEpsilonStarFinding, _: ReportContents) -> list[Table]:
-    columns: tuple[str, ...] = ("Client", "Trials with 2 records or more", "5 %", "Median", "95 %", "Largest")
-    rows: tuple[tuple[Any, ...], ...] = tuple(tuple(json_of(client).values()) for client in numbers.clients)
-    if (shards := numbers.shards) is not None:
-        columns = (columns[0], "Records", *columns[1:])
-        rows = tuple((row[0], shards[row[0]], *row[1:]) for row in rows)
-    return [Table("Epsilon* of each client's own shard at the last release (nats)", columns, rows)]
-
-
-CLIENTS = Section(
-    "client-epsilon-star", "What the models give away of each data owner", evidence.ClientsEpsilonStarFinding,
-    evidence.measure_clients, keys=("client_epsilon_star",), sentence=_owners_sentence, tables=_owners_tables,
 )  # fmt: skip

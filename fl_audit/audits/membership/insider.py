@@ -72,10 +72,6 @@ def observe_targets(
     takes_part = None if part is None else part[:, federation.targets]
     added = increments(*whole, clip, sigma, membership.is_in, takes_part, mechanism.sampling_rate, sees)
     longest = signal_to_noise(whole.norms, clip, sigma)
-    if mechanism.is_sampled and (turn := public.eligible_units(seen.number)) is not None:
-        # The schedule is public, so a round gives no evidence on units that are not scheduled.
-        has_turn = np.isin(federation.targets, turn)
-        added, longest = added * has_turn, longest * has_turn
     signal = longest if takes_part is None or not (sees or mechanism.sampling_rate == 1) else longest * takes_part
     noise = noise_along_targets(*of_sum, sigma)
     if public.membership_scheme is MembershipScheme.EXACTLY_ONE:

@@ -2,14 +2,14 @@
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from html import escape
 from typing import Any
 
 from matplotlib.figure import Figure
 
 from fl_audit.audits.common.findings_privacy_units import PrivacyUnitsFinding
-from fl_audit.audits.common.sections_data_protection_officer import OFFICER, SIGNED, OperatorDeclarations
+from fl_audit.audits.common.sections_data_protection_officer import OFFICER, OfficerAnnex
 from fl_audit.audits.common.sections_guarantee import person_text
 from fl_audit.audits.common.sections_mechanism import mechanism_tables
 from fl_audit.audits.common.sections_privacy_units import LEVELS
@@ -169,6 +169,9 @@ _PAPERS: tuple[tuple[str, str, str, Callable[[ReportContents], bool]], ...] = (
 ON_ITS_WORD = "Computed as if the claimed noise were there. The guarantee was broken, so nothing here acquits anybody."
 """Note above numbers that assume the claimed noise, in a report on a violated guarantee."""
 _SIMULATION = f'<p class="notice"><strong>Simulation.</strong> {escape(SIMULATION_NOTICE)}</p>'
+SIGN_OFF_TITLES = ("Signed by", "Role", "Date", "Signature")
+_SIGN_OFF = f'<div class="sign-off">{"".join(f"<div><span></span>{title}</div>" for title in SIGN_OFF_TITLES)}</div>'
+"""The line to sign on paper."""
 MOST_FAILED = 4  # largest number of failed tests that the page names; the appendix names all of them
 
 
@@ -177,9 +180,6 @@ def render_html(
 ) -> str:
     """Return the whole report as the text of one HTML page."""
     federation = contents.plan.federation
-    signer = contents.find(OperatorDeclarations)
-    if on_paper and signer is not None:
-        contents = _without_signer(contents, signer)
     on_page = {section.name for section, _ in sections_with_findings(contents) if _stands_on_page(contents, section)}
     order = sorted(pictures, key=lambda picture: picture.name not in on_page)  # figures of the page first
     figures = {picture.name: _figure(place, picture, on_paper) for place, picture in enumerate(order, start=1)}
@@ -197,7 +197,7 @@ def render_html(
         f'<h2 id="figures">Figures</h2>\n<div class="figures">{"".join(shown)}</div>' if shown else "",
         _annex(contents) if on_paper and not with_appendix else "",
         _configuration(contents) if on_paper else "",
-        f'<div class="closing" id="closing">\n{_SIMULATION}\n{_sign_off(signer)}</div>' if on_paper else _SIMULATION,
+        f'<div class="closing" id="closing">\n{_SIMULATION}\n{_SIGN_OFF}</div>' if on_paper else _SIMULATION,
         _appendix(contents, figures) if with_appendix else "",
     ]
     kind = "Training" if is_shown_as_training(contents) else "Privacy audit"
@@ -295,21 +295,6 @@ def _row_cells(row: ReportNumber) -> tuple[Any, ...]:
     return row.name, value, *map(Markup, cells)
 
 
-def _without_signer(contents: ReportContents, numbers: OperatorDeclarations) -> ReportContents:
-    """Return contents whose tables do not name who signs, because the line to sign on paper does."""
-    rest = {name: told for name, told in numbers.declared.items() if name not in SIGNED}
-    found = contents.findings.replaced(OperatorDeclarations(rest))
-    return replace(contents, findings=found)
-
-
-def _sign_off(numbers: OperatorDeclarations | None) -> str:
-    """Return the line to sign on paper, with name and role if the operator declared them."""
-    declared = {} if numbers is None else numbers.declared
-    told = {title: declared.get(name, "") for name, title in SIGNED.items()} | {"Date": "", "Signature": ""}
-    lines = "".join(f"<div><span>{escape(text)}</span>{title}</div>" for title, text in told.items())
-    return f'<div class="sign-off">{lines}</div>'
-
-
 def _configuration(contents: ReportContents) -> str:
     tables = f'<div class="small-print">{"".join(map(_table, mechanism_tables(contents.plan)))}</div>'
     return f'<h2 id="configuration">Configuration</h2>\n{tables}'
@@ -318,9 +303,9 @@ def _configuration(contents: ReportContents) -> str:
 def _annex(contents: ReportContents) -> str:
     """Return the annex for a data-protection officer, which is added to a report without an appendix.
 
-    The text is empty if the operator declared nothing.
+    The text is empty if the report has no such section.
     """
-    numbers, levels = contents.find(OperatorDeclarations), contents.find(PrivacyUnitsFinding)
+    numbers, levels = contents.find(OfficerAnnex), contents.find(PrivacyUnitsFinding)
     if numbers is None:
         return ""
     of_levels = [] if levels is None or contents.is_violated else LEVELS.tables(levels, contents)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar, Self
 
-from fl_audit.array_types import Flags, Integers
+from fl_audit.array_types import Integers
 from fl_audit.errors import require
 
 
@@ -156,18 +156,3 @@ class Participation(ABC):
             Number of rounds of the training.
         """
         return ""
-
-
-def restricted_to_eligible(participates: Flags, eligible: Integers | None, units: Integers) -> Flags:
-    """Restrict a random sample to the units that may participate in the round; return it, bool (trials, units).
-
-    Parameters
-    ----------
-    participates
-        Whether each unit was sampled, bool (trials, units).
-    eligible
-        Numbers of the units that may participate in the round; None for all.
-    units
-        Numbers of the units in the columns of `participates`, shape (units,).
-    """
-    return participates if eligible is None else participates & (units[:, None] == eligible).any(axis=1)

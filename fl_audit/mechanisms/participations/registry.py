@@ -9,7 +9,6 @@ from typing import Annotated
 from pydantic import PlainSerializer, PlainValidator
 
 from fl_audit.errors import require
-from fl_audit.mechanisms.participations.cyclic_poisson import CyclicPoisson
 from fl_audit.mechanisms.participations.everybody import Everybody
 from fl_audit.mechanisms.participations.participation import Participation, ParticipationSettings
 from fl_audit.mechanisms.participations.poisson import PoissonSampling
@@ -18,7 +17,6 @@ from fl_audit.mechanisms.stored_parts import read_part, stored_part
 from fl_audit.name_lists import name_list
 
 PARTICIPATIONS: dict[str, type[Participation]] = {
-    "cyclic-poisson": CyclicPoisson,
     "everybody": Everybody,
     "cohort": RotatingCohorts,
     "poisson": PoissonSampling,

@@ -20,6 +20,8 @@ from fl_audit.runs.cluster.pool import SECONDS_OF_A_CALL, ClientPool, ClientProc
 from fl_audit.runs.cluster.process_data_and_code import CallContextPacker, compartment_of, weight_of
 from fl_audit.strategies.simulated_grid import Outcome, Settle
 
+RETRIES = 2
+"""Number of times that a call is repeated, on a new process, if its process dies, but not its machine."""
 _SECONDS_BETWEEN_LOOKS = 1.0
 """Seconds for which a thread waits for calls before it checks whether the pool is closed."""
 _SECONDS_OF_A_PART = 1.5 * SECONDS_OF_A_CALL
@@ -76,8 +78,6 @@ class CallScheduler:
     ----------
     pool
         The pool whose processes make the calls.
-    retries
-        Number of times that a call is repeated if its process dies, but not its machine.
     contexts
         The Flower context of each node, by node id. Each call replaces the context of its node.
     settle
@@ -85,8 +85,10 @@ class CallScheduler:
         called in a thread of the scheduler and should return quickly.
     """
 
-    def __init__(self, pool: ClientPool, retries: int, contexts: dict[int, Context], settle: Settle) -> None:
-        self._pool, self._retries, self._contexts, self._settle = pool, retries, contexts, settle
+    def __init__(self, pool: ClientPool, contexts: dict[int, Context], settle: Settle) -> None:
+        self._pool = pool
+        self._contexts = contexts
+        self._settle = settle
         self._call_context = CallContextPacker()
         self._changed = threading.Condition()
         self._lines: dict[int, _CallQueue] = {}
@@ -178,7 +180,7 @@ class CallScheduler:
         for call in self._in_order(line, process):
             expected = line.seconds_of(call)
             is_full = weight + call.weight / 2 > share or seconds + expected > _SECONDS_OF_A_PART
-            if taken and (is_full or call.is_alone or taken[0].is_alone or not self._retries):
+            if taken and (is_full or call.is_alone or taken[0].is_alone):
                 break
             taken.append(call)
             weight, seconds = weight + call.weight, seconds + expected
@@ -267,14 +269,14 @@ class CallScheduler:
         """
         is_alone, is_lost = len(calls) == 1, not words
         if is_lost:
-            if self._pool.has_lost(process, is_last_chance=is_alone and calls[0].deaths >= self._retries):
+            if self._pool.has_lost(process, is_last_chance=is_alone and calls[0].deaths >= RETRIES):
                 self._put_back(line, calls)
                 return True
             for call in calls:
                 call.deaths += 1
             words = f"{_DIED} (node {process.node.address})"
         # A message that could not be read is attributed to its call only where that call was made alone.
-        if is_alone and (calls[0].deaths > self._retries or not is_lost):
+        if is_alone and (calls[0].deaths > RETRIES or not is_lost):
             self._settle([(calls[0].identity, CallError(words))])
             return is_lost
         for call in calls:

@@ -62,13 +62,11 @@ class RayOptions:
     actors: int = 0  # client processes on an embedded Ray; 0 means one for every core (and thread count)
     threads: int = 1  # cores that one client takes
     device: Device = Device.CPU  # device of the clients; all client processes of a machine share its graphics card
-    # Number of times that a client call is repeated, on a new process, after its process has died.
-    retries: int = 2
 
     @classmethod
     def of(cls, run: "RunSection", address: str | None) -> "RayOptions":
         """Return the options of Ray in the settings of a run, together with the address of a cluster."""
-        return cls(address, run.actors, run.threads, run.device, run.client_retries)
+        return cls(address, run.actors, run.threads, run.device)
 
     def backend_config(self) -> "BackendConfig":
         """Return the options of Ray in the form of Flower's backend configuration."""

@@ -34,16 +34,6 @@ def _kind(value: str) -> str:
     return value
 
 
-def _loss_range(value: Any) -> Any:
-    numbers = isinstance(value, list | tuple) and all(type(end) in (int, float) for end in value)
-    if value is None:
-        return None
-    if numbers and len(value) == 2 and 0 <= value[0] < value[1] < float("inf"):
-        return tuple(map(float, value))
-    accepted = "accepted are two ascending finite numbers from 0, such as [0, 5]"
-    raise PydanticCustomError("loss_range", "{accepted}", {"accepted": accepted})
-
-
 FEWEST_SHADOWS = 24
 """Number of trials with which a target has two others on each side, in or out, except for one in 28,000."""
 
@@ -125,10 +115,6 @@ class AuditSection(ConfigSection):
     """Error rates below it and above 1 minus it are left out of Epsilon*; 0 leaves out none."""
     epsilon_star_losses: Choice[EpsilonStarLocation] = EpsilonStarLocation.POOLED
     """Place of members' losses when Epsilon* is computed: pooled in one place, or with their owners."""
-    loss_range: Annotated[tuple[float, float] | None, BeforeValidator(_loss_range)] = None
-    """Public range of losses, with `federated` ones; left out, owners are asked for their extremes."""
-    client_epsilon_star: bool = False
-    """Whether clients tell the server Epsilon* of their own shards, with `federated` losses."""
     membership: bool = True
     """Whether the loss threshold attack of Yeom et al. 2018 is played on the final models."""
     evaluate_every: Count = 1
@@ -164,8 +150,4 @@ class AuditSection(ConfigSection):
             raise ValueError(f"neighbour-rank = {rank} needs neighbour = {ranked}, and neighbour is {self.neighbour}")
         if self.epsilon_star_losses is EpsilonStarLocation.FEDERATED and not self.epsilon_star:
             raise ValueError("epsilon-star-losses = federated needs epsilon-star = true")
-        if self.epsilon_star_losses is EpsilonStarLocation.POOLED:
-            for name, given in (("loss-range", self.loss_range), ("client-epsilon-star", self.client_epsilon_star)):
-                if given:
-                    raise ValueError(f"{name} needs epsilon-star-losses = federated")
         return self

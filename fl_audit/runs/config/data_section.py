@@ -9,7 +9,7 @@ from fl_audit.runs.config.config_section import ConfigSection
 from fl_audit.runs.config.setting_types import Choice, Count, OwnName, Scalar, Words
 
 _CLIENTS = 10
-DATA_PATHS = ("data-dir", "path", "test-path", "vocabulary", "images", "labels", "test-images", "test-labels")
+DATA_PATHS = ("data-dir", "path", "test-path", "vocabulary")
 """Settings of the section that name files or directories."""
 
 
@@ -28,7 +28,7 @@ class DataSection(ConfigSection):
     """
 
     name: str = "digits"
-    """Name in `fl-audit datasets`; your own are `csv`, `npz`, `idx`, `images` and `package.module:loader`."""
+    """Name in `fl-audit datasets`; your own are `csv`, `npz`, `images` and `package.module:loader`."""
     data_dir: str | None = None
     """Directory with published data sets; left out, that of FL_AUDIT_DATA."""
     path: str | None = None
@@ -81,14 +81,6 @@ class DataSection(ConfigSection):
     """Length of every text in tokens, with `vocabulary`: longer ones are cut, shorter ones padded; left out, 128."""
     axes: Choice[PictureOrSequence] | None = None
     """Meaning of two axes of a record of `npz`: height and width, unless set to `sequence` (steps and features)."""
-    images: str | None = None
-    """IDX file of the images, of `idx`."""
-    labels: str | None = None
-    """IDX file of their labels, of `idx`."""
-    test_images: str | None = None
-    """IDX file of the test images, of `idx`."""
-    test_labels: str | None = None
-    """IDX file of their labels, of `idx`."""
     classes: Count | None = None
     """Number of classes, for a loader with several forms of its data."""
     generated_records: Count | None = None

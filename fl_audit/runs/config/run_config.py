@@ -14,7 +14,6 @@ from fl_audit.runs.config.config_section import ConfigSection
 from fl_audit.runs.config.data_section import DataSection
 from fl_audit.runs.config.model_section import ModelSection
 from fl_audit.runs.config.privacy_section import GUARANTEE_ONLY, PRIVACY_TARGETS, PrivacySection
-from fl_audit.runs.config.report_section import OperatorStatementsSection
 from fl_audit.runs.config.run_section import RunSection
 from fl_audit.runs.config.training_section import TrainingSection
 from fl_audit.runs.config_errors import first_problem
@@ -29,7 +28,6 @@ class RunConfig(ConfigSection):
     privacy: PrivacySection
     audit: AuditSection = Field(default_factory=AuditSection)
     run: RunSection = Field(default_factory=RunSection)
-    report: OperatorStatementsSection = Field(default_factory=OperatorStatementsSection)
 
     @model_validator(mode="before")
     @classmethod
@@ -62,13 +60,11 @@ class RunConfig(ConfigSection):
     def as_dict(self) -> dict[str, Any]:
         """Return the configuration with defaults as JSON values by section and key, as in a configuration file.
 
-        Settings of the claim are left out if there is no claim, and so is an empty section [report].
+        Settings of the claim are left out if there is no claim.
         """
         values = self.model_dump(mode="json", by_alias=True, exclude_none=True)
         if not self.privacy.private:
             values["privacy"] = {key: value for key, value in values["privacy"].items() if key not in GUARANTEE_ONLY}
-        if not values["report"]:
-            del values["report"]
         return values
 
     def as_public_dict(self) -> dict[str, Any]:

@@ -12,8 +12,6 @@ from fl_audit.runs.config.setting_types import Choice, Count
 class RunSection(ConfigSection):
     """Section [run]: the seed, batches, stored results, time limits and machines of a run.
 
-    With `client-retries = 0`, Ray makes every client call separately, which takes longer.
-
     Releases are kept only in audits with an insider, because nothing else is recomputed from them.
 
     `actors` counts processes on an embedded Ray, and threads in the local engine. The value 0 means one process or
@@ -24,8 +22,6 @@ class RunSection(ConfigSection):
     """The challenger's secret, from which bits, samples and noise are drawn; left out, drawn at random."""
     trials_per_batch: Count | None = None
     """Trials that are trained together; more take more memory. Left out, as many as a second of work a round allows."""
-    batches_in_flight: Count = 2
-    """Number of batches under way at the same time."""
     keep_releases: Annotated[int, Field(ge=0, le=10**9)] | None = None
     """Number of trials of which every release is kept, so that `fl-audit replay` can recompute their log-odds. Left
     out, 4, or as many as need no more than a gigabyte.
@@ -36,13 +32,9 @@ class RunSection(ConfigSection):
     """Number of rounds after which the model of trial 0 is stored, again and again; left out, the final one alone."""
     client_time_limit: Annotated[float, Field(gt=0, le=10**7)] = 600.0
     """Seconds after which a silent client ends the run."""
-    client_retries: Annotated[int, Field(ge=0, le=1000)] = 2
-    """Number of times that a call whose client process died is repeated, on a new process."""
     threads: Annotated[int, Field(ge=1, le=256)] = 1
     """Number of cores of a client."""
     device: Choice[Device] = Device.CPU
     """Device of the clients."""
-    tf32: bool = False
-    """Whether a graphics card may round the factors of products and convolutions to ten bits, which is faster."""
     actors: Annotated[int, Field(ge=0, le=10**6)] = 0
     """Number of simultaneous client calls; 0 is one for every `threads` cores."""

@@ -21,8 +21,7 @@ _KINDS = {
     "object": "table",
 }
 _OF_THEIR_OWN = {
-    "audit.loss-range": "two ascending finite numbers from 0, such as [0, 5]",
-    "data.partition-parameters": "a table of the parameters that the partition has, such as { alpha = 0.5 }",
+    "data.partition-parameters": "a table of the parameters that the partition has, such as { alpha = 0.5 }"
 }
 """Accepted values that schemas cannot describe."""
 _REQUIRED = {"privacy.adjacency": "where something is claimed"}

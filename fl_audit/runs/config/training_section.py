@@ -17,11 +17,12 @@ MOST_ROUNDS = 10**6
 DEFAULT_ROUNDS = 30
 Strategy = Literal["dp-fedsgd", "dp-fedavg", "dp-sgd-clients"]
 OF_LOCAL_TRAINING = ("local-epochs", "local-steps", "local-batch", "local-learning-rate")
-OF_CLIENTS = ("client-sampling-rate", "cohort")
-OF_RECORDS = ("epochs", "sampling-rate", "expected-batch")
+OF_CLIENTS = ("cohort",)
+OF_RECORDS = ("epochs", "expected-batch")
 _NEEDS: dict[tuple[str, ...], tuple[Strategy, ...]] = {
     OF_LOCAL_TRAINING: ("dp-fedavg", "dp-sgd-clients"),
     OF_CLIENTS: ("dp-fedavg",),
+    ("sampling-rate",): ("dp-fedsgd", "dp-fedavg"),
     ("local-optimizer",): ("dp-fedavg",),
     OF_RECORDS: ("dp-fedsgd",),
 }
@@ -29,7 +30,7 @@ _NEEDS: dict[tuple[str, ...], tuple[Strategy, ...]] = {
 _AT_MOST_ONE = (
     ("rounds", "epochs"),
     ("sampling-rate", "expected-batch"),
-    ("client-sampling-rate", "cohort"),
+    ("sampling-rate", "cohort"),
     ("local-epochs", "local-steps"),
 )
 
@@ -66,15 +67,12 @@ class TrainingSection(ConfigSection):
     epochs: Annotated[float, Field(gt=0, le=10**9)] | None = None
     """Instead of rounds: mean number of rounds in which a record takes part, with `dp-fedsgd`."""
     sampling_rate: Annotated[float, Field(ge=1e-20, le=1)] | None = None
-    """Probability with which a record takes part in a round, with `dp-fedsgd`; left out, 1, or by `expected-batch`."""
+    """Probability with which a record or user (`dp-fedsgd`) or a client (`dp-fedavg`) takes part in a round; left out,
+    1, or by `expected-batch`."""
     expected_batch: Count | None = None
     """Instead of `sampling-rate`: mean number of records in a round."""
-    client_sampling_rate: Annotated[float, Field(ge=1e-20, le=1)] | None = None
-    """Probability with which a client takes part in a round, with `dp-fedavg`; left out, 1."""
     sampling: Annotated[str, AfterValidator(_sampling), _SamplingNameSchema] | None = None
     """Rule that decides who takes part in a round; left out, by the other settings: everybody where there are none."""
-    cycle: Annotated[int, Field(ge=2, le=10**9)] | None = None
-    """Number of groups of records, users or clients that take turns, with `cyclic-poisson`; left out, none do."""
     cohort: Count | None = None
     """Number of clients in a round, in a public order, with `dp-fedavg`; left out, all."""
     local_epochs: Count | None = None
@@ -119,8 +117,6 @@ class TrainingSection(ConfigSection):
         for setting, rule in foreign_settings(self.sampling).items():
             if self.given_keys([setting]):
                 raise ValueError(f"{self.named([setting])} needs sampling = {rule}, and sampling is {self.sampling}")
-        if self.cycle is not None and self.cohort is not None:
-            raise ValueError(f"{self.named(['cycle', 'cohort'])} are both given: accepted is at most one of the two")
         for settings, strategies in _NEEDS.items():
             if (idle := self.given_keys(settings)) and self.strategy not in strategies:
                 needed = " or ".join(strategies)

@@ -3,6 +3,11 @@
 Ray Tune is not used, for three reasons: it continues from pickle files, which this project never loads; it cannot add
 points to a finished experiment; and its result tables have their own format. Here each point is an ordinary run
 directory, which appears when the point is finished.
+
+The runs behind a paper have a player of their own (`experiments/papers/run_scheduling.py`). A point of a sweep is
+planned before any is played, is played as a whole, and leaves the others alone if it fails; on Ray it is one task. A
+paper's run is planned in the process that plays it, since it may search for its neighbour for minutes; it goes on where
+it was interrupted, and ends the reproduction if it fails; on Ray its clients are distributed, and not the runs.
 """
 
 import hashlib
@@ -27,6 +32,7 @@ from fl_audit.errors import InputError, require
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.federation.run_plan import RunPlan
 from fl_audit.ordinary_files import read_file
+from fl_audit.runs.cluster.call_scheduling import RETRIES
 from fl_audit.runs.cluster.nodes import alive_rows
 from fl_audit.runs.cluster.ray_connection import RayOptions, cluster_at, ray_for
 from fl_audit.runs.engine_names import Engine
@@ -151,7 +157,7 @@ def _run_on_ray(
 
     counter = _counter()
     needed: dict[str, Any] = options.share()
-    task: Any = ray.remote(max_retries=options.retries, **needed)(play)
+    task: Any = ray.remote(max_retries=RETRIES, **needed)(play)
     call_context = _call_context(list(plans.values()))
     waiting = {
         task.remote(

@@ -32,6 +32,10 @@ def adaptive() -> Strategy:
     )
 
 
+def with_local_noise() -> AuditedSystem:
+    return AuditedSystem(plain, (local_noise,), observer=Observer.SERVER)
+
+
 def of_any_size(clients: int) -> Strategy:
     return DifferentialPrivacyServerSideFixedClipping(FedAvg(fraction_evaluate=0.0), 1.0, 1.0, clients)
 
@@ -82,8 +86,8 @@ def test_a_factory_that_names_its_clients_keeps_them() -> None:
     assert claim.noise_multiplier == 2.0
 
 
-def test_local_noise_is_seen_by_the_server() -> None:
-    system, claim, _ = system_and_claim(replace(_options("plain"), mods=("claims_of_mine:local_noise",)))
+def test_local_noise_of_a_system_is_the_claim() -> None:
+    system, claim, _ = system_and_claim(_options("with_local_noise"))
     assert (claim.epsilon, claim.delta, system.observer) == (4.0, 1e-5, Observer.SERVER)
 
 

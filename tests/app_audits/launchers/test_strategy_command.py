@@ -142,7 +142,7 @@ def test_an_answer_comes_when_the_time_is_over_and_says_what_is_missing() -> Non
         (("strategies_of_mine:plain", "--claim-epsilon", "1", "--adjacency", "client"), "--adjacency is 'client'"),
         (("strategies_of_mine:plain", "--claim-epsilon", "1", "--include", "all"), "--include 'all'"),
         (("strategies_of_mine:plain", "--claim-epsilon", "1", "--set", "observer=me"), "observer is 'me'"),
-        (("strategies_of_mine:plain", "--claim-epsilon", "1", "--clients", "1"), "clients are 1"),
+        (("strategies_of_mine:plain", "--claim-epsilon", "1", "--set", "clients=1"), "clients are 1"),
         (("strategies_of_mine:plain", "--claim-epsilon", "1", "--set", "seconds=0"), "seconds are 0"),
     ],
 )
@@ -160,8 +160,8 @@ def test_a_claim_without_neighbours_is_refused() -> None:
 
 
 def test_the_norm_of_a_strategy_is_taken_from_it() -> None:
-    assert system_of("strategies_of_mine:private", [], 4, None, True, "client").norm == 1.0
-    assert system_of("strategies_of_mine:private", [], 4, 0.5, True, "client").norm == 0.5
+    assert system_of("strategies_of_mine:private", 4, None, True, "client").norm == 1.0
+    assert system_of("strategies_of_mine:private", 4, 0.5, True, "client").norm == 0.5
 
 
 @pytest.mark.parametrize(

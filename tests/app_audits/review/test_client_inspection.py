@@ -211,7 +211,7 @@ def test_what_clients_write_is_written_in_a_copy(
     here.mkdir()
     monkeypatch.chdir(here)
     before = {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
-    words = ["fl-audit", "review", str(directory), "--quick", "--clients", "2", "--minutes", "1", "--json"]
+    words = ["fl-audit", "review", str(directory), "--quick", "--set", "clients=2", "--minutes", "1", "--json"]
     monkeypatch.setattr("sys.argv", words)
     with pytest.raises(SystemExit):
         main()

@@ -62,7 +62,7 @@ def test_a_review_says_whose_number_is_weaker(tmp_path: Path, divisor: int, monk
     directory = write_app(tmp_path, f"divided_app_{divisor}", server, CLIENT)
     with (directory / "pyproject.toml").open("a") as file:
         file.write("noise-multiplier = 1.0\n")
-    found = review(directory, ReviewOptions(processes=1, seconds=100, rounds=1, nodes=4, is_quick=True))
+    found = review(directory, ReviewOptions(processes=1, seconds=100, rounds=1, clients=4, is_quick=True))
     said = "The configuration names noise-multiplier 1.0; the strategy uses 0.25."
     notes = [text for about, text in report_lines_of_review(found) if about == "Note"]
     assert (said in notes) is (said in headline(found)) is (divisor == 4)

@@ -454,7 +454,7 @@ def test_numbers_that_a_strategy_asks_for_are_learned(tmp_path: Path) -> None:
         "def added(replies, weight):\n    return MetricRecord({'sum': sum(r['metrics']['my-loss'] for r in replies)})\n"
         "app = ServerApp()",
     )
-    found = review(write_app(tmp_path, "asking_app", server), ReviewOptions(processes=1, nodes=4))
+    found = review(write_app(tmp_path, "asking_app", server), ReviewOptions(processes=1, clients=4))
     assert found.verdict == "no guarantee"
     assert found.beside is not None
     metrics = next(leak for leak in found.leaks if leak.aside is SideChannel.METRICS)
@@ -467,7 +467,7 @@ def test_numbers_that_a_strategy_asks_for_are_learned(tmp_path: Path) -> None:
 def test_what_leaks_beside_the_model_is_found_and_the_honest_twin_leaks_nothing(tmp_path: Path, leaky: bool) -> None:
     """All four at once: metrics, counts of examples, a buffer of whole numbers under a name of its own, evaluations."""
     directory = write_app(tmp_path, f"beside_app_{leaky}", noisy_server(leaky))
-    found = review(directory, ReviewOptions(processes=1, seconds=1000, rounds=1, nodes=4, is_quick=True))
+    found = review(directory, ReviewOptions(processes=1, seconds=1000, rounds=1, clients=4, is_quick=True))
     assert str(found.verdict) == ("violated" if leaky else "consistent")
     assert {str(leak.aside): (leak.is_played, leak.share is not None) for leak in found.leaks} == {
         "metrics": (True, leaky),
@@ -525,7 +525,7 @@ def test_a_wrapper_with_too_little_noise_is_found_and_its_twin_is_not(
 
 app = ServerApp()""",
     )
-    wishes = ReviewOptions(processes=1, seconds=30 if in_full else 300, rounds=1, nodes=4, is_quick=not in_full)
+    wishes = ReviewOptions(processes=1, seconds=30 if in_full else 300, rounds=1, clients=4, is_quick=not in_full)
     found = review(write_app(tmp_path, f"noisy_app_{verdict}_{in_full}", server), wishes)
     assert found.stated.source == "Own: noise_multiplier = 1, clip_norm = 2"
     assert str(found.verdict) == verdict
@@ -562,7 +562,7 @@ def test_the_command_reviews_an_app_that_stays_as_it_is(tmp_path: Path) -> None:
     directory = write_app(tmp_path / "writing", "writing_app", server, client)
     before = {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
     out = tmp_path / "out"
-    arguments = ["review", str(directory), "--clients", "4", "--json", "--out", str(out)]
+    arguments = ["review", str(directory), "--set", "clients=4", "--json", "--out", str(out)]
     result = CliRunner().invoke(command, arguments, catch_exceptions=False)
     assert result.exit_code == 0
     told = json.loads(result.stdout)
@@ -585,7 +585,7 @@ def test_a_review_that_runs_out_of_time_says_what_it_has(tmp_path: Path, monkeyp
             f"fl_audit.app_audits.black_box.{module}.time", SimpleNamespace(monotonic=lambda: next(seconds))
         )
     directory = write_app(tmp_path, "slow_app", with_strategy("FedAvg(fraction_evaluate=0.0)"))
-    wishes = ReviewOptions(processes=1, seconds=100, nodes=4, rounds=1, is_quick=True, noise_multiplier=0.5)
+    wishes = ReviewOptions(processes=1, seconds=100, clients=4, rounds=1, is_quick=True, noise_multiplier=0.5)
     found = review(directory, wishes)
     assert found.result.unplayed
     assert found.result.attempts
@@ -635,7 +635,7 @@ def test_what_was_judged_is_shown_however_a_process_ends(
 
 @pytest.mark.parametrize(
     ("flags", "said"),
-    [(["--clients", "1"], "--clients 1"), (["--adjacency", "add-remove-record"], "from outside"),
+    [(["--set", "clients=1"], "clients are 1"), (["--adjacency", "add-remove-record"], "from outside"),
      (["--minutes", "0"], "--minutes 0")],
 )  # fmt: skip
 def test_wrong_flags_are_refused(tmp_path: Path, flags: list[str], said: str) -> None:

@@ -14,7 +14,7 @@ from fl_audit.verdict.verdict import Verdict
 pytestmark = pytest.mark.usefixtures("small_working_directory", "searched_as_before")
 HONEST = "PrivateMean(1.0, 1.0, 4)"
 OF_FLOWER = "DifferentialPrivacyServerSideFixedClipping(FedAvg(fraction_evaluate=0.0), 1.0, 1.0, 4)"
-OPTIONS = ReviewOptions(processes=1, seconds=1000, rounds=1, nodes=4, is_quick=True)
+OPTIONS = ReviewOptions(processes=1, seconds=1000, rounds=1, clients=4, is_quick=True)
 
 
 def test_the_model_of_an_app_on_texts_is_taken_with_its_positions(tmp_path: Path) -> None:

@@ -181,7 +181,7 @@ def test_an_app_whose_clients_cannot_be_imported_guarantees_who_knows_what(
     monkeypatch.setattr("fl_audit.app_audits.review.review.NUMBERS", {SideChannel.METRICS: "metrics"})
     client = f"{LOCAL}\nraise OSError('no data here')\n"
     kept = list[ReviewResult]()
-    wishes = ReviewOptions(processes=1, seconds=100, rounds=1, nodes=4, is_quick=True)
+    wishes = ReviewOptions(processes=1, seconds=100, rounds=1, clients=4, is_quick=True)
     found = review(write_app(tmp_path, "local_app_without_data", SERVER, client), wishes, keep=kept.append)
     assert found.verdict is Verdict.INCONCLUSIVE
     assert re.match(rf"Inconclusive: {UNSEEN} .*\(local_app_without_data\.client_app:app ", headline(found))

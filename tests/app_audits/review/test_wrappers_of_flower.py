@@ -54,7 +54,7 @@ def test_a_wrapper_that_is_configured_rightly_is_said_to_be_as_claimed(tmp_path:
 @pytest.mark.long
 def test_noise_for_more_clients_than_are_asked_leads_the_verdict(tmp_path: Path) -> None:
     app = _app(tmp_path, "too_many", "DifferentialPrivacyServerSideFixedClipping({inner}, 1.0, 1.0, 20)", "")
-    found = review(app, ReviewOptions(nodes=4, is_quick=True, seconds=200.0))
+    found = review(app, ReviewOptions(clients=4, is_quick=True, seconds=200.0))
     assert found.verdict is Verdict.VIOLATED
     assert "20 clients" in headline(found).split(". ")[0]
     assert "5 times smaller" in headline(found).split(". ")[0]

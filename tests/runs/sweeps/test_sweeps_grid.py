@@ -62,7 +62,7 @@ def test_names_are_plain_and_distinct(texts: list[str]) -> None:
         ("epsilon=1,2", "accepted is section.key=value,value"),
         ("privacy.epsilon=1,,2", "accepted is section.key=value,value"),
         ("privacy.epsilon=1,1", "a value twice"),
-        ("audit.loss-range=[0,5],[0,9]", "but no lists"),
+        ("data.drop=[0,5],[0,9]", "but no lists"),
     ],
 )
 def test_axes_that_are_none(text: str, said: str) -> None:
