@@ -129,8 +129,9 @@ def _best_round(run: FinishedRun, metric: str) -> tuple[int, float] | None:
     means = run.tables.releases.groupby("round")[column].mean().dropna()
     if means.empty:
         return None
-    best = int(means.idxmin() if is_smaller_better(metric) else means.idxmax())
-    return best, float(means[best])
+    values = means.to_numpy(dtype=np.float64)
+    position = int(values.argmin() if is_smaller_better(metric) else values.argmax())
+    return int(means.index.to_numpy()[position]), float(values[position])
 
 
 def measure_star(run: FinishedRun, _: Findings) -> EpsilonStarFinding | None:
