@@ -192,7 +192,16 @@ class TrialBatchStrategy(Strategy):
     def noised_release(self, batch: TrialBatch, server_round: int, total: Tensor, sigma: Floats) -> NoisedSums:
         """Return the release of a round by `noise`, and the noised sums if it follows from them.
 
-        The parameters are those of `noise`; the sums may be overwritten.
+        Parameters
+        ----------
+        batch
+            The batch of trials.
+        server_round
+            Number of the round, from 1.
+        total
+            Sums of the contributions, shape (trials, parameters); they may be overwritten.
+        sigma
+            Standard deviation of the noise for each trial, shape (trials,).
         """
         if self._has_our_step:
             release = self.noise(batch, server_round, total, sigma)

@@ -33,7 +33,7 @@ class UsersAcrossClients(StrEnum):
 
 
 class Task(StrEnum):
-    """What is learned: the class of a record (CLASSIFICATION), or a quantity (REGRESSION)."""
+    """Kind of the label: the class of a record (CLASSIFICATION), or a quantity (REGRESSION)."""
 
     CLASSIFICATION = "classification"
     REGRESSION = "regression"

@@ -30,7 +30,7 @@ class ClientMetric:
 
 @dataclass(frozen=True)
 class ClientMetricsFinding:
-    """How good the final models are on the training records, of all clients together and of each client."""
+    """Metrics of the final models on the training records, of all clients together and of each client."""
 
     headline: str  # the metric by which clients are compared
     pooled: Mapping[str, float]  # each metric on all training records together, mean over trials
