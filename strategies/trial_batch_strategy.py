@@ -195,13 +195,13 @@ class TrialBatchStrategy(Strategy):
         Parameters
         ----------
         batch
-            The batch of trials.
+            The batch of trials, as `noise` takes it.
         server_round
             Number of the round, from 1.
         total
-            Sums of the contributions, shape (trials, parameters); they may be overwritten.
+            Sums of the contributions, float32 (trials, parameters); they may be overwritten.
         sigma
-            Standard deviation of the noise for each trial, shape (trials,).
+            Standard deviation of the noise for each trial, (trials,).
         """
         if self._has_our_step:
             release = self.noise(batch, server_round, total, sigma)

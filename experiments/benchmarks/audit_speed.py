@@ -145,27 +145,35 @@ def main() -> None:
         measured: dict[tuple[Engine, Device], list[MeasuredAudit]]
         measured = {(engine, device): [] for engine in engines for device in options.devices}
         for _ in range(options.repeat):
-            for (engine, device), found in measured.items():
+            for (engine, device), measurement in measured.items():
                 configured = partial(
                     configuration, name, trials, engine, options.data_dir,
                     device=device, has_random_records=options.random_records, uses_all_cores=options.all_cores,
                 )  # fmt: skip
-                found.append(_measured(configured, engine))
-        for (engine, device), found in measured.items():
+                measurement.append(_measured(configured, engine))
+        for (engine, device), measurement in measured.items():
             actors = "" if options.all_cores or device is Device.CUDA else f", {SETTINGS[name].local_actors} actor(s)"
-            shown = f"{engine}{actors if engine is Engine.LOCAL else ''}", str(device), str(trials)
-            table.add_row(name, *shown, *_cells(SETTINGS[name], engine, device, found))
+            labels = f"{engine}{actors if engine is Engine.LOCAL else ''}", str(device), str(trials)
+            table.add_row(name, *labels, *_cells(SETTINGS[name], engine, device, measurement))
     Console(width=160).print(table)
 
 
-def _cells(setting: AuditSpeedSetting, engine: Engine, device: Device, found: list[MeasuredAudit]) -> tuple[str, ...]:
+def _cells(
+    setting: AuditSpeedSetting, engine: Engine, device: Device, measured_audits: list[MeasuredAudit]
+) -> tuple[str, ...]:
     """Return the cells of an audit's table row, from repeated measurements of this audit."""
-    taken = [one.trial for one in found]
-    spread, floors = f"{min(taken):.1f} - {max(taken):.1f}", median(one.trial / one.floor for one in found)
-    times = f"{setting.authors_seconds * 1000 / median(taken):.0f}x the time"
-    first, memory = median(one.first for one in found), max(one.memory for one in found)
+    trials = [measured_audit.trial for measured_audit in measured_audits]
+    spread, floors = (
+        f"{min(trials):.1f} - {max(trials):.1f}",
+        median(measured_audit.trial / measured_audit.floor for measured_audit in measured_audits),
+    )
+    times = f"{setting.authors_seconds * 1000 / median(trials):.0f}x the time"
+    first, memory = (
+        median(measured_audit.first for measured_audit in measured_audits),
+        max(measured_audit.memory for measured_audit in measured_audits),
+    )
     target = setting.targets.get(engine, "") if device is Device.CPU else "2 of the floor"
-    return f"{median(taken):.1f}", spread, f"{floors:.2f}", times, target, f"{first:.1f}", f"{memory:.0f}"
+    return f"{median(trials):.1f}", spread, f"{floors:.2f}", times, target, f"{first:.1f}", f"{memory:.0f}"
 
 
 def _measured(configured: Callable[[Path], RunConfig], engine: Engine) -> MeasuredAudit:
@@ -193,7 +201,7 @@ def _floor(plan: RunPlan) -> float:
     It is the shortest time of several passes, because other programs can make a pass twenty times as long.
     """
     federation, trials = load_federation(plan.federation), plan.config.run.trials_per_batch or 1
-    size, common, taken = federation.model.layout.size, federation.common, list[float]()
+    size, common, seconds = federation.model.layout.size, federation.common, list[float]()
     models = 0.05 * torch.randn(size, generator=torch.Generator().manual_seed(0)).expand(trials, size)
     models = models.contiguous().to(plan.federation.device)
     threads = torch.get_num_threads()
@@ -203,9 +211,9 @@ def _floor(plan: RunPlan) -> float:
         federation.model.clipped_sum(models, common.features, common.labels, 3.0)
         if models.is_cuda:
             torch.cuda.synchronize()
-        taken.append(time.perf_counter() - begun)
+        seconds.append(time.perf_counter() - begun)
     torch.set_num_threads(threads)
-    return 2 * _ROUNDS * 1000 * min(taken[_WARM_UP:]) / trials
+    return 2 * _ROUNDS * 1000 * min(seconds[_WARM_UP:]) / trials
 
 
 if __name__ == "__main__":

@@ -63,8 +63,8 @@ def _run_in_child(scratch: Path, engine: Engine) -> None:
 
     The time counts from the start of this process to the end of the round.
     """
-    ended, own = list[tuple[float, float]](), psutil.Process()
-    noted = at_each_round(lambda: ended.append((time.time() - own.create_time(), time.process_time())))
+    ended, process = list[tuple[float, float]](), psutil.Process()
+    noted = at_each_round(lambda: ended.append((time.time() - process.create_time(), time.process_time())))
     plan = plan_run(parse_config(json.loads((scratch / "audit.json").read_text())))
     run_audit(plan, scratch / "run", engine, progress=noted, with_report=False)
     print(json.dumps([*ended[0], resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024]))
@@ -90,8 +90,8 @@ def print_start_up(console: Console) -> None:
     table, (_, least_busy, least_memory) = table_of(columns, words=columns), _start_of(Engine.LOCAL, 10, 0)
     for engine, clients, cohort in _CLIENTS:
         seconds, busy, memory = _start_of(engine, clients, cohort)
-        more = f"{(busy - least_busy) * 1e6 / clients:,.0f}", f"{(memory - least_memory) * 1024 / clients:,.2f}"
-        cells = f"{clients:,}", f"{cohort or clients:,}", f"{seconds:.1f}", f"{busy:.1f}", f"{memory:,.0f}", *more
+        costs = f"{(busy - least_busy) * 1e6 / clients:,.0f}", f"{(memory - least_memory) * 1024 / clients:,.2f}"
+        cells = f"{clients:,}", f"{cohort or clients:,}", f"{seconds:.1f}", f"{busy:.1f}", f"{memory:,.0f}", *costs
         table.add_row(str(engine), *cells, _extrapolated_times_text(clients, cohort))
     console.print(table)
 

@@ -108,15 +108,15 @@ def _written(name: str, scratch: Path) -> Path:
 def _predicted(file: Path, engine: Engine) -> dict[str, Any]:
     """Return the estimate of `fl-audit check`, computed in a new process, by quantity."""
     command = [sys.executable, "-m", __spec__.name, "--child", str(file), "--engine", engine]
-    found: dict[str, Any] = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-    return found
+    prediction: dict[str, Any] = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    return prediction
 
 
 def _run_in_child(file: Path, engine: Engine) -> None:
     """Print, as JSON, the estimated time and memory of a run; `file` is a JSON file with its configuration."""
-    found = check_plan(plan_run(parse_config(json.loads(file.read_text()))), engine=engine).probe
-    assert found is not None, "a check makes an estimate unless it is told not to"
-    print(json.dumps(asdict(found)))
+    probe = check_plan(plan_run(parse_config(json.loads(file.read_text()))), engine=engine).probe
+    assert probe is not None, "a check makes an estimate unless it is told not to"
+    print(json.dumps(asdict(probe)))
 
 
 def _costs(file: Path, engine: Engine) -> MeasuredCosts:
@@ -132,8 +132,8 @@ def _costs(file: Path, engine: Engine) -> MeasuredCosts:
         peak = max(peak, _measure_process_tree(run.pid, busy))
         threading.Event().wait(_SECONDS_BETWEEN_LOOKS)
     if run.returncode:
-        said = run.stderr.read()[-300:] if run.stderr else ""
-        raise RuntimeError(f"a run ended with status {run.returncode}: {said}")
+        error_text = run.stderr.read()[-300:] if run.stderr else ""
+        raise RuntimeError(f"a run ended with status {run.returncode}: {error_text}")
     return MeasuredCosts(time.monotonic() - began, sum(busy.values()), peak / 2**20)
 
 
@@ -148,16 +148,16 @@ def _measure_process_tree(pid: int, busy: dict[int, float]) -> int:
 
     The CPU seconds of each process are stored in `busy`, keyed by process ID.
     """
-    held = 0
+    resident = 0
     try:
         parent = psutil.Process(pid)
         for process in (parent, *parent.children(recursive=True)):
             times, memory = process.cpu_times(), process.memory_info()
             busy[process.pid] = times.user + times.system
-            held += memory.rss - memory.shared
+            resident += memory.rss - memory.shared
     except psutil.Error:
         pass  # a process that ended in between
-    return held
+    return resident
 
 
 def _within(ratio: float) -> bool:
@@ -179,19 +179,19 @@ def main() -> None:
         for engine in [options.engine] if options.engine else (Engine.LOCAL, Engine.RAY):
             with tempfile.TemporaryDirectory() as scratch:
                 file = _written(name, Path(scratch))
-                told, found = _predicted(file, engine), _costs(file, engine)
-            seconds, mib = told["command_seconds"], told["memory"] / 2**20
-            ratios.append((seconds / found.seconds, mib / found.mib))
-            times = (f"{seconds:.1f}", f"{found.seconds:.1f}", f"{ratios[-1][0]:.2f}", f"{found.processor:.1f}")
-            row = (name, str(engine), *times, f"{mib:,.0f}", f"{found.mib:,.0f}", f"{ratios[-1][1]:.2f}")
+                prediction, costs = _predicted(file, engine), _costs(file, engine)
+            seconds, mib = prediction["command_seconds"], prediction["memory"] / 2**20
+            ratios.append((seconds / costs.seconds, mib / costs.mib))
+            times = (f"{seconds:.1f}", f"{costs.seconds:.1f}", f"{ratios[-1][0]:.2f}", f"{costs.processor:.1f}")
+            row = (name, str(engine), *times, f"{mib:,.0f}", f"{costs.mib:,.0f}", f"{ratios[-1][1]:.2f}")
             table.add_row(*row)
             print(*row, sep="\t", file=sys.stderr, flush=True)
     console = Console(width=120)
     console.print(table)
-    for what, column in zip(("time", "memory"), zip(*ratios, strict=True), strict=True):
+    for quantity, column in zip(("time", "memory"), zip(*ratios, strict=True), strict=True):
         right = sum(map(_within, column))
-        said = f"{what}: {right} of {len(column)} predictions within a factor of {_FACTOR:g}"
-        console.print(f"{said} (target {_TARGET:.0%})")
+        summary = f"{quantity}: {right} of {len(column)} predictions within a factor of {_FACTOR:g}"
+        console.print(f"{summary} (target {_TARGET:.0%})")
 
 
 if __name__ == "__main__":

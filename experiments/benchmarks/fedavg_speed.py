@@ -119,16 +119,16 @@ def _ours(federation: FederationSizes, engine: Engine, trials: int) -> list[floa
 def _loop(federation: FederationSizes) -> list[float]:
     """Train in a plain torch loop in one thread, and return the end of each round in seconds of the monotonic clock."""
     torch.set_num_threads(1)
-    features, labels = (one.to(federation.device) for one in load_records(str(federation.path)))
+    features, labels = (record.to(federation.device) for record in load_records(str(federation.path)))
     module, over = network(_FEATURES, _HIDDEN, _CLASSES).to(federation.device), list[float]()
     current, parameters = nn.utils.parameters_to_vector(module.parameters()).detach(), list(module.parameters())
     draw = np.random.default_rng(0)
     for _ in range(federation.rounds):
         total = torch.zeros_like(current)
         for client in draw.choice(federation.clients, federation.cohort, replace=False):
-            own = slice(int(client) * federation.records, int(client + 1) * federation.records)
+            shard = slice(int(client) * federation.records, int(client + 1) * federation.records)
             nn.utils.vector_to_parameters(current.clone(), parameters)
-            train_epoch(module, features[own], labels[own], _BATCH, _RATE)
+            train_epoch(module, features[shard], labels[shard], _BATCH, _RATE)
             total += nn.utils.parameters_to_vector(parameters).detach() - current
         current = current + total / federation.cohort
         if current.is_cuda:
@@ -146,12 +146,12 @@ def _pfl(federation: FederationSizes, processes: int) -> list[float]:
         launched = [] if processes == 1 else ["-m", "torch.distributed.run", "--nproc_per_node", str(processes)]
         command = [federation.pfl, *launched, str(script), json.dumps(federation.settings())]
         written = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-    found: list[float] = json.loads(written.splitlines()[-1])
-    return found
+    seconds: list[float] = json.loads(written.splitlines()[-1])
+    return seconds
 
 
 WAYS: dict[str, tuple[int, Callable[[FederationSizes], list[float]]]] = {
-    STOCK: (1, lambda one: stock_rounds(ConfigRecord(dict(one.settings())), RayOptions(actors=one.cores))),
+    STOCK: (1, lambda sizes: stock_rounds(ConfigRecord(dict(sizes.settings())), RayOptions(actors=sizes.cores))),
     RAY_ONE: (1, lambda federation: _ours(federation, Engine.RAY, 1)),
     RAY_MANY: (_MANY_TRIALS, lambda federation: _ours(federation, Engine.RAY, _MANY_TRIALS)),
     LOCAL_ONE: (1, lambda federation: _ours(federation, Engine.LOCAL, 1)),
@@ -165,31 +165,31 @@ WAYS: dict[str, tuple[int, Callable[[FederationSizes], list[float]]]] = {
 
 def _measured(federation: FederationSizes, ways: list[str], repeat: int) -> dict[str, MeasuredSeconds]:
     """Run the implementations named in `ways` one after the other, `repeat` times, and return their times by name."""
-    found = {way: MeasuredSeconds([], []) for way in ways}
+    seconds = {implementation: MeasuredSeconds([], []) for implementation in ways}
     for _ in range(repeat):
-        for way, (start_up, rounds) in found.items():
+        for name, (start_up, rounds) in seconds.items():
             began = time.monotonic()
-            over = WAYS[way][1](federation)
+            over = WAYS[name][1](federation)
             lasted = np.diff(over).tolist()
             start_up.append(over[0] - began - median(lasted))
             rounds += lasted
-            told = f"{way}: a round {median(rounds):.3f} s, start-up {start_up[-1]:.1f} s"
-            print(told, file=sys.stderr, flush=True)
-    return found
+            summary = f"{name}: a round {median(rounds):.3f} s, start-up {start_up[-1]:.1f} s"
+            print(summary, file=sys.stderr, flush=True)
+    return seconds
 
 
-def _show(federation: FederationSizes, found: dict[str, MeasuredSeconds]) -> None:
+def _show(federation: FederationSizes, seconds: dict[str, MeasuredSeconds]) -> None:
     """Print the times, and the ratios of client updates per second next to their targets."""
     size = f"{federation.clients} clients of {federation.records} records, {federation.cohort} in a round"
     title = f"DP-FedAvg, {_FEATURES}-{_HIDDEN}-{_CLASSES}, {size}, {federation.cores} cores"
     title += f", ours and the loop on {federation.device}"
     table = table_of(("way", "start-up s", "round s", "range", "client updates/s"), title)
     speed = {}
-    for way, one in found.items():
-        middle = median(one.rounds)
-        speed[way] = federation.cohort * WAYS[way][0] / middle
-        spread = f"{min(one.rounds):.2f} - {max(one.rounds):.2f}"
-        table.add_row(way, f"{median(one.start_up):.1f}", f"{middle:.3f}", spread, f"{speed[way]:.0f}")
+    for name, seconds_of_one in seconds.items():
+        middle = median(seconds_of_one.rounds)
+        speed[name] = federation.cohort * WAYS[name][0] / middle
+        spread = f"{min(seconds_of_one.rounds):.2f} - {max(seconds_of_one.rounds):.2f}"
+        table.add_row(name, f"{median(seconds_of_one.start_up):.1f}", f"{middle:.3f}", spread, f"{speed[name]:.0f}")
     console = Console(width=120)
     console.print(table)
     for label, above, below, target in TARGETS:
@@ -207,16 +207,18 @@ def main() -> None:
     parser.add_argument("--device", type=Device, choices=list(Device), default=Device.CPU, help="default: cpu")
     parser.add_argument("--repeat", type=int, help="turns (default: 3, quick: 1)")
     options = parser.parse_args()
-    few = options.quick
-    ways = options.only or [way for way in WAYS if options.pfl or way not in (PFL_ONE, PFL_ALL)]
+    quick = options.quick
+    ways = options.only or [
+        implementation for implementation in WAYS if options.pfl or implementation not in (PFL_ONE, PFL_ALL)
+    ]
     with tempfile.TemporaryDirectory() as scratch:
         path, cohort = Path(scratch) / "random.npz", min(50, options.clients - 1)
-        rounds = options.rounds or (5 if few else 12)
+        rounds = options.rounds or (5 if quick else 12)
         federation = FederationSizes(
             path, options.clients, options.records, cohort, rounds, usable_cores(), options.pfl, options.device
         )
         _write_records(federation)
-        _show(federation, _measured(federation, ways, options.repeat or (1 if few else 3)))
+        _show(federation, _measured(federation, ways, options.repeat or (1 if quick else 3)))
 
 
 def _write_records(federation: FederationSizes) -> None:

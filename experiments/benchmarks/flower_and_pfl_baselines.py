@@ -51,14 +51,14 @@ def load_records(path: str) -> tuple[Tensor, Tensor]:
 def train(message: Message, context: Context) -> Message:
     """Return a message with the received model after one epoch of training on the client's own records."""
     torch.set_num_threads(1)
-    asked = message.content.config_records["config"]
-    records, batch = int(str(asked["records"])), int(str(asked["batch"]))
+    config = message.content.config_records["config"]
+    records, batch = int(str(config["records"])), int(str(config["batch"]))
     first = int(context.node_config["partition-id"]) * records
-    features, labels = load_records(str(asked["path"]))
-    module = network(features.shape[1], int(str(asked["hidden"])), int(str(asked["classes"])))
+    features, labels = load_records(str(config["path"]))
+    module = network(features.shape[1], int(str(config["hidden"])), int(str(config["classes"])))
     module.load_state_dict(message.content.array_records["arrays"].to_torch_state_dict())
-    own = slice(first, first + records)
-    train_epoch(module, features[own], labels[own], batch, float(str(asked["rate"])))
+    shard = slice(first, first + records)
+    train_epoch(module, features[shard], labels[shard], batch, float(str(config["rate"])))
     reply = RecordDict({"arrays": ArrayRecord(module.state_dict()), "metrics": MetricRecord({"num-examples": records})})
     return Message(reply, reply_to=message)
 

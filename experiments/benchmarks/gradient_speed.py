@@ -79,15 +79,15 @@ def _measured(setting: GradientSpeedSetting, repeat: int) -> tuple[float, float,
     models = initial_models(setting.spec, 0, range(setting.trials))
     stacked = StackedModel.of(setting.spec)
     assert stacked.fast, "the benchmark is about the stacked layers"
-    few = min(setting.trials, 4)  # Opacus goes trial by trial, so a few tell what all would take
+    shorter_trials = min(setting.trials, 4)  # Opacus goes trial by trial, so a few tell what all would take
     clipped, at_once, one_by_one, opacus = median_seconds(
         lambda: stacked.clipped_sum(models, features, labels, _NORM),
         lambda: _plain_at_once(stacked, models, features, labels),
         lambda: _plain_one_by_one(stacked, models, features, labels),
-        lambda: _opacus_sums(stacked, models[:few], features, labels),
+        lambda: _opacus_sums(stacked, models[:shorter_trials], features, labels),
         repeat=repeat,
     )
-    return clipped, at_once, one_by_one, opacus * setting.trials / few
+    return clipped, at_once, one_by_one, opacus * setting.trials / shorter_trials
 
 
 def _plain_at_once(stacked: StackedModel, models: Tensor, features: Tensor, labels: Tensor) -> dict[str, Tensor]:
@@ -107,7 +107,7 @@ def _plain_one_by_one(stacked: StackedModel, models: Tensor, features: Tensor, l
     for model in models:
         nn.utils.vector_to_parameters(model, module.parameters())
         loss = F.cross_entropy(module(features), labels, reduction="sum")
-        rows.append(torch.cat([part.flatten() for part in torch.autograd.grad(loss, list(module.parameters()))]))
+        rows.append(torch.cat([tensor.flatten() for tensor in torch.autograd.grad(loss, list(module.parameters()))]))
     return torch.stack(rows)
 
 
@@ -120,9 +120,9 @@ def _opacus_sums(stacked: StackedModel, models: Tensor, features: Tensor, labels
         sampled = GradSampleModule(module, loss_reduction="sum")
         torch.autograd.backward(F.cross_entropy(sampled(features), labels, reduction="sum"))
         gradients = [value.grad_sample for value in sampled.parameters()]
-        norms = torch.stack([part.flatten(1).norm(dim=1) for part in gradients]).norm(dim=0)
+        norms = torch.stack([gradient.flatten(1).norm(dim=1) for gradient in gradients]).norm(dim=0)
         weights = (_NORM / norms).clamp(max=1.0)
-        rows.append(torch.cat([torch.einsum("n,n...->...", weights, part).flatten() for part in gradients]))
+        rows.append(torch.cat([torch.einsum("n,n...->...", weights, gradient).flatten() for gradient in gradients]))
     return torch.stack(rows)
 
 
@@ -142,10 +142,10 @@ def _over_records(spec: ModelSpec, records: int, trials: int, repeat: int) -> tu
         grouped = GroupedRecords.of(features, labels, users)  # sorted once for all rounds, as by a client
         return lambda: stacked.clipped_sums(models, grouped, _NORM)
 
-    of_records, *others = median_seconds(
+    of_records, *other_seconds = median_seconds(
         lambda: stacked.clipped_sum(models, features, labels, _NORM), *map(of_users, _SIZES), repeat=repeat
     )
-    return of_records, [one / of_records for one in others]
+    return of_records, [seconds / of_records for seconds in other_seconds]
 
 
 def _table_of_users(repeat: int) -> Table:
@@ -153,7 +153,7 @@ def _table_of_users(repeat: int) -> Table:
     table = table_of(columns, f"Clipped sums of users beside those of records (target <= {_SLOWEST_TO_RECORDS:g})")
     for label, spec, records, trials in _OF_USERS:
         seconds, ratios = _over_records(spec, records, trials, repeat)
-        table.add_row(label, str(records), f"{1000 * seconds / trials:.2f}", *(f"{one:.2f}" for one in ratios))
+        table.add_row(label, str(records), f"{1000 * seconds / trials:.2f}", *(f"{ratio:.2f}" for ratio in ratios))
     return table
 
 
@@ -166,13 +166,15 @@ def main() -> None:
     warnings.filterwarnings("ignore", "Full backward hook")  # Opacus hooks modules whose inputs need no gradients
     columns = ("network", "examples", "clipped", "plain", "clipped / plain", "opacus", "opacus / clipped")
     table = table_of(columns, f"Milliseconds a trial and step, {options.threads} thread(s)")
-    for one in SETTINGS:
-        clipped, at_once, one_by_one, opacus = _measured(one, options.repeat)
-        plain, a_trial = min(at_once, one_by_one), 1000 / one.trials
-        target = "" if one.fastest_to_opacus is None else f" (target >= {one.fastest_to_opacus:g})"
-        to_plain = f"{clipped / plain:.2f} (target <= {one.slowest_to_plain:g})"
+    for setting in SETTINGS:
+        clipped, at_once, one_by_one, opacus = _measured(setting, options.repeat)
+        plain, a_trial = min(at_once, one_by_one), 1000 / setting.trials
+        target = "" if setting.fastest_to_opacus is None else f" (target >= {setting.fastest_to_opacus:g})"
+        to_plain = f"{clipped / plain:.2f} (target <= {setting.slowest_to_plain:g})"
         times = [f"{seconds * a_trial:.2f}" for seconds in (clipped, plain, opacus)]
-        table.add_row(one.label, str(one.examples), *times[:2], to_plain, times[2], f"{opacus / clipped:.1f}{target}")
+        table.add_row(
+            setting.label, str(setting.examples), *times[:2], to_plain, times[2], f"{opacus / clipped:.1f}{target}"
+        )
     Console(width=130).print(table)
     Console(width=130).print(_table_of_users(options.repeat))
 

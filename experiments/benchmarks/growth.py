@@ -129,11 +129,11 @@ def _played(values: Values, features: int, engine: Engine = Engine.LOCAL, cores:
     """Measure a run of configuration `values` on random records with `features` features; 0 `cores` are all cores."""
     with tempfile.TemporaryDirectory() as scratch:
         draw, records = np.random.default_rng(0), values["data"]["records"] + _OTHERS + 2
-        drawn = draw.standard_normal((records, features), dtype=np.float32)
+        samples = draw.standard_normal((records, features), dtype=np.float32)
         classes = _CLASSES if features > _CLASSES else 2
-        np.savez(Path(scratch) / "data.npz", x=drawn, y=np.arange(records) % classes)
-        told = values | {"data": values["data"] | {"path": str(Path(scratch) / "data.npz")}}
-        (Path(scratch) / "run.json").write_text(json.dumps(told))
+        np.savez(Path(scratch) / "data.npz", x=samples, y=np.arange(records) % classes)
+        settings = values | {"data": values["data"] | {"path": str(Path(scratch) / "data.npz")}}
+        (Path(scratch) / "run.json").write_text(json.dumps(settings))
         name = "fl_audit.experiments.benchmarks.growth"
         command = [sys.executable, "-m", name, "--child", scratch, "--engine", engine, "--cores", str(cores)]
         ran = subprocess.run(command, capture_output=True, text=True)
@@ -179,23 +179,23 @@ def _measured(axis: str, quick: bool) -> Iterator[Row]:
     """
     growing = AXES[axis]
     for size in growing.sizes[: 3 if quick else None]:
-        found = _played(growing.values(size), growing.features)
-        yield axis, str(size), found.seconds, found.processor, found.mib, _MEASURED
+        costs = _played(growing.values(size), growing.features)
+        yield axis, str(size), costs.seconds, costs.processor, costs.mib, _MEASURED
 
 
 def _cores() -> Iterator[Row]:
     """Yield the rows over the number of cores: measured on one and two, extrapolated for larger machines."""
     values, features = _on_cores(), 784
     for cores in (1, 2):
-        found = min((_played(values, features, cores=cores) for _ in range(2)), key=lambda one: one.round_seconds)
-        yield "cores", str(cores), found.round_seconds, found.round_processor, found.mib, _MEASURED
+        costs = min((_played(values, features, cores=cores) for _ in range(2)), key=lambda costs: costs.round_seconds)
+        yield "cores", str(cores), costs.round_seconds, costs.round_processor, costs.mib, _MEASURED
     on_ray = _played(values, features, Engine.RAY)
     size = 4.0 * (features * 128 + 128 + 128 * _CLASSES + _CLASSES)
     for name, cores, nodes in _PAPER:
         away = _COHORT * (nodes - 1) / nodes
         sent = size * (away + nodes - 1) / _LINK
-        seconds = on_ray.round_processor + found.round_clients / min(_COHORT, cores * nodes) + sent
-        busy = on_ray.round_processor + found.round_clients
+        seconds = on_ray.round_processor + costs.round_clients / min(_COHORT, cores * nodes) + sent
+        busy = on_ray.round_processor + costs.round_clients
         yield "cores", name, seconds, busy, on_ray.mib, _ON_PAPER
 
 
@@ -208,7 +208,7 @@ def _written(rows: list[Row], path: Path) -> pd.DataFrame:
     if path.exists():
         before = pd.read_csv(path, dtype={"size": str})
         table = pd.concat([before[~before["axis"].isin(table["axis"])], table], ignore_index=True)
-    order = {axis: place for place, axis in enumerate((*AXES, "cores"))}
+    order = {axis: index for index, axis in enumerate((*AXES, "cores"))}
     table = table.sort_values("axis", key=lambda column: column.map(order), kind="stable")
     rounded = table.round({"seconds": 3, "processor_seconds": 3, "mib": 1})
     with atomic_file(path) as file:

@@ -48,14 +48,14 @@ def fit_scaling(sizes: Floats, costs: Floats) -> ScalingFit:
 
     Shapes: `sizes` (sizes,), `costs` (sizes,).
     """
-    least, most = float(costs[0]), float(costs[-1])
-    before = float(costs[-2]) - least
-    if most - least < _FLAT * least:
-        return ScalingFit(least, most, float(sizes[-1]), 0.0)
+    smallest, largest = float(costs[0]), float(costs[-1])
+    before = float(costs[-2]) - smallest
+    if largest - smallest < _FLAT * smallest:
+        return ScalingFit(smallest, largest, float(sizes[-1]), 0.0)
     # Where the last size but one costs no more than the smallest, the cost begins to grow after it.
-    rise = (most - least) / max(before, 1e-3 * (most - least))
+    rise = (largest - smallest) / max(before, 1e-3 * (largest - smallest))
     power = 1.0 if len(sizes) == 2 else log(rise) / log(float(sizes[-1] / sizes[-2]))
-    return ScalingFit(least, most, float(sizes[-1]), power)
+    return ScalingFit(smallest, largest, float(sizes[-1]), power)
 
 
 def growth_figure(table: pd.DataFrame) -> Figure:
@@ -68,32 +68,32 @@ def growth_figure(table: pd.DataFrame) -> Figure:
     figure = new_figure(_HEIGHT, _WIDTH)
     panels = figure.subplots(2, len(axes_there), squeeze=False)
     for column, name in enumerate(axes_there):
-        part = table[table["axis"] == name]
+        frame = table[table["axis"] == name]
         if name == "cores":
-            _draw_cores(panels[0, column], part)
+            _draw_cores(panels[0, column], frame)
             panels[1, column].set_axis_off()
         else:
-            _draw_time(panels[0, column], part, name)
-            _draw_memory(panels[1, column], part, name)
+            _draw_time(panels[0, column], frame, name)
+            _draw_memory(panels[1, column], frame, name)
     handles, labels = panels[0, 0].get_legend_handles_labels()
-    shown = [(handle, label) for handle, label in zip(handles, labels, strict=True) if not label.startswith("slope")]
+    entries = [(handle, label) for handle, label in zip(handles, labels, strict=True) if not label.startswith("slope")]
     figure.legend(
-        *zip(*shown, strict=True), loc="outside lower center", ncols=4, frameon=False, fontsize=SMALL_TEXT_SIZE
+        *zip(*entries, strict=True), loc="outside lower center", ncols=4, frameon=False, fontsize=SMALL_TEXT_SIZE
     )
     return figure
 
 
-def _draw_time(axes: Axes, part: pd.DataFrame, name: str) -> None:
-    sizes, processor = part["size"].to_numpy(np.float64), part["processor_seconds"].to_numpy(np.float64)
-    axes.loglog(sizes, part["seconds"], "o", color=INK, markerfacecolor="white", label="by the clock")
+def _draw_time(axes: Axes, frame: pd.DataFrame, name: str) -> None:
+    sizes, processor = frame["size"].to_numpy(np.float64), frame["processor_seconds"].to_numpy(np.float64)
+    axes.loglog(sizes, frame["seconds"], "o", color=INK, markerfacecolor="white", label="by the clock")
     axes.loglog(sizes, processor, "s", color=INK, markersize=4, label="processor seconds")
     _draw_slope(axes, sizes, processor)
     _label_plainly(axes)
     finish_axes(axes, "", "", "seconds of a run")
 
 
-def _draw_memory(axes: Axes, part: pd.DataFrame, name: str) -> None:
-    sizes, memory = part["size"].to_numpy(np.float64), part["mib"].to_numpy(np.float64)
+def _draw_memory(axes: Axes, frame: pd.DataFrame, name: str) -> None:
+    sizes, memory = frame["size"].to_numpy(np.float64), frame["mib"].to_numpy(np.float64)
     axes.loglog(sizes, memory, "s", color=INK, markersize=4)
     _draw_slope(axes, sizes, memory)
     axes.set_ylim(100, max(2_000.0, 2 * memory.max()))
@@ -104,34 +104,34 @@ def _draw_memory(axes: Axes, part: pd.DataFrame, name: str) -> None:
 def _label_plainly(axes: Axes) -> None:
     """Label the vertical axis with 1, 2, 5, 10 and so on."""
     axes.yaxis.set_major_locator(LogLocator(10, subs=(1.0, 2.0, 5.0)))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, place: f"{value:,g}"))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, position: f"{value:,g}"))
     axes.yaxis.set_minor_formatter(NullFormatter())
 
 
 def _draw_slope(axes: Axes, sizes: Floats, costs: Floats) -> None:
     if len(sizes) < 2:
         return
-    found, fine = fit_scaling(sizes, costs), np.geomspace(sizes[0], sizes[-1], 60)
-    axes.loglog(fine, found.at(fine), "--", color=MUTED, linewidth=1.2, label="fitted, above the smallest run")
-    axes.text(0.05, 0.95, found.words, transform=axes.transAxes, va="top", fontsize=SMALL_TEXT_SIZE, color=INK)
+    fit, fine = fit_scaling(sizes, costs), np.geomspace(sizes[0], sizes[-1], 60)
+    axes.loglog(fine, fit.at(fine), "--", color=MUTED, linewidth=1.2, label="fitted, above the smallest run")
+    axes.text(0.05, 0.95, fit.words, transform=axes.transAxes, va="top", fontsize=SMALL_TEXT_SIZE, color=INK)
 
 
-def _draw_cores(axes: Axes, part: pd.DataFrame) -> None:
-    sizes = part["size"].to_numpy(np.float64)
-    axes.loglog(sizes, part["processor_seconds"], "s", color=INK, markersize=4)
+def _draw_cores(axes: Axes, frame: pd.DataFrame) -> None:
+    sizes = frame["size"].to_numpy(np.float64)
+    axes.loglog(sizes, frame["processor_seconds"], "s", color=INK, markersize=4)
     for kind, marker in (("measured", "o"), ("on paper", "D")):
-        rows = part[part["kind"] == kind]
+        rows = frame[frame["kind"] == kind]
         axes.loglog(rows["size"].astype(float), rows["seconds"], marker, color=INK, markerfacecolor="white")
-    words = part[part["kind"] == "on paper"]
+    words = frame[frame["kind"] == "on paper"]
     for size, seconds in zip(words["size"], words["seconds"], strict=True):
-        place: dict[str, Any] = {
+        text_style: dict[str, Any] = {
             "textcoords": "offset points",
             "xytext": (0, -16),
             "ha": "center",
             "fontsize": SMALL_TEXT_SIZE,
         }
-        axes.annotate("on paper", (float(size), seconds), **place)
+        axes.annotate("on paper", (float(size), seconds), **text_style)
     axes.set_xlim(0.6, 2500)
-    axes.set_ylim(0.5 * part["seconds"].min(), 1.5 * part["seconds"].max())
+    axes.set_ylim(0.5 * frame["seconds"].min(), 1.5 * frame["seconds"].max())
     _label_plainly(axes)
     finish_axes(axes, "", "cores (512: 8 nodes)", "seconds of a round")

@@ -68,13 +68,13 @@ def _measured(setting: LocalTrainingSetting, repeat: int) -> tuple[float, float,
 
     # One trial takes as many turns in a row as the loop, so that both have their weights in cache.
     in_a_row = 5
-    loop, one, many = median_seconds(
+    loop, one_trial, many_trials = median_seconds(
         lambda: torch.stack([_plain_update(module, start, features, labels, batches) for start in models[:in_a_row]]),
         lambda: [stacked(alone) for _ in range(in_a_row)],
         lambda: stacked(models),
         repeat=repeat,
     )
-    return in_a_row / loop, in_a_row / one, _MANY_TRIALS / many
+    return in_a_row / loop, in_a_row / one_trial, _MANY_TRIALS / many_trials
 
 
 def _plain_update(
@@ -101,8 +101,8 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1, help="threads (default: 1)")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    many = f"{_MANY_TRIALS} trials"
-    columns = ("network", "records", "torch loop", "1 trial", "1 trial / loop", many, f"{many} / loop")
+    label = f"{_MANY_TRIALS} trials"
+    columns = ("network", "records", "torch loop", "1 trial", "1 trial / loop", label, f"{label} / loop")
     table = table_of(columns, f"Client updates (clients x trials) a second, {options.threads} thread(s)")
     for setting in SETTINGS:
         loop, *ours = _measured(setting, options.repeat)

@@ -114,18 +114,26 @@ def main() -> None:
         return
     if options.part in (None, "concurrency"):
         turns = [(_seconds(options.data_dir, 1), _seconds(options.data_dir, 2)) for _ in range(options.repeat)]
-        one, two = (median(column) for column in zip(*turns, strict=True))
-        console.print(f"two batches on one client process: {one:.1f} s; on two: {two:.1f} s")
-        console.print(f"ratio {one / two:.2f} (target >= {_CONCURRENCY_TARGET:g})")
+        median_of_one, two = (median(column) for column in zip(*turns, strict=True))
+        console.print(f"two batches on one client process: {median_of_one:.1f} s; on two: {two:.1f} s")
+        console.print(f"ratio {median_of_one / two:.2f} (target >= {_CONCURRENCY_TARGET:g})")
     if options.part in (None, "memory"):
         adult = (configuration("adult", trials, Engine.RAY, options.data_dir, Path.cwd()) for trials in (250, 4000))
         configs = (config.as_dict() for config in adult)
-        few, many = (_peak_memory(one | {"run": one["run"] | {"trials-per-batch": 250}}) for one in configs)
-        console.print(f"peak memory: {few:.0f} MiB with 250 trials, {many:.0f} MiB with 4000, ratio {many / few:.2f}")
+        few_trials, many_trials = (
+            _peak_memory(config | {"run": config["run"] | {"trials-per-batch": 250}}) for config in configs
+        )
+        console.print(
+            f"peak memory: {few_trials:.0f} MiB with 250 trials, {many_trials:.0f} MiB with 4000, ratio "
+            f"{many_trials / few_trials:.2f}"
+        )
     if options.part in (None, "membership"):
         audits = (_MEMBERSHIP["audit"] | {"trials": trials} for trials in (64, 1024))
-        few, many = (_peak_memory(_MEMBERSHIP | {"audit": audit}) for audit in audits)
-        console.print(f"membership: {few:.0f} MiB with 64 trials, {many:.0f} MiB with 1024, ratio {many / few:.2f}")
+        few_trials, many_trials = (_peak_memory(_MEMBERSHIP | {"audit": audit}) for audit in audits)
+        console.print(
+            f"membership: {few_trials:.0f} MiB with 64 trials, {many_trials:.0f} MiB with 1024, ratio "
+            f"{many_trials / few_trials:.2f}"
+        )
     if options.part in (None, "clients"):
         print_start_up(console)
 

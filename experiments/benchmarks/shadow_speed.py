@@ -67,14 +67,14 @@ def _timed(work: Callable[[], object], count: int) -> ModelTimes:
     return ModelTimes((time.perf_counter() - clock) / count, (time.process_time() - processor) / count)
 
 
-def _compared(shape: ShadowSpeedSetting, trials: int, epochs: int, loops: int) -> tuple[ModelTimes, ModelTimes]:
+def _compared(setting: ShadowSpeedSetting, trials: int, epochs: int, loops: int) -> tuple[ModelTimes, ModelTimes]:
     """Measure the time per model in seconds: in a plain loop over `loops` models, and in `trials` trained together."""
     torch.set_num_threads(1)
-    spec = ModelSpec(shape.model, (shape.features,), shape.classes)
+    spec = ModelSpec(setting.model, (setting.features,), setting.classes)
     model, source = StackedModel.of(spec), np.random.default_rng(0)
-    features = torch.from_numpy(source.random((shape.records, shape.features), dtype=np.float32))
-    labels = torch.from_numpy(source.integers(shape.classes, size=shape.records))
-    present = source.random((trials, shape.records)) < 0.5
+    features = torch.from_numpy(source.random((setting.records, setting.features), dtype=np.float32))
+    labels = torch.from_numpy(source.integers(setting.classes, size=setting.records))
+    present = source.random((trials, setting.records)) < 0.5
     schedule = LocalSchedule(_RATE, _BATCH, epochs=epochs, optimizer=LocalOptimizer.ADAM)
     models, batches = initial_models(spec, 0, range(trials)), member_batches(present, schedule, source)
 
@@ -126,14 +126,14 @@ def main() -> None:
     trials, epochs, loops = (32, 3, 4) if options.quick else (64, 20, 6)
     for shape in SHAPES:
         turns = [_compared(shape, trials, epochs, loops) for _ in range(options.repeat)]
-        loop, ours = (ModelTimes(*map(median, zip(*way, strict=True))) for way in zip(*turns, strict=True))
+        loop, ours = (ModelTimes(*map(median, zip(*times, strict=True))) for times in zip(*turns, strict=True))
         ratio = median(turn[0].processor / turn[1].processor for turn in turns)
         cells = [f"{value:.4f}" for value in (loop.clock, ours.clock, loop.processor, ours.processor)]
         table.add_row(shape.name, *cells, f"{ratio:.1f}", f">= {shape.target:g}")
     console.print(table)
     if options.whole:
-        found = _timed(lambda: _whole(50, 65), 1)
-        console.print(f"LiRA, 65 trials, Location-30, 50 epochs: {found.clock:.0f} s (target: under 180 s)")
+        seconds = _timed(lambda: _whole(50, 65), 1)
+        console.print(f"LiRA, 65 trials, Location-30, 50 epochs: {seconds.clock:.0f} s (target: under 180 s)")
 
 
 if __name__ == "__main__":

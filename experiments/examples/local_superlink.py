@@ -41,22 +41,25 @@ _COMMAND, _ROUND = 600.0, 60.0
 """Seconds in which a command of Flower ends, and more for each round of a training; a machine may be busy."""
 
 
-def _write_certificates(place: Path) -> None:
+def _write_certificates(path: Path) -> None:
     """Write `ca.pem` of a certificate authority, and `server.pem` with `server.key`, for TLS on 127.0.0.1."""
     keys = [ec.generate_private_key(ec.SECP384R1()) for _ in range(2)]
-    names = [x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, one)]) for one in ("loopback CA", "localhost")]
+    names = [
+        x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, common_name)])
+        for common_name in ("loopback CA", "localhost")
+    ]
     now = datetime.now(UTC)
-    for file, own, name, is_authority in (("ca", keys[0], names[0], True), ("server", keys[1], names[1], False)):
-        made = x509.CertificateBuilder().subject_name(name).issuer_name(names[0]).public_key(own.public_key())
-        made = made.serial_number(x509.random_serial_number()).not_valid_before(now - timedelta(days=1))
-        made = made.not_valid_after(now + timedelta(days=30))
-        made = made.add_extension(x509.BasicConstraints(is_authority, None), critical=True)
+    for file, key, name, is_authority in (("ca", keys[0], names[0], True), ("server", keys[1], names[1], False)):
+        builder = x509.CertificateBuilder().subject_name(name).issuer_name(names[0]).public_key(key.public_key())
+        builder = builder.serial_number(x509.random_serial_number()).not_valid_before(now - timedelta(days=1))
+        builder = builder.not_valid_after(now + timedelta(days=30))
+        builder = builder.add_extension(x509.BasicConstraints(is_authority, None), critical=True)
         if not is_authority:
             hosts = [x509.DNSName("localhost"), x509.IPAddress(ip_address("127.0.0.1"))]
-            made = made.add_extension(x509.SubjectAlternativeName(hosts), critical=False)
-        pem = made.sign(keys[0], hashes.SHA384()).public_bytes(serialization.Encoding.PEM)
-        (place / f"{file}.pem").write_bytes(pem)
-    _write_private(place / "server.key", keys[1], serialization.PrivateFormat.PKCS8)
+            builder = builder.add_extension(x509.SubjectAlternativeName(hosts), critical=False)
+        pem = builder.sign(keys[0], hashes.SHA384()).public_bytes(serialization.Encoding.PEM)
+        (path / f"{file}.pem").write_bytes(pem)
+    _write_private(path / "server.key", keys[1], serialization.PrivateFormat.PKCS8)
 
 
 def _write_private(path: Path, key: ec.EllipticCurvePrivateKey, form: serialization.PrivateFormat) -> None:
@@ -76,12 +79,12 @@ def write_node_key(path: Path) -> None:
     path.with_suffix(".pub").write_bytes(public)
 
 
-def write_shards(place: Path, hospitals: int) -> None:
+def write_shards(path: Path, hospitals: int) -> None:
     """Divide scikit-learn's digits into test records and one shard for each hospital, and write them as NumPy archives.
 
     Parameters
     ----------
-    place
+    path
         Directory of the archives, which are `test.npz`, `shard-0.npz`, `shard-1.npz`, and so on.
     hospitals
         Number of hospitals.
@@ -89,16 +92,16 @@ def write_shards(place: Path, hospitals: int) -> None:
     digits = load_digits()
     order = np.random.default_rng(0).permutation(len(digits.target))
     pixels, labels = digits.data[order] / 16, digits.target[order]
-    np.savez(place / "test.npz", pixels=pixels[:400], digits=labels[:400])
-    for one in range(hospitals):
-        own = slice(400 + one, None, hospitals)
-        np.savez(place / f"shard-{one}.npz", pixels=pixels[own], digits=labels[own])
+    np.savez(path / "test.npz", pixels=pixels[:400], digits=labels[:400])
+    for index in range(hospitals):
+        shard = slice(400 + index, None, hospitals)
+        np.savez(path / f"shard-{index}.npz", pixels=pixels[shard], digits=labels[shard])
 
 
 def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
 
 
 @dataclass
@@ -121,8 +124,8 @@ class LocalFlowerFederation:
         shutil.copytree(APP, self.place / APP.name, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
         _write_certificates(self.place)
         write_shards(self.place, self.hospitals)
-        for one in range(self.hospitals):
-            write_node_key(self.place / f"node-{one}")
+        for index in range(self.hospitals):
+            write_node_key(self.place / f"node-{index}")
         coins = self.place / "coins"
         coins.touch(0o600)
         coins.write_text(f"{secrets.randbits(64)}\n")
@@ -134,8 +137,8 @@ class LocalFlowerFederation:
     @property
     def environment(self) -> dict[str, str]:
         """Environment variables of the federation's processes: Flower's files are in `place`, and telemetry is off."""
-        own = {"FLWR_HOME": str(self.place), "FLWR_TELEMETRY_ENABLED": "0", "RAY_DEDUP_LOGS": "0"}
-        return os.environ | own | {"PATH": f"{_BIN}{os.pathsep}{os.environ.get('PATH', '')}"}
+        variables = {"FLWR_HOME": str(self.place), "FLWR_TELEMETRY_ENABLED": "0", "RAY_DEDUP_LOGS": "0"}
+        return os.environ | variables | {"PATH": f"{_BIN}{os.pathsep}{os.environ.get('PATH', '')}"}
 
     def start(self, name: str, *command: str) -> None:
         """Start a process of the federation, whose output is appended to NAME.log.
@@ -174,14 +177,16 @@ class LocalFlowerFederation:
             time.sleep(0.2)
         raise RuntimeError(f"the SuperLink does not listen: see {self.place / 'superlink.log'}")
 
-    def start_node(self, one: int) -> None:
+    def start_node(self, hospital: int) -> None:
         """Start the SuperNode of the hospital with this number, from 0."""
-        own = f'partition-id={one} data="{self.place / f"shard-{one}.npz"}"'
-        if one < self.canaries:
-            own += f' canary={one} canary-coins="{self.place / "coins"}"'
+        node_config = f'partition-id={hospital} data="{self.place / f"shard-{hospital}.npz"}"'
+        if hospital < self.canaries:
+            node_config += f' canary={hospital} canary-coins="{self.place / "coins"}"'
         self.start(
-            f"node-{one}", "flower-supernode", "--superlink", f"127.0.0.1:{self.port}", "--root-certificates", "ca.pem",
-            "--auth-supernode-private-key", f"node-{one}", "--node-config", own, "--port", str(_free_port()),
+            f"node-{hospital}", "flower-supernode", "--superlink", f"127.0.0.1:{self.port}", "--root-certificates",
+            "ca.pem",
+            "--auth-supernode-private-key", f"node-{hospital}", "--node-config", node_config, "--port",
+            str(_free_port()),
         )  # fmt: skip
 
     def flwr(self, *arguments: str, timeout: float = _COMMAND) -> str:
@@ -213,7 +218,7 @@ class LocalFlowerFederation:
         shutil.copytree(self.place / APP.name, self.place / plain, dirs_exist_ok=True)
         client = self.place / plain / "client_app.py"
         mod = client.read_text().split("mods=[")[1].split("]")[0]
-        lines = [one for one in client.read_text().splitlines() if "import canary_of_node" not in one]
+        lines = [splitline for splitline in client.read_text().splitlines() if "import canary_of_node" not in splitline]
         client.write_text("\n".join(lines).replace(f"mods=[{mod}]", "") + "\n")
         return plain
 
@@ -227,10 +232,12 @@ class LocalFlowerFederation:
         settings
             Settings of the app's run configuration, with underscores instead of hyphens.
         """
-        own: dict[str, object] = {"data": str(self.place / "test.npz"), "out": str(self.place)}
-        own |= {"hospitals": self.hospitals, "answering": self.hospitals - self.down, "canaries": self.canaries}
-        chosen = own | {name.replace("_", "-"): value for name, value in settings.items()}
-        words = " ".join(f'{name}="{one}"' if isinstance(one, str) else f"{name}={one}" for name, one in chosen.items())
+        defaults: dict[str, object] = {"data": str(self.place / "test.npz"), "out": str(self.place)}
+        defaults |= {"hospitals": self.hospitals, "answering": self.hospitals - self.down, "canaries": self.canaries}
+        chosen = defaults | {name.replace("_", "-"): value for name, value in settings.items()}
+        words = " ".join(
+            f'{name}="{value}"' if isinstance(value, str) else f"{name}={value}" for name, value in chosen.items()
+        )
         limit = _COMMAND + _ROUND * int(str(settings.get("rounds", 20)))
         return self.flwr("run", app, "loopback", "--stream", "--run-config", words, timeout=limit)
 
@@ -243,13 +250,13 @@ class LocalFlowerFederation:
 
 @contextmanager
 def federation(
-    place: Path, hospitals: int = HOSPITALS, canaries: int = 1, down: int = 0
+    path: Path, hospitals: int = HOSPITALS, canaries: int = 1, down: int = 0
 ) -> Iterator[LocalFlowerFederation]:
     """Yield a running federation on this machine, and end all its processes after the block.
 
     Parameters
     ----------
-    place
+    path
         Directory of all files of the federation.
     hospitals
         Number of hospitals, each with a SuperNode.
@@ -258,31 +265,35 @@ def federation(
     down
         Number of hospitals whose SuperNodes are never started: the last ones.
     """
-    made = LocalFlowerFederation(place.absolute(), hospitals, canaries, down)
-    made.prepare()
+    federation = LocalFlowerFederation(path.absolute(), hospitals, canaries, down)
+    federation.prepare()
     try:
-        made.start_superlink()
-        for one in range(hospitals):
-            made.flwr("supernode", "register", f"node-{one}.pub", "loopback")
-        for one in range(hospitals - down):
-            made.start_node(one)
-        yield made
+        federation.start_superlink()
+        for index in range(hospitals):
+            federation.flwr("supernode", "register", f"node-{index}.pub", "loopback")
+        for index in range(hospitals - down):
+            federation.start_node(index)
+        yield federation
     finally:
-        for name in list(made.running):
-            made.kill(name)
+        for name in list(federation.running):
+            federation.kill(name)
 
 
-def _compare(made: LocalFlowerFederation, trainings: int, rounds: int) -> None:
+def _compare(flower_federation: LocalFlowerFederation, trainings: int, rounds: int) -> None:
     """Train the app with and without canaries in turn, and print seconds per round, accuracy and verdict as JSON."""
-    plain = made.write_plain_app()
-    for one in range(2 * trainings):
-        canaries = made.canaries if one % 2 == 0 else 0
-        out = made.place / f"{'canaries' if canaries else 'plain'}-{one // 2}"
-        made.train(APP.name if canaries else plain, rounds=rounds, canaries=canaries, out=str(out))
-        kept = [json.loads(line) for line in (out / "rounds.jsonl").read_text().splitlines()]
-        seconds = float(np.median(np.diff([line["time"] for line in kept])))
-        said = measure_live(out / "canaries", seed_in(made.place / "coins")).verdict if canaries else "none asked"
-        row = {"canaries": canaries, "seconds": seconds, "accuracy": kept[-1]["accuracy"], "verdict": str(said)}
+    plain = flower_federation.write_plain_app()
+    for index in range(2 * trainings):
+        canaries = flower_federation.canaries if index % 2 == 0 else 0
+        out = flower_federation.place / f"{'canaries' if canaries else 'plain'}-{index // 2}"
+        flower_federation.train(APP.name if canaries else plain, rounds=rounds, canaries=canaries, out=str(out))
+        records = [json.loads(line) for line in (out / "rounds.jsonl").read_text().splitlines()]
+        seconds = float(np.median(np.diff([line["time"] for line in records])))
+        outcome = (
+            measure_live(out / "canaries", seed_in(flower_federation.place / "coins")).verdict
+            if canaries
+            else "none asked"
+        )
+        row = {"canaries": canaries, "seconds": seconds, "accuracy": records[-1]["accuracy"], "verdict": str(outcome)}
         print(json.dumps(row), flush=True)
 
 
@@ -301,11 +312,11 @@ def main() -> None:
         LocalFlowerFederation(chosen.out.absolute(), port=PORT).prepare()
         return
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # ends the federation's processes too
-    with federation(chosen.out, canaries=chosen.canaries, down=chosen.down) as made:
+    with federation(chosen.out, canaries=chosen.canaries, down=chosen.down) as running:
         if chosen.compare:
-            _compare(made, chosen.compare, chosen.rounds)
+            _compare(running, chosen.compare, chosen.rounds)
             return
-        print(made.train(rounds=chosen.rounds, added=chosen.added))
+        print(running.train(rounds=chosen.rounds, added=chosen.added))
     print(f"fl-audit live {chosen.out / 'canaries'} --coins {chosen.out / 'coins'}")
 
 

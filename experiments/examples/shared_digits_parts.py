@@ -32,14 +32,14 @@ class DigitsNetwork(nn.Module):
         return self.out(torch.relu(self.hidden(images)))
 
 
-def shard(context: Context, most: int = 100) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+def shard(context: Context, largest: int = 100) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """Return the training images and labels of a client.
 
     Parameters
     ----------
     context
         Flower context of the client, which has its partition number.
-    most
+    largest
         Largest number of images to return.
 
     Returns
@@ -47,9 +47,9 @@ def shard(context: Context, most: int = 100) -> tuple[np.ndarray[Any, Any], np.n
     tuple
         Images with values from 0 to 1, float32 of shape (n, 64), and labels from 0 to 9, shape (n,).
     """
-    part, parts = int(context.node_config["partition-id"]), int(context.node_config["num-partitions"])
+    partition, partitions = int(context.node_config["partition-id"]), int(context.node_config["num-partitions"])
     images, labels = _digits()
-    chosen = np.arange(_TEST + part, len(images), parts)[:most]
+    chosen = np.arange(_TEST + partition, len(images), partitions)[:largest]
     return images[chosen], labels[chosen]
 
 
@@ -108,8 +108,8 @@ def seeded(message: Message, context: Context) -> None:
     """
     config = message.content.config_records["config"]
     if "seed" in config:
-        round, part = int(str(config["server-round"])), int(context.node_config["partition-id"])
-        torch.manual_seed(int(str(config["seed"])) + 1000 * round + part)
+        round, partition = int(str(config["server-round"])), int(context.node_config["partition-id"])
+        torch.manual_seed(int(str(config["seed"])) + 1000 * round + partition)
 
 
 def rate(message: Message) -> float:

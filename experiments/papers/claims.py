@@ -57,24 +57,24 @@ class PaperClaim:
     # premise changes nothing.
     premises: "tuple[PaperClaim, ...]" = ()
 
-    def on(self, where: str, interval: IntervalEstimate, trials: int = 0, **more: Any) -> "PaperClaim":
+    def on(self, where: str, interval: IntervalEstimate, trials: int = 0, **details: Any) -> "PaperClaim":
         """Return the claim with the number that was measured on a data set or setting, and with further fields."""
-        return replace(self, where=where, interval=interval, trials=trials, **more)
+        return replace(self, where=where, interval=interval, trials=trials, **details)
 
     @property
     def second_look(self) -> str:
         """The explanation of why it does not hold; empty if it holds, or if there is none."""
         if self.verdict is not ClaimVerdict.FAILS:
             return ""
-        return next((said for where, said in self.explanations if self.where.startswith(where)), "")
+        return next((text for where, text in self.explanations if self.where.startswith(where)), "")
 
     @property
     def untestable(self) -> str:
         """The reason why the claim cannot be tested; empty if it can."""
-        failed = [one for one in self.premises if one.verdict is ClaimVerdict.FAILS]
+        failed = [premise for premise in self.premises if premise.verdict is ClaimVerdict.FAILS]
         return self.why or "; ".join(
-            f"not so: {one.statement} ({one.quantity} {one.interval.value:.3f}, {one.interval.low:.3f} to "
-            f"{one.interval.high:.3f}, where {one.range_text} would count)" for one in failed
+            f"not so: {claim.statement} ({claim.quantity} {claim.interval.value:.3f}, {claim.interval.low:.3f} to "
+            f"{claim.interval.high:.3f}, where {claim.range_text} would count)" for claim in failed
         )  # fmt: skip
 
     @property
@@ -135,8 +135,8 @@ class PaperClaim:
         """
         if why := self.untestable:
             return f"{self.verdict}: {self.statement}; {why}"
-        more = self.trials_to_decide
-        decided = "" if more is None else f"; about {more:,} trials would decide"
+        trials_to_decide = self.trials_to_decide
+        decided = "" if trials_to_decide is None else f"; about {trials_to_decide:,} trials would decide"
         look = f"; {self.second_look}" if self.second_look else ""
         return f"{self.verdict}: {self.statement}; claimed: {self.range_text}{decided}{look}"
 
@@ -149,9 +149,9 @@ class PaperClaim:
         texts["second_look"] = self.second_look
         ends = zip(("measured", "low", "high"), astuple(self.interval), strict=True)
         numbers = {name: finite(float(value)) for name, value in ends}
-        more = {"claimed": self.range_text, "verdict": str(self.verdict), "trials_to_decide": self.trials_to_decide}
+        details = {"claimed": self.range_text, "verdict": str(self.verdict), "trials_to_decide": self.trials_to_decide}
         unusual = {} if self.narrows == _USUAL_NARROWS else {"narrows": self.narrows}
-        return texts | {"why": self.untestable} | numbers | more | {"trials": self.trials} | unusual
+        return texts | {"why": self.untestable} | numbers | details | {"trials": self.trials} | unusual
 
 
 def read_claims(module: str) -> dict[str, PaperClaim]:
@@ -183,11 +183,13 @@ def counted(claims: Sequence[PaperClaim]) -> Mapping[ClaimVerdict, int]:
     return {verdict: sum(claim.verdict is verdict for claim in claims) for verdict in ClaimVerdict}
 
 
-def difference(one: IntervalEstimate, other: IntervalEstimate) -> IntervalEstimate:
+def difference(estimate: IntervalEstimate, other_estimate: IntervalEstimate) -> IntervalEstimate:
     """Return the difference of two independent numbers with its square-and-add interval (Newcombe 1998, method 10)."""
-    value = one.value - other.value
-    low = value - hypot(one.value - one.low, other.high - other.value)
-    return IntervalEstimate(value, low, value + hypot(one.high - one.value, other.value - other.low))
+    value = estimate.value - other_estimate.value
+    low = value - hypot(estimate.value - estimate.low, other_estimate.high - other_estimate.value)
+    return IntervalEstimate(
+        value, low, value + hypot(estimate.high - estimate.value, other_estimate.value - other_estimate.low)
+    )
 
 
 def said_of(verdict: ClaimVerdict, count: int) -> str:
@@ -197,21 +199,21 @@ def said_of(verdict: ClaimVerdict, count: int) -> str:
         ClaimVerdict.FAILS: "do not hold on our data",
         ClaimVerdict.OPEN: "are not decided",
     }
-    one = "is not decided" if verdict is ClaimVerdict.OPEN else str(verdict)
-    return one if count == 1 else several.get(verdict, one)
+    verdict_text = "is not decided" if verdict is ClaimVerdict.OPEN else str(verdict)
+    return verdict_text if count == 1 else several.get(verdict, verdict_text)
 
 
 def verdicts_said(claims: Sequence[PaperClaim]) -> str:
     """Return a sentence on how many claims hold, fail, are undecided, and cannot be tested."""
     count = counted(claims)
     tested = len(claims) - count[ClaimVerdict.UNTESTED]
-    rest = count[ClaimVerdict.UNTESTED]
-    more = f"; {rest} more cannot be tested" if rest else ""
+    untested = count[ClaimVerdict.UNTESTED]
+    suffix = f"; {untested} more cannot be tested" if untested else ""
 
     def told(verdict: ClaimVerdict) -> str:
         return f"{count[verdict]} {said_of(verdict, count[verdict])}"
 
     return (
         f"Of {tested} claims of the text that can be tested, {told(ClaimVerdict.HOLDS)}, "
-        f"{told(ClaimVerdict.FAILS).removesuffix(' hold on our data')} and {told(ClaimVerdict.OPEN)}{more}."
+        f"{told(ClaimVerdict.FAILS).removesuffix(' hold on our data')} and {told(ClaimVerdict.OPEN)}{suffix}."
     )

@@ -15,16 +15,24 @@ from fl_audit.report.formatting import capital
 
 def claims_table(claims: Sequence[PaperClaim], remarks: Sequence[str] = (), data: Sequence[str] = ()) -> ItemResult:
     """Return a table and a figure of claims: measured number, interval and verdict of each claim."""
-    shown = [claim for claim in claims if isfinite(claim.interval.value) and not claim.untestable]
-    figure = new_figure(2.6 + 0.27 * len(shown))
+    finite_claims = [claim for claim in claims if isfinite(claim.interval.value) and not claim.untestable]
+    figure = new_figure(2.6 + 0.27 * len(finite_claims))
     # Numbers of like size have a panel of their own, for their axes differ.
-    there = [(limit, own) for limit in _LIMITS if (own := [claim for claim in shown if _limit(claim) == limit])]
-    panels = np.atleast_1d(figure.subplots(len(there), 1, height_ratios=[len(own) + 1.5 for _, own in there]))
-    for axes, (limit, own) in zip(panels, there, strict=True):
-        _draw(axes, own, limit)
+    there = [
+        (limit, claims_of_limit)
+        for limit in _LIMITS
+        if (claims_of_limit := [claim for claim in finite_claims if _limit(claim) == limit])
+    ]
+    panels = np.atleast_1d(
+        figure.subplots(len(there), 1, height_ratios=[len(drawn_claims) + 1.5 for _, drawn_claims in there])
+    )
+    for axes, (limit, drawn_claims) in zip(panels, there, strict=True):
+        _draw(axes, drawn_claims, limit)
     rows = (
-        measured_row(f"{one.where} (section {one.section})".strip(), one.quantity, one.interval, one.trials, one.note)
-        for one in claims
+        measured_row(
+            f"{claim.where} (section {claim.section})".strip(), claim.quantity, claim.interval, claim.trials, claim.note
+        )
+        for claim in claims
     )
     return ItemResult(
         table(rows),
@@ -41,15 +49,15 @@ def claims_table(claims: Sequence[PaperClaim], remarks: Sequence[str] = (), data
 
 def _by_statement(claims: Sequence[PaperClaim]) -> Iterator[str]:
     for statement in dict.fromkeys(claim.statement for claim in claims):
-        own = [claim for claim in claims if claim.statement == statement]
-        counts = {verdict: count for verdict, count in counted(own).items() if count}
-        said = phrase_list([f"{count} {said_of(verdict, count)}" for verdict, count in counts.items()])
+        claims_of_statement = [claim for claim in claims if claim.statement == statement]
+        counts = {verdict: count for verdict, count in counted(claims_of_statement).items() if count}
+        text = phrase_list([f"{count} {said_of(verdict, count)}" for verdict, count in counts.items()])
         if len(counts) == 1:
-            number = {1: "it", 2: "both"}.get(len(own), f"all {len(own)}")
-            said = f"{number} {said_of(own[0].verdict, len(own))}"
+            number = {1: "it", 2: "both"}.get(len(claims_of_statement), f"all {len(claims_of_statement)}")
+            text = f"{number} {said_of(claims_of_statement[0].verdict, len(claims_of_statement))}"
         else:
-            said = f"of {len(own)}, {said}"
-        yield f"{capital(statement)}: {said}."
+            text = f"of {len(claims_of_statement)}, {text}"
+        yield f"{capital(statement)}: {text}."
 
 
 _MARKS = {
@@ -72,20 +80,20 @@ def _limit(claim: PaperClaim) -> float:
 
 def _draw(axes: Axes, claims: Sequence[PaperClaim], limit: float) -> None:
     numbers = [end for claim in claims for end in (claim.interval.value, claim.interval.low, claim.interval.high)]
-    left, right = min(-0.05 * limit, *filter(isfinite, numbers)), max(limit, *filter(isfinite, numbers))
-    for place, claim in enumerate(claims):
-        low, high = max(claim.lowest, left), min(claim.highest, right)
-        axes.barh(place, max(high - low, 0.004 * (right - left)), left=low, height=0.62, color=MUTED, alpha=0.22,
+    low_end, high_end = min(-0.05 * limit, *filter(isfinite, numbers)), max(limit, *filter(isfinite, numbers))
+    for index, claim in enumerate(claims):
+        low, high = max(claim.lowest, low_end), min(claim.highest, high_end)
+        axes.barh(index, max(high - low, 0.004 * (high_end - low_end)), left=low, height=0.62, color=MUTED, alpha=0.22,
                   linewidth=0)  # fmt: skip
         marker, colour, fill = _MARKS[claim.verdict]
         ends = np.nan_to_num(
-            [claim.interval.low, claim.interval.high], nan=claim.interval.value, posinf=right, neginf=left
+            [claim.interval.low, claim.interval.high], nan=claim.interval.value, posinf=high_end, neginf=low_end
         )
-        axes.plot(ends, [place, place], color=colour, linewidth=1.6)
-        axes.plot(claim.interval.value, place, marker, color=colour, markerfacecolor=fill, markersize=6)
+        axes.plot(ends, [index, index], color=colour, linewidth=1.6)
+        axes.plot(claim.interval.value, index, marker, color=colour, markerfacecolor=fill, markersize=6)
     axes.set_yticks(range(len(claims)), [f"{claim.where}: {_short(claim.quantity)}" for claim in claims])
     axes.set_ylim(len(claims) - 0.4, -0.6)
-    axes.set_xlim(left, right)
+    axes.set_xlim(low_end, high_end)
     finish_axes(axes, "", f"Numbers up to {limit:g}" if limit < _LIMITS[-1] else "Larger numbers", "")
     axes.tick_params(axis="y", labelsize=SMALL_TEXT_SIZE - 3.5)
 

@@ -41,12 +41,12 @@ class ItemRow:
 
 
 def measured_row(
-    setting: str, quantity: str, interval: IntervalEstimate, repetitions: int = 0, note: str = "", **more: float
+    setting: str, quantity: str, interval: IntervalEstimate, repetitions: int = 0, note: str = "", **details: float
 ) -> ItemRow:
     """Return the table row of a measured number."""
     return ItemRow(
         setting, quantity, measured=interval.value, low=interval.low, high=interval.high, repetitions=repetitions,
-        note=note, **more,
+        note=note, **details,
     )  # fmt: skip
 
 
@@ -90,9 +90,9 @@ class ItemResult:
         `column` is "published" or "theory".
         """
         frame = self.frame
-        said = {"published": "in print", "theory": "by theory"}[column]
+        source = {"published": "in print", "theory": "by theory"}[column]
         return tuple(
-            f"{row.setting}: {row.quantity} is {getattr(row, column):.4g} {said}, here "
+            f"{row.setting}: {row.quantity} is {getattr(row, column):.4g} {source}, here "
             f"{_numbers_beside(*(float(getattr(row, name)) for name in (column, 'measured', 'low', 'high')))}"
             for row in frame[(frame[column] < frame["low"]) | (frame[column] > frame["high"])].itertuples()
         )
@@ -107,22 +107,22 @@ class ItemResult:
         rows = frame[frame["published"].notna() & frame["theory"].notna() & frame["low"].isna()]
         # Six digits: two numbers that print alike may differ in them.
         lines = (
-            f"{one['setting']}: {one['quantity']} is {number_text(one['published'], 6)} in print, "
-            f"{number_text(one['theory'], 6)} by theory"
-            for one in rows.to_dict("records") if not _agrees(one["theory"], one["published"])
+            f"{row['setting']}: {row['quantity']} is {number_text(row['published'], 6)} in print, "
+            f"{number_text(row['theory'], 6)} by theory"
+            for row in rows.to_dict("records") if not _agrees(row["theory"], row["published"])
         )  # fmt: skip
         return len(rows), tuple(lines)
 
 
-def _numbers_beside(other: float, measured: float, low: float, high: float) -> str:
+def _numbers_beside(expected: float, measured: float, low: float, high: float) -> str:
     """Return a measured number and its interval as text, with four significant digits.
 
-    More digits are written if otherwise an end of the interval, rounded, would equal `other`.
+    More digits are written if otherwise an end of the interval, rounded, would equal `expected`.
     """
-    ends = [end for end in (low, high) if end != other]
-    digits = next(digits for digits in range(4, 18) if other not in [float(f"{end:.{digits}g}") for end in ends])
-    told = [f"{number:.{digits}g}" for number in (measured, low, high)]
-    return f"{told[0]} ({told[1]} to {told[2]})"
+    ends = [end for end in (low, high) if end != expected]
+    digits = next(digits for digits in range(4, 18) if expected not in [float(f"{end:.{digits}g}") for end in ends])
+    digits_text = [f"{number:.{digits}g}" for number in (measured, low, high)]
+    return f"{digits_text[0]} ({digits_text[1]} to {digits_text[2]})"
 
 
 def _agrees(computed: float, printed: float) -> bool:

@@ -21,24 +21,25 @@ _WORDS = ("setting", "quantity", "note")
 
 
 def render_page(
-    name: str, extent: ComputeExtent, paper: Paper, made: PaperResults, pictures: Mapping[str, bytes]
+    name: str, extent: ComputeExtent, paper: Paper, paper_results: PaperResults, pictures: Mapping[str, bytes]
 ) -> str:
     """Return the HTML page of a reproduction, which contains its pictures and needs no other file."""
-    results = [result for _, result in made.results]
-    labels = [f'<p class="label">⚠ {escape(line)}</p>' for line in made.warnings]
-    labels += [f'<p class="notice">{escape(line)}</p>' for line in (*made.remarks, *made.left_out)]
-    contents = [f'<li><a href="#{escape(item.key)}">{escape(item.title)}</a></li>' for item, _ in made.results]
-    items = [_item(item, result, pictures[item.key]) for item, result in made.results]
+    results = [result for _, result in paper_results.results]
+    labels = [f'<p class="label">⚠ {escape(line)}</p>' for line in paper_results.warnings]
+    labels += [f'<p class="notice">{escape(line)}</p>' for line in (*paper_results.remarks, *paper_results.left_out)]
+    contents = [f'<li><a href="#{escape(item.key)}">{escape(item.title)}</a></li>' for item, _ in paper_results.results]
+    items = [_item(item, result, pictures[item.key]) for item, result in paper_results.results]
     body = (
-        "\n".join(labels), "<h2>Contents</h2>\n<ul>", *contents, "</ul>\n<h2>What was played</h2>", made.played, *items,
+        "\n".join(labels), "<h2>Contents</h2>\n<ul>", *contents, "</ul>\n<h2>What was played</h2>",
+        paper_results.played, *items,
         f"<h2>Paper</h2>\n<p>{escape(paper.reference)}</p>",
     )  # fmt: skip
     form = "quick form" if extent is ComputeExtent.QUICK else "full form"
     return html_page(
         title=f"Reproduction: {name}",
         heading=f"Reproduction of {paper.heading}",
-        subtitle=" · ".join((name, form, *made.basis)),
-        opening=made.opening or _opening(results),
+        subtitle=" · ".join((name, form, *paper_results.basis)),
+        opening=paper_results.opening or _opening(results),
         body="\n".join(body),
         footer=SIMULATION_NOTICE,
         banner=_banner(results),
@@ -61,27 +62,27 @@ def _banner(results: Sequence[ItemResult]) -> Banner:
 def _opening(results: Sequence[ItemResult]) -> str:
     """Return the opening paragraph of the page, which counts agreements with printed numbers and with theory."""
     compared, outside = _compared_counts(results, "published")
-    theory, missed = _compared_counts([one for one in results if not one.finding], "theory")
-    computed = [one.computed for one in results]
+    theory, missed = _compared_counts([result for result in results if not result.finding], "theory")
+    computed = [result.computed for result in results]
     printed = sum(count for count, _ in computed)
     differing = sum(len(lines) for _, lines in computed)
-    parts = list(dict.fromkeys(result.finding.rstrip(".") for result in results if result.finding))
+    phrases = list(dict.fromkeys(result.finding.rstrip(".") for result in results if result.finding))
     if compared:
-        parts.append(
+        phrases.append(
             f"{compared - outside:,} of {plural(compared, 'printed number')} lie inside our intervals of about 95 %. "
             "The printed numbers have errors of their own, which our intervals do not include"
         )
     if printed:
         alike = f"{printed - differing:,} of {plural(printed, 'printed number')}"
-        parts.append(f"{alike} follow from theory in all printed digits")
+        phrases.append(f"{alike} follow from theory in all printed digits")
     if theory:
-        parts.append(
+        phrases.append(
             f"{theory - missed:,} of {plural(theory, 'number')} by theory lie inside our intervals; of so many about "
             f"{number_text(round(theory / 20))} miss by chance"
         )
-    if not parts:
+    if not phrases:
         return "Nothing here is held against a printed number or theory: the figures show what our own runs give."
-    return f"{'. '.join(parts)}. Each item below says where numbers differ, and what the reason may be."
+    return f"{'. '.join(phrases)}. Each item below says where numbers differ, and what the reason may be."
 
 
 def _compared_counts(results: Sequence[ItemResult], column: str) -> tuple[int, int]:
@@ -89,8 +90,8 @@ def _compared_counts(results: Sequence[ItemResult], column: str) -> tuple[int, i
 
     The second result is how many of these numbers lie outside the interval.
     """
-    return sum(one.comparable_rows(column) for one in results), sum(
-        len(one.outside_sentences(column)) for one in results
+    return sum(result.comparable_rows(column) for result in results), sum(
+        len(result.outside_sentences(column)) for result in results
     )
 
 
@@ -105,21 +106,21 @@ def _item(item: PaperItem, result: ItemResult, png: bytes) -> str:
 
 def differences_html(result: ItemResult) -> str:
     """Return HTML that lists printed and theoretical numbers outside our intervals, and the remarks on the result."""
-    parts = ["<h3>Where ours differs, and why</h3>"]
+    phrases = ["<h3>Where ours differs, and why</h3>"]
     if compared := result.comparable_rows("published"):
         outside = result.outside_sentences("published")
-        parts.append(_listed(_outside(outside, compared, "published numbers"), outside))
+        phrases.append(_listed(_outside(outside, compared, "published numbers"), outside))
     computed, differing = result.computed
     if computed:
         alike = f"{computed - len(differing)} of {plural(computed, 'printed number')}"
         # If most numbers differ, all of them are in the table, and the remarks say why.
         listed = differing if len(differing) <= _MOST_LISTED else ()
-        parts.append(_listed(f"{alike} follow from theory in all printed digits", listed))
-    if held := result.comparable_rows("theory"):
+        phrases.append(_listed(f"{alike} follow from theory in all printed digits", listed))
+    if compared_rows := result.comparable_rows("theory"):
         missed = result.outside_sentences("theory")
-        parts.append(_listed(_outside(missed, held, "numbers by theory"), missed))
+        phrases.append(_listed(_outside(missed, compared_rows, "numbers by theory"), missed))
     reasons = "".join(f"<li>{with_code(escape(remark))}</li>" for remark in result.remarks)
-    return "\n".join([*parts, f"<ul>{reasons}</ul>"])
+    return "\n".join([*phrases, f"<ul>{reasons}</ul>"])
 
 
 def with_code(text: str) -> str:
@@ -130,24 +131,24 @@ def with_code(text: str) -> str:
     return re.sub(r"`([^`]+)`", r"<code>\1</code>", text)
 
 
-def _outside(outside: Sequence[str], compared: int, what: str) -> str:
-    return f"{len(outside)} of {compared} {what} {'lies' if len(outside) == 1 else 'lie'} outside our interval"
+def _outside(outside: Sequence[str], compared: int, description: str) -> str:
+    return f"{len(outside)} of {compared} {description} {'lies' if len(outside) == 1 else 'lie'} outside our interval"
 
 
-def _listed(said: str, lines: Sequence[str]) -> str:
+def _listed(introduction: str, lines: Sequence[str]) -> str:
     if not lines:
-        return f"<p>{escape(said)}.</p>"
-    return f"<p>{escape(said)}:</p><ul>" + "".join(f"<li>{escape(line)}</li>" for line in lines) + "</ul>"
+        return f"<p>{escape(introduction)}.</p>"
+    return f"<p>{escape(introduction)}:</p><ul>" + "".join(f"<li>{escape(line)}</li>" for line in lines) + "</ul>"
 
 
-def rows_html(shown: pd.DataFrame, rows: int, file: str, look: str = "numbers") -> str:
+def rows_html(frame: pd.DataFrame, rows: int, file: str, look: str = "numbers") -> str:
     """Return rows of a table or figure as HTML, followed by the number of further rows in its CSV file."""
-    cells = {column: [_cell(column, value) for value in shown[column]] for column in COLUMNS}
-    told = [column for column in COLUMNS if any(cells[column])]  # a column without a number tells nothing
-    lines = list(zip(*(cells[column] for column in told), strict=True))
-    numbers = [place for place, column in enumerate(told) if column not in _WORDS]
-    rest = f"<p>{rows - len(shown):,} more rows in {escape(file)}.</p>" if rows > len(shown) else ""
-    return page_table(tuple(column.capitalize() for column in told), lines, numbers, look=look) + rest
+    cells = {column: [_cell(column, value) for value in frame[column]] for column in COLUMNS}
+    columns = [column for column in COLUMNS if any(cells[column])]  # a column without a number tells nothing
+    lines = list(zip(*(cells[column] for column in columns), strict=True))
+    numbers = [index for index, column in enumerate(columns) if column not in _WORDS]
+    remainder = f"<p>{rows - len(frame):,} more rows in {escape(file)}.</p>" if rows > len(frame) else ""
+    return page_table(tuple(column.capitalize() for column in columns), lines, numbers, look=look) + remainder
 
 
 def _cell(column: str, value: Any) -> str:

@@ -111,8 +111,8 @@ class PaperRun:
 
     def values(self, data_dir: Path | None = None) -> dict[str, dict[str, Any]]:
         """Return the configuration as nested dictionaries that are not validated yet."""
-        place = {} if data_dir is None else {"data.data-dir": str(data_dir.absolute())}
-        return nested({**self.settings, **place})
+        overrides = {} if data_dir is None else {"data.data-dir": str(data_dir.absolute())}
+        return nested({**self.settings, **overrides})
 
     def config(self, data_dir: Path | None = None) -> RunConfig:
         """Return the validated configuration."""
@@ -190,7 +190,7 @@ class PaperItem:
 
     def shown(self, data: Iterable[PaperDataset]) -> tuple[PaperDataset, ...]:
         """Return, in their order, those of some data sets that it shows."""
-        return tuple(one for one in data if one.study in self.studies)
+        return tuple(dataset for dataset in data if dataset.study in self.studies)
 
 
 @dataclass(frozen=True)
@@ -224,7 +224,9 @@ class Paper:
 
     def configurations(self, extent: ComputeExtent) -> dict[str, Any]:
         """Return the configurations of all runs on all data sets that may be used, by the run's name."""
-        versions = (one.in_form(extent) for groups in self.candidates.values() for group in groups for one in group)
+        versions = (
+            dataset.in_form(extent) for groups in self.candidates.values() for group in groups for dataset in group
+        )
         return {run.name: run.values() for data in versions if data is not None for run in self.runs(data)}
 
     def digest(self, extent: ComputeExtent) -> str:

@@ -57,7 +57,9 @@ def draw_measured(
 ) -> None:
     """Draw measured values with their intervals; an infinite upper end is an arrow, and infinite values are
     left out."""
-    value, bottom, top = (np.array([getattr(one, end) for one in intervals]) for end in ("value", "low", "high"))
+    value, bottom, top = (
+        np.array([getattr(interval, end) for interval in intervals]) for end in ("value", "low", "high")
+    )
     value = np.where(np.isfinite(value), value, np.nan)
     is_open = np.isinf(top)
     spread = np.stack([value - bottom, np.where(is_open, value, top) - value])
@@ -70,19 +72,21 @@ def draw_measured(
     )
 
 
-def draw_boxes(axes: Axes, values: Sequence[ArrayLike], places: Sequence[float], look: CurveLook, width: float) -> None:
+def draw_boxes(
+    axes: Axes, values: Sequence[ArrayLike], positions: Sequence[float], look: CurveLook, width: float
+) -> None:
     """Draw one box plot for each sample: median, quartiles, whiskers to 1.5 interquartile ranges, outliers as dots.
 
     `values`: Of overlapping outliers only one is drawn.
     """
-    boxes = boxplot_stats([np.asarray(one) for one in values])
-    for box, one in zip(boxes, values, strict=True):
-        apart = max(float(np.ptp(one)) / _DOTS, 1e-12)
-        _, kept = np.unique(np.round(box["fliers"] / apart), return_index=True)
-        box["fliers"] = box["fliers"][kept]
+    boxes = boxplot_stats([np.asarray(value) for value in values])
+    for box, values_of_box in zip(boxes, values, strict=True):
+        apart = max(float(np.ptp(values_of_box)) / _DOTS, 1e-12)
+        _, kept_rows = np.unique(np.round(box["fliers"] / apart), return_index=True)
+        box["fliers"] = box["fliers"][kept_rows]
     axes.bxp(
         boxes,
-        positions=list(places),
+        positions=list(positions),
         widths=width,
         patch_artist=True,
         boxprops={"facecolor": look.fill, "edgecolor": look.colour, "hatch": look.hatch},

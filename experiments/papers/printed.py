@@ -45,6 +45,6 @@ class PrintedNumbers:
         """Return the printed number of a run; NaN if the paper prints none."""
         return self(run.data.study, run.label.removeprefix(f"{run.data.title}, "), quantity)
 
-    def at(self, place: str) -> tuple[PrintedNumber, ...]:
+    def at(self, item: str) -> tuple[PrintedNumber, ...]:
         """Return the numbers that stand at a place, in their order there."""
-        return tuple(row for row in self.rows if row.place == place)
+        return tuple(row for row in self.rows if row.place == item)

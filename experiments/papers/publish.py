@@ -51,24 +51,26 @@ def publish(runs: Path, docs: Path = DOCS) -> tuple[str, ...]:
     require(bool(records), f"{runs} holds no finished reproduction: accepted is what 'fl-audit reproduce' wrote")
     old = [f"{path.name}: {why}" for path, record in records.items() if (why := _stale(record))]
     require(not old, f"reproduce again, of another version are {'; '.join(old)}")
-    made = _made(docs)
+    records_by_paper = _made(docs)
     files = dict[Path, bytes]()
-    best = {paper: own for paper in PAPERS if (own := _best(paper, records))}
-    for paper, own in best.items():
-        made[paper.key] = [{key: one for key, one in record.items() if key not in LEFT_OUT} for _, record in own]
-        files |= _page(paper, own, docs)
-    _write(made, files, docs)
+    best = {paper: records_of_paper for paper in PAPERS if (records_of_paper := _best(paper, records))}
+    for paper, records_of_paper in best.items():
+        records_by_paper[paper.key] = [
+            {key: value for key, value in record.items() if key not in LEFT_OUT} for _, record in records_of_paper
+        ]
+        files |= _page(paper, records_of_paper, docs)
+    _write(records_by_paper, files, docs)
     return tuple(paper.key for paper in best)
 
 
-def _write(made: Mapping[str, Sequence[Record]], files: dict[Path, bytes], docs: Path) -> None:
+def _write(records_by_paper: Mapping[str, Sequence[Record]], files: dict[Path, bytes], docs: Path) -> None:
     """Write `files`, and one JSON file of all records and one CSV file of all claims into the directory `docs`.
 
-    `made` holds the records of each paper. If all published files together are too large, `InputError` is raised before
-    anything is written.
+    `records_by_paper` holds the records of each paper. If all published files together are too large, `InputError` is
+    raised before anything is written.
     """
-    files[docs / MADE] = (json.dumps(made, indent=1, ensure_ascii=False) + "\n").encode()
-    files[docs / CLAIMS] = _claims_csv(record for records in made.values() for record in records).encode()
+    files[docs / MADE] = (json.dumps(records_by_paper, indent=1, ensure_ascii=False) + "\n").encode()
+    files[docs / CLAIMS] = _claims_csv(record for records in records_by_paper.values() for record in records).encode()
     size = sum(map(len, files.values())) + sum(path.stat().st_size for path in _files(docs) if path not in files)
     require(size <= MOST_BYTES, f"the pages take {size:,} bytes: accepted are at most {MOST_BYTES:,}")
     for path, content in files.items():
@@ -87,7 +89,7 @@ def _stale(record: Record) -> str:
     """Return why a published record does not fit this version; empty if it fits."""
     if record["schema"] != SCHEMA:
         return f"schema {record['schema']}, here it is {SCHEMA}"
-    paper = next((one for one in PAPERS if one.key == record["paper"]), None)
+    paper = next((paper for paper in PAPERS if paper.key == record["paper"]), None)
     if paper is None or record["item"] not in {item.key for item in paper.items}:
         return "there is no such item"
     return "" if record["settings"] == paper.digest(ComputeExtent(record["extent"])) else "its settings are others"
@@ -104,10 +106,13 @@ def _best(paper: Paper, records: Mapping[Path, Record]) -> list[tuple[Path, Reco
 
     If there are several records, one of a full reproduction is preferred to one of a quick form.
     """
-    own = [(path, record) for path, record in records.items() if record["paper"] == paper.key]
+    paper_records = [(path, record) for path, record in records.items() if record["paper"] == paper.key]
     order = [item.key for item in paper.items]
-    own.sort(key=lambda one: (order.index(one[1]["item"]), one[1]["extent"] != ComputeExtent.FULL))
-    return [next(one for one in own if one[1]["item"] == key) for key in dict.fromkeys(one[1]["item"] for one in own)]
+    paper_records.sort(key=lambda paths: (order.index(paths[1]["item"]), paths[1]["extent"] != ComputeExtent.FULL))
+    return [
+        next(paths for paths in paper_records if paths[1]["item"] == key)
+        for key in dict.fromkeys(paths[1]["item"] for paths in paper_records)
+    ]
 
 
 def _made(docs: Path) -> dict[str, list[Record]]:
@@ -120,27 +125,29 @@ def _files(docs: Path) -> list[Path]:
     return [path for path in (docs / MADE, docs / CLAIMS, *of_papers) if path.is_file()]
 
 
-def _page(paper: Paper, own: Sequence[tuple[Path, Record]], docs: Path) -> dict[Path, bytes]:
+def _page(paper: Paper, paper_records: Sequence[tuple[Path, Record]], docs: Path) -> dict[Path, bytes]:
     """Return the published files of a paper, as contents keyed by path: page, images and CSV files.
 
-    `own` has the records of the paper's tables and figures, each with the path of its file.
+    `paper_records` has the records of the paper's tables and figures, each with the path of its file.
     """
     files: dict[Path, bytes] = {}
-    parts = [f"# {paper.heading}, again", paper.reference]
-    if any(record["extent"] == ComputeExtent.QUICK for _, record in own):
-        parts.append(f'!!! warning "Quick runs"\n    {_QUICK}')
-    said = dict.fromkeys(line for _, record in own for line in record["said"])
-    parts.append("\n".join(f"* {escape(line, quote=False)}" for line in said))
-    missing = [item.title for item in paper.items if item.key not in {record["item"] for _, record in own}]
+    phrases = [f"# {paper.heading}, again", paper.reference]
+    if any(record["extent"] == ComputeExtent.QUICK for _, record in paper_records):
+        phrases.append(f'!!! warning "Quick runs"\n    {_QUICK}')
+    sentences = dict.fromkeys(line for _, record in paper_records for line in record["said"])
+    phrases.append("\n".join(f"* {escape(line, quote=False)}" for line in sentences))
+    missing = [item.title for item in paper.items if item.key not in {record["item"] for _, record in paper_records}]
     if missing:
-        parts.append(f"Not made: {'; '.join(missing)}.")
-    parts += with_shared_notes([section_of(record) for _, record in own])
-    for path, record in own:
+        phrases.append(f"Not made: {'; '.join(missing)}.")
+    phrases += with_shared_notes([section_of(record) for _, record in paper_records])
+    for path, record in paper_records:
         frame = pd.read_csv(path.with_suffix(".csv"))
-        place = docs / paper.key / record["item"]
-        files[place.with_suffix(".csv")] = frame.to_csv(index=False, float_format=f"%.{DIGITS}g").encode()
-        files[place.with_suffix(".svg")] = compact_svg(path.with_suffix(".svg").read_text(encoding="utf-8")).encode()
-    files[docs / f"{paper.key}.md"] = ("\n\n".join(part for part in parts if part) + "\n").encode()
+        directory = docs / paper.key / record["item"]
+        files[directory.with_suffix(".csv")] = frame.to_csv(index=False, float_format=f"%.{DIGITS}g").encode()
+        files[directory.with_suffix(".svg")] = compact_svg(
+            path.with_suffix(".svg").read_text(encoding="utf-8")
+        ).encode()
+    files[docs / f"{paper.key}.md"] = ("\n\n".join(phrase for phrase in phrases if phrase) + "\n").encode()
     return files
 
 
@@ -148,16 +155,16 @@ def _claims_csv(records: Iterable[Record]) -> str:
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(CLAIM_COLUMNS)
-    known: set[tuple[str, str]] = set()  # the item of all claims repeats those of the figures
+    written: set[tuple[str, str]] = set()  # the item of all claims repeats those of the figures
     for record in records:
         for claim in record["claims"]:
-            said = f"{claim['statement']} [{'; '.join(filter(None, (claim['where'], claim['quantity'])))}]"
-            if (record["paper"], said) in known:
+            statement = f"{claim['statement']} [{'; '.join(filter(None, (claim['where'], claim['quantity'])))}]"
+            if (record["paper"], statement) in written:
                 continue
-            known.add((record["paper"], said))
+            written.add((record["paper"], statement))
             numbers = (claim[name] for name in ("measured", "low", "high"))
             cells = ("" if number is None else f"{number:.{DIGITS}g}" for number in numbers)
-            writer.writerow((record["paper"], record["item"], said, claim["verdict"], *cells, claim["trials"]))
+            writer.writerow((record["paper"], record["item"], statement, claim["verdict"], *cells, claim["trials"]))
     return file.getvalue()
 
 

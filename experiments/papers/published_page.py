@@ -51,17 +51,17 @@ def compact_svg(svg: str) -> str:
 
 def section_of(record: Record) -> str:
     """Return the Markdown section of a stored record: image, origin, differences, and a link to its CSV file."""
-    place = f"{record['paper']}/{record['item']}"
+    item = f"{record['paper']}/{record['item']}"
     title = escape(record["title"], quote=False)
-    parts = (
+    phrases = (
         f"## {title}",
-        f"![{title}]({place}.svg)",
-        f"{escape(record['caption'], quote=False)} [All rows]({place}.csv).",
+        f"![{title}]({item}.svg)",
+        f"{escape(record['caption'], quote=False)} [All rows]({item}.csv).",
         _origin(record),
         escape(record["played"], quote=False),
         _one_block(f"<details><summary>Where ours differs, and why</summary>{record['differences']}</details>"),
     )
-    return "\n\n".join(parts)
+    return "\n\n".join(phrases)
 
 
 def rows_of(file: Path) -> str:
@@ -72,8 +72,8 @@ def rows_of(file: Path) -> str:
     """
     frame = pd.read_csv(file)
     beside = frame[frame["published"].notna() | frame["theory"].notna()]
-    shown = frame if file.stem == CLAIMS_ITEM else (frame if beside.empty else beside).head(_ROWS_AT_ONCE)
-    table = rows_html(shown, len(frame), file.name, look="")
+    rows_shown = frame if file.stem == CLAIMS_ITEM else (frame if beside.empty else beside).head(_ROWS_AT_ONCE)
+    table = rows_html(rows_shown, len(frame), file.name, look="")
     return _one_block(f"<details><summary>What is printed, theory and ours</summary>{table}</details>")
 
 
@@ -84,8 +84,8 @@ def _origin(record: Record) -> str:
         if record["trials"] else "no runs"
     )  # fmt: skip
     form = "full form" if record["extent"] == ComputeExtent.FULL else "quick form"
-    made = f"made at commit {record['commit'] or '?'} on {record['made']}"
-    return f"*{capital(form)}; {runs}; {made}.*"
+    origin = f"made at commit {record['commit'] or '?'} on {record['made']}"
+    return f"*{capital(form)}; {runs}; {origin}.*"
 
 
 def _one_block(html: str) -> str:
@@ -103,14 +103,16 @@ def with_shared_notes(sections: Sequence[str]) -> list[str]:
 
     Links replace the moved notes. If no note occurs twice, the sections are returned unchanged.
     """
-    counted = Counter(note for section in sections for note in dict.fromkeys(_notes(section)))
+    counter = Counter(note for section in sections for note in dict.fromkeys(_notes(section)))
     shared = dict[str, str]()
-    for note, count in counted.items():
+    for note, count in counter.items():
         if count > 1:
             shared.setdefault(_anchor(note), note)
     if not shared:
         return list(sections)
-    linked = [_NOTES.sub(lambda match: _list(_linked(_ITEM.findall(match[1]), shared)), one) for one in sections]
+    linked = [
+        _NOTES.sub(lambda match: _list(_linked(_ITEM.findall(match[1]), shared)), section) for section in sections
+    ]
     written = "\n".join(f'<li id="{anchor}">{_emphasized(note)}</li>' for anchor, note in shared.items())
     return [*linked, f"## {TITLE}\n\n<ul>\n{written}\n</ul>"]
 

@@ -47,13 +47,16 @@ def reproduce(name: str, options: ReproductionOptions) -> tuple[Paper, PaperResu
     paper, items = chosen_items(name)
     directory = options.directory
     require(not directory.exists() or directory.is_dir(), f"--out {directory} is a file: accepted is a directory")
-    for other in PAPERS:  # all papers would name their figures' files alike
-        taken = other is not paper and any(directory.glob(f"{other.key}*.html"))
-        require(not taken, f"--out {directory} holds {other.key}: accepted is a directory of {paper.key}, or a new one")
-    made = make(paper, items, options)
-    missing = made.remarks or made.left_out
-    require(bool(made.results), f"{name} cannot be made, none of its data sets is there: {'; '.join(missing)}")
-    return paper, made, _write(options, name, paper, made)
+    for other_paper in PAPERS:  # all papers would name their figures' files alike
+        has_other_pages = other_paper is not paper and any(directory.glob(f"{other_paper.key}*.html"))
+        require(
+            not has_other_pages,
+            f"--out {directory} holds {other_paper.key}: accepted is a directory of {paper.key}, or a new one",
+        )
+    paper_results = make(paper, items, options)
+    missing = paper_results.remarks or paper_results.left_out
+    require(bool(paper_results.results), f"{name} cannot be made, none of its data sets is there: {'; '.join(missing)}")
+    return paper, paper_results, _write(options, name, paper, paper_results)
 
 
 def _write(options: ReproductionOptions, name: str, paper: Paper, results: PaperResults) -> Path:

@@ -82,11 +82,11 @@ def play(runs: Iterable[PaperRun], options: ReproductionOptions) -> dict[PaperRu
     planned = {
         run: PlannedRun(run.config(options.data_dir), options.runs / run.name, run.label) for run in dict.fromkeys(runs)
     }
-    pending = [one for one in planned.values() if not one.is_finished]
+    pending = [run for run in planned.values() if not run.is_finished]
     # Once the first run has begun that has a neighbour, the others read it there instead of searching again.
-    known = [(one.config, one.directory) for one in planned.values()]
-    carry_out_all([replace(one, pair=partial(shared_pair, one.config, known)) for one in pending], options)
-    return {run: StoredPaperRun(run, one.config, one.path) for run, one in planned.items()}
+    played_runs = [(run.config, run.directory) for run in planned.values()]
+    carry_out_all([replace(run, pair=partial(shared_pair, run.config, played_runs)) for run in pending], options)
+    return {run: StoredPaperRun(run, planned_run.config, planned_run.path) for run, planned_run in planned.items()}
 
 
 def carry_out_all(runs: Sequence[PlannedRun], options: ReproductionOptions) -> None:
@@ -147,11 +147,11 @@ def seconds_of(run: Path) -> float:
 
 def spent_on(runs: Iterable[StoredPaperRun]) -> ItemRunProvenance:
     """Return the total number of trials, the total duration, and the commits with which runs were made."""
-    own = list(runs)
+    wanted_runs = list(runs)
     commits = set[str]()
-    for run in own:
+    for run in wanted_runs:
         origin = read_provenance(RunDirectory(run.path))
         commits |= {session.commit for session in origin.sessions if session.commit} if origin else set()
-    seconds = sum(seconds_of(run.path) for run in own)
-    trials = sum(run.config.audit.trials for run in own)
+    seconds = sum(seconds_of(run.path) for run in wanted_runs)
+    trials = sum(run.config.audit.trials for run in wanted_runs)
     return ItemRunProvenance(trials, seconds / 60 if isfinite(seconds) else nan, tuple(sorted(commits)))

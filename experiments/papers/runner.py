@@ -34,11 +34,11 @@ def make(paper: Paper, items: Sequence[PaperItem], options: ReproductionOptions)
     out."""
     studies = dict.fromkeys(study for item in items for study in item.studies)
     there, remarks = find_data(paper, studies, options.data_dir)
-    data = tuple(form for one in there if (form := one.in_form(options.extent)) is not None)
-    remarks = (*remarks, *dict.fromkeys(one.remark for one in data if one.remark))
+    data = tuple(form for dataset in there if (form := dataset.in_form(options.extent)) is not None)
+    remarks = (*remarks, *dict.fromkeys(dataset.remark for dataset in data if dataset.remark))
     for remark in remarks:
         options.announce(remark)
-    runs = play([run for item in items for one in item.shown(data) for run in item.runs(one)], options)
+    runs = play([run for item in items for dataset in item.shown(data) for run in item.runs(dataset)], options)
     finished = StoredPaperRuns(data, runs, options.extent)
     makeable = [item for item in items if item.can_be_made(data)]
     results = tuple((item, _made(item, finished)) for item in makeable)
@@ -49,19 +49,19 @@ def make(paper: Paper, items: Sequence[PaperItem], options: ReproductionOptions)
         results,
         tuple(f"{item.title}: left out, {_why(item, there, options)}" for item in items if item not in makeable),
         remarks,
-        (", ".join(one.title for one in data) or "no data needed", plural(len(runs), "run")),
+        (", ".join(dataset.title for dataset in data) or "no data needed", plural(len(runs), "run")),
         (*((QUICK_WARNING,) if is_smaller else ()), *notes.warnings),
         _played_html(notes, results),
         notes.opening,
     )
 
 
-def _made(item: PaperItem, finished: StoredPaperRuns) -> ItemResult:
-    own = replace(finished, data=item.shown(finished.data))
-    runs = dict.fromkeys(run for data in own.data for run in item.runs(data))
-    result = item.build(own)
-    claims = result.claims or tuple(item.claims(own))
-    return replace(result, claims=claims, spent=spent_on([finished[run] for run in runs]))
+def _made(item: PaperItem, paper_runs: StoredPaperRuns) -> ItemResult:
+    item_runs = replace(paper_runs, data=item.shown(paper_runs.data))
+    runs = dict.fromkeys(run for data in item_runs.data for run in item.runs(data))
+    result = item.build(item_runs)
+    claims = result.claims or tuple(item.claims(item_runs))
+    return replace(result, claims=claims, spent=spent_on([paper_runs[run] for run in runs]))
 
 
 def _why(item: PaperItem, there: Iterable[PaperDataset], options: ReproductionOptions) -> str:
@@ -75,8 +75,8 @@ def _played_html(notes: PageNotes, results: Iterable[tuple[PaperItem, ItemResult
         for item, result in results if result.played
     ]  # fmt: skip
     table = f"<p>{escape(notes.training)}</p>\n{page_table(notes.columns, notes.rows, notes.numbers)}"
-    parts = [*([table] if notes.rows else []), *(["<ul>", *lines, "</ul>"] if lines else [])]
-    return "\n".join(parts) or NO_RUNS
+    phrases = [*([table] if notes.rows else []), *(["<ul>", *lines, "</ul>"] if lines else [])]
+    return "\n".join(phrases) or NO_RUNS
 
 
 def find_data(
@@ -92,14 +92,16 @@ def find_data(
     for study in studies:
         reasons: list[str] = []
         for versions in paper.candidates[study]:
-            missing = {one: reason for one in versions if (reason := _missing(paper, one, data_dir)) is not None}
-            there = [one for one in versions if one not in missing]
+            missing = {
+                version: reason for version in versions if (reason := _missing(paper, version, data_dir)) is not None
+            }
+            there = [version for version in versions if version not in missing]
             if there:
                 available.extend(there)
                 if reasons:
                     remarks.append(f"{study} is not there ({'; '.join(reasons)}): {there[0].name} stands in for it")
                 break
-            reasons.extend(f"{one.name.rpartition(':')[2]}: {reason}" for one, reason in missing.items())
+            reasons.extend(f"{dataset.name.rpartition(':')[2]}: {reason}" for dataset, reason in missing.items())
         else:
             remarks.append(f"{study} is left out ({'; '.join(reasons)})")
     return tuple(available), tuple(remarks)

@@ -20,16 +20,16 @@ RANKS = 3  # number of most and of least dissimilar neighbours that one search k
 _RANKED = (NeighbourChoice.MOST_DISSIMILAR, NeighbourChoice.LEAST_DISSIMILAR)
 
 
-def shared_pair(config: RunConfig, others: Iterable[tuple[RunConfig, RunDirectory]] = ()) -> NeighbourPair | None:
+def shared_pair(config: RunConfig, other_runs: Iterable[tuple[RunConfig, RunDirectory]] = ()) -> NeighbourPair | None:
     """Return the difference of D and D' for a configuration; None if no ranking of neighbours chooses it.
 
-    If one of `others` has the same neighbour and has begun, the difference is read from its directory.
+    If one of `other_runs` has the same neighbour and has begun, the difference is read from its directory.
     """
     if config.audit.neighbour not in _RANKED or not audit_named(config.audit.kind).chooses_pair:
         return None
-    search, rank = asked = _search_and_rank(config)
-    for other, run in others:
-        if _search_and_rank(other) == asked and run.is_begun:
+    search, rank = search_and_rank = _search_and_rank(config)
+    for other_config, run in other_runs:
+        if _search_and_rank(other_config) == search_and_rank and run.is_begun:
             with suppress(InputError):  # it is just being written, by another process
                 return read_public(run.path)[0].pair
     return _ranked(*search)[rank - 1]

@@ -50,7 +50,7 @@ def predicted_advantage(mu: Floats) -> float:
     `mu` holds the Gaussian-DP parameter mu_w of each trial w, shape (trials,). The prediction is exact if mu_w is known
     before the training. Under global noise scaling mu_w depends on the training, so the prediction is approximate.
     """
-    return float(np.mean([gaussian_advantage(float(one)) for one in mu]))
+    return float(np.mean([gaussian_advantage(float(mu_of_trial)) for mu_of_trial in mu]))
 
 
 def mean_belief(mu: float, points: int = 2001) -> float:
@@ -59,13 +59,13 @@ def mean_belief(mu: float, points: int = 2001) -> float:
     return float(np.mean(expit(mu * mu / 2 + mu * quantiles)))
 
 
-def welch_interval(one: Floats, other: Floats, confidence: float = CONFIDENCE) -> IntervalEstimate:
+def welch_interval(first: Floats, second: Floats, confidence: float = CONFIDENCE) -> IntervalEstimate:
     """Return the difference of two means, first minus second, with Welch's t interval.
 
-    Shapes: `one` (n,), `other` (m,).
+    Shapes: `first` (n,), `second` (m,).
     """
-    interval = ttest_ind(one, other, equal_var=False).confidence_interval(confidence)
-    return IntervalEstimate(float(np.mean(one) - np.mean(other)), float(interval.low), float(interval.high))
+    interval = ttest_ind(first, second, equal_var=False).confidence_interval(confidence)
+    return IntervalEstimate(float(np.mean(first) - np.mean(second)), float(interval.low), float(interval.high))
 
 
 def share_interval(successes: int, trials: int) -> tuple[float, float]:

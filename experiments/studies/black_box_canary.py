@@ -68,7 +68,9 @@ FULL = (CanaryTrainingSetting("logistic", 10, 1000, 2.0), CanaryTrainingSetting(
 QUICK = (CanaryTrainingSetting("logistic", 10, 120, 2.0),)
 
 
-def _plan_of(setting: CanaryTrainingSetting, start: InitialWeightsSource, canary: str, data_dir: str | None) -> RunPlan:
+def _plan_of(
+    setting: CanaryTrainingSetting, weights_source: InitialWeightsSource, canary: str, data_dir: str | None
+) -> RunPlan:
     """Return the plan of a table row; all canaries of a setting take the place of the same record.
 
     A blank canary is a record of zeros with the label that the initial weights find least likely.
@@ -76,7 +78,7 @@ def _plan_of(setting: CanaryTrainingSetting, start: InitialWeightsSource, canary
     data = {"name": "mnist", "records": 1000, "clients": 2, "population-records": 300}
     values: dict[str, dict[str, Any]] = {
         "data": data if data_dir is None else data | {"data-dir": data_dir},
-        "model": {"name": setting.model, "initial": str(start), "seed": _MODEL_SEED},
+        "model": {"name": setting.model, "initial": str(weights_source), "seed": _MODEL_SEED},
         "training": {"rounds": setting.rounds, "learning-rate": setting.learning_rate},
         "privacy": {"epsilon": EPSILON, "delta": DELTA, "clipping-norm": 1.0, "accountant": "gdp",
                     "adjacency": "add-remove-record"},
@@ -90,28 +92,33 @@ def _plan_of(setting: CanaryTrainingSetting, start: InitialWeightsSource, canary
         return plan
     federation = load_federation(plan.federation)
     blank = torch.zeros(1, *federation.model.feature_shape)
-    logits = federation.model.logits(starting_models(federation, start, _MODEL_SEED, trials_to_craft_on(start)), blank)
-    told = encoded_record(blank[0].numpy(), int(logits.mean(dim=0)[0].argmin()))
-    return plan_run(plan.config, NeighbourPair(plan.federation.pair.index, None, told))
+    logits = federation.model.logits(
+        starting_models(federation, weights_source, _MODEL_SEED, trials_to_craft_on(weights_source)), blank
+    )
+    record = encoded_record(blank[0].numpy(), int(logits.mean(dim=0)[0].argmin()))
+    return plan_run(plan.config, NeighbourPair(plan.federation.pair.index, None, record))
 
 
-def _play(setting: CanaryTrainingSetting, start: InitialWeightsSource, canary: str, data_dir: str | None) -> list[str]:
+def _play(
+    setting: CanaryTrainingSetting, weights_source: InitialWeightsSource, canary: str, data_dir: str | None
+) -> list[str]:
     """Carry out all trials for one row of the table, and return the cells of this row."""
-    plan = _plan_of(setting, start, canary, data_dir)
+    plan = _plan_of(setting, weights_source, canary, data_dir)
     federation, norm = load_federation(plan.federation), plan.federation.mechanism.clipping_norm
-    models = starting_models(federation, start, _MODEL_SEED, trials_to_craft_on(start))
+    models = starting_models(federation, weights_source, _MODEL_SEED, trials_to_craft_on(weights_source))
     ordinary = gradient_norms_and_products(
         federation.model, models, federation.common.features, federation.common.labels
     ).norms
-    own = federation.model.clipped_sum(models, federation.differing.features, federation.differing.labels, norm)
+    tensor = federation.model.clipped_sum(models, federation.differing.features, federation.differing.labels, norm)
     contents = results_of_run(plan, progress=progress_bar)
     scores = contents.trials["record_score"].to_numpy(dtype=np.float64)
-    members, others = scores[contents.run.bits], scores[~contents.run.bits]
-    bounds = [epsilon_lower_bound(members, others, DELTA, CONFIDENCE, method) for method in METHODS]
+    members, nonmembers = scores[contents.run.bits], scores[~contents.run.bits]
+    bounds = [epsilon_lower_bound(members, nonmembers, DELTA, CONFIDENCE, method) for method in METHODS]
     return [
-        setting.model.rpartition(":")[2], str(setting.rounds), str(setting.trials), str(start),
-        f"{float(ordinary.mean()) / norm:.3f}", canary, f"{float(own.norm(dim=1).mean()) / norm:.3f}",
-        f"{contents.trials['test_accuracy'].mean():.1%}", f"{area_under_curve(members, others, CONFIDENCE).value:.3f}",
+        setting.model.rpartition(":")[2], str(setting.rounds), str(setting.trials), str(weights_source),
+        f"{float(ordinary.mean()) / norm:.3f}", canary, f"{float(tensor.norm(dim=1).mean()) / norm:.3f}",
+        f"{contents.trials['test_accuracy'].mean():.1%}",
+        f"{area_under_curve(members, nonmembers, CONFIDENCE).value:.3f}",
         *(f"{bound.epsilon:.2f}" for bound in bounds), f"{bounds[1].limit_of_detection:.2f}",
     ]  # fmt: skip
 
@@ -125,9 +132,9 @@ def main() -> None:
                "accuracy", "AUC", *map(str, METHODS[:2]), "gdp *", "ceiling")  # fmt: skip
     title = f"The final model alone: lower bounds on epsilon {EPSILON:g} (delta {DELTA:g}) at {CONFIDENCE:.0%}"
     table = table_of(columns, title, ("model", "weights", "record"))
-    wanted = list(product(QUICK if options.quick else FULL, InitialWeightsSource, CANARIES))
-    for number, (setting, start, canary) in enumerate(wanted, start=1):
-        Console(stderr=True).print(f"{number} of {len(wanted)}: {setting.model}, {start} weights, {canary} record")
+    settings = list(product(QUICK if options.quick else FULL, InitialWeightsSource, CANARIES))
+    for number, (setting, start, canary) in enumerate(settings, start=1):
+        Console(stderr=True).print(f"{number} of {len(settings)}: {setting.model}, {start} weights, {canary} record")
         table.add_row(*_play(setting, start, canary, options.data_dir))
     console.print(table)
     console.print(

@@ -76,29 +76,31 @@ def federations(data_dir: Path, quick: bool) -> tuple[ClientFederation, ...]:
     )
 
 
-def settings(federation: ClientFederation, way: TrainingMethod, epsilon: float | None, trials: int) -> Values:
+def settings(federation: ClientFederation, method: TrainingMethod, epsilon: float | None, trials: int) -> Values:
     """Return the configuration of one point of the study: a federation, a training method and an epsilon."""
-    take_part = federation.cohorts if "noise" in way.privacy else federation.sampled
+    take_part = federation.cohorts if "noise" in method.privacy else federation.sampled
     guarantee = {"clipping-norm": 1.0, "delta": federation.delta, "epsilon": epsilon, "accountant": "pld"}
-    guarantee |= {"adjacency": "add-remove-client"} | way.privacy
+    guarantee |= {"adjacency": "add-remove-client"} | method.privacy
     audit = {"trials": trials, "insider": False, "epsilon-star": False}
     return {
         "data": federation.values["data"],
         "model": {"name": "logistic"},
-        "training": federation.values["training"] | take_part | way.training,
+        "training": federation.values["training"] | take_part | method.training,
         "privacy": guarantee if epsilon is not None else {"private": False, "delta": federation.delta},
         "audit": audit | {"membership": False, "evaluate-every": 1000},
         "run": {"seed": 1, "keep-final-models": False},
     }
 
 
-def _measured(federation: ClientFederation, way: TrainingMethod, epsilon: float | None, trials: int) -> dict[str, Any]:
+def _measured(
+    federation: ClientFederation, method: TrainingMethod, epsilon: float | None, trials: int
+) -> dict[str, Any]:
     """Train one point of the study, and return its table row as a dict; an epsilon of None means no privacy."""
-    plan = plan_run(parse_config(settings(federation, way, epsilon, trials)))
+    plan = plan_run(parse_config(settings(federation, method, epsilon, trials)))
     accuracy = results_of_run(plan).run.tables.trials["test_accuracy"].to_numpy(dtype=np.float64)
     return {
         "federation": federation.name,
-        "way": way.name,
+        "way": method.name,
         "epsilon": np.inf if epsilon is None else epsilon,
         "noise_multiplier": plan.federation.mechanism.noise_multiplier,
         "accuracy": float(accuracy.mean()),
@@ -113,8 +115,8 @@ def _points(data_dir: Path, quick: bool, trials: int) -> Iterator[dict[str, Any]
     """
     private = list(product(WAYS, _QUICK_EPSILONS if quick else EPSILONS))
     for federation in federations(data_dir, quick):
-        for way, epsilon in [*product(WAYS[:2], [None]), *private]:
-            yield _measured(federation, way, epsilon, trials)
+        for method, epsilon in [*product(WAYS[:2], [None]), *private]:
+            yield _measured(federation, method, epsilon, trials)
 
 
 def accuracy_figure(table: pd.DataFrame) -> Figure:
@@ -124,18 +126,18 @@ def accuracy_figure(table: pd.DataFrame) -> Figure:
     names = list(dict.fromkeys(table["federation"]))
     panels = figure.subplots(1, len(names), sharey=True, squeeze=False)[0]
     for axes, name in zip(panels, names, strict=True):
-        found = table[table["federation"] == name]
-        is_private = np.isfinite(found["epsilon"])
-        for shade, way in zip(np.linspace(0.0, 0.65, len(WAYS)), WAYS, strict=True):
-            curve = found[(found["way"] == way.name) & is_private]
-            look = {"color": str(round(float(shade), 2)), "markersize": 5, "capsize": 2, "label": way.name}
-            axes.errorbar(curve["epsilon"], curve["accuracy"], yerr=curve["error"], fmt=way.line, **look)
-        best = found.loc[~is_private, "accuracy"].max()
+        rows = table[table["federation"] == name]
+        is_private = np.isfinite(rows["epsilon"])
+        for shade, method in zip(np.linspace(0.0, 0.65, len(WAYS)), WAYS, strict=True):
+            curve = rows[(rows["way"] == method.name) & is_private]
+            look = {"color": str(round(float(shade), 2)), "markersize": 5, "capsize": 2, "label": method.name}
+            axes.errorbar(curve["epsilon"], curve["accuracy"], yerr=curve["error"], fmt=method.line, **look)
+        best = rows.loc[~is_private, "accuracy"].max()
         axes.axhline(best, color="black", linewidth=1, linestyle=(0, (6, 2)), label="best without privacy")
         axes.axhline(0.1, color="grey", linewidth=1, linestyle=(0, (1, 2)), label="guessing")
         axes.set_xscale("log")
-        shown = sorted(found.loc[is_private, "epsilon"].unique())
-        axes.set_xticks(shown, [f"{epsilon:g}" for epsilon in shown])
+        epsilons = sorted(rows.loc[is_private, "epsilon"].unique())
+        axes.set_xticks(epsilons, [f"{epsilon:g}" for epsilon in epsilons])
         axes.minorticks_off()
         axes.set_ylim(0, 1)
         finish_axes(axes, name, "epsilon for a client (nats, log scale)", "test accuracy (share)")
@@ -150,19 +152,19 @@ def conclusions(table: pd.DataFrame) -> list[str]:
     Little means that the accuracy is at most 0.1 below the accuracy without privacy. If no epsilon achieves this
     accuracy, the sentence says so. `table` has the rows of `_points`.
     """
-    said = []
-    for name, found in table.groupby("federation", sort=False):
-        is_private = np.isfinite(found["epsilon"])
-        best, private = found.loc[~is_private, "accuracy"].max(), found[is_private]
+    sentences = []
+    for name, frame in table.groupby("federation", sort=False):
+        is_private = np.isfinite(frame["epsilon"])
+        best, private = frame.loc[~is_private, "accuracy"].max(), frame[is_private]
         near = f"within 0.1 of the accuracy without privacy, {best:.3f}"
         good = private[private["accuracy"] >= best - 0.1]
         if good.empty:
-            said.append(f"{name}: no guarantee up to epsilon {private['epsilon'].max():g} comes {near}.")
+            sentences.append(f"{name}: no guarantee up to epsilon {private['epsilon'].max():g} comes {near}.")
         else:
             first = good.loc[good["epsilon"].idxmin()]
             at = f"from epsilon {first['epsilon']:g} on ({first['way']}, {first['accuracy']:.3f})"
-            said.append(f"{name}: {near}, {at}.")
-    return said
+            sentences.append(f"{name}: {near}, {at}.")
+    return sentences
 
 
 def main() -> None:
@@ -178,10 +180,10 @@ def main() -> None:
         rows.append(row)
         console.print(f"{row['federation']}: {row['way']} at epsilon {row['epsilon']:g}: {row['accuracy']:.3f}")
     table = pd.DataFrame(rows)
-    shown = table_of(list(table.columns), "Accuracy under client-level privacy", ("federation", "way"))
+    accuracy_table = table_of(list(table.columns), "Accuracy under client-level privacy", ("federation", "way"))
     for row in rows:
-        shown.add_row(*(f"{value:.4g}" if isinstance(value, float) else str(value) for value in row.values()))
-    console.print(shown)
+        accuracy_table.add_row(*(f"{value:.4g}" if isinstance(value, float) else str(value) for value in row.values()))
+    console.print(accuracy_table)
     arguments.out.mkdir(parents=True, exist_ok=True)
     with atomic_file(arguments.out / "accuracy.csv") as path:
         table.to_csv(path, index=False)

@@ -104,7 +104,7 @@ def _scene(setting: InvertedUpdateSetting, directory: str | None, pictures: int)
     owners = pictures // setting.batch
     order = generator(0, Purpose.DRAWING).permutation(len(pool))
     true = pool.take(order[: owners * setting.batch])
-    beside, had = (pool.take(order[-(place + 1) * OTHERS : len(pool) - place * OTHERS]) for place in (0, 1))
+    beside, had = (pool.take(order[-(index + 1) * OTHERS : len(pool) - index * OTHERS]) for index in (0, 1))
     # Grey pictures have one channel, as the model reads them.
     shape = true.shape if len(true.shape) == 3 else (1, *true.shape)
     spec = ModelSpec(setting.model, shape, pool.classes)
@@ -116,9 +116,11 @@ def _scene(setting: InvertedUpdateSetting, directory: str | None, pictures: int)
         shared = UpdateFunction(model, start, schedule=schedule, batches=batches)
     features = torch.from_numpy(true.features.copy()).reshape(owners, setting.batch, *shape)
     labels = torch.from_numpy(true.labels).reshape(owners, setting.batch)
-    others = PopulationImages(torch.from_numpy(had.features.reshape(-1, *shape)), torch.from_numpy(had.labels))
-    seen = shared.of_many(features, labels)
-    return _InversionProblem(shared, features, labels, seen, beside.features.reshape(-1, *shape), others, pool.classes)
+    images = PopulationImages(torch.from_numpy(had.features.reshape(-1, *shape)), torch.from_numpy(had.labels))
+    tensor = shared.of_many(features, labels)
+    return _InversionProblem(
+        shared, features, labels, tensor, beside.features.reshape(-1, *shape), images, pool.classes
+    )
 
 
 def quality(
@@ -127,14 +129,14 @@ def quality(
     """Return how similar the attack's reconstructions are to the true images, over several updates of one kind."""
     scene = _scene(setting, directory, pictures)
     draw = generator(0, Purpose.DRAWING, round=1)
-    drawn = drawn_pictures(scene.shared, scene.seen, setting.batch, 0.0, scene.others, draw, descent)
-    return _likeness(scene, drawn.numpy())
+    tensor = drawn_pictures(scene.shared, scene.seen, setting.batch, 0.0, scene.others, draw, descent)
+    return _likeness(scene, tensor.numpy())
 
 
-def _likeness(scene: _InversionProblem, drawn: Floats32) -> ReconstructionQuality:
-    true = scene.true.numpy()
-    found = in_order_of_true_images(true, drawn)
-    return image_similarity(true.reshape(-1, *true.shape[2:]), found.reshape(-1, *true.shape[2:]), scene.candidates)
+def _likeness(problem: _InversionProblem, images: Floats32) -> ReconstructionQuality:
+    true = problem.true.numpy()
+    ordered = in_order_of_true_images(true, images)
+    return image_similarity(true.reshape(-1, *true.shape[2:]), ordered.reshape(-1, *true.shape[2:]), problem.candidates)
 
 
 def beside_reference(
@@ -149,12 +151,14 @@ def beside_reference(
     scene = _scene(setting, directory, pictures)
     draw = generator(0, Purpose.DRAWING, round=1)
     ours = images_by_descent(scene.shared, scene.seen, scene.labels, draw, descent).numpy()
-    told = {
+    measures = {
         "seen": scene.seen.numpy(), "labels": scene.labels[:, 0].numpy(), "start": scene.shared.start.numpy(),
         "shape": scene.true.shape[2:], "classes": scene.classes, "model": setting.model,
         "iterations": descent.iterations, "smoothness": descent.smoothness,
     }  # fmt: skip
     path = os.pathsep.join(map(str, (Path(__file__).resolve().parents[2], reference)))
-    written = arrays_of_script(interpreter, _REFERENCE_SCRIPT, told, "the reference", os.environ | {"PYTHONPATH": path})
+    written = arrays_of_script(
+        interpreter, _REFERENCE_SCRIPT, measures, "the reference", os.environ | {"PYTHONPATH": path}
+    )
     theirs = np.asarray(written["drawn"], dtype=np.float32)
     return _likeness(scene, ours).psnr, _likeness(scene, theirs).psnr

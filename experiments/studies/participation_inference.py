@@ -62,9 +62,9 @@ def plan_of(data: Mapping[str, Any], epsilon: float | None, audit: Mapping[str, 
 def _who_took_part(data: Mapping[str, Any], epsilon: float | None, trials: int) -> AllAttacksFinding:
     """Carry out a membership audit, and return how well each attack infers which clients took part."""
     audit = {"kind": "membership", "trials": trials, "attacks": ["loss", "lira", "rmia"]}
-    found = results_of_run(plan_of(data, epsilon, audit), progress=progress_bar).find(AllAttacksFinding)
-    assert found is not None, "the membership audit has its numbers"
-    return found
+    finding = results_of_run(plan_of(data, epsilon, audit), progress=progress_bar).find(AllAttacksFinding)
+    assert finding is not None, "the membership audit has its numbers"
+    return finding
 
 
 def _client_and_class_guess_rates(
@@ -84,7 +84,7 @@ def _client_and_class_guess_rates(
     belief, is_in = softmax(by_target(targets, "log_odds"), axis=1), by_target(targets, "is_in").argmax(axis=1)
     right = mean_interval(((belief @ has_many > 0.5) == has_many[is_in]).mean(axis=1), _CONFIDENCE)
     chances = np.maximum(has_many.mean(axis=0), 1 - has_many.mean(axis=0))
-    bound = float(np.mean([guarantee.reconstruction_bound(float(one)) or 1.0 for one in chances]))
+    bound = float(np.mean([guarantee.reconstruction_bound(float(chance)) or 1.0 for chance in chances]))
     return numbers.first, TopGuessRate(1, right.mean, right.low, right.high, float(chances.mean()), bound)
 
 
@@ -94,10 +94,12 @@ def is_share_above_median(federation: LoadedFederation) -> Flags:
     What is compared is the fraction of a client's records that are of the class. Shape (clients, classes).
     """
     labels = federation.training.labels.cpu().numpy()
-    counts = [np.bincount(labels[federation.shards[one]], minlength=federation.classes) for one in federation.targets]
-    shares = np.stack([one / one.sum() for one in counts])
-    many: Flags = shares > np.median(shares, axis=0)
-    return many
+    counts = [
+        np.bincount(labels[federation.shards[target]], minlength=federation.classes) for target in federation.targets
+    ]
+    shares = np.stack([count / count.sum() for count in counts])
+    is_many: Flags = shares > np.median(shares, axis=0)
+    return is_many
 
 
 def _interval(value: float, low: float, high: float) -> str:
@@ -109,14 +111,14 @@ def main() -> None:
     parser = parser_of(__doc__)
     parser.add_argument("--data-dir", help="where femnist/ lies; left out, FL_AUDIT_DATA")
     parser.add_argument("--trials", type=int, default=400, help="trainings for each line (%(default)s)")
-    asked, console, problems = parser.parse_args(), Console(width=140), list[str]()
-    data = FEMNIST if asked.data_dir is None else FEMNIST | {"data-dir": asked.data_dir}
+    options, console, problems = parser.parse_args(), Console(width=140), list[str]()
+    data = FEMNIST if options.data_dir is None else FEMNIST | {"data-dir": options.data_dir}
     attacks, questions = ("epsilon", "attack", "AUC", "allowed"), ("epsilon", "question", "right", "chance", "allowed")
     table = table_of(attacks, words=attacks)
     for epsilon in EPSILONS:
-        found = _who_took_part(data, epsilon, asked.trials)
-        for name, one in found.achieved.items():
-            auc, largest = one.rates.auc, found.largest_auc_of(name)
+        finding = _who_took_part(data, epsilon, options.trials)
+        for name, attack_results in finding.achieved.items():
+            auc, largest = attack_results.rates.auc, finding.largest_auc_of(name)
             allowed = "" if largest is None else f"{largest:.3f}"
             table.add_row(str(epsilon), name, _interval(auc.value, auc.low, auc.high), allowed)
             if largest is not None and auc.low > largest:
@@ -124,7 +126,7 @@ def main() -> None:
     console.print(table)
     table = table_of(questions, words=questions)
     for epsilon in filter(None, EPSILONS):
-        answers = _client_and_class_guess_rates(data, epsilon, asked.trials)
+        answers = _client_and_class_guess_rates(data, epsilon, options.trials)
         for question, answer in zip(("who", "which classes"), answers, strict=True):
             right = _interval(answer.share, answer.low, answer.high)
             table.add_row(str(epsilon), question, right, f"{answer.chance:.3f}", f"{answer.bound:.3f}")

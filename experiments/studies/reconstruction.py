@@ -83,8 +83,8 @@ class _RatePoint(NamedTuple):
 
 
 def _trial(plan: RunPlan, parties: ClientAppAndStrategy) -> _TrialOutcome:
-    found = results_of_run(plan, parties, progress_bar)
-    numbers, verdict = found.find(CandidateRanksFinding), found.find(VerdictFinding)
+    contents = results_of_run(plan, parties, progress_bar)
+    numbers, verdict = contents.find(CandidateRanksFinding), contents.find(VerdictFinding)
     assert numbers is not None, "the reconstruction audit has its numbers"
     assert verdict is not None
     assert verdict.judgement is not None, "a guarantee is judged"
@@ -120,7 +120,9 @@ def _rates(epsilon: float, trials: int) -> _RatePoint:
     assert guarantee is not None, "an epsilon is claimed"
     bound = guarantee.reconstruction_bound(1 / CANDIDATES)
     assert bound is not None, "noise is scaled to everybody"
-    honest, halved = (_trial(plan, one) for one in (HONEST, ClientAppAndStrategy(strategy=_HalfNoiseStrategy)))
+    honest, halved = (
+        _trial(plan, strategy) for strategy in (HONEST, ClientAppAndStrategy(strategy=_HalfNoiseStrategy))
+    )
     best, simulated = simplex_success(guarantee.mu, CANDIDATES), _simulated(guarantee.mu, trials)
     return _RatePoint(epsilon, bound, best, simulated, honest, halved)
 
@@ -129,20 +131,23 @@ def _draw_rates(points: Sequence[_RatePoint]) -> Figure:
     """Return a figure of identification rates and their bound against epsilon; it can be read without colours."""
     figure = new_figure(4.6)
     axes = figure.add_subplot()
-    epsilon = [one.epsilon for one in points]
-    axes.plot(epsilon, [one.bound for one in points], "--", color=INK, label="the guarantee allows")
-    axes.plot(epsilon, [one.best for one in points], "-", color=INK, label="best attack, candidates far apart")
-    axes.plot(epsilon, [one.simulated for one in points], "D", color=INK, mfc="white", label="the same, simulated")
+    epsilon = [point.epsilon for point in points]
+    axes.plot(epsilon, [point.bound for point in points], "--", color=INK, label="the guarantee allows")
+    axes.plot(epsilon, [point.best for point in points], "-", color=INK, label="best attack, candidates far apart")
+    axes.plot(epsilon, [point.simulated for point in points], "D", color=INK, mfc="white", label="the same, simulated")
     for name, marker, fill, successes in (
-        ("named in trials on digits", "o", INK, [one.honest.named for one in points]),
-        ("the same with half of the noise", "v", "white", [one.halved.named for one in points]),
+        ("named in trials on digits", "o", INK, [point.honest.named for point in points]),
+        ("the same with half of the noise", "v", "white", [point.halved.named for point in points]),
     ):
-        shares = [one.share for one in successes]
-        off = [[one.share - one.low for one in successes], [one.high - one.share for one in successes]]
+        shares = [success.share for success in successes]
+        off = [
+            [success.share - success.low for success in successes],
+            [success.high - success.share for success in successes],
+        ]
         axes.errorbar(epsilon, shares, off, fmt=marker, color=INK, mfc=fill, capsize=2, label=name)
     axes.axhline(1 / CANDIDATES, ls=":", color=MUTED, label="by chance")
     axes.set_xscale("log")
-    axes.set_xticks(epsilon, [f"{one:g}" for one in epsilon])
+    axes.set_xticks(epsilon, [f"{epsilon_value:g}" for epsilon_value in epsilon])
     axes.minorticks_off()
     axes.set_ylim(0, 1.02)
     finish_axes(axes, f"Naming the right one of {CANDIDATES} candidates", f"epsilon at delta {DELTA:g}", "Share")
@@ -158,18 +163,20 @@ def _print_rates(points: Sequence[_RatePoint], console: Console) -> list[str]:
     """
     columns = ("epsilon", "allowed", "best attack", "simulated", "digits", "half of the noise", "above", "verdicts")
     table = table_of(columns, words=columns)
-    for one in points:
-        trials, shares = (one.honest, one.halved), (one.bound, one.best, one.simulated)
-        named = (f"{found.share:.4f} ({found.low:.4f} to {found.high:.4f})" for found, _, _ in trials)
+    for point in points:
+        trials, shares = (point.honest, point.halved), (point.bound, point.best, point.simulated)
+        rate_texts = (f"{rate.share:.4f} ({rate.low:.4f} to {rate.high:.4f})" for rate, _, _ in trials)
         passed, verdicts = ("yes" if trial.is_passed else "no" for trial in trials), (trial.verdict for trial in trials)
-        told = (", ".join(passed), ", ".join(verdicts))
-        table.add_row(f"{one.epsilon:g}", *(f"{share:.4f}" for share in shares), *named, *told)
+        texts = (", ".join(passed), ", ".join(verdicts))
+        table.add_row(f"{point.epsilon:g}", *(f"{share:.4f}" for share in shares), *rate_texts, *texts)
     console.print(table)
-    violated = [one for one in points if one.honest.verdict is Verdict.VIOLATED]
-    missed = [one for one in points if one.halved.verdict is not Verdict.VIOLATED]
-    problems = [f"the bound is passed at epsilon {one.epsilon:g}" for one in violated]
-    problems += [f"half of the noise is {one.halved.verdict} at epsilon {one.epsilon:g}" for one in missed]
-    if not any(one.halved.is_passed for one in points):
+    violated = [point for point in points if point.honest.verdict is Verdict.VIOLATED]
+    missed = [point for point in points if point.halved.verdict is not Verdict.VIOLATED]
+    problems = [f"the bound is passed at epsilon {rate_point.epsilon:g}" for rate_point in violated]
+    problems += [
+        f"half of the noise is {rate_point.halved.verdict} at epsilon {rate_point.epsilon:g}" for rate_point in missed
+    ]
+    if not any(point.halved.is_passed for point in points):
         problems.append("half of the noise is named beyond the bound at no epsilon")
     return problems
 
@@ -185,35 +192,37 @@ def _draw_pictures(directory: str) -> Figure:
         "audit": {"trials": 1, "reconstruct-samples": 100},
     }
     with steps_bar("drawing the pictures", DRAWING_STEPS) as on_step:
-        drawn = reconstruct_images(plan_run(parse_config(values)), on_step)
+        images = reconstruct_images(plan_run(parse_config(values)), on_step)
     figure = new_figure(6.2)
-    draw_pictures(figure, drawn.true, [one for place, one in enumerate(drawn.drawings) if place != drawn.own])
+    draw_pictures(
+        figure, images.true, [drawing for index, drawing in enumerate(images.drawings) if index != images.own]
+    )
     return figure
 
 
 def _print_quality(directory: str | None, descent: DescentSettings, only: str, console: Console) -> None:
     columns = ("Inverted", "PSNR, dB", "best 1 %", "SSIM", "best 1 % ", "named among 1,000")
     table = table_of(columns, words=columns)
-    for setting in (one for one in SETTINGS if only in str(one)):
-        found = quality(setting, directory, PICTURES, descent)
-        psnr = np.minimum(found.psnr, 99.0)  # of drawings that are equal it is infinite
-        decibels = (f"{psnr.mean():.1f}", f"{found.worst(psnr):.1f}")
-        ssim = (f"{found.ssim.mean():.2f}", f"{found.worst(found.ssim):.2f}")
-        table.add_row(str(setting), *decibels, *ssim, f"{found.named.mean():.0%}")
+    for setting in (setting for setting in SETTINGS if only in str(setting)):
+        measured_quality = quality(setting, directory, PICTURES, descent)
+        psnr = np.minimum(measured_quality.psnr, 99.0)  # of drawings that are equal it is infinite
+        decibels = (f"{psnr.mean():.1f}", f"{measured_quality.worst(psnr):.1f}")
+        ssim = (f"{measured_quality.ssim.mean():.2f}", f"{measured_quality.worst(measured_quality.ssim):.2f}")
+        table.add_row(str(setting), *decibels, *ssim, f"{measured_quality.named.mean():.0%}")
     console.print(table)
 
 
 def _compared(
-    asked: Namespace, directory: str | None, pictures: int, descent: DescentSettings, console: Console
+    options: Namespace, directory: str | None, pictures: int, descent: DescentSettings, console: Console
 ) -> list[str]:
     """Print how well our and the authors' code reconstruct images, and return a message for each setting that we lose.
 
     We lose a setting if our mean PSNR is more than 1 dB below theirs.
     """
-    interpreter, reference = asked.reference
+    interpreter, reference = options.reference
     columns = ("Inverted", "ours, dB", "the reference, dB", "difference, dB")
     table, problems = table_of(columns, words=columns), list[str]()
-    for setting in (one for one in COMPARED if asked.setting in str(one)):
+    for setting in (setting for setting in COMPARED if options.setting in str(setting)):
         ours, theirs = beside_reference(setting, directory, pictures, descent, interpreter, Path(reference))
         difference = float(ours.mean() - theirs.mean())
         table.add_row(str(setting), f"{ours.mean():.2f}", f"{theirs.mean():.2f}", f"{difference:+.2f}")
@@ -234,25 +243,25 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=TRIALS, help="trials at each epsilon (%(default)s)")
     parser.add_argument("--iterations", type=int, default=ITERATIONS, help="steps of the search (%(default)s)")
     parser.add_argument("--reference", nargs=2, metavar=("PYTHON", "DIR"), help="the authors' code, see above")
-    asked = parser.parse_args()
-    found = data_directory(asked.data_dir)
-    directory = None if found is None else str(found)
-    parts = (asked.only,) if asked.only else () if asked.reference else ("rates", "pictures", "quality")
+    options = parser.parse_args()
+    path = data_directory(options.data_dir)
+    directory = None if path is None else str(path)
+    studies = (options.only,) if options.only else () if options.reference else ("rates", "pictures", "quality")
     console, problems, figures = Console(width=150), list[str](), dict[str, Figure]()
-    if "rates" in parts:
-        points = [_rates(epsilon, QUICK_TRIALS if asked.quick else asked.trials) for epsilon in EPSILONS]
+    if "rates" in studies:
+        points = [_rates(epsilon, QUICK_TRIALS if options.quick else options.trials) for epsilon in EPSILONS]
         problems += _print_rates(points, console)
         figures["rates"] = _draw_rates(points)
-    if "pictures" in parts and directory is not None:
+    if "pictures" in studies and directory is not None:
         figures["pictures"] = _draw_pictures(directory)
-    descent = DescentSettings(QUICK_ITERATIONS if asked.quick else asked.iterations)
-    if "quality" in parts and directory is not None:
-        _print_quality(directory, descent, asked.setting, console)
-    if asked.reference:
-        problems += _compared(asked, directory, 5 if asked.quick else 100, descent, console)
+    descent = DescentSettings(QUICK_ITERATIONS if options.quick else options.iterations)
+    if "quality" in studies and directory is not None:
+        _print_quality(directory, descent, options.setting, console)
+    if options.reference:
+        problems += _compared(options, directory, 5 if options.quick else 100, descent, console)
     for name, figure in figures.items():
-        asked.out.mkdir(parents=True, exist_ok=True)
-        write_bytes(asked.out / f"{name}.png", to_png(figure))
+        options.out.mkdir(parents=True, exist_ok=True)
+        write_bytes(options.out / f"{name}.png", to_png(figure))
     exit_with(problems, "as it should be")
 
 

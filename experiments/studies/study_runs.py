@@ -23,10 +23,10 @@ from fl_audit.runs.run import HONEST, ClientAppAndStrategy, run_audit
 
 
 def results_of_run(
-    what: RunPlan | dict[str, Any], parties: ClientAppAndStrategy = HONEST, progress: Progress = no_progress
+    source: RunPlan | dict[str, Any], parties: ClientAppAndStrategy = HONEST, progress: Progress = no_progress
 ) -> ReportContents:
     """Carry out a run on the local engine in a temporary directory, and return its results for a report."""
-    plan = what if isinstance(what, RunPlan) else plan_run(parse_config(what))
+    plan = source if isinstance(source, RunPlan) else plan_run(parse_config(source))
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch) / "run"
         return run_audit(plan, path, Engine.LOCAL, progress=progress, parties=parties, with_report=False)
@@ -41,13 +41,13 @@ def at_each_round(note: Callable[[], None]) -> Progress:
 
 
 def arrays_of_script(
-    python: str, script: str, told: Mapping[str, Any], of_whom: str, environment: Mapping[str, str] | None = None
+    python: str, script: str, values: Mapping[str, Any], of_whom: str, environment: Mapping[str, str] | None = None
 ) -> dict[str, np.ndarray[Any, Any]]:
     """Run a script in another Python interpreter, and return the arrays that it writes, keyed by name."""
     require(which(python) is not None, f"{python} is no interpreter: accepted is the path of a Python")
     with tempfile.TemporaryDirectory() as scratch:
         read, written, path = (Path(scratch) / name for name in ("told.npz", "answered.npz", "attack.py"))
-        np.savez(read, **told)
+        np.savez(read, **values)
         path.write_text(script)
         done = subprocess.run([python, path, read, written], capture_output=True, text=True, env=environment)
         wrote = done.stderr.strip().splitlines()[-1:] or ["nothing"]
@@ -60,8 +60,8 @@ def median_seconds(*ways: Callable[[], object], repeat: int) -> list[float]:
     """Time functions in turns, and return the median seconds of each function; a first turn is a warm-up."""
     seconds: list[list[float]] = [[] for _ in ways]
     for _ in range(repeat + 1):
-        for work, taken in zip(ways, seconds, strict=True):
+        for work, second in zip(ways, seconds, strict=True):
             began = time.perf_counter()
             work()
-            taken.append(time.perf_counter() - began)
-    return [median(taken[1:]) for taken in seconds]
+            second.append(time.perf_counter() - began)
+    return [median(second[1:]) for second in seconds]

@@ -42,7 +42,7 @@ def training_result(assessment: Assessment) -> AuditResult:
     """Return the result of the audit of a private training."""
     trainings = assessment.evidence
     missing = {str(name): reason for name, reason in unasked(trainings).items()} if trainings.is_private else {}
-    made = tuple(str(check) for check in CHECKS if str(check) not in missing) if trainings.is_private else ()
+    checks_made = tuple(str(check) for check in CHECKS if str(check) not in missing) if trainings.is_private else ()
     claimed = None
     if trainings.claimed is not None:
         values = {"epsilon": finite(trainings.claimed), "delta": trainings.used_delta}
@@ -57,7 +57,7 @@ def training_result(assessment: Assessment) -> AuditResult:
         scope=AuditScope(
             trainings.claimed_rounds,
             len({training.round for training in trainings.trainings}),
-            made,
+            checks_made,
             missing,
             (*assessment.unseen, ALWAYS_UNSEEN),
         ),

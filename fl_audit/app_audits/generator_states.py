@@ -33,13 +33,13 @@ class GeneratorStates:
         np.random.set_state(self.numpy)  # noqa: NPY002
         torch.set_rng_state(self.torch)
 
-    def is_same(self, other: "GeneratorStates") -> bool:
+    def is_same(self, states: "GeneratorStates") -> bool:
         """Return whether two states are equal: then nothing was drawn in between."""
         return (
-            self.python == other.python
-            and self.numpy[2:] == other.numpy[2:]
-            and np.array_equal(self.numpy[1], other.numpy[1])
-            and torch.equal(self.torch, other.torch)
+            self.python == states.python
+            and self.numpy[2:] == states.numpy[2:]
+            and np.array_equal(self.numpy[1], states.numpy[1])
+            and torch.equal(self.torch, states.torch)
         )
 
     def digests(self) -> dict[str, str]:

@@ -89,7 +89,7 @@ def app_text(
     `is_loaded`: whether every part of the app could be loaded and read.
     """
     first, findings = audits[0]
-    details = "\n".join(_details(audit, some) for audit, some in audits)
+    details = "\n".join(_details(audit, findings) for audit, findings in audits)
     # The verdict differs from that of the trials if the claim covers more than was played, or if a part was not loaded.
     is_of_trials = (
         first.verdict is result.verdict and is_loaded and result.headline.startswith(f"{capital(str(result.verdict))}:")
@@ -118,43 +118,43 @@ def _listed(lines: Iterable[tuple[str, str]]) -> str:
     return f"<dl>{rows}</dl>"
 
 
-def _details(result: ClaimAudit, found: Sequence[DistinguisherFinding]) -> str:
-    lines = "".join(f"<li>{escape(said)}</li>" for said in refusal_words(result.refusals))
+def _details(claim_audit: ClaimAudit, findings: Sequence[DistinguisherFinding]) -> str:
+    lines = "".join(f"<li>{escape(word)}</li>" for word in refusal_words(claim_audit.refusals))
     refusals = [f"<h2>What the mechanism would not play</h2><ul>{lines}</ul>"] if lines else []
-    return "\n".join([_table(found), *(_section(result, finding) for finding in found), *refusals])
+    return "\n".join([_table(findings), *(_section(claim_audit, finding) for finding in findings), *refusals])
 
 
-def _opening(result: ClaimAudit, found: Sequence[DistinguisherFinding]) -> str:
+def _opening(claim_audit: ClaimAudit, findings: Sequence[DistinguisherFinding]) -> str:
     """Return sentences on the cause of a broken claim, on untried scenarios, and on floating-point leaks."""
-    causes = [finding.cause for finding in found[:1] if finding.attempt.is_broken]
-    return " ".join(part for part in (*causes, untried_words(result), floating_words(result)) if part)
+    causes = [finding.cause for finding in findings[:1] if finding.attempt.is_broken]
+    return " ".join(phrase for phrase in (*causes, untried_words(claim_audit), floating_words(claim_audit)) if phrase)
 
 
-def _next(result: ClaimAudit, found: Sequence[DistinguisherFinding]) -> str:
+def _next(claim_audit: ClaimAudit, findings: Sequence[DistinguisherFinding]) -> str:
     """Return advice for the next step, in one or a few sentences: a fix if a test refutes the claim, or more trials."""
-    broken = [finding for finding in found if finding.attempt.is_broken]
+    broken = [finding for finding in findings if finding.attempt.is_broken]
     if broken:
         return f"Do not deploy it as it is. Usual fix: {broken[0].fix} Then try again."
-    if result.bare_rounds:
-        return f"Have trials play the rounds without noise: --rounds {result.bare_rounds[0]}."
-    if result.verdict is Verdict.CONSISTENT:
+    if claim_audit.bare_rounds:
+        return f"Have trials play the rounds without noise: --rounds {claim_audit.bare_rounds[0]}."
+    if claim_audit.verdict is Verdict.CONSISTENT:
         return "Play more rounds and more trials before you lean on this; then audit a whole run."
     return "Play more trials, or claim less: these could not have told."
 
 
-def _table(found: Sequence[DistinguisherFinding]) -> str:
-    if not found:
+def _table(findings: Sequence[DistinguisherFinding]) -> str:
+    if not findings:
         return "<p>No trial could be played.</p>"
     rows = []
-    for one in found:
-        attempt = one.attempt
+    for finding in findings:
+        attempt = finding.attempt
         right = f"{attempt.right / attempt.trials:.1%}"
         rows.append(
             (
                 attempt.distinguisher.kind,
                 attempt.distinguisher.group,
-                one.shown,
-                one.allowed,
+                finding.shown,
+                finding.allowed,
                 right,
                 str(attempt.trials),
             )
@@ -162,14 +162,16 @@ def _table(found: Sequence[DistinguisherFinding]) -> str:
     return page_table(("trial", "what told", "shown", "claimed", "guessed right", "trials"), rows, numbers=(4, 5))
 
 
-def _section(result: ClaimAudit, finding: DistinguisherFinding) -> str:
+def _section(claim_audit: ClaimAudit, finding: DistinguisherFinding) -> str:
     attempt, figure = finding.attempt, new_figure(4.0)
-    left, right = figure.subplots(1, 2)  # scores under D and D', and their trade-off with what the claim allows
-    _draw_scores(left, attempt)
-    _draw_tradeoff(right, result.claim, attempt)
+    left_axes, right_axes = figure.subplots(
+        1, 2
+    )  # scores under D and D', and their trade-off with what the claim allows
+    _draw_scores(left_axes, attempt)
+    _draw_tradeoff(right_axes, claim_audit.claim, attempt)
     lines = "".join(f"<li>{escape(line)}</li>" for line in attempt.lines)
     broken = "breaks the claim" if attempt.is_broken else "does not contradict the claim"
-    parts = [
+    phrases = [
         f"<h2>{escape(attempt.distinguisher.kind.capitalize())}: {broken}</h2>",
         f"<p>{escape(finding.cause)}</p>" if attempt.is_broken else "",
         f"<p>{escape(capital(f'{finding.words}: {finding.sentence}'))}</p>",
@@ -184,18 +186,18 @@ def _section(result: ClaimAudit, finding: DistinguisherFinding) -> str:
         else "",
         f"<p>Usual fix: {escape(finding.fix)}</p>" if attempt.is_broken else "",
     ]
-    return "\n".join(part for part in parts if part)
+    return "\n".join(phrase for phrase in phrases if phrase)
 
 
-def _draw_scores(axes: Axes, attempt: DistinguisherTest) -> None:
+def _draw_scores(axes: Axes, test: DistinguisherTest) -> None:
     # A score has no unit: it is shown in spreads of all scores, from where the guess changes.
-    shown = (attempt.scores - attempt.distinguisher.threshold) / max(float(attempt.scores.std()), 1e-300)
-    low, high = np.quantile(shown, [0.001, 0.999])
+    entries = (test.scores - test.distinguisher.threshold) / max(float(test.scores.std()), 1e-300)
+    low, high = np.quantile(entries, [0.001, 0.999])
     pad = max(float(high - low), 1e-9) * 0.05
     edges = np.linspace(low - pad, high + pad, _BINS + 1)
     for bit in (1, 0):
         style = BIT_STYLES[bit]
-        values = np.clip(shown[attempt.present == bool(bit)], edges[0], edges[-1])
+        values = np.clip(entries[test.present == bool(bit)], edges[0], edges[-1])
         heights, _ = np.histogram(values, edges)
         axes.stairs(heights, edges, fill=True, color=style.fill, alpha=0.6, hatch=style.hatch)
         axes.stairs(heights, edges, color=style.colour, linestyle=style.line, linewidth=1.6, label="D" if bit else "D'")
@@ -204,13 +206,13 @@ def _draw_scores(axes: Axes, attempt: DistinguisherTest) -> None:
     finish_axes(axes, "Scores of fresh trials", "score, in spreads (right of the line: guess D)", "trials")
 
 
-def _draw_tradeoff(axes: Axes, claim: StatedClaim, attempt: DistinguisherTest) -> None:
-    one, zero = (np.sort(attempt.scores[chosen]) for chosen in (attempt.present, ~attempt.present))
-    thresholds = np.unique(attempt.scores)[::-1]
-    found = 1 - np.searchsorted(one, thresholds, side="left") / one.size
-    alarms = 1 - np.searchsorted(zero, thresholds, side="left") / zero.size
-    floor = 0.5 / zero.size
-    axes.step(np.maximum(alarms, floor), found, where="post", color=INK, linewidth=1.8, label="measured")
+def _draw_tradeoff(axes: Axes, claim: StatedClaim, test: DistinguisherTest) -> None:
+    ones, zeros = (np.sort(test.scores[chosen]) for chosen in (test.present, ~test.present))
+    thresholds = np.unique(test.scores)[::-1]
+    powers = 1 - np.searchsorted(ones, thresholds, side="left") / ones.size
+    alarms = 1 - np.searchsorted(zeros, thresholds, side="left") / zeros.size
+    floor = 0.5 / zeros.size
+    axes.step(np.maximum(alarms, floor), powers, where="post", color=INK, linewidth=1.8, label="measured")
     rates = np.geomspace(floor, 1, 200)
     allowed = np.min([np.exp(limit.epsilon) * rates + limit.delta for limit in claim.limits], axis=0)
     axes.plot(rates, np.minimum(allowed, 1), color=MUTED, linestyle="--", linewidth=1.6, label="most that is claimed")

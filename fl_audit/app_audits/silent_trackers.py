@@ -28,8 +28,8 @@ _LOGS = {
 class _NullTensorBoardWriter:
     """Replacement for TensorBoard's `FileWriter`: it opens no file, accepts any call, and does nothing."""
 
-    def __init__(self, place: str = "", *_: Any, **__: Any) -> None:
-        self.get_logdir = lambda: place
+    def __init__(self, directory: str = "", *_: Any, **__: Any) -> None:
+        self.get_logdir = lambda: directory
 
     def __getattr__(self, _: str) -> Any:
         return _nothing
@@ -48,10 +48,10 @@ def silent_trackers() -> Iterator[None]:
             for name in names if module in sys.modules else ():
                 owner, _, function = name.rpartition(".")
                 try:
-                    found = attrgetter(owner)(sys.modules[module]) if owner else sys.modules[module]
+                    owner_object = attrgetter(owner)(sys.modules[module]) if owner else sys.modules[module]
                 except AttributeError:  # another version of the tracker
                     continue
-                if hasattr(found, function):
+                if hasattr(owner_object, function):
                     silent = _NullTensorBoardWriter if function == "FileWriter" else _nothing
-                    stack.enter_context(patch.object(found, function, silent))
+                    stack.enter_context(patch.object(owner_object, function, silent))
         yield

@@ -163,8 +163,8 @@ class BaseAudit(ABC):
     def guarantee_tests(self) -> GuaranteeTests:
         """A new instance of this kind's `GuaranteeTests` class, whose module is imported when this property is read."""
         module, _, name = self.guarantee_tests_at.partition(":")
-        found: GuaranteeTests = getattr(import_module(module), name)()
-        return found
+        tests: GuaranteeTests = getattr(import_module(module), name)()
+        return tests
 
     @abstractmethod
     def query(self, public: "Federation") -> ReleaseQueryKind:

@@ -71,10 +71,12 @@ SECTIONS: tuple[Section[Any], ...] = (
 def own_section(name: str) -> Section[Any]:
     """Return a report section that a user has written; it will not be shown on the first page of the report."""
     section = import_object(name, "section")
-    what = f"section {name!r} is a {type(section).__name__}"
-    require(isinstance(section, Section), f"{what}: accepted is a fl_audit.report.report_elements.Section")
-    taken = {word for one in SECTIONS for word in (one.name, *one.keys)} & {section.name, *section.keys}
-    require(not taken, f"section {name!r} has the name or key {', '.join(sorted(taken))} of a section of fl_audit")
+    label = f"section {name!r} is a {type(section).__name__}"
+    require(isinstance(section, Section), f"{label}: accepted is a fl_audit.report.report_elements.Section")
+    selected = {word for section in SECTIONS for word in (section.name, *section.keys)} & {section.name, *section.keys}
+    require(
+        not selected, f"section {name!r} has the name or key {', '.join(sorted(selected))} of a section of fl_audit"
+    )
     return replace(section, on_page=False)
 
 
@@ -94,17 +96,17 @@ def report_contents(run: FinishedRun, sections: tuple[Section[Any], ...] | None 
         named = run.plan.config.audit.sections
         of_kind = audit_of(run.plan.federation).sections_at
         sections = (*SECTIONS, *map(_section_at, of_kind), *map(own_section, named))
-    found: dict[type, Any] = {}
+    results: dict[type, Any] = {}
     summary: dict[str, Any] = {"schema": SCHEMA, "kind": str(AuditedKind.RUN)}
     errors: list[SectionError] = []
     for section in sections:
         summary |= dict.fromkeys(section.keys)
         with _noted_in(errors, section):
-            numbers = section.measure(run, Findings(dict(found)))
+            numbers = section.measure(run, Findings(dict(results)))
             if numbers is not None:
-                found[section.numbers] = numbers
+                results[section.numbers] = numbers
                 summary |= numbers.to_json() | dict(section.said(numbers, run))
-    contents = _without_contradictions(ReportContents(run, Findings(found), summary, sections), errors)
+    contents = _without_contradictions(ReportContents(run, Findings(results), summary, sections), errors)
     summary["findings"] = [row.to_json() for row in page_rows(contents)]
     summary["look_at"] = cautions_for_reader(contents)
     summary["not_computed"] = [error.to_json() for error in contents.errors]
@@ -131,12 +133,12 @@ def _without_contradictions(contents: ReportContents, errors: list[SectionError]
     contents = replace(
         contents, findings=contents.findings.replaced(verdict), is_violated=verdict.verdict is Verdict.VIOLATED
     )
-    shown = list[Section[Any]]()
+    sections = list[Section[Any]]()
     for section, numbers in sections_with_findings(contents):
         with _noted_in(errors, section):
             section.sentence(numbers, contents), section.read_rows(numbers, contents), section.tables(numbers, contents)
-            shown.append(section)
-    contents = replace(contents, sections=tuple(shown))
+            sections.append(section)
+    contents = replace(contents, sections=tuple(sections))
     if verdict is None:
         return replace(contents, errors=tuple(errors))
     # A page must not say `consistent` beside a number that is broken.
@@ -148,8 +150,8 @@ def _without_contradictions(contents: ReportContents, errors: list[SectionError]
 
 def sections_with_findings(contents: ReportContents) -> list[tuple[Section[Any], Any]]:
     """Return the sections that have a finding in this run, in order, as pairs of a section and its finding."""
-    found = [(section, contents.find(section.numbers)) for section in contents.sections]
-    return [(section, numbers) for section, numbers in found if numbers is not None]
+    results = [(section, contents.find(section.numbers)) for section in contents.sections]
+    return [(section, numbers) for section, numbers in results if numbers is not None]
 
 
 def page_rows(contents: ReportContents) -> list[ReportNumber]:

@@ -23,8 +23,8 @@ from fl_audit.errors import InputError, require
 from fl_audit.name_lists import name_list
 from fl_audit.user_modules import import_function, meant_name, title_of_named
 
-OptionValue = str | int | tuple[str, ...]
-"""Type of the value of an option: a string, an integer, or several strings."""
+OptionValue = str | int | float | tuple[str, ...]
+"""Type of the value of an option: a string, a number, or several strings."""
 _Loader = Callable[[Path | None, Mapping[str, Any]], LoadedDataset]
 _OF_FILES = ("csv", "npz", "images")
 """The formats of a user's files, whose option `path` names the file or folder."""
@@ -171,7 +171,7 @@ def _hub_entry(name: str) -> _Entry:
 def _own_entry(name: str) -> _Entry:
     """Return the catalogue entry of a function that a user wrote to load a data set.
 
-    The keyword-only parameters of the function become settings in `[data]`.
+    The keyword-only parameters of the function are settings of `[data]`, or stand in its `loader-parameters`.
     """
     loader = import_function(name, "data loader")
     taken = signature(loader).parameters.values()

@@ -28,7 +28,7 @@ from fl_audit.data.loaded_dataset import (
 )
 from fl_audit.data.table_settings import TableSettings
 from fl_audit.data.texts import EncodedTexts, encode_texts
-from fl_audit.data.warnings import cautions, header_warnings, one_spelling
+from fl_audit.data.warnings import ReadTable, header_warnings, one_spelling, table_warnings
 from fl_audit.errors import InputError, require
 
 
@@ -116,9 +116,8 @@ def source_of_frames(
     # Rows that repeat another one are of the same user, of whom other warnings tell.
     counts_repeats = not settings.unique and settings.user is None
     repeats = sum(int(part.duplicated().sum()) for part in parts) if counts_repeats else 0
-    warned += cautions(
-        table, None if settings.is_regression else label, features, repeats, [*owner_use, *(one.name for one in found)]
-    )
+    identifying = (*owner_use, *(column.name for column in found))
+    warned += table_warnings(ReadTable(table, label, features, repeats, identifying, settings.is_regression))
     return LoadedDataset(
         name,
         pool,

@@ -2,7 +2,8 @@
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -27,39 +28,38 @@ _BETWEEN_ANSWERS = ("|", ";", ",", "+", "/")
 _COARSE = 10  # a table with fewer different records than so many times its records repeats itself by chance
 
 
-def cautions(
-    frame: pd.DataFrame, label: str | None, features: Floats32, repeats: int, named: Collection[str] = ()
-) -> Iterator[DataWarning]:
-    """Yield warnings about a table that was read without an error.
+@dataclass(frozen=True)
+class ReadTable:
+    """A table that was read without an error, as the rules for warnings see it."""
 
-    Shapes: `features` (records, features).
+    frame: pd.DataFrame  # the columns as they were read, without a column of text
+    label: str  # name of the label column
+    features: Floats32  # the encoded features, (records, features)
+    repeats: int  # number of records that repeat another one in every column; 0 if they are not counted
+    named: tuple[str, ...]  # columns of owners, users and other identifiers
+    has_quantities: bool = False  # whether the labels are quantities, to which rules about classes do not apply
 
-    `label`: None if the labels are quantities, about which nothing is warned.
-    """
-    if label is not None:
-        yield from _nameless(frame[label])
-    labels = [] if label is None else [label]
-    yield from _words_kept(frame.drop(columns=labels))
-    yield from _sentinels(frame.drop(columns=[*labels, *named], errors="ignore"))
-    if label is not None:
-        yield from _label_warnings(frame[label])
-    yield from _spellings(frame)
-    if label is not None:
-        yield from label_leak_warnings(frame, label, named)
-    different = prod(min(frame[name].nunique(), len(frame)) for name in frame.columns)
-    if repeats and different > _COARSE * len(frame):
-        remedy = remedies.unique()
-        verb = "repeats" if repeats == 1 else "repeat"
-        found = f"{repeats:,} of {len(frame):,} records {verb} another one in every column"
-        guarantee = "a guarantee for one record does not cover somebody who is in the table twice"
-        yield DataWarning(f"{found}: {guarantee}; {remedy} keeps the first of each", (remedy,), in_report=True)
-    if (features == features[0]).all():
-        same = "every feature is the same in all records, so that only the share of each class can be learned"
-        yield DataWarning(f"{same}: give the table columns that differ")
+    @property
+    def labels(self) -> "pd.Series[Any]":
+        """The column of labels."""
+        return self.frame[self.label]
+
+    @property
+    def other_columns(self) -> pd.DataFrame:
+        """All columns but the labels."""
+        return self.frame.drop(columns=[self.label])
 
 
-def _nameless(labels: "pd.Series[Any]") -> Iterator[DataWarning]:
+def table_warnings(table: ReadTable) -> Iterator[DataWarning]:
+    """Yield the warnings of all rules about a table, in the order of `RULES`."""
+    for rule in RULES:
+        if not (table.has_quantities and rule in _ABOUT_CLASSES):
+            yield from rule(table)
+
+
+def _nameless(table: ReadTable) -> Iterator[DataWarning]:
     """Yield a warning for each class whose name usually means a missing label, such as "nan"."""
+    labels = table.labels
     words = Counter([] if pd.api.types.is_numeric_dtype(labels) else labels.astype(str).str.strip().tolist())
     for word in (word for word in words if is_usual(word)):
         remedy = remedies.missing(word)
@@ -82,9 +82,10 @@ def _folded(word: str) -> str:
     return " ".join(word.casefold().split())
 
 
-def _spellings(frame: pd.DataFrame) -> Iterator[DataWarning]:
+def _spellings(table: ReadTable) -> Iterator[DataWarning]:
+    """Yield a warning about words that differ by spaces around them, and one about words that differ by case."""
     found, around = {}, []
-    for name, column in frame.items():
+    for name, column in table.frame.items():
         if pd.api.types.is_numeric_dtype(column):
             continue
         folded: dict[str, list[str]] = {}
@@ -107,10 +108,10 @@ def _spellings(frame: pd.DataFrame) -> Iterator[DataWarning]:
         yield DataWarning(f"{text}; {remedy} makes them one", (remedy,))
 
 
-def _words_kept(frame: pd.DataFrame) -> Iterator[DataWarning]:
+def _words_kept(table: ReadTable) -> Iterator[DataWarning]:
     """Yield a warning for each usual word for a missing value, such as "NA", that is read as a string."""
     found: dict[str, list[str]] = {}
-    for name, column in frame.items():
+    for name, column in table.other_columns.items():
         if not pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_datetime64_any_dtype(column):
             counts = column.astype(str).str.strip().value_counts()
             for word in sorted(USUAL_WORDS & set(counts.index)):
@@ -121,9 +122,9 @@ def _words_kept(frame: pd.DataFrame) -> Iterator[DataWarning]:
         yield DataWarning(f"{taken}; if it says that a value is missing, {remedy} leaves these records out", (remedy,))
 
 
-def _sentinels(frame: pd.DataFrame) -> Iterator[DataWarning]:
+def _sentinels(table: ReadTable) -> Iterator[DataWarning]:
     """Yield a warning for each number such as -99 that occurs more than once and is far from all others."""
-    for name, column in frame.items():
+    for name, column in table.other_columns.drop(columns=list(table.named), errors="ignore").items():
         if not pd.api.types.is_numeric_dtype(column) or pd.api.types.is_bool_dtype(column):
             continue
         numbers = column.to_numpy(dtype=np.float64)
@@ -149,7 +150,9 @@ def _sentinels_of(numbers: Floats) -> list[float]:
     return [one for one in present if one < 0 <= low or one > 3 * high > 0]
 
 
-def _label_warnings(labels: "pd.Series[Any]") -> Iterator[DataWarning]:
+def _label_warnings(table: ReadTable) -> Iterator[DataWarning]:
+    """Yield warnings about rare labels, labels that may be a quantity, and several answers in one cell."""
+    labels = table.labels
     are_numbers = pd.api.types.is_numeric_dtype(labels)
     counts = (labels if are_numbers else labels.astype(str).str.strip()).value_counts()
     rare = [f"{name} ({count:,} of {len(labels):,})" for name, count in counts.items() if count < _RARE * len(labels)]
@@ -168,9 +171,8 @@ def _quantity(counts: "pd.Series[Any]") -> Iterator[DataWarning]:
         text = f"the labels are {len(counts)} whole numbers from {low} to {high}, each of which is a class of its own"
         remedy = remedies.task()
         advice = f"if they are a quantity, such as a number of days, put them into a few groups, or {remedy} learns it"
-        yield DataWarning(
-            f"{text}, and a model that is off by one is as wrong as any: {advice}", alternatives=(remedy,)
-        )
+        wrong = "and a model that is off by one is as wrong as any"
+        yield DataWarning(f"{text}, {wrong}: {advice}", alternatives=(remedy,))
 
 
 def _lists(words: Sequence[str]) -> Iterator[DataWarning]:
@@ -206,3 +208,42 @@ def header_warnings(header: Sequence[str]) -> tuple[DataWarning, ...]:
     said = first_names_text([repr(name) for name in numbers])
     text = f"the first line has {said} for names of columns, and looks like a record"
     return (DataWarning(f"{text}: put a line of names above it, else this record is lost"),)
+
+
+def _leaked_label(table: ReadTable) -> Iterator[DataWarning]:
+    """Yield a warning for each column from which the label follows."""
+    yield from label_leak_warnings(table.frame, table.label, table.named)
+
+
+def _repeated_records(table: ReadTable) -> Iterator[DataWarning]:
+    """Yield a warning about records that repeat another one, unless the table is so coarse that chance repeats them."""
+    frame, repeats = table.frame, table.repeats
+    different = prod(min(frame[name].nunique(), len(frame)) for name in frame.columns)
+    if not repeats or different <= _COARSE * len(frame):
+        return
+    remedy = remedies.unique()
+    verb = "repeats" if repeats == 1 else "repeat"
+    found = f"{repeats:,} of {len(frame):,} records {verb} another one in every column"
+    guarantee = "a guarantee for one record does not cover somebody who is in the table twice"
+    yield DataWarning(f"{found}: {guarantee}; {remedy} keeps the first of each", (remedy,), in_report=True)
+
+
+def _same_features(table: ReadTable) -> Iterator[DataWarning]:
+    """Yield a warning if every feature is the same in all records."""
+    if (table.features == table.features[0]).all():
+        same = "every feature is the same in all records, so that only the share of each class can be learned"
+        yield DataWarning(f"{same}: give the table columns that differ")
+
+
+RULES: tuple[Callable[[ReadTable], Iterator[DataWarning]], ...] = (
+    _nameless,
+    _words_kept,
+    _sentinels,
+    _label_warnings,
+    _spellings,
+    _leaked_label,
+    _repeated_records,
+    _same_features,
+)
+"""The rules for warnings about a table that was read; to add one, write a function and add a line here."""
+_ABOUT_CLASSES = (_nameless, _label_warnings, _leaked_label)

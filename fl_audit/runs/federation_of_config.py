@@ -27,7 +27,7 @@ _DATA_OPTIONS = (
     *("path", "test_path", "label", "owner", "user", "records_per_user", "drop", "missing", "max_levels"),
     *("separator", "decimal", "encoding", "skip_lines", "sheet", "axes", "ignore_case", "unique"),
     *("text", "vocabulary", "tokenizer", "tokens", "task"),
-    *("classes", "generated_records", "graph_nodes", "image_size", "grey", "subset", "split", "test_split"),
+    *("image_size", "grey", "subset", "split", "test_split"),
 )
 
 
@@ -174,4 +174,5 @@ def data_spec(data: DataSection) -> DataSpec:
     # FL_AUDIT_DATA is read here, once: a client on another machine or a later replay may have another one.
     directory = data_directory(data.data_dir)
     given = tuple((key, value) for key, value in options.items() if value is not None)
+    given += tuple((name.replace("_", "-"), value) for name, value in sorted(data.loader_parameters.items()))
     return DataSpec(data.name, None if directory is None else str(directory), given)

@@ -157,7 +157,7 @@ def test_a_run_that_stops_keeps_what_is_finished_and_goes_on(
     settings = {"run": {"trials-per-batch": 2}}
     options: dict[str, Any] = {"settings": settings, "engine": "local", "progress": heard.append}
     with monkeypatch.context() as patch:
-        patch.setattr("fl_audit.runs.run._getting_ready", lambda _: _stopping(stopped_by, 11))
+        patch.setattr("fl_audit.runs.run._getting_ready", lambda _: _stopping(stopped_by, 14))
         error = KeyboardInterrupt if isinstance(stopped_by, KeyboardInterrupt) else fa.RunError
         with pytest.raises(error):
             _run_audit(SETTINGS, tmp_path / "run", **options)

@@ -224,7 +224,7 @@ def test_a_randomizer_leaves_the_insider_out(small_plan: MakePlan) -> None:
     assert "pixelation-pixels" not in stored
 
 
-TUMOURS: dict[str, Any] = {"name": "breast-cancer", "classes": None, "generated-records": None}
+TUMOURS: dict[str, Any] = {"name": "breast-cancer", "loader-parameters": None}
 PIXELS: dict[str, Any] = {"local-randomizer": "pixelation", "pixelation-pixels": 10}
 
 

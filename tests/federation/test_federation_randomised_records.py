@@ -36,8 +36,7 @@ SEED, TRIALS, RATE, LOCAL_RATE = 11, 6, 0.5, 0.2
 
 CARTS: dict[str, Any] = {
     "name": "fl_audit.experiments.papers.bernau2019.skewed:skewed_purchases",
-    "classes": 10,
-    "generated-records": 400,
+    "loader-parameters": {"classes": 10, "generated-records": 400},
     "test-records": 50,
 }
 NOT_PRIVATE: dict[str, Any] = {"private": False, "belief": None, "clipping-norm": None, "sensitivity": None}

@@ -88,8 +88,8 @@ _SETTINGS: dict[str, Changes] = {
     },
     "randomised records": {
         "data": {
-            "name": "fl_audit.experiments.papers.bernau2019.skewed:skewed_purchases", "classes": 10,
-            "generated-records": 400,
+            "name": "fl_audit.experiments.papers.bernau2019.skewed:skewed_purchases",
+            "loader-parameters": {"classes": 10, "generated-records": 400},
         },
         "privacy": _NO_PRIVACY | {"local-randomizer": "randomised-response", "record-epsilon": 2.0},
         "audit": {"insider": False},

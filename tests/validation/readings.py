@@ -92,8 +92,8 @@ _FEDERATIONS: dict[str, dict[str, dict[str, Any]]] = {
     },
     "clients train privately": _BY_CLIENTS | {"audit": {"trials": 24}},
     "bits at random": {
-        "data": {"name": "fl_audit.experiments.papers.bernau2019.skewed:skewed_purchases", "classes": 10,
-                 "generated-records": 400, "test-records": 50},
+        "data": {"name": "fl_audit.experiments.papers.bernau2019.skewed:skewed_purchases", "test-records": 50,
+                 "loader-parameters": {"classes": 10, "generated-records": 400}},
         "privacy": {"private": False, "local-randomizer": "randomised-response", "record-epsilon": 1.0,
                     **dict.fromkeys(("noise-multiplier", "clipping-norm", "sensitivity", "adjacency", "accountant"))},
         "audit": {"trials": 40},

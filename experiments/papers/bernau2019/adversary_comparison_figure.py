@@ -22,28 +22,31 @@ _ADVERSARY_LOOKS = {
 }
 
 
-def adversaries_item(finished: StoredPaperRuns) -> ItemResult:
+def adversaries_item(paper_runs: StoredPaperRuns) -> ItemResult:
     """Return a figure and a table of the AUC of each adversary, and their differences, by epsilon of central DP.
 
     All adversaries attack the same targets of the same trials.
     """
-    return adversaries_figure(models_by_dataset(finished))
+    return adversaries_figure(models_by_dataset(paper_runs))
 
 
 def adversaries_figure(datasets: Sequence[DatasetModels]) -> ItemResult:
     """Return the figure and table of the models on several data sets."""
     figure = new_figure(2.4 + 2.4 * ((len(datasets) + 1) // 2))
     panels = figure.subplots((len(datasets) + 1) // 2, 2, sharey=True, squeeze=False).ravel()
-    for number, (axes, one) in enumerate(zip(panels, datasets, strict=False)):
-        _draw_adversaries(axes, one)
+    for number, (axes, dataset) in enumerate(zip(panels, datasets, strict=False)):
+        _draw_adversaries(axes, dataset)
         finish_axes(
-            axes, f"({'abcdefgh'[number]}) {one.data.title}", "epsilon of central DP", "AUC" if number % 2 == 0 else ""
+            axes,
+            f"({'abcdefgh'[number]}) {dataset.data.title}",
+            "epsilon of central DP",
+            "AUC" if number % 2 == 0 else "",
         )
     for axes in panels[len(datasets) :]:
         axes.set_axis_off()
     legend_below(figure, list(panels), columns=1)
     return ItemResult(
-        table(row for one in datasets for row in _adversary_rows(one)),
+        table(row for dataset in datasets for row in _adversary_rows(dataset)),
         figure,
         "Area under the ROC of each adversary, mean over trials with 95 % intervals, on the same trials: every "
         "adversary judges the same targets of the same models. Grey: guessing.",
@@ -55,7 +58,7 @@ def adversaries_figure(datasets: Sequence[DatasetModels]) -> ItemResult:
             "the adversary of losses.",
             "The accountant's epsilon is an upper bound at delta, so that no adversary need come near it.",
         ),
-        data=tuple(one.data.title for one in datasets),
+        data=tuple(dataset.data.title for dataset in datasets),
     )
 
 
@@ -79,6 +82,6 @@ def _adversary_rows(models: DatasetModels) -> Iterator[ItemRow]:
         for attack in there:
             yield measured_row(setting, f"AUC, {_ADVERSARY_LOOKS[attack].name}", area_of(run, attack), run.trials)
         note = f"interval at {CONFIDENCE:.1%}, trials as pairs"
-        for one, other in pairwise(there):
-            difference = gain([run], one, other, CONFIDENCE)
-            yield measured_row(setting, f"AUC, {one} less {other}", difference, run.trials, note)
+        for first, second in pairwise(there):
+            difference = gain([run], first, second, CONFIDENCE)
+            yield measured_row(setting, f"AUC, {first} less {second}", difference, run.trials, note)

@@ -136,55 +136,62 @@ class DatasetModels:
         return (self.original, *self.of(method))
 
 
-def models_by_dataset(finished: StoredPaperRuns) -> list[DatasetModels]:
+def models_by_dataset(paper_runs: StoredPaperRuns) -> list[DatasetModels]:
     """Return the models on each data set, joined over the runs of each setting."""
-    parts: dict[str, list[AttackedModels]] = {}
-    for run, one in finished.runs.items():
-        if run.data in finished.data:
-            parts.setdefault(run.label, []).append(_read(one))
-    settings = [joined(of_setting) for of_setting in parts.values()]
-    return [dataset_models(data, settings) for data in finished.data]
+    models: dict[str, list[AttackedModels]] = {}
+    for run, paper_run in paper_runs.runs.items():
+        if run.data in paper_runs.data:
+            models.setdefault(run.label, []).append(_read(paper_run))
+    settings = [joined(of_setting) for of_setting in models.values()]
+    return [dataset_models(data, settings) for data in paper_runs.data]
 
 
 def dataset_models(dataset: PaperDataset, settings: Iterable[AttackedModels]) -> DatasetModels:
     """Return the models on one data set, grouped by kind of privacy and sorted by falling epsilon."""
-    own = sorted((models for models in settings if models.run.data == dataset), key=lambda one: position_of(one.run))
+    scores_of_run = sorted(
+        (models for models in settings if models.run.data == dataset), key=lambda models: position_of(models.run)
+    )
     local, central = (
-        tuple(models for models in own if models.method is method)
+        tuple(models for models in scores_of_run if models.method is method)
         for method in (PrivacyMethod.LOCAL, PrivacyMethod.CENTRAL)
     )
-    return DatasetModels(dataset, own[0], local, central)
+    return DatasetModels(dataset, scores_of_run[0], local, central)
 
 
 _BY_TRIAL = ("train_accuracy", "test_accuracy", "chosen_epoch", "confidence", "areas_against_test")
 
 
-def joined(parts: Sequence[AttackedModels]) -> AttackedModels:
+def joined(models: Sequence[AttackedModels]) -> AttackedModels:
     """Return the models of one setting, joined from its runs: trials are concatenated and ROC curves are averaged.
 
     There is at least one run, and all have the same number of trials.
     """
-    first = parts[0]
+    first = models[0]
 
     def of_all(name: str) -> Any:
-        values = [getattr(part, name) for part in parts]
+        values = [getattr(models, name) for models in models]
         return None if values[0] is None else np.concatenate(values)
 
     attacks = first.areas_of_trials
     return replace(
         first,
-        areas_of_trials={one: np.concatenate([part.areas_of_trials[one] for part in parts]) for one in attacks},
-        rocs={one: RocCurve(_RATES, np.mean([part.rocs[one].tpr for part in parts], axis=0)) for one in attacks},
-        called=_called_together([part.called for part in parts if part.called is not None]),
+        areas_of_trials={
+            attack: np.concatenate([models.areas_of_trials[attack] for models in models]) for attack in attacks
+        },
+        rocs={
+            attack: RocCurve(_RATES, np.mean([models.rocs[attack].tpr for models in models], axis=0))
+            for attack in attacks
+        },
+        called=_called_together([models.called for models in models if models.called is not None]),
         **{name: of_all(name) for name in _BY_TRIAL},
     )
 
 
-def _called_together(parts: Sequence[ConfidenceByAttackGuess]) -> ConfidenceByAttackGuess | None:
-    if not parts:
+def _called_together(guess: Sequence[ConfidenceByAttackGuess]) -> ConfidenceByAttackGuess | None:
+    if not guess:
         return None
-    counts = np.sum([one.counts for one in parts], axis=0)
-    sums = np.nansum([one.counts.sum(axis=1) * one.means for one in parts], axis=0)
+    counts = np.sum([guess.counts for guess in guess], axis=0)
+    sums = np.nansum([guess.counts.sum(axis=1) * guess.means for guess in guess], axis=0)
     with np.errstate(invalid="ignore"):
         return ConfidenceByAttackGuess(counts, sums / counts.sum(axis=1))
 
@@ -220,7 +227,7 @@ def reduced(
             attack: _areas_between_trials(values, membership) if attack == INSIDER else areas(values, membership.is_in)
             for attack, values in scores.items()
         },
-        {attack: RocCurve(_RATES, np.interp(_RATES, one.fpr, one.tpr)) for attack, one in curves.items()},
+        {attack: RocCurve(_RATES, np.interp(_RATES, curve.fpr, curve.tpr)) for attack, curve in curves.items()},
         confidence=confidence.mean(axis=1),
         called=called,
         **by_trial,  # type: ignore[arg-type]
@@ -230,21 +237,21 @@ def reduced(
 def areas(scores: Floats, is_in: Flags) -> Floats:
     """Return the AUC of an attack in each trial, (trials,), by the Mann-Whitney rank sum; ties count half."""
     members = is_in.sum(axis=1)
-    others = (~is_in).sum(axis=1)
+    nonmembers = (~is_in).sum(axis=1)
     ranks = np.where(is_in, rankdata(scores, axis=1), 0.0).sum(axis=1)
-    return np.asarray((ranks - members * (members + 1) / 2) / (members * others), dtype=np.float64)
+    return np.asarray((ranks - members * (members + 1) / 2) / (members * nonmembers), dtype=np.float64)
 
 
 @cache
-def _read(finished: StoredPaperRun) -> AttackedModels:
+def _read(paper_run: StoredPaperRun) -> AttackedModels:
     """Return the models of one run, read from its directory."""
-    run = finished.run
-    config = finished.config
-    path = finished.path
+    run = paper_run.run
+    config = paper_run.config
+    path = paper_run.path
     targets = read_frame(path / "targets.parquet")
     federation = load_federation(read_plan(path).federation)
     membership = TargetMembership(by_target(targets, "is_in").astype(np.bool_))
-    logits = torch.cat([one[LOGITS] for one in RunDirectory(path).store(config).outputs(config.audit.trials)])
+    logits = torch.cat([output[LOGITS] for output in RunDirectory(path).store(config).outputs(config.audit.trials)])
     right = (logits.argmax(dim=2) == federation.differing.labels.cpu()).numpy()
     is_in = membership.is_in
     columns = {name.removeprefix(SCORE): name for name in map(str, targets.columns) if name.startswith(SCORE)}
@@ -258,28 +265,28 @@ def _read(finished: StoredPaperRun) -> AttackedModels:
     return reduced(
         run,
         config,
-        _epsilon(finished),
+        _epsilon(paper_run),
         membership,
         {attack: by_target(targets, name) for attack, name in columns.items()},
         torch.softmax(logits.double(), dim=2).amax(dim=2).numpy(),
         {
             "train_accuracy": np.asarray((right & is_in).sum(axis=1) / is_in.sum(axis=1), dtype=np.float64),
-            "test_accuracy": finished.trials["test_accuracy"].to_numpy(dtype=np.float64),
-            "chosen_epoch": finished.trials["chosen_release"].to_numpy(dtype=np.float64) * _epochs_a_round(config),
+            "test_accuracy": paper_run.trials["test_accuracy"].to_numpy(dtype=np.float64),
+            "chosen_epoch": paper_run.trials["chosen_release"].to_numpy(dtype=np.float64) * _epochs_a_round(config),
             "areas_against_test": against_test,
         },
     )
 
 
-def _epsilon(finished: StoredPaperRun) -> float:
-    method: PrivacyMethod = finished.run["method"]
+def _epsilon(paper_run: StoredPaperRun) -> float:
+    method: PrivacyMethod = paper_run.run["method"]
     match method:
         case PrivacyMethod.ORIGINAL:
             return inf
         case PrivacyMethod.LOCAL:
-            return float(finished.run["values"] * finished.run["level"])
+            return float(paper_run.run["values"] * paper_run.run["level"])
         case PrivacyMethod.CENTRAL:
-            return float(finished.summary["guarantee"]["epsilon"])
+            return float(paper_run.summary["guarantee"]["epsilon"])
         case _:
             assert_never(method)
 
@@ -287,9 +294,9 @@ def _epsilon(finished: StoredPaperRun) -> float:
 def _areas_against_test(is_in: Flags, member_losses: Floats, test_losses: Floats) -> Floats:
     """Return the AUC of the loss in each trial, (trials,), of its members against test records."""
     by_trial = []
-    for chosen, members, others in zip(is_in, member_losses, test_losses, strict=True):
-        asked = np.concatenate([members[chosen], others])
-        by_trial.append(areas(-asked[np.newaxis], (np.arange(len(asked)) < chosen.sum())[np.newaxis])[0])
+    for chosen, members, loss in zip(is_in, member_losses, test_losses, strict=True):
+        losses = np.concatenate([members[chosen], loss])
+        by_trial.append(areas(-losses[np.newaxis], (np.arange(len(losses)) < chosen.sum())[np.newaxis])[0])
     return np.array(by_trial)
 
 

@@ -21,11 +21,11 @@ CONFIDENCE = 0.95
 
 
 def on_runs(
-    key: str, models: DatasetModels, settings: Sequence[AttackedModels], interval: IntervalEstimate, **more: Any
+    key: str, models: DatasetModels, settings: Sequence[AttackedModels], interval: IntervalEstimate, **details: Any
 ) -> PaperClaim:
     """Return a claim that is tested on settings of a data set; its number of trials is that of the smallest."""
     trials = min(setting.trials for setting in settings)
-    return CLAIMS[key].on(more.pop("where", models.data.title), interval, trials, **more)
+    return CLAIMS[key].on(details.pop("where", models.data.title), interval, trials, **details)
 
 
 def attack_premise(models: DatasetModels, attack: str) -> PaperClaim:
@@ -52,9 +52,9 @@ def confidence_of_each(runs: int) -> float:
     return 1 - (1 - CONFIDENCE) / runs
 
 
-def claim_resampling(what: str, models: DatasetModels, attack: str) -> np.random.Generator:
+def claim_resampling(label: str, models: DatasetModels, attack: str) -> np.random.Generator:
     """Return the random generator for a claim's bootstrap, seeded by the claim, the data set and the attack."""
-    return reproducible_generator(f"{what} {key_of(models.data)} {attack}")
+    return reproducible_generator(f"{label} {key_of(models.data)} {attack}")
 
 
 def is_guessing(models: DatasetModels, setting: AttackedModels) -> bool:

@@ -84,10 +84,10 @@ def white_over_black(models: DatasetModels) -> Iterator[PaperClaim]:
     if models.data.study == COLLAB:
         yield on_runs("alike-on-collab", models, runs, gain)
         return
-    more = on_runs("white-box-gains", models, runs, gain)
-    yield more
+    claim = on_runs("white-box-gains", models, runs, gain)
+    yield claim
     # Of a gain that is not there the sentence says nothing.
-    yield on_runs("white-box-gain-is-small", models, runs, gain, premises=(more,))
+    yield on_runs("white-box-gain-is-small", models, runs, gain, premises=(claim,))
 
 
 def auc_difference_claims(models: DatasetModels) -> Iterator[PaperClaim]:
@@ -102,9 +102,9 @@ def auc_difference_claims(models: DatasetModels) -> Iterator[PaperClaim]:
     runs = (models.original, *models.central, *models.local)
     statistic = partial(tradeoffs.difference_at_like_accuracy, split=1 + len(models.central), near=MARGIN)
     for attack in models.attacks:
-        drawn = tradeoffs.auc_and_accuracy_resamples(runs, attack, claim_resampling("alike", models, attack))
+        resamples = tradeoffs.auc_and_accuracy_resamples(runs, attack, claim_resampling("alike", models, attack))
         yield on_runs(
-            key, models, runs, drawn.interval(statistic, CONFIDENCE),
+            key, models, runs, resamples.interval(statistic, CONFIDENCE),
             quantity=f"{ATTACK_NAMES[attack]} under LDP less under CDP, at the same test accuracy",
             premises=(attack_premise(models, attack), model_premise(models)),
         )  # fmt: skip
@@ -118,8 +118,8 @@ def above_half_on_purchases(models: DatasetModels) -> Iterator[PaperClaim]:
     if models.data.study != PURCHASES:
         return
     for attack in models.attacks:
-        key, most = ABOVE_HALF[attack]
-        runs = [run for run in models.central if run.level < most]
+        key, largest = ABOVE_HALF[attack]
+        runs = [run for run in models.central if run.level < largest]
         if runs:
             intervals = [tradeoffs.area_of(run, attack, confidence_of_each(len(runs))) for run in runs]
             where = f"{models.data.title}, CDP"
@@ -147,8 +147,10 @@ def accuracy_on_skewed(models: DatasetModels) -> Iterator[PaperClaim]:
         return
     confidence = confidence_of_each(len(pairs))
     pairs = [pair for pair in pairs if not all(is_guessing(models, run) for run in pair)] or pairs
-    intervals = [welch_interval(one.test_accuracy, other.test_accuracy, confidence) for one, other in pairs]
-    narrowest = pairs[int(np.argmin([one.low for one in intervals]))]
+    intervals = [
+        welch_interval(models.test_accuracy, other_models.test_accuracy, confidence) for models, other_models in pairs
+    ]
+    narrowest = pairs[int(np.argmin([interval.low for interval in intervals]))]
     smallest = end_by_end(min, intervals)
     yield on_runs("accuracy-higher-under-local", models, narrowest, smallest, premises=(model_premise(models),))
 
@@ -170,19 +172,21 @@ def _confidence_difference(local: Sequence[AttackedModels], level: float) -> Int
     true records. The interval has confidence `level` for all comparisons together. None without a run at epsilon_i = 1
     or without any other run.
     """
-    own = next((one for one in local if one.level == 1.0), None)
-    others = [one for one in local if one is not own]
-    if own is None or not others:
+    at_one = next((models for models in local if models.level == 1.0), None)
+    other_models = [models for models in local if models is not at_one]
+    if at_one is None or not other_models:
         return None
-    confidence = 1 - (1 - level) / len(others)
-    return end_by_end(min, [welch_interval(own.confidence, one.confidence, confidence) for one in others])
+    confidence = 1 - (1 - level) / len(other_models)
+    return end_by_end(
+        min, [welch_interval(at_one.confidence, models.confidence, confidence) for models in other_models]
+    )
 
 
 def majority_on_collab(models: DatasetModels) -> Iterator[PaperClaim]:
     """Yield the claims that accuracy on COLLAB under the strongest noise is the share of the largest class."""
     if models.data.study != COLLAB:
         return
-    for run in (one[-1] for one in (models.local, models.central) if one):
+    for run in (models[-1] for models in (models.local, models.central) if models):
         accuracy = tradeoffs.mean_interval(run.test_accuracy, CONFIDENCE)
         yield on_runs("majority", models, [run], accuracy, where=run.label)
 
@@ -207,9 +211,9 @@ def closed_forms() -> tuple[PaperClaim, ...]:
     for z in NOISE_MULTIPLIERS:
         column = f"CDP, z {z:g}"
         quantity = "epsilon of central DP"
-        said = PRINTED(TEXAS, column, quantity)  # of an author's blog
+        printed_number = PRINTED(TEXAS, column, quantity)  # of an author's blog
         printed = [PRINTED(TEXAS, f"{classes} classes, {column}", quantity) for classes in CLASSES[TEXAS]]
-        beside.append(max(min(printed) - said, said - max(printed), 0.0))
+        beside.append(max(min(printed) - printed_number, printed_number - max(printed), 0.0))
     return (
         CLAIMS["entropy"].on("Skewed Purchases, all numbers of classes", exact(min(gaps))),
         CLAIMS["blog-epsilons"].on("Table 3, Texas", exact(max(beside))),
@@ -224,13 +228,13 @@ TESTS: tuple[Callable[[DatasetModels], Iterator[PaperClaim]], ...] = (
 
 def claims_of(datasets: Sequence[DatasetModels]) -> list[PaperClaim]:
     """Return all claims that can be tested on the runs of each data set; first those that need no runs."""
-    return [*closed_forms(), *(claim for test in TESTS for one in datasets for claim in test(one))]
+    return [*closed_forms(), *(claim for test in TESTS for dataset in datasets for claim in test(dataset))]
 
 
-def claims_item(finished: StoredPaperRuns) -> ItemResult:
+def claims_item(paper_runs: StoredPaperRuns) -> ItemResult:
     """Return the table, with a figure, of all claims of the paper."""
-    datasets = models_by_dataset(finished)
-    said = (
+    datasets = models_by_dataset(paper_runs)
+    summary = (
         f"Differences of up to {MARGIN:g} count as none: the smallest that the paper speaks of. Intervals are "
         f"Student's or of resampled trials, each at {CONFIDENCE:.0%}, so that a verdict is wrong with about 5 %. Of "
         "twenty one or more may be."
@@ -245,4 +249,4 @@ def claims_item(finished: StoredPaperRuns) -> ItemResult:
     )
     claims = [*claims_of(datasets), *untested(CLAIMS)]
     titles = [models.data.title for models in datasets]
-    return claims_table(claims, (said, premises), titles)
+    return claims_table(claims, (summary, premises), titles)

@@ -88,8 +88,8 @@ class _Reader:
         starts, degrees = self._rows(nodes, where)
         positions = np.arange(int(degrees.sum())) - np.repeat(np.cumsum(degrees) - degrees - starts, degrees)
         joined = self.numbers[positions]
-        known = bool(np.all((joined >= 0) & (joined < nodes)))
-        require(known, f"{where} joins a node to one that it does not have: accepted are 0 to {nodes - 1}")
+        is_valid = bool(np.all((joined >= 0) & (joined < nodes)))
+        require(is_valid, f"{where} joins a node to one that it does not have: accepted are 0 to {nodes - 1}")
         matrix = np.zeros((nodes, nodes), dtype=np.bool_)
         matrix[np.repeat(np.arange(nodes), degrees), joined] = True
         require(np.count_nonzero(matrix) == joined.size, f"{where} joins a node twice to another: {_FORM}")

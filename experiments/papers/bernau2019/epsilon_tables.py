@@ -78,12 +78,12 @@ class PrintedGuarantee(NamedTuple):
         return EpsilonVerdict.SMALLER if self.printed < self.ours else EpsilonVerdict.LARGER
 
 
-def _members_of(study: str, stated: Hyperparameters) -> int:
+def _members_of(study: str, hyperparameters: Hyperparameters) -> int:
     """Return the number of training records that the paper states, or an assumed number for Skewed Purchases."""
-    if stated.members is None:
+    if hyperparameters.members is None:
         assert study == SKEWED, study
         return SUPPOSED_MEMBERS
-    return stated.members
+    return hyperparameters.members
 
 
 def _central_epsilon(members: int, batch: int, steps: float, noise_multiplier: float) -> float:
@@ -119,19 +119,19 @@ def guarantees() -> Iterator[PrintedGuarantee]:
         for z in NOISE_MULTIPLIERS:
             printed = PRINTED(study, f"{classes} classes, CDP, z {z:g}", "epsilon of central DP")
             ours = _central_epsilon(members, batch, epochs * members // batch, z)
-            fewest, most = (
+            fewest, largest = (
                 _steps_for(members, batch, z, printed + side * _HALF_A_DIGIT) * batch / members for side in (-1, 1)
             )
-            yield PrintedGuarantee(study, classes, z, printed, ours, epochs, fewest, most)
+            yield PrintedGuarantee(study, classes, z, printed, ours, epochs, fewest, largest)
 
 
 def table_3(_: StoredPaperRuns | None = None) -> ItemResult:
     """Return Table 3: printed and recomputed epsilons of central DP, and the epochs that give the printed ones."""
     printed = list(guarantees())
     figure = new_figure(5.4)
-    left, right = figure.subplots(1, 2)
-    _draw(left, right, printed)
-    legend_below(figure, (left, right), columns=3)
+    left_axes, right_axes = figure.subplots(1, 2)
+    _draw(left_axes, right_axes, printed)
+    legend_below(figure, (left_axes, right_axes), columns=3)
     return ItemResult(
         table(map(_row, printed)),
         figure,
@@ -144,23 +144,25 @@ def table_3(_: StoredPaperRuns | None = None) -> ItemResult:
     )
 
 
-def _row(one: PrintedGuarantee) -> ItemRow:
-    fits = f"fits {one.fewest:.0f} to {one.most:.0f} epochs, {one.epochs} are stated"
-    supposed = f"; n is not stated, {SUPPOSED_MEMBERS:,} supposed" if one.study == SKEWED else ""
+def _row(guarantee: PrintedGuarantee) -> ItemRow:
+    fits = f"fits {guarantee.fewest:.0f} to {guarantee.most:.0f} epochs, {guarantee.epochs} are stated"
+    supposed = f"; n is not stated, {SUPPOSED_MEMBERS:,} supposed" if guarantee.study == SKEWED else ""
     return ItemRow(
-        f"{one.study}, {one.classes} classes, z {one.noise_multiplier:g}", "epsilon of central DP", one.printed,
-        one.ours, note=f"difference {one.printed - one.ours:+.2f}: {one.verdict}; {fits}{supposed}",
+        f"{guarantee.study}, {guarantee.classes} classes, z {guarantee.noise_multiplier:g}", "epsilon of central DP",
+        guarantee.printed,
+        guarantee.ours,
+        note=f"difference {guarantee.printed - guarantee.ours:+.2f}: {guarantee.verdict}; {fits}{supposed}",
     )  # fmt: skip
 
 
 def _remarks(printed: list[PrintedGuarantee]) -> Iterator[str]:
     for study, classes in HYPERPARAMETERS:
-        column = [one for one in printed if (one.study, one.classes) == (study, classes)]
-        counts = {verdict: sum(one.verdict is verdict for one in column) for verdict in EpsilonVerdict}
-        said = ", ".join(f"{count} {_SAID[verdict]}" for verdict, count in counts.items() if count)
-        furthest = max(column, key=lambda one: abs(math.log(one.printed / one.ours)))
+        column = [guarantee for guarantee in printed if (guarantee.study, guarantee.classes) == (study, classes)]
+        counts = {verdict: sum(guarantee.verdict is verdict for guarantee in column) for verdict in EpsilonVerdict}
+        summary = ", ".join(f"{count} {_SAID[verdict]}" for verdict, count in counts.items() if count)
+        furthest = max(column, key=lambda guarantee: abs(math.log(guarantee.printed / guarantee.ours)))
         apart = f"{furthest.printed:g} in print, here {furthest.ours:.2f}, at z {furthest.noise_multiplier:g}"
-        yield f"{study}, {classes} classes: {said}; furthest apart: {apart}."
+        yield f"{study}, {classes} classes: {summary}; furthest apart: {apart}."
     yield (
         "LFW fits its stated 110 epochs, but for one number of 50 and one of 100 people. Purchases fits 200 epochs to "
         "within half a per cent at z .5, and its columns of 20 classes and more guarantee less at larger z, as "
@@ -187,51 +189,54 @@ _SAID = {
 }
 
 
-def _draw(left: Axes, right: Axes, printed: list[PrintedGuarantee]) -> None:
+def _draw(left_axes: Axes, right_axes: Axes, printed: list[PrintedGuarantee]) -> None:
     """Draw two panels with the noise multiplier on the horizontal axis.
 
     Left: the paper's printed epsilon divided by ours. Right: the number of epochs for which our epsilon would equal the
     printed one, divided by the number of epochs that the paper states.
     """
     columns = list(HYPERPARAMETERS)
-    for axes in (left, right):
+    for axes in (left_axes, right_axes):
         axes.axhline(1.0, color=MUTED, linewidth=4, alpha=0.35)
-    for one in printed:
-        look = _STUDY_LOOKS[one.study]
-        column = columns.index((one.study, one.classes))
-        place = NOISE_MULTIPLIERS.index(one.noise_multiplier) + 0.8 * ((column + 0.5) / len(columns) - 0.5)
-        left.plot(place, one.printed / one.ours, marker=look.marker, color=look.colour, linestyle="none",
-                  markersize=4.5, label=str(one.study))  # fmt: skip
-        ends = max(one.fewest / one.epochs, 0.02), one.most / one.epochs
-        right.plot([place, place], ends, color=look.colour, linewidth=1.2)
-        right.plot(place, math.sqrt(ends[0] * ends[1]), marker=look.marker, color=look.colour, markersize=4.5)
-    right.set_yscale("log")
-    for axes in (left, right):
+    for guarantee in printed:
+        look = _STUDY_LOOKS[guarantee.study]
+        column = columns.index((guarantee.study, guarantee.classes))
+        position = NOISE_MULTIPLIERS.index(guarantee.noise_multiplier) + 0.8 * ((column + 0.5) / len(columns) - 0.5)
+        left_axes.plot(
+            position, guarantee.printed / guarantee.ours, marker=look.marker, color=look.colour, linestyle="none",
+                  markersize=4.5, label=str(guarantee.study))  # fmt: skip
+        ends = max(guarantee.fewest / guarantee.epochs, 0.02), guarantee.most / guarantee.epochs
+        right_axes.plot([position, position], ends, color=look.colour, linewidth=1.2)
+        right_axes.plot(position, math.sqrt(ends[0] * ends[1]), marker=look.marker, color=look.colour, markersize=4.5)
+    right_axes.set_yscale("log")
+    for axes in (left_axes, right_axes):
         axes.set_xticks(range(len(NOISE_MULTIPLIERS)), [f"{z:g}" for z in NOISE_MULTIPLIERS])
-    finish_axes(left, "(a) Printed over ours", "Noise multiplier z", "Ratio of epsilon")
-    finish_axes(right, "(b) Epochs that fit", "Noise multiplier z", "Share of the stated epochs")
+    finish_axes(left_axes, "(a) Printed over ours", "Noise multiplier z", "Ratio of epsilon")
+    finish_axes(right_axes, "(b) Epochs that fit", "Noise multiplier z", "Share of the stated epochs")
 
 
 def table_2(_: StoredPaperRuns | None = None) -> ItemResult:
     """Return Table 2 recomputed: the epsilon of local DP of a whole record, and the protection of a single value."""
     figure = new_figure(4.6)
-    left, right = figure.subplots(1, 2)
+    left_axes, right_axes = figure.subplots(1, 2)
     for study in STUDIES:
         look = _STUDY_LOOKS[study]
         values = record_epsilons(study)
-        counted = [VALUES[study] * value for value in values]
-        left.plot(values, counted, look.line, marker=look.marker, color=look.colour, label=str(study), markersize=4.5)
+        totals = [VALUES[study] * value for value in values]
+        left_axes.plot(
+            values, totals, look.line, marker=look.marker, color=look.colour, label=str(study), markersize=4.5
+        )
         ends = values[0], values[-1]
-        draw_published(left, ends, [_printed_epsilon(study, value) for value in ends], look.colour)
-    left.set_xscale("log")
-    left.set_yscale("log")
-    finish_axes(left, "(a) Epsilon of a record", "epsilon of a value (nats)", "epsilon of a record (nats)")
+        draw_published(left_axes, ends, [_printed_epsilon(study, value) for value in ends], look.colour)
+    left_axes.set_xscale("log")
+    left_axes.set_yscale("log")
+    finish_axes(left_axes, "(a) Epsilon of a record", "epsilon of a value (nats)", "epsilon of a record (nats)")
     grid = np.linspace(0.0, 3.2, 100)
-    right.plot(grid, [truth_probability(float(value)) for value in grid], color=INK, label="kept bits")
+    right_axes.plot(grid, [truth_probability(float(value)) for value in grid], color=INK, label="kept bits")
     values = RECORD_EPSILONS
-    right.plot(values, [truth_probability(value) for value in values], "o", color=INK, markersize=5)
-    finish_axes(right, "(b) Randomised response", "epsilon of a bit (nats)", "Share of bits that stay as they are")
-    legend_below(figure, (left, right), columns=3)
+    right_axes.plot(values, [truth_probability(value) for value in values], "o", color=INK, markersize=5)
+    finish_axes(right_axes, "(b) Randomised response", "epsilon of a bit (nats)", "Share of bits that stay as they are")
+    legend_below(figure, (left_axes, right_axes), columns=3)
     return ItemResult(
         table(_local_rows()),
         figure,

@@ -61,9 +61,9 @@ _CALLED_LOOKS = (("called a member", "#12426e", "-", "////"), ("called none", "#
 _NO_WHITE_BOX = "these runs were not attacked with a view inside"
 
 
-def figure_of(finished: StoredPaperRuns) -> ItemResult:
+def figure_of(paper_runs: StoredPaperRuns) -> ItemResult:
     """Return the table and figure of one data set, with panels of central DP on the left and local DP on the right."""
-    return figure_of_models(models_by_dataset(finished))
+    return figure_of_models(models_by_dataset(paper_runs))
 
 
 def figure_of_models(datasets: Sequence[DatasetModels]) -> ItemResult:
@@ -72,29 +72,29 @@ def figure_of_models(datasets: Sequence[DatasetModels]) -> ItemResult:
     rows = 8 if study == SKEWED else 7
     figure = new_figure(2.86 * rows)
     panels = figure.subplots(rows, 2)
-    shown = next((one for one in datasets if one.data["classes"] == _SHOWN_FORM.get(study)), datasets[0])
+    models = next((dataset for dataset in datasets if dataset.data["classes"] == _SHOWN_FORM.get(study)), datasets[0])
     for column, method in enumerate(SIDES):
         _accuracies(panels[0, column], datasets, method)
         for row, attack in ((1, BLACK_BOX), (2, WHITE_BOX)):
             _areas(panels[row, column], datasets, method, attack)
-            _rocs(panels[row + 3, column], shown.side(method), method, attack)
+            _rocs(panels[row + 3, column], models.side(method), method, attack)
         _phis(panels[3, column], datasets, method)
     for column, attack in enumerate((BLACK_BOX, WHITE_BOX)):
-        _tradeoff(panels[6, column], shown, attack)
+        _tradeoff(panels[6, column], models, attack)
         if study == SKEWED:
-            _confidences(panels[7, column], shown.local, column)
+            _confidences(panels[7, column], models.local, column)
     legend_below(figure, [panels[0][0], panels[1][0]], columns=2 if len(datasets) < 3 else 3)
     return ItemResult(
-        table(row for one in datasets for row in _rows_of(one)),
+        table(row for dataset in datasets for row in _rows_of(dataset)),
         figure,
         "Left central, right local DP, over the epsilon of a record: by the accountant, and counted over values. "
         "Accuracy of the models (means over trials with 95 % intervals), AUC of the black-box attack (shadow models) "
         "and of the white-box attack, phi of the white-box attack, where it is there. Grey: guessing; phi of 1. "
         "Diamonds: training accuracy in Table 3, and an AUC of .5 where section 6 says so. ROC curves over all trials "
-        f"and the trade-off are those of {shown.data.title}.",
+        f"and the trade-off are those of {models.data.title}.",
         tuple(_remarks(study, datasets)),
         shown_rows=90,
-        data=tuple(one.data.title for one in datasets),
+        data=tuple(dataset.data.title for dataset in datasets),
     )
 
 
@@ -134,8 +134,8 @@ def _printed_accuracy(models: AttackedModels) -> float:
     return PRINTED(data.study, f"{data['classes']} classes, {level}", "training accuracy")
 
 
-def _row(setting: AttackedModels, quantity: str, interval: IntervalEstimate, note: str = "") -> ItemRow:
-    return measured_row(setting.label, quantity, interval, setting.trials, note)
+def _row(models: AttackedModels, quantity: str, interval: IntervalEstimate, note: str = "") -> ItemRow:
+    return measured_row(models.label, quantity, interval, models.trials, note)
 
 
 def _places(runs: Sequence[AttackedModels], number: int = 0) -> list[float]:
@@ -144,8 +144,8 @@ def _places(runs: Sequence[AttackedModels], number: int = 0) -> list[float]:
     `number` is the number of the version of the data set, from 0. Positions are multiplied by 1.05 to the power of
     `number`, so that versions do not overlap.
     """
-    known = [run.epsilon for run in runs if np.isfinite(run.epsilon)]
-    beyond = 6 * max(known) if known else 1.0
+    epsilons = [run.epsilon for run in runs if np.isfinite(run.epsilon)]
+    beyond = 6 * max(epsilons) if epsilons else 1.0
     return [1.05**number * (run.epsilon if np.isfinite(run.epsilon) else beyond) for run in runs]
 
 
@@ -156,35 +156,35 @@ def _forms(
 
     For each version these are its runs (first the run without DP), their horizontal positions, the style and the label.
     """
-    for number, (one, look) in enumerate(zip(datasets, _CLASS_LOOKS, strict=False)):
-        runs = one.side(method)
-        data = one.data
+    for number, (dataset, look) in enumerate(zip(datasets, _CLASS_LOOKS, strict=False)):
+        runs = dataset.side(method)
+        data = dataset.data
         yield runs, _places(runs, number), look, f"{data['classes']} classes" if "30" not in data.name else data.title
 
 
 def _accuracies(axes: Axes, datasets: Sequence[DatasetModels], method: PrivacyMethod) -> None:
-    for runs, places, look, name in _forms(datasets, method):
-        draw_measured(axes, places, [mean_interval(run.test_accuracy) for run in runs], look, name)
+    for runs, positions, look, name in _forms(datasets, method):
+        draw_measured(axes, positions, [mean_interval(run.test_accuracy) for run in runs], look, name)
         axes.plot(
-            places, [run.train_accuracy.mean() for run in runs], look.marker, color=look.colour, markersize=4,
+            positions, [run.train_accuracy.mean() for run in runs], look.marker, color=look.colour, markersize=4,
             markerfacecolor="white", linestyle=(0, (1, 3)), linewidth=0.9,
         )  # fmt: skip
         printed = [_printed_accuracy(run) for run in runs]
         if np.isfinite(printed).all():
-            draw_published(axes, [1.12 * place for place in places], printed, look.colour)
+            draw_published(axes, [1.12 * position for position in positions], printed, look.colour)
     axes.set_ylim(-0.03, 1.03)
     _finish(axes, "accuracy", method, "Accuracy: test, training (open)", datasets)
 
 
 def _areas(axes: Axes, datasets: Sequence[DatasetModels], method: PrivacyMethod, attack: str) -> None:
-    if not any(attack in run.areas_of_trials for one in datasets for run in one.side(method)):
+    if not any(attack in run.areas_of_trials for dataset in datasets for run in dataset.side(method)):
         empty_panel(axes, f"({_LETTERS[attack][SIDES.index(method)]}) {attack}, {method}", _NO_WHITE_BOX)
         return
     axes.axhline(0.5, color=MUTED, linewidth=4, alpha=0.35)
-    for runs, places, look, name in _forms(datasets, method):
-        draw_measured(axes, places, [area_of(run, attack) for run in runs], look, name)
-        said = [place for place, run in zip(places, runs, strict=True) if is_at_chance(run.run)]
-        draw_published(axes, said, [0.5] * len(said), look.colour)
+    for runs, positions, look, name in _forms(datasets, method):
+        draw_measured(axes, positions, [area_of(run, attack) for run in runs], look, name)
+        at_chance = [position for position, run in zip(positions, runs, strict=True) if is_at_chance(run.run)]
+        draw_published(axes, at_chance, [0.5] * len(at_chance), look.colour)
     low, high = axes.get_ylim()
     axes.set_ylim(min(low, 0.46), max(high, 0.6))
     _finish(axes, attack, method, f"{ATTACK_NAMES[attack].capitalize().replace('auc', 'AUC')}", datasets)
@@ -192,10 +192,10 @@ def _areas(axes: Axes, datasets: Sequence[DatasetModels], method: PrivacyMethod,
 
 def _phis(axes: Axes, datasets: Sequence[DatasetModels], method: PrivacyMethod) -> None:
     axes.axhline(1.0, color=MUTED, linewidth=4, alpha=0.35)
-    for (original, *private), places, look, name in _forms(datasets, method):
+    for (original, *private), positions, look, name in _forms(datasets, method):
         attack = WHITE_BOX if WHITE_BOX in original.areas_of_trials else BLACK_BOX
         if private:
-            draw_measured(axes, places[1:], [phi(original, run, attack) for run in private], look, name)
+            draw_measured(axes, positions[1:], [phi(original, run, attack) for run in private], look, name)
     printed = PRINTED(datasets[0].data.study, method, PHI_AT_CHANCE)
     if np.isfinite(printed):
         axes.axhline(printed, color=MUTED, linestyle="--", linewidth=1.2)
@@ -209,9 +209,9 @@ def _phis(axes: Axes, datasets: Sequence[DatasetModels], method: PrivacyMethod) 
 
 def _finish(axes: Axes, panel: str, method: PrivacyMethod, y_name: str, datasets: Sequence[DatasetModels]) -> None:
     """Set the title and the axis labels of a panel with epsilon on the horizontal axis, whose range covers all runs."""
-    places = [place for one in datasets for place in _places(one.side(method))]
+    positions = [position for dataset in datasets for position in _places(dataset.side(method))]
     axes.set_xscale("log")
-    axes.set_xlim(min(places) / 1.6, 1.6 * max(places))
+    axes.set_xlim(min(positions) / 1.6, 1.6 * max(positions))
     letter = _LETTERS[panel][SIDES.index(method)]
     end = "" if panel == "phi" else "; rightmost: no DP"
     finish_axes(axes, f"({letter}) {y_name.partition(':')[0]}, {method}", f"epsilon of a record{end}", y_name)
@@ -239,10 +239,10 @@ def _tradeoff(axes: Axes, models: DatasetModels, attack: str) -> None:
         return
     axes.axvline(0.5, color=MUTED, linewidth=4, alpha=0.35)
     for method in SIDES:
-        own = models.side(method)
+        side = models.side(method)
         look = _METHOD_LOOKS[method]
-        pairs = [(area_of(run, attack), mean_interval(run.test_accuracy)) for run in own]
-        x, y = (np.transpose([astuple(one) for one in intervals]) for intervals in zip(*pairs, strict=True))
+        pairs = [(area_of(run, attack), mean_interval(run.test_accuracy)) for run in side]
+        x, y = (np.transpose([astuple(interval) for interval in intervals]) for intervals in zip(*pairs, strict=True))
         axes.errorbar(
             x[0], y[0], xerr=np.abs(x[1:] - x[0]), yerr=np.abs(y[1:] - y[0]), fmt=look.marker, linestyle=look.line,
             color=look.colour, capsize=2, linewidth=1.2, markersize=6, label=look.name,
@@ -259,7 +259,7 @@ def _confidences(axes: Axes, local: Sequence[AttackedModels], panel: int) -> Non
     """
     level, letter = ((1.0, "l"), (0.1, "m"))[panel]
     title = f"({letter}) Confidence, epsilon_i {level:g}"
-    run = next((one for one in local if one.level == level), None)
+    run = next((models for models in local if models.level == level), None)
     if run is None or run.called is None:
         empty_panel(axes, title, "this level was not played")
         return
@@ -277,13 +277,13 @@ def _confidences(axes: Axes, local: Sequence[AttackedModels], panel: int) -> Non
 
 
 def _remarks(study: str, datasets: Sequence[DatasetModels]) -> Iterator[str]:
-    for one in datasets:
-        size = one.original.config
-        trials = [run.trials for run in one.settings]
+    for dataset in datasets:
+        size = dataset.original.config
+        trials = [run.trials for run in dataset.settings]
         alike = min(trials) == max(trials)
         played_trials = f"{min(trials)} trials" if alike else f"{min(trials)} to {max(trials)} trials a setting"
         yield (
-            f"{one.data.title}: {size.data.records // 2:,} members on average of {size.data.records:,} targets, "
+            f"{dataset.data.title}: {size.data.records // 2:,} members on average of {size.data.records:,} targets, "
             f"{played_trials}, {most_epochs(size):.0f} epochs at most."
         )
     yield from _REMARKS[study]

@@ -77,16 +77,19 @@ class DeepGraphCNN(nn.Module):
         If `kept` is less than 10.
     """
 
-    def __init__(self, classes: int, kept: int = SORTED_NODES) -> None:
+    def __init__(self, classes: int, sorted_nodes: int = SORTED_NODES) -> None:
         super().__init__()
-        require(kept >= _FEWEST_SORTED, f"sort pooling keeps {kept} nodes: accepted are {_FEWEST_SORTED} and more")
-        self.kept = kept
+        require(
+            sorted_nodes >= _FEWEST_SORTED,
+            f"sort pooling keeps {sorted_nodes} nodes: accepted are {_FEWEST_SORTED} and more",
+        )
+        self.kept = sorted_nodes
         pairs = pairwise((_NODE_FEATURES, *_WIDTHS))
         # The same dense layer on every node is a convolution over one place.
         self.graph = nn.ModuleList(nn.Conv2d(inputs, outputs, 1, bias=False) for inputs, outputs in pairs)
         self.rows = nn.Conv2d(sum(_WIDTHS), _CHANNELS[0], 1)
         self.places = nn.Conv2d(_CHANNELS[0], _CHANNELS[1], (_REACH, 1))
-        self.hidden = nn.Linear(_CHANNELS[1] * (kept // 2 - _REACH + 1), _HIDDEN)
+        self.hidden = nn.Linear(_CHANNELS[1] * (sorted_nodes // 2 - _REACH + 1), _HIDDEN)
         self.outputs = nn.Linear(_HIDDEN, classes)
 
     def forward(self, packed: Tensor) -> Tensor:
@@ -95,14 +98,14 @@ class DeepGraphCNN(nn.Module):
         looped = adjacency + torch.diag_embed(present)
         averaging = looped / looped.sum(2, keepdim=True).clamp(min=1.0)
         degrees = torch.log1p(adjacency.sum(2)) / log1p(_LARGEST_DEGREE)
-        values, found = torch.stack([present, degrees], dim=1), []
+        values, outputs = torch.stack([present, degrees], dim=1), []
         for layer in self.graph:
             values = torch.tanh(layer(_averaged(values, averaging).unsqueeze(3)).squeeze(3))
-            found.append(values)
-        rows = self._sort_pooled(torch.cat(found, dim=1), present)
+            outputs.append(values)
+        rows = self._sort_pooled(torch.cat(outputs, dim=1), present)
         pooled = F.max_pool2d(torch.relu(self.rows(rows.unsqueeze(3))), (2, 1))
-        places = torch.relu(self.places(pooled)).flatten(1)
-        logits: Tensor = self.outputs(torch.relu(self.hidden(places)))
+        tensor = torch.relu(self.places(pooled)).flatten(1)
+        logits: Tensor = self.outputs(torch.relu(self.hidden(tensor)))
         return logits
 
     def _sort_pooled(self, rows: Tensor, present: Tensor) -> Tensor:
@@ -126,5 +129,5 @@ def _averaged(values: Tensor, averaging: Tensor) -> Tensor:
     """
     graphs, (_, width, nodes) = len(averaging), values.shape
     side_by_side = values.reshape(-1, graphs, width, nodes).transpose(0, 1).reshape(graphs, -1, nodes)
-    found = side_by_side @ averaging.transpose(1, 2)
-    return found.reshape(graphs, -1, width, nodes).transpose(0, 1).reshape(-1, width, nodes)
+    tensor = side_by_side @ averaging.transpose(1, 2)
+    return tensor.reshape(graphs, -1, width, nodes).transpose(0, 1).reshape(-1, width, nodes)

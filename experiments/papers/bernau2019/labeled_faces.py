@@ -35,17 +35,17 @@ def lfw(directory: Path | None, *, classes: int | None = None) -> LoadedDataset:
     path = locate_any(directory, "lfw", LFW_FILES)
     images, person, people = _read(path)
     images_of_each = np.bincount(person, minlength=people)
-    known = int(np.count_nonzero(images_of_each))
-    chosen = known if classes is None else classes
+    count = int(np.count_nonzero(images_of_each))
+    chosen = count if classes is None else classes
     require(
-        _FEWEST_CLASSES <= chosen <= known,
-        f"classes is {chosen}: accepted are {_FEWEST_CLASSES} to {known}, the number of people in {path}",
+        _FEWEST_CLASSES <= chosen <= count,
+        f"classes is {chosen}: accepted are {_FEWEST_CLASSES} to {count}, the number of people in {path}",
     )
     # Position of every person when they are put in order of their number of images.
     rank = np.argsort(np.argsort(-images_of_each, kind="stable"), kind="stable")
-    taken = np.flatnonzero(rank[person] < chosen)
-    features = images[taken, np.newaxis].astype(np.float32) / _HIGHEST_PIXEL
-    pool = build_records(features, rank[person[taken]].astype(np.int64), chosen, path)
+    rows = np.flatnonzero(rank[person] < chosen)
+    features = images[rows, np.newaxis].astype(np.float32) / _HIGHEST_PIXEL
+    pool = build_records(features, rank[person[rows]].astype(np.int64), chosen, path)
     _, height, width = pool.shape
     description = f"Labeled Faces in the Wild, {len(pool):,} grey images of {height}x{width}, {chosen} people"
     return LoadedDataset("lfw", pool, None, description)
@@ -61,8 +61,8 @@ def _read(path: Path) -> tuple[NDArray[np.uint8], Integers, int]:
         images.dtype == np.uint8 and images.ndim == 3,
         f"{path}: x has shape {images.shape} of {images.dtype}: accepted are grey images (n, height, width) of uint8",
     )
-    known = person.dtype.kind in "iu" and bool(np.isin(person, np.arange(people.size)).all())
-    require(known, f"{path}: y holds something else than positions in people: accepted are 0 to {people.size - 1}")
+    is_known = person.dtype.kind in "iu" and bool(np.isin(person, np.arange(people.size)).all())
+    require(is_known, f"{path}: y holds something else than positions in people: accepted are 0 to {people.size - 1}")
     require(
         person.shape == images.shape[:1],
         f"{path} has {len(images)} images and labels of shape {person.shape}: accepted is one label for each image",

@@ -22,7 +22,7 @@ _ALL = (0, 1, 2, 3, 4)
 _SMALL: Settings = {"data.test-records": 300, "data.population-records": 200, "levels": _FEW, "parts": 1}
 
 
-def _size(records: int, epochs: int, central_epochs: int, trials: int = 24, **more: Any) -> Settings:
+def _size(records: int, epochs: int, central_epochs: int, trials: int = 24, **settings: Any) -> Settings:
     """Return the size of the experiment on a data set.
 
     Half of the `records` are members on average. `epochs` are those without central DP, at most. `trials` is the number
@@ -31,19 +31,18 @@ def _size(records: int, epochs: int, central_epochs: int, trials: int = 24, **mo
     """
     usual: Settings = {"data.test-records": 1000, "data.population-records": 500, "levels": _ALL, "parts": 2}
     size = {"data.records": records, "audit.trials": trials, "epochs": epochs, "central-epochs": central_epochs}
-    return {**size, **usual, **more}
+    return {**size, **usual, **settings}
 
 
-def _quick(records: int, epochs: int, central_epochs: int, **more: Any) -> Settings:
+def _quick(records: int, epochs: int, central_epochs: int, **extra: Any) -> Settings:
     """Return the size of the quick form."""
-    return {"data.records": records, "epochs": epochs, "central-epochs": central_epochs, **_SMALL, **more}
+    return {"data.records": records, "epochs": epochs, "central-epochs": central_epochs, **_SMALL, **extra}
 
 
 def _skewed(classes: int) -> PaperDataset:
     settings = {
         "data.name": f"{_HERE}.skewed:skewed_purchases",
-        "data.classes": classes,
-        "data.generated-records": 10_000,
+        "data.loader-parameters": {"classes": classes, "generated-records": 10_000},
         "model.name": "dense-128",
         "classes": classes,
         "values": VALUES[SKEWED],
@@ -88,7 +87,7 @@ _COLLAB = PaperDataset(
     "COLLAB",
     {
         "data.name": f"{_HERE}.collab:collab",
-        "data.graph-nodes": 64,
+        "data.loader-parameters": {"graph-nodes": 64},
         "model.name": f"{_HERE}.graph_convolutions:dgcnn",
         "classes": 3,
         "values": 64,
@@ -106,7 +105,7 @@ def _faces(people: int) -> PaperDataset:
     assert stated.members is not None
     settings = {
         "data.name": f"{_HERE}.labeled_faces:lfw",
-        "data.classes": people,
+        "data.loader-parameters": {"classes": people},
         "model.name": SMALL_FACES,
         "classes": people,
         "values": 64 * 64,
@@ -133,7 +132,7 @@ def _published(study: str, name: str, model: str, classes: int) -> PaperDataset:
     assert stated.members is not None, study
     settings = {
         "data.name": f"{_HERE}.purchases_and_texas_loaders:{name}",
-        "data.classes": classes,
+        "data.loader-parameters": {"classes": classes},
         "model.name": model,
         "classes": classes,
         "values": VALUES[study],

@@ -70,7 +70,7 @@ def key_of(dataset: PaperDataset) -> str:
     return f"{dataset.study.lower().replace(' ', '-')}-{name}-{dataset['classes']}"
 
 
-def membership_run(dataset: PaperDataset, method: PrivacyMethod, level: float = 0.0, part: int = 0) -> PaperRun:
+def membership_run(dataset: PaperDataset, method: PrivacyMethod, level: float = 0.0, repetition: int = 0) -> PaperRun:
     """Return a run: a kind of privacy at a noise level, which is epsilon_i of local DP, z of central DP, or else 0.
 
     Each of several parts has the same number of trials, so that the attacks in them are equally strong: an attack on a
@@ -79,7 +79,7 @@ def membership_run(dataset: PaperDataset, method: PrivacyMethod, level: float = 
     is_central = method is PrivacyMethod.CENTRAL
     hyperparameters = dataset["hyperparameters"]
     at_level = "" if method is PrivacyMethod.ORIGINAL else f"-{level:g}"
-    name = f"{key_of(dataset)}-{method.lower()}{at_level}-part{part}"
+    name = f"{key_of(dataset)}-{method.lower()}{at_level}-part{repetition}"
     seed = _first_seed(name, dataset["data.records"], dataset["audit.trials"])
     settings = {
         **BASE,
@@ -116,23 +116,23 @@ def _first_seed(name: str, records: int, trials: int) -> int:
 
     A seed is skipped if it makes some target a member in too few or too many trials for shadow models.
     """
-    for more in count():
-        seed = zlib.crc32(f"{name}{f'-seed{more}' if more else ''}".encode())
+    for offset in count():
+        seed = zlib.crc32(f"{name}{f'-seed{offset}' if offset else ''}".encode())
         if fewest_on_a_side(SeededChallenger(seed, records).membership(range(trials))).min() >= FEWEST:
             break
     return seed
 
 
-def _with_noise(stated: Hyperparameters, dataset: PaperDataset) -> Settings:
+def _with_noise(hyperparameters: Hyperparameters, dataset: PaperDataset) -> Settings:
     """Return the training settings of central DP, in which each round is one step.
 
     The paper samples batches of b from n members. Here each of 2n targets is a member with probability 1/2. To get the
     same sampling rate, the batch is 2b, but at most a quarter of the records. The loss is evaluated once an epoch.
     """
-    batch = min(2 * stated.central_batch, dataset["data.records"] // 4)
+    batch = min(2 * hyperparameters.central_batch, dataset["data.records"] // 4)
     return {
         "training.optimizer": "adam",
-        "training.learning-rate": stated.central_rate,
+        "training.learning-rate": hyperparameters.central_rate,
         "training.expected-batch": batch,
         "training.epochs": dataset["central-epochs"],
         "training.early-stopping": PATIENCE,
@@ -140,16 +140,16 @@ def _with_noise(stated: Hyperparameters, dataset: PaperDataset) -> Settings:
     }
 
 
-def _without_noise(stated: Hyperparameters, dataset: PaperDataset) -> Settings:
+def _without_noise(hyperparameters: Hyperparameters, dataset: PaperDataset) -> Settings:
     """Return the training settings without central DP; the loss is evaluated once a round."""
     epochs = min(EPOCHS_A_ROUND, dataset["epochs"])
     return {
         "training.strategy": "dp-fedavg",
         "training.rounds": ceil(dataset["epochs"] / epochs),
         "training.local-epochs": epochs,
-        "training.local-batch": min(stated.batch, dataset["data.records"] // 8),
+        "training.local-batch": min(hyperparameters.batch, dataset["data.records"] // 8),
         "training.local-optimizer": "adam",
-        "training.local-learning-rate": stated.rate,
+        "training.local-learning-rate": hyperparameters.rate,
         "training.early-stopping": ceil(PATIENCE / epochs),
         "audit.evaluate-every": 1,
     }
@@ -190,7 +190,7 @@ def runs_of(dataset: PaperDataset) -> tuple[PaperRun, ...]:
         *((PrivacyMethod.LOCAL, local[level]) for level in dataset["levels"]),
         *((PrivacyMethod.CENTRAL, central[level]) for level in dataset["levels"]),
     )
-    return tuple(membership_run(dataset, *setting, part) for setting in settings for part in range(dataset["parts"]))
+    return tuple(membership_run(dataset, *setting, index) for setting in settings for index in range(dataset["parts"]))
 
 
 def position_of(run: PaperRun) -> int:

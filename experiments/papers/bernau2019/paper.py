@@ -54,8 +54,8 @@ TRAINING = (
 """Words on the training of the models of all runs."""
 
 
-def _notes(finished: StoredPaperRuns, results: ItemResults) -> PageNotes:
-    datasets = models_by_dataset(finished)
+def _notes(paper_runs: StoredPaperRuns, results: ItemResults) -> PageNotes:
+    datasets = models_by_dataset(paper_runs)
     return PageNotes(
         TRAINING,
         ("Setting", "Model", "Targets", "Epochs at most", "Epochs chosen", "Epsilon of a record", "Trials"),
@@ -84,7 +84,7 @@ def _opening(datasets: Sequence[DatasetModels], results: ItemResults) -> str:
         alike = f"{count - len(differing)} of {count} printed epsilons of local DP"
         sentences.append(f"{alike} follow from theory in all printed digits.")
     printed = list(guarantees())
-    of = {verdict: sum(one.verdict is verdict for one in printed) for verdict in EpsilonVerdict}
+    of = {verdict: sum(guarantee.verdict is verdict for guarantee in printed) for verdict in EpsilonVerdict}
     sentences.append(
         f"What agrees with the paper: of {len(printed)} printed epsilons of central DP the authors' accountant gives "
         f"{of[EpsilonVerdict.AS_PRINTED]} to the printed digit, nearly all on LFW, and {of[EpsilonVerdict.SMALLER]} "
@@ -103,10 +103,10 @@ def _opening(datasets: Sequence[DatasetModels], results: ItemResults) -> str:
 
 def _missing(data: Sequence[PaperDataset]) -> Iterator[str]:
     """Yield sentences on the paper's data sets and models that are not available and were replaced."""
-    replaced = [str(one.study) for one in data if one.name == "location30"]
+    replaced = [str(dataset.study) for dataset in data if dataset.name == "location30"]
     if replaced:
         yield f"What cannot be had are the data of {' and '.join(replaced)}, for which Location-30 stands in."
-    if any(one.study == LFW for one in data):
+    if any(dataset.study == LFW for dataset in data):
         yield "The archive of faces has no 100 people, and weights learned from faces cannot be had."
 
 

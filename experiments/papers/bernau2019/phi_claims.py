@@ -62,7 +62,7 @@ def phi_at_chance(models: DatasetModels) -> Iterator[PaperClaim]:
     which section 6 of the paper states an AUC of 1/2.
     """
     for method in (PrivacyMethod.LOCAL, PrivacyMethod.CENTRAL):
-        run = next((one for one in models.of(method) if is_at_chance(one.run)), None)
+        run = next((models for models in models.of(method) if is_at_chance(models.run)), None)
         if run is None:
             continue
         interval = tradeoffs.phi(models.original, run, models.attack_of_phi, CONFIDENCE)
@@ -93,22 +93,22 @@ def phi_above_one(models: DatasetModels) -> Iterator[PaperClaim]:
         if not runs:
             continue
         confidence = confidence_of_each(len(runs))
-        left = [run for run in runs if not _is_at_chance(models, run)]
-        intervals = {run: tradeoffs.phi(models.original, run, models.attack_of_phi, confidence) for run in left}
-        known = {run: one for run, one in intervals.items() if isfinite(one.low)}
+        remaining = [run for run in runs if not _is_at_chance(models, run)]
+        intervals = {run: tradeoffs.phi(models.original, run, models.attack_of_phi, confidence) for run in remaining}
+        estimates = {run: interval for run, interval in intervals.items() if isfinite(interval.low)}
         # One lower end shows that some phi is above 1; all upper ends show that none is.
-        largest = end_by_end(max, known.values()) if known else NOTHING
+        largest = end_by_end(max, estimates.values()) if estimates else NOTHING
         # More trials tell most at the level that comes nearest to showing what the largest number says.
         above = largest.value > 1
         nearest = max(
-            known, default=runs[0],
-            key=lambda run: (known[run].value > 1, known[run].low) if above else (False, known[run].high),
+            estimates, default=runs[0],
+            key=lambda run: (estimates[run].value > 1, estimates[run].low) if above else (False, estimates[run].high),
         )  # fmt: skip
         key = "phi-below-one-on-collab" if models.data.study == COLLAB else "phi-above-one"
         yield on_runs(
             key, models, (models.original, nearest), largest, where=f"{models.data.title}, {method}",
             quantity=f"largest phi ({ATTACK_NAMES[models.attack_of_phi]})",
-            why="" if left else "at every level neither model nor attack is better than guessing, where phi is 1",
+            why="" if remaining else "at every level neither model nor attack is better than guessing, where phi is 1",
             premises=(attack_premise(models, models.attack_of_phi), model_premise(models)),
         )  # fmt: skip
 
@@ -145,10 +145,10 @@ def order_of_phi(models: DatasetModels) -> Iterator[PaperClaim]:
     runs = (models.original, *models.of(better), *models.of(worse))
     attack = models.attack_of_phi
     statistic = partial(_mean_phi, models, len(models.of(better)))
-    drawn = tradeoffs.auc_and_accuracy_resamples(runs, attack, claim_resampling("order", models, attack))
+    resamples = tradeoffs.auc_and_accuracy_resamples(runs, attack, claim_resampling("order", models, attack))
     key = "phi-higher-under-local" if better is PrivacyMethod.LOCAL else "phi-higher-under-central"
     yield on_runs(
-        key, models, runs, drawn.interval(statistic, CONFIDENCE),
+        key, models, runs, resamples.interval(statistic, CONFIDENCE),
         quantity=f"mean phi ({ATTACK_NAMES[attack]}) under {better} less under {worse}",
         premises=(attack_premise(models, attack), model_premise(models)),
     )  # fmt: skip

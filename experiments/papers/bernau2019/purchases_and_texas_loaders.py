@@ -28,5 +28,5 @@ def texas(directory: Path | None, *, classes: int = 100) -> LoadedDataset:
 def _load(directory: Path | None, published: BinaryTable, accepted: tuple[int, ...], classes: int) -> LoadedDataset:
     stem, title = published.name.removesuffix("100"), published.title.removesuffix("100")
     require(classes in accepted, f"classes is {classes}: accepted are {name_list(accepted)}")
-    own = replace(published, name=f"{stem}{classes}", title=f"{title}{classes}", classes=classes, archive=None)
-    return load_binary(directory, published if classes == published.classes else own)
+    table = replace(published, name=f"{stem}{classes}", title=f"{title}{classes}", classes=classes, archive=None)
+    return load_binary(directory, published if classes == published.classes else table)

@@ -67,18 +67,18 @@ def skewed_purchases(
     return LoadedDataset("skewed-purchases", pool, test, description)
 
 
-def _drawn(records: int, classes: int, noise: int, part: int) -> Records:
+def _drawn(records: int, classes: int, noise: int, repetition: int) -> Records:
     features = np.empty((records, FEATURES), dtype=np.float32)
     labels = np.empty(records, dtype=np.int64)
     for start in range(0, records, _BLOCK):
         stop = min(start + _BLOCK, records)
-        found, bits = _block(classes, noise, part, start // _BLOCK)
-        labels[start:stop], features[start:stop] = found[: stop - start], bits[: stop - start]
+        block, bits = _block(classes, noise, repetition, start // _BLOCK)
+        labels[start:stop], features[start:stop] = block[: stop - start], bits[: stop - start]
     return Records(features, labels, classes)
 
 
-def _block(classes: int, noise: int, part: int, number: int) -> tuple[Integers, Flags]:
-    draw = generator(_SEED, Purpose.SYNTHETIC_RECORDS, trial=classes, round=part, client=number)
+def _block(classes: int, noise: int, partition: int, number: int) -> tuple[Integers, Flags]:
+    draw = generator(_SEED, Purpose.SYNTHETIC_RECORDS, trial=classes, round=partition, client=number)
     labels = draw.integers(classes, size=_BLOCK)
     # Whole numbers from 0 to 9 make the probabilities exact, which no binary fraction is.
     coins = draw.integers(_TENTHS, size=(_BLOCK, FEATURES), dtype=np.uint8)

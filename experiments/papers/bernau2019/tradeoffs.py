@@ -41,10 +41,10 @@ class AucAndAccuracyResamples:
         Shapes: `statistic` (runs,).
         """
         values = np.array([statistic(*pair) for pair in zip(self.auc, self.accuracy, strict=True)])
-        drawn = values[1:][np.isfinite(values[1:])]
-        if len(drawn) < _FEWEST_DEFINED * _RESAMPLES or not np.isfinite(values[0]):
+        resamples = values[1:][np.isfinite(values[1:])]
+        if len(resamples) < _FEWEST_DEFINED * _RESAMPLES or not np.isfinite(values[0]):
             return IntervalEstimate(float(values[0]), nan, nan)
-        low, high = np.quantile(drawn, [(1 - confidence) / 2, (1 + confidence) / 2])
+        low, high = np.quantile(resamples, [(1 - confidence) / 2, (1 + confidence) / 2])
         return IntervalEstimate(float(values[0]), float(min(low, values[0])), float(max(high, values[0])))
 
 
@@ -60,18 +60,18 @@ def auc_and_accuracy_resamples(
     areas = []
     accuracies = []
     for run in runs:
-        drawn = random.integers(run.trials, size=(_RESAMPLES, run.trials))
+        rows = random.integers(run.trials, size=(_RESAMPLES, run.trials))
         area = run.areas_of_trials[attack]
         accuracy = run.test_accuracy
         middle = area.mean()
-        stretched = np.clip(middle + sqrt(2) * (area[drawn].mean(axis=1) - middle), 0.0, 1.0)
+        stretched = np.clip(middle + sqrt(2) * (area[rows].mean(axis=1) - middle), 0.0, 1.0)
         areas.append(np.append(middle, stretched))
-        accuracies.append(np.append(accuracy.mean(), accuracy[drawn].mean(axis=1)))
+        accuracies.append(np.append(accuracy.mean(), accuracy[rows].mean(axis=1)))
     return AucAndAccuracyResamples(np.stack(areas, axis=1), np.stack(accuracies, axis=1))
 
 
 def phi(
-    original: AttackedModels, private: AttackedModels, attack: str, confidence: float = CONFIDENCE
+    models: AttackedModels, private: AttackedModels, attack: str, confidence: float = CONFIDENCE
 ) -> IntervalEstimate:
     """Return phi of a run with DP compared with the run without DP, and a bootstrap interval with a fixed seed.
 
@@ -79,8 +79,8 @@ def phi(
     if without DP the attack or the model is no better than guessing.
     """
     random = reproducible_generator(f"phi {private.name} {attack}")
-    resamples = auc_and_accuracy_resamples((original, private), attack, random)
-    classes = original.run.data["classes"]
+    resamples = auc_and_accuracy_resamples((models, private), attack, random)
+    classes = models.run.data["classes"]
     return resamples.interval(lambda auc, accuracy: phis(auc, accuracy, classes)[0], confidence)
 
 
@@ -109,10 +109,10 @@ def difference_at_like_accuracy(auc: Floats, accuracy: Floats, split: int, near:
     order = np.argsort(accuracy[:split], kind="stable")
     reached = accuracy[:split][order]
     area = auc[:split][order]
-    asked = (accuracy[split:] >= reached[0] - near) & (accuracy[split:] <= reached[-1] + near)
-    if not asked.any():
+    is_near = (accuracy[split:] >= reached[0] - near) & (accuracy[split:] <= reached[-1] + near)
+    if not is_near.any():
         return nan
-    return float(np.mean(auc[split:][asked] - np.interp(accuracy[split:][asked], reached, area)))
+    return float(np.mean(auc[split:][is_near] - np.interp(accuracy[split:][is_near], reached, area)))
 
 
 def mean_interval(
@@ -128,9 +128,9 @@ def mean_interval(
     return IntervalEstimate(interval.value, low, high)
 
 
-def area_of(setting: AttackedModels, attack: str, confidence: float = CONFIDENCE) -> IntervalEstimate:
+def area_of(models: AttackedModels, attack: str, confidence: float = CONFIDENCE) -> IntervalEstimate:
     """Return an attack's AUC in a run, averaged over trials, with its interval, which is cut to [0, 1]."""
-    interval = mean_interval(setting.areas_of_trials[attack], confidence, shadows_of_each_other=attack != INSIDER)
+    interval = mean_interval(models.areas_of_trials[attack], confidence, shadows_of_each_other=attack != INSIDER)
     return IntervalEstimate(interval.value, max(interval.low, 0.0), min(interval.high, 1.0))
 
 
@@ -142,13 +142,13 @@ def gain(
     Both attacks see the same models, so differences are paired by trial. Runs are independent, and the interval uses
     the Welch-Satterthwaite degrees of freedom.
     """
-    each = [run.areas_of_trials[stronger] - run.areas_of_trials[weaker] for run in runs]
-    value = float(np.mean([one.mean() for one in each]))
-    variances = np.array([one.var(ddof=1) / len(one) for one in each])
-    freedom = np.array([len(one) - 1 for one in each])
+    differences = [run.areas_of_trials[stronger] - run.areas_of_trials[weaker] for run in runs]
+    value = float(np.mean([difference.mean() for difference in differences]))
+    variances = np.array([difference.var(ddof=1) / len(difference) for difference in differences])
+    freedom = np.array([len(difference) - 1 for difference in differences])
     total = variances.sum()
     if total == 0:
         return IntervalEstimate(value, value, value)
     quantile = float(stdtrit(total**2 / np.sum(variances**2 / freedom), (1 + confidence) / 2))
-    reach = quantile * sqrt(2 * total) / len(each)
+    reach = quantile * sqrt(2 * total) / len(differences)
     return IntervalEstimate(value, value - reach, value + reach)

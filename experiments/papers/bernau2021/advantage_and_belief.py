@@ -45,22 +45,22 @@ _APPROXIMATE = "approximate, from the sensitivities of each trial"
 _SHADES = ("#ffffff", "#bdbdbd", "#7f7f7f")
 
 
-def table_2(finished: StoredPaperRuns) -> ItemResult:
+def table_2(paper_runs: StoredPaperRuns) -> ItemResult:
     """Return Table 2: the insider's advantage, and its share of beliefs above the bound rho_beta = 0.9."""
-    data = finished.data
+    data = paper_runs.data
     rows = list[ItemRow]()
     figure = new_figure(2.2 + 2.1 * 2)
     panels = figure.subplots(2, len(data), squeeze=False, sharey="row")
-    for column, one in enumerate(data):
-        runs = main_runs(one)
-        pairs = [identified(finished[run]) for run in runs]
+    for column, dataset in enumerate(data):
+        runs = main_runs(dataset)
+        pairs = [identified(paper_runs[run]) for run in runs]
         rows += [row for pair in pairs for row in pair]
         upper, lower = panels[0][column], panels[1][column]
         for index, (panel, name) in enumerate(((upper, "Advantage"), (lower, "delta' (share of beliefs)"))):
             _draw(panel, runs, [pair[index] for pair in pairs])
-            finish_axes(panel, "" if index else short_title(one), "", name if column == 0 else "")
+            finish_axes(panel, "" if index else short_title(dataset), "", name if column == 0 else "")
         lower.set_ylim(bottom=-0.06 * lower.get_ylim()[1])
-        lower.axhline(one["privacy.delta"], color=INK, linestyle=":", linewidth=1.4, label="delta, as claimed")
+        lower.axhline(dataset["privacy.delta"], color=INK, linestyle=":", linewidth=1.4, label="delta, as claimed")
     plot_style.legend_below(figure, [panel for row in panels for panel in row], columns=2)
     return ItemResult(
         table(rows),
@@ -72,20 +72,20 @@ def table_2(finished: StoredPaperRuns) -> ItemResult:
             ("local-distribution", "global-distribution", "repetitions", "second-draw", "bit", "optimizer",
                 "calibration", "eq-9", "ssim",
              "network", "subset"),
-            finished.stands_in,
+            paper_runs.stands_in,
         ),
     )  # fmt: skip
 
 
-def identified(finished: StoredPaperRun) -> tuple[ItemRow, ItemRow]:
+def identified(paper_run: StoredPaperRun) -> tuple[ItemRow, ItemRow]:
     """Return two table rows of a run: the insider's advantage, and the share of its beliefs above rho_beta.
 
     Each row has the measured, the published and the predicted value.
     """
-    run = finished.run
-    trials = finished.repetitions
-    expected = expected_advantage(finished)
-    measured = empirical_advantage(finished.trials["won"].to_numpy(), CONFIDENCE)
+    run = paper_run.run
+    trials = paper_run.repetitions
+    expected = expected_advantage(paper_run)
+    measured = empirical_advantage(paper_run.trials["won"].to_numpy(), CONFIDENCE)
     z = _z_against(measured.advantage, expected, trials)
     unrounded = PRINTED.of(run, "advantage before rounding")
     z_published = _z_between(measured.advantage, trials, unrounded, MAIN_REPETITIONS)
@@ -93,16 +93,18 @@ def identified(finished: StoredPaperRun) -> tuple[ItemRow, ItemRow]:
         f"theory {'exact' if is_local(run) else _APPROXIMATE}; z against theory {z:+.2f}, against the published "
         f"{z_published:+.2f} ({unrounded:g} before rounding, not in print)"
     )
-    if is_local(run) and (floored := floored_share(finished)):
-        seen = statistics.predicted_advantage(mu_of_trials(finished))
-        note += f"; {100 * floored:.2g} % of rounds without evidence, which leaves {seen:.4f}"
-    passed = int(np.sum(finished.trials["belief"] > run["privacy.belief"]))
+    if is_local(run) and (floored := floored_share(paper_run)):
+        predicted_advantage = statistics.predicted_advantage(mu_of_trials(paper_run))
+        note += f"; {100 * floored:.2g} % of rounds without evidence, which leaves {predicted_advantage:.4f}"
+    passed = int(np.sum(paper_run.trials["belief"] > run["privacy.belief"]))
     share = IntervalEstimate(passed / trials, *clopper_pearson(passed, trials, CONFIDENCE))
-    said = f"{passed} of {trials}; claimed is at most {run['privacy.delta']:g}"
-    predicted = _predicted_exceedance(mu_of_trials(finished), run["privacy.belief"])
+    summary = f"{passed} of {trials}; claimed is at most {run['privacy.delta']:g}"
+    predicted = _predicted_exceedance(mu_of_trials(paper_run), run["privacy.belief"])
     return (
-        run_row(finished, ADVANTAGE, IntervalEstimate(measured.advantage, measured.low, measured.high), note, expected),
-        run_row(finished, EXCEEDED, share, said, predicted),
+        run_row(
+            paper_run, ADVANTAGE, IntervalEstimate(measured.advantage, measured.low, measured.high), note, expected
+        ),
+        run_row(paper_run, EXCEEDED, share, summary, predicted),
     )
 
 
@@ -120,43 +122,50 @@ def _z_against(advantage: float, expected: float, trials: int) -> float:
     return (advantage - expected) / math.sqrt((1 - expected**2) / trials)
 
 
-def _z_between(advantage: float, trials: int, other: float, other_trials: int) -> float:
-    """Return the z-score of `advantage` minus `other`, from independent trials; infinite if the variance is 0."""
-    variance = (1 - advantage**2) / trials + (1 - other**2) / other_trials
-    return (advantage - other) / math.sqrt(variance) if variance > 0 else math.inf
+def _z_between(advantage: float, trials: int, other_advantage: float, other_trials: int) -> float:
+    """Return the z-score of `advantage` minus `other_advantage`, from independent trials.
+
+    It is infinite if the variance is 0.
+    """
+    variance = (1 - advantage**2) / trials + (1 - other_advantage**2) / other_trials
+    return (advantage - other_advantage) / math.sqrt(variance) if variance > 0 else math.inf
 
 
 def _draw(axes: Axes, runs: Sequence[PaperRun], rows: Sequence[ItemRow]) -> None:
     for sensitivity, look in plot_style.SENSITIVITY_LOOKS.items():
-        own = [index for index, run in enumerate(runs) if run["privacy.sensitivity"] is sensitivity]
-        plot_style.draw_measured(axes, own, [rows[index].interval for index in own], look, look.name, joined=False)
-    places = np.arange(len(rows))
-    for place, row in enumerate(rows):
-        axes.plot([place - 0.33, place + 0.33], [row.theory] * 2, color=INK, linewidth=2.2, label=plot_style.THEORY)
-        look = plot_style.SENSITIVITY_LOOKS[runs[place]["privacy.sensitivity"]]
-        plot_style.draw_published(axes, [place + 0.22], [row.published], look.colour)
-    axes.set_xticks(places, [letters(run) for run in runs])
+        indexes = [index for index, run in enumerate(runs) if run["privacy.sensitivity"] is sensitivity]
+        plot_style.draw_measured(
+            axes, indexes, [rows[index].interval for index in indexes], look, look.name, joined=False
+        )
+    positions = np.arange(len(rows))
+    for row_index, row in enumerate(rows):
+        axes.plot(
+            [row_index - 0.33, row_index + 0.33], [row.theory] * 2, color=INK, linewidth=2.2, label=plot_style.THEORY
+        )
+        look = plot_style.SENSITIVITY_LOOKS[runs[row_index]["privacy.sensitivity"]]
+        plot_style.draw_published(axes, [row_index + 0.22], [row.published], look.colour)
+    axes.set_xticks(positions, [letters(run) for run in runs])
     axes.set_xlim(-0.6, len(rows) - 0.4)
 
 
-def figure_6(finished: StoredPaperRuns) -> ItemResult:
+def figure_6(paper_runs: StoredPaperRuns) -> ItemResult:
     """Return Figure 6: the distributions of the final belief in the true data set, and of the test accuracy."""
-    data = finished.data
+    data = paper_runs.data
     figure = new_figure(7.2)
     panels = figure.subplots(2, 2).ravel()
-    by_study = {one.study: one for one in data}
+    by_study = {dataset.study: dataset for dataset in data}
     for letter, axes, study in zip("abc", panels[:3], CANDIDATES, strict=True):
         if study in by_study:
-            _draw_beliefs(axes, [finished[run] for run in main_runs(by_study[study])])
+            _draw_beliefs(axes, [paper_runs[run] for run in main_runs(by_study[study])])
             finish_axes(axes, f"({letter}) {by_study[study].title}", "", "Belief in the truth (probability)")
         else:
             plot_style.empty_panel(axes, f"({letter}) {study}", "not played: its data are not there")
-    _draw_accuracies(panels[3], finished)
+    _draw_accuracies(panels[3], paper_runs)
     finish_axes(panels[3], "(d) Test accuracy", "", "Accuracy after the last round (%)")
     keys = [plot_style.box_key(plot_style.SENSITIVITY_LOOKS[sensitivity]) for sensitivity in SENSITIVITIES]
     plot_style.legend_below(figure, list(panels), keys)
     return ItemResult(
-        table(row for one in data for run in main_runs(one) for row in _belief_rows(finished[run])),
+        table(row for dataset in data for run in main_runs(dataset) for row in _belief_rows(paper_runs[run])),
         figure,
         "Final beliefs in the data set that was really used (a to c), and test accuracy (d, shades by data set). LS, "
         "GS: noise by local or global sensitivity; B, U: a record is replaced or removed. LS is not a private release.",
@@ -167,7 +176,7 @@ def figure_6(finished: StoredPaperRuns) -> ItemResult:
             "panel was not read off. Its point is that the larger noise of GS B costs accuracy.",
             *explained(
                 ("local-distribution", "second-draw", "bit", "optimizer", "precision", "network", "subset"),
-                finished.stands_in,
+                paper_runs.stands_in,
             ),
         ),
     )
@@ -175,50 +184,58 @@ def figure_6(finished: StoredPaperRuns) -> ItemResult:
 
 def _draw_beliefs(axes: Axes, runs: Sequence[StoredPaperRun]) -> None:
     for sensitivity, look in plot_style.SENSITIVITY_LOOKS.items():
-        own = [place for place, one in enumerate(runs) if one.run["privacy.sensitivity"] is sensitivity]
-        plot_style.draw_boxes(axes, [runs[place].trials["belief"].to_numpy() for place in own], own, look, 0.6)
-    for place, one in enumerate(runs):
-        if is_local(one.run):
-            mean = statistics.mean_belief(claimed_mu(one))
-            axes.plot([place - 0.42, place + 0.42], [mean] * 2, color=INK, linestyle="--", label="theory, mean (LS)")
-        axes.plot([place], [float(one.trials["belief"].mean())], "x", color=INK, markersize=7, label="measured mean")
+        positions = [index for index, run in enumerate(runs) if run.run["privacy.sensitivity"] is sensitivity]
+        plot_style.draw_boxes(
+            axes, [runs[position].trials["belief"].to_numpy() for position in positions], positions, look, 0.6
+        )
+    for row_index, paper_run in enumerate(runs):
+        if is_local(paper_run.run):
+            mean = statistics.mean_belief(claimed_mu(paper_run))
+            axes.plot(
+                [row_index - 0.42, row_index + 0.42], [mean] * 2, color=INK, linestyle="--", label="theory, mean (LS)"
+            )
+        axes.plot(
+            [row_index], [float(paper_run.trials["belief"].mean())], "x", color=INK, markersize=7, label="measured mean"
+        )
     axes.axhline(MAIN_BELIEF, color=INK, linestyle=":", linewidth=1.6, label="rho_beta = 0.9")
-    axes.set_xticks(range(len(runs)), [letters(one.run) for one in runs])
+    axes.set_xticks(range(len(runs)), [letters(run.run) for run in runs])
     axes.set_ylim(-0.02, 1.02)
 
 
-def _draw_accuracies(axes: Axes, finished: StoredPaperRuns) -> None:
-    for index, one in enumerate(finished.data):
-        runs = main_runs(one)
-        values = [100 * finished[run].trials["test_accuracy"].to_numpy() for run in runs]
-        places = np.arange(len(runs)) + 0.27 * (index - (len(finished.data) - 1) / 2)
+def _draw_accuracies(axes: Axes, paper_runs: StoredPaperRuns) -> None:
+    for index, dataset in enumerate(paper_runs.data):
+        runs = main_runs(dataset)
+        values = [100 * paper_runs[run].trials["test_accuracy"].to_numpy() for run in runs]
+        positions = np.arange(len(runs)) + 0.27 * (index - (len(paper_runs.data) - 1) / 2)
         shade = _SHADES[index]
-        plot_style.draw_boxes(axes, values, list(places), plot_style.CurveLook(one.title, INK, shade, "", "", ""), 0.23)
-        axes.bar([np.nan], [np.nan], color=shade, edgecolor=INK, label=f"d: {one.title}")
-    axes.set_xticks(range(4), [letters(run) for run in main_runs(finished.data[0])])
+        plot_style.draw_boxes(
+            axes, values, list(positions), plot_style.CurveLook(dataset.title, INK, shade, "", "", ""), 0.23
+        )
+        axes.bar([np.nan], [np.nan], color=shade, edgecolor=INK, label=f"d: {dataset.title}")
+    axes.set_xticks(range(4), [letters(run) for run in main_runs(paper_runs.data[0])])
     axes.set_xlim(-0.6, 3.6)
 
 
-def _belief_rows(finished: StoredPaperRun) -> list[ItemRow]:
-    run = finished.run
-    trials = finished.repetitions
-    random = statistics.reproducible_generator(finished.run.name)
-    beliefs = finished.trials["belief"].to_numpy(dtype=np.float64)
-    accuracy = finished.trials["test_accuracy"].to_numpy(dtype=np.float64)
+def _belief_rows(paper_run: StoredPaperRun) -> list[ItemRow]:
+    run = paper_run.run
+    trials = paper_run.repetitions
+    random = statistics.reproducible_generator(paper_run.run.name)
+    beliefs = paper_run.trials["belief"].to_numpy(dtype=np.float64)
+    accuracy = paper_run.trials["test_accuracy"].to_numpy(dtype=np.float64)
     mean, median = (statistics.bootstrap(beliefs, of, random) for of in (np.mean, np.median))
     quartiles = np.percentile(beliefs, [25, 75])
     distribution = "exact distribution" if is_local(run) else _APPROXIMATE
-    theory = float(np.mean([statistics.mean_belief(float(mu)) for mu in mu_of_trials(finished)]))
-    said = f"theory: {distribution}; in print 'on average only slightly above 0.5'"
+    theory = float(np.mean([statistics.mean_belief(float(mu)) for mu in mu_of_trials(paper_run)]))
+    summary = f"theory: {distribution}; in print 'on average only slightly above 0.5'"
     correct = statistics.bootstrap(accuracy, np.mean, random)
     return [
-        run_row(finished, "mean belief in the truth", mean, said, theory),
-        run_row(finished, "median belief in the truth", median,
+        run_row(paper_run, "mean belief in the truth", mean, summary, theory),
+        run_row(paper_run, "median belief in the truth", median,
             f"quartiles {quartiles[0]:.3f} and {quartiles[1]:.3f}"),
         ItemRow(run.label, "largest belief in the truth", measured=float(beliefs.max()), repetitions=trials,
             note="an extreme value: grows with the repetitions"),
-        replace(identified(finished)[1], quantity="share of beliefs above rho_beta",
+        replace(identified(paper_run)[1], quantity="share of beliefs above rho_beta",
             note=f"published: Table 2; claimed is at most {run['privacy.delta']:g}"),
-        run_row(finished, "test accuracy", correct,
+        run_row(paper_run, "test accuracy", correct,
             "mean over trials of the accuracy after the last round; interval: bootstrap over trials"),
     ]  # fmt: skip

@@ -63,12 +63,12 @@ def _beliefs(size: int, rounds: int) -> Callable[[], object]:
 
     A belief needs the sums of both D and D'. Both take the same time, so one sum shows the same growth with `size`.
     """
-    held = _records(size)
+    records = _records(size)
     network = torch.nn.Sequential(torch.nn.Linear(_FEATURES, 128), torch.nn.ReLU(), torch.nn.Linear(128, _CLASSES))
     model = StackedModel(network, (_FEATURES,))
-    models = torch.zeros((1, sum(one.numel() for one in network.parameters())))
-    features = torch.from_numpy(held.features)
-    labels = torch.from_numpy(held.labels)
+    models = torch.zeros((1, sum(parameter.numel() for parameter in network.parameters())))
+    features = torch.from_numpy(records.features)
+    labels = torch.from_numpy(records.labels)
     return lambda: [model.clipped_sum(models, features, labels, 3.0) for _ in range(rounds)]
 
 
@@ -110,9 +110,9 @@ def table_1(_finished: StoredPaperRuns) -> ItemResult:
         _PARTS, times, _LOOKS, strict=True
     ):
         axes.plot(sizes, seconds, line, marker=marker, color=colour, linewidth=1.8, label=f"{name}, {printed}")
-        said = "; ".join(f"{one:.3g} s at {size:,} {unit}" for one, size in zip(seconds, sizes, strict=True))
+        duration = "; ".join(f"{second:.3g} s at {size:,} {unit}" for second, size in zip(seconds, sizes, strict=True))
         rows.append(measured_row(name, f"exponent of {unit}", exponent(sizes, seconds), len(sizes),
-                                 f"printed: {printed}; processor time of one thread: {said}",
+                                 f"printed: {printed}; processor time of one thread: {duration}",
                                  published=power))  # fmt: skip
     axes.set(xscale="log", yscale="log")
     finish_axes(axes, "", "Records or rounds (count)", "Processor time (s)")

@@ -50,19 +50,21 @@ def _ratio(interval: IntervalEstimate, by: float) -> IntervalEstimate:
     return IntervalEstimate(interval.value / by, interval.low / by, interval.high / by)
 
 
-def _resampled(finished: StoredPaperRun, values: Floats, statistic: Callable[[Floats], float]) -> IntervalEstimate:
-    return statistics.bootstrap(values, statistic, statistics.reproducible_generator(f"claim {finished.run.name}"))
+def _resampled(paper_run: StoredPaperRun, values: Floats, statistic: Callable[[Floats], float]) -> IntervalEstimate:
+    return statistics.bootstrap(values, statistic, statistics.reproducible_generator(f"claim {paper_run.run.name}"))
 
 
 def _neighbours(dataset: PaperDataset, runs: Runs) -> Iterator[PaperClaim]:
     """Yield the claims of section 6.1: dissimilar neighbours have larger sensitivities and few outliers."""
     at = partial(insider_run, dataset, LS, REPLACED)
-    most, least = (runs.get(at(neighbour=kind)) for kind in RANKED)
-    if most is None or least is None:
+    run, least_run = (runs.get(at(neighbour=kind)) for kind in RANKED)
+    if run is None or least_run is None:
         return
-    one, other = (_resampled(finished, sensitivities(finished), np.median) for finished in (most, least))
-    yield CLAIMS["dissimilar-neighbour"].on(dataset.title, difference(one, other), least.repetitions)
-    for name, finished in (("most", most), ("least", least)) if dataset.study == MNIST.study else ():
+    estimate, other_estimate = (
+        _resampled(finished, sensitivities(finished), np.median) for finished in (run, least_run)
+    )
+    yield CLAIMS["dissimilar-neighbour"].on(dataset.title, difference(estimate, other_estimate), least_run.repetitions)
+    for name, finished in (("most", run), ("least", least_run)) if dataset.study == MNIST.study else ():
         share = _resampled(finished, sensitivities(finished), outlier_share)
         yield CLAIMS["outliers"].on(f"{dataset.title}, {name} dissimilar", share, finished.repetitions)
 
@@ -90,27 +92,27 @@ def _beliefs(dataset: PaperDataset, runs: Runs) -> Iterator[PaperClaim]:
         yield exceedance(run.label, identified(finished)[1].interval, run["privacy.delta"], finished.repetitions)
 
 
-def exceedance(where: str, counted: IntervalEstimate, delta: float, trials: int) -> PaperClaim:
+def exceedance(where: str, estimate: IntervalEstimate, delta: float, trials: int) -> PaperClaim:
     """Return the claim that the insider's belief exceeds rho_beta in at most a fraction delta of the trials.
 
     Rho_beta is the paper's bound on the posterior belief.
     """
-    narrows = 0.5 if counted.value else 1.0
+    narrows = 0.5 if estimate.value else 1.0
     quantity = "share of beliefs above rho_beta"
     claim = CLAIMS["beliefs-within-delta"]
-    return claim.on(where, counted, trials, quantity=quantity, highest=delta, narrows=narrows)
+    return claim.on(where, estimate, trials, quantity=quantity, highest=delta, narrows=narrows)
 
 
-def _insider_advantage(finished: StoredPaperRun) -> IntervalEstimate:
+def _insider_advantage(paper_run: StoredPaperRun) -> IntervalEstimate:
     """Return the insider's advantage with an interval.
 
     The advantage is computed exactly from mu if the noise is scaled to the local sensitivity and no round has floored
     noise. Otherwise it is measured as the mean of |2b - 1| over the beliefs b. Since beliefs are calibrated, this mean
     has the same expectation as the advantage from counted wins, and a smaller variance.
     """
-    if is_local(finished.run) and floored_share(finished) == 0:
-        return exact(statistics.predicted_advantage(mu_of_trials(finished)))
-    return statistics.t_interval(np.abs(2 * finished.trials["belief"].to_numpy(dtype=np.float64) - 1))
+    if is_local(paper_run.run) and floored_share(paper_run) == 0:
+        return exact(statistics.predicted_advantage(mu_of_trials(paper_run)))
+    return statistics.t_interval(np.abs(2 * paper_run.trials["belief"].to_numpy(dtype=np.float64) - 1))
 
 
 def _advantages(dataset: PaperDataset, runs: Runs) -> Iterator[PaperClaim]:
@@ -121,30 +123,32 @@ def _advantages(dataset: PaperDataset, runs: Runs) -> Iterator[PaperClaim]:
     }
     trials = runs[main_runs(dataset)[0]].repetitions
     for adjacency in ADJACENCIES:
-        counted = runs[insider_run(dataset, LS, adjacency)]
-        yield counted_advantage(counted.run, identified(counted)[0].interval, counted.repetitions)
+        insider_run_stored = runs[insider_run(dataset, LS, adjacency)]
+        yield counted_advantage(
+            insider_run_stored.run, identified(insider_run_stored)[0].interval, insider_run_stored.repetitions
+        )
     apart = difference(of[LS, REPLACED], of[GS, REPLACED])
-    known = {adjacency: advantage_name(runs[insider_run(dataset, LS, adjacency)]) for adjacency in ADJACENCIES}
-    quantity = f"{known[REPLACED]} LS B less measured GS B"
+    names = {adjacency: advantage_name(runs[insider_run(dataset, LS, adjacency)]) for adjacency in ADJACENCIES}
+    quantity = f"{names[REPLACED]} LS B less measured GS B"
     yield CLAIMS["replaced-global-lowers-advantage"].on(dataset.title, apart, trials, quantity=quantity)
     key = "removed-global-lowers-advantage" if dataset.study == ADULT.study else "removed-global-keeps-advantage"
     apart = difference(of[LS, REMOVED], of[GS, REMOVED])
-    quantity = f"{known[REMOVED]} LS U less measured GS U"
+    quantity = f"{names[REMOVED]} LS U less measured GS U"
     yield CLAIMS[key].on(dataset.title, apart, trials, quantity=quantity)
 
 
-def advantage_name(finished: StoredPaperRun) -> str:
+def advantage_name(paper_run: StoredPaperRun) -> str:
     """Return the name of a run's advantage: "exact advantage", or "measured advantage" if it is only measured.
 
     It is exact if noise is scaled to the local sensitivity and the sensitivity was never replaced by its lower limit.
     """
-    return "exact advantage" if is_local(finished.run) and floored_share(finished) == 0 else "measured advantage"
+    return "exact advantage" if is_local(paper_run.run) and floored_share(paper_run) == 0 else "measured advantage"
 
 
-def counted_advantage(run: PaperRun, counted: IntervalEstimate, trials: int) -> PaperClaim:
+def counted_advantage(run: PaperRun, estimate: IntervalEstimate, trials: int) -> PaperClaim:
     """Return the claim that the advantage, estimated from the number of won trials, equals its bound rho_alpha."""
     bound = rho_alpha(epsilon_from_belief(run["privacy.belief"]), run["privacy.delta"])
-    off = IntervalEstimate(counted.value - bound, counted.low - bound, counted.high - bound)
+    off = IntervalEstimate(estimate.value - bound, estimate.low - bound, estimate.high - bound)
     quantity = "advantage by counted trials less rho_alpha"
     return CLAIMS["advantage-is-rho-alpha"].on(run.label, off, trials, quantity=quantity)
 
@@ -152,8 +156,10 @@ def counted_advantage(run: PaperRun, counted: IntervalEstimate, trials: int) -> 
 def _accuracy(dataset: PaperDataset, runs: Runs) -> Iterator[PaperClaim]:
     """Yield the claim that too large a global sensitivity costs test accuracy (section 6.2, Figure 6d)."""
     pair = [runs[insider_run(dataset, sensitivity, REPLACED)] for sensitivity in (LS, GS)]
-    one, other = (_resampled(run, run.trials["test_accuracy"].to_numpy(dtype=np.float64), np.mean) for run in pair)
-    yield CLAIMS["global-costs-accuracy"].on(dataset.title, difference(one, other), pair[0].repetitions)
+    estimate, other_estimate = (
+        _resampled(run, run.trials["test_accuracy"].to_numpy(dtype=np.float64), np.mean) for run in pair
+    )
+    yield CLAIMS["global-costs-accuracy"].on(dataset.title, difference(estimate, other_estimate), pair[0].repetitions)
 
 
 def _audits(dataset: PaperDataset, runs: Runs) -> Iterator[PaperClaim]:
@@ -173,11 +179,15 @@ def _audits(dataset: PaperDataset, runs: Runs) -> Iterator[PaperClaim]:
         ("sensitivities-nearer-than-belief", BY_SENSITIVITIES, BY_BELIEF),
         ("belief-nearer-than-advantage", BY_BELIEF, BY_ADVANTAGE),
     ):
-        one, other = apart[farther], apart[nearer]
-        excess = IntervalEstimate(one.value - other.value, one.low - other.high, one.high - other.low)
+        estimate, other_estimate = apart[farther], apart[nearer]
+        excess = IntervalEstimate(
+            estimate.value - other_estimate.value,
+            estimate.low - other_estimate.high,
+            estimate.high - other_estimate.low,
+        )
         yield CLAIMS[key].on(dataset.title, excess, trials)
     under = [_ratio(rows[run][BY_SENSITIVITIES].interval, epsilon_from_belief(run["privacy.belief"])) for run in whole]
-    largest = max(under, key=lambda one: one.high)
+    largest = max(under, key=lambda estimate: estimate.high)
     yield CLAIMS["global-epsilon-too-small"].on(dataset.title, largest, trials)
 
 
@@ -193,9 +203,9 @@ def _adversaries(dataset: PaperDataset, runs: Runs) -> Iterator[PaperClaim]:
     for run in audit_runs(dataset):
         finished = runs[run]
         trials = runs[run].repetitions
-        each = finished.trials["membership_advantage"].to_numpy(dtype=np.float64)
+        advantages = finished.trials["membership_advantage"].to_numpy(dtype=np.float64)
         insider = _insider_advantage(finished)
-        member = statistics.t_interval(each)
+        member = statistics.t_interval(advantages)
         quantity = f"{advantage_name(finished)} of the insider less that of Yeom's adversary"
         yield CLAIMS["insider-above-membership"].on(run.label, difference(insider, member), trials, quantity=quantity)
         bound = float((finished.summary.get("membership") or {}).get("yeom_bound") or np.nan)
@@ -208,9 +218,9 @@ TESTS: tuple[Callable[[PaperDataset, Runs], Iterator[PaperClaim]], ...] = (
 )  # fmt: skip
 
 
-def claims_item(finished: StoredPaperRuns) -> ItemResult:
+def claims_item(paper_runs: StoredPaperRuns) -> ItemResult:
     """Return the table of all claims: tested by closed forms, tested on runs, and untestable ones with reasons."""
-    tested = [claim for test in TESTS for data in finished.data for claim in test(data, finished.runs)]
+    tested = [claim for test in TESTS for data in paper_runs.data for claim in test(data, paper_runs.runs)]
 
     close = CLAIMS["advantage-is-rho-alpha"].highest
     slightly = CLAIMS["mean-belief"].highest
@@ -230,5 +240,5 @@ def claims_item(finished: StoredPaperRuns) -> ItemResult:
             "allow, so that they decide late. Epsilon' from the largest belief is an extreme value, whose distance "
             "does not go to 0 with more trials.",
         ),
-        [data.title for data in finished.data],
+        [data.title for data in paper_runs.data],
     )

@@ -37,7 +37,7 @@ def closed_forms() -> Iterator[PaperClaim]:
     yield CLAIMS["rho-alpha-reached"].on("noise of the figures, rho_beta from .75", exact(smallest))
     yield from noise_of_the_figures()
     queries = [NoisyQuery(epsilon, delta) for delta in DELTAS for epsilon in EPSILONS]
-    passed = max(one.exceeded / one.delta for one in queries)
+    passed = max(query.exceeded / query.delta for query in queries)
     yield CLAIMS["belief-exceeds-with-delta"].on("Figure 3, noise of Eq. (1)", exact(passed))
     apart = min(rho_alpha(epsilon, DELTAS[0]) / rho_alpha(epsilon, DELTAS[-1]) for epsilon in EPSILONS)
     yield CLAIMS["rho-alpha-by-delta"].on("Figure 3", exact(apart))

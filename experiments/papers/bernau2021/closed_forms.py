@@ -43,22 +43,26 @@ def table_3(_: StoredPaperRuns | None = None) -> ItemResult:
     columns = printed_columns()
     rows = [row for key, column in columns.items() for row in _rows_of_column(*key, column)]
     figure = new_figure(4.1)
-    left, right = figure.subplots(1, 2)
+    left_axes, right_axes = figure.subplots(1, 2)
     beliefs = np.linspace(0.515, 0.995, 200)
-    left.plot(beliefs, [epsilon_from_belief(x) for x in beliefs], color=INK, linewidth=1.8, label="Eq. (5)")
+    left_axes.plot(beliefs, [epsilon_from_belief(x) for x in beliefs], color=INK, linewidth=1.8, label="Eq. (5)")
     for delta, (line, colour) in _LOOKS_OF_TABLE_3.items():
         bounds = [rho_alpha(epsilon_from_belief(x), delta) for x in beliefs]
-        right.plot(beliefs, bounds, line, color=colour, linewidth=1.8, label=f"Theorem 3, delta {delta:g}")
+        right_axes.plot(beliefs, bounds, line, color=colour, linewidth=1.8, label=f"Theorem 3, delta {delta:g}")
         coarse = beliefs[beliefs > 0.53][::8]
         exact = [calibrated(float(x), delta).advantage_bound_exact for x in coarse]
-        right.plot(coarse, exact, ":", color=colour, linewidth=2.2, label=f"exact, rdp-classic, {delta:g}")
+        right_axes.plot(coarse, exact, ":", color=colour, linewidth=2.2, label=f"exact, rdp-classic, {delta:g}")
     for study in CANDIDATES:
-        own = {belief: column for (data, belief), column in columns.items() if data == study}
-        draw_published(left, list(own), [float(column["epsilon"]) for column in own.values()])
-        draw_published(right, list(own), [float(column["rho_alpha"]) for column in own.values()])
-    finish_axes(left, "(a) epsilon", "rho_beta (probability)", "epsilon (nats)")
-    finish_axes(right, "(b) Advantage bound", "rho_beta (probability)", "Advantage")
-    legend_below(figure, (left, right), columns=3)
+        column_by_belief = {belief: column for (data, belief), column in columns.items() if data == study}
+        draw_published(
+            left_axes, list(column_by_belief), [float(column["epsilon"]) for column in column_by_belief.values()]
+        )
+        draw_published(
+            right_axes, list(column_by_belief), [float(column["rho_alpha"]) for column in column_by_belief.values()]
+        )
+    finish_axes(left_axes, "(a) epsilon", "rho_beta (probability)", "epsilon (nats)")
+    finish_axes(right_axes, "(b) Advantage bound", "rho_beta (probability)", "Advantage")
+    legend_below(figure, (left_axes, right_axes), columns=3)
     agreeing = sum("as printed" in row.note for row in rows)
     printed = sum(bool(np.isfinite(row.published)) for row in rows)
     return ItemResult(

@@ -47,13 +47,13 @@ _MEMBERSHIP_LOOKS = {
 }
 
 
-def audit_of_epsilon(finished: StoredPaperRuns) -> ItemResult:
+def audit_of_epsilon(paper_runs: StoredPaperRuns) -> ItemResult:
     """Return the figure of one data set from its runs: three estimates of epsilon, and two adversaries' advantages.
 
     Epsilon is estimated from sensitivities, from the insider's beliefs, and from its advantage.
     """
-    (data,) = finished.data
-    rows = {run: audit_rows(finished[run]) for run in audit_runs(data)}
+    (data,) = paper_runs.data
+    rows = {run: audit_rows(paper_runs[run]) for run in audit_runs(data)}
     figure = new_figure(7.6)
     panels = figure.subplots(2, 2).ravel()
     for letter, axes, quantity in zip("abc", panels, (BY_SENSITIVITIES, BY_BELIEF, BY_ADVANTAGE), strict=False):
@@ -72,14 +72,14 @@ def audit_of_epsilon(finished: StoredPaperRuns) -> ItemResult:
             ("ls-curve", "gs-curve", "extreme", "equation-6", "local-distribution", "global-distribution",
                 "membership", "repetitions",
              "order-cap", "second-draw", "bit", "optimizer", "precision", "subset"),
-            finished.stands_in,
+            paper_runs.stands_in,
         ),
     )  # fmt: skip
 
 
-def audit_rows(finished: StoredPaperRun) -> dict[str, ItemRow]:
+def audit_rows(paper_run: StoredPaperRun) -> dict[str, ItemRow]:
     """Return the table rows of one run, keyed by quantity: three estimates of epsilon, two adversaries' advantages."""
-    return {row.quantity: row for row in (*_epsilon_rows(finished), *_advantage_rows(finished))}
+    return {row.quantity: row for row in (*_epsilon_rows(paper_run), *_advantage_rows(paper_run))}
 
 
 def _number(value: Any, missing: float = nan) -> float:
@@ -91,55 +91,55 @@ def _median_of_largest(mu: float, trials: int) -> float:
     return max(0.0, mu * mu / 2 - mu * float(ndtri(-expm1(-log(2) / trials))))
 
 
-def _epsilon_rows(finished: StoredPaperRun) -> Iterator[ItemRow]:
+def _epsilon_rows(paper_run: StoredPaperRun) -> Iterator[ItemRow]:
     """Yield the rows of a run's three empirical epsilons; a missing value or upper end counts as infinite."""
-    run = finished.run
-    trials = finished.repetitions
-    stored = finished.summary["empirical_epsilon"]
+    run = paper_run.run
+    trials = paper_run.repetitions
+    stored = paper_run.summary["empirical_epsilon"]
 
     def row(quantity: str, name: str, theory: float, note: str) -> ItemRow:
         ends = stored["intervals"][name]
         measured = IntervalEstimate(_number(stored[name], inf), _number(ends["low"]), _number(ends["high"], inf))
-        return run_row(finished, quantity, measured, note, theory)
+        return run_row(paper_run, quantity, measured, note, theory)
 
     local = is_local(run)
     note = "largest over trials; low and high: range over trials, bookkeeping without chance"
-    exact = finished.summary["guarantee"]["epsilon"] if local else nan
+    exact = paper_run.summary["guarantee"]["epsilon"] if local else nan
     yield row(BY_SENSITIVITIES, "from_sensitivity", exact, note)
     note = f"extreme value; interval of the median of the largest of {trials}, from the sample"
     if local:
         printed = MAIN_REPETITIONS if run["privacy.belief"] == MAIN_BELIEF else OTHER_REPETITIONS
         note = (
             f"extreme value; theory: median of the largest of {trials} by the exact distribution, interval likewise; "
-            f"of {printed}, about as published, it is {_median_of_largest(claimed_mu(finished), printed):.3f}"
+            f"of {printed}, about as published, it is {_median_of_largest(claimed_mu(paper_run), printed):.3f}"
         )
-    largest = _median_of_largest(claimed_mu(finished), trials) if local else nan
+    largest = _median_of_largest(claimed_mu(paper_run), trials) if local else nan
     yield row(BY_BELIEF, "from_belief", largest, note)
-    expected = epsilon_from_measured_advantage(expected_advantage(finished), run["privacy.delta"])
+    expected = epsilon_from_measured_advantage(expected_advantage(paper_run), run["privacy.delta"])
     note = f"Eq. (6); theory: {'exact' if local else 'approximate'} advantage through Eq. (6)"
     yield row(BY_ADVANTAGE, "from_advantage", expected, note)
 
 
-def _advantage_rows(finished: StoredPaperRun) -> Iterator[ItemRow]:
+def _advantage_rows(paper_run: StoredPaperRun) -> Iterator[ItemRow]:
     """Yield the rows of the advantages of the insider and of Yeom's membership adversary."""
-    run = finished.run
-    insider = finished.summary["insider"]
-    config = finished.config
+    run = paper_run.run
+    insider = paper_run.summary["insider"]
+    config = paper_run.config
     published = PRINTED.of(run, "advantage")
     bound = rho_alpha(epsilon_from_belief(run["privacy.belief"]), run["privacy.delta"])
     measured = IntervalEstimate(*(insider[name] for name in ("advantage", "advantage_low", "advantage_high")))
     note = f"rho_alpha {bound:.4f}{'' if isnan(published) else '; published: Table 2'}"
     yield measured_row(
-        run.label, INSIDER, measured, finished.repetitions, note, published=published,
-        theory=expected_advantage(finished),
+        run.label, INSIDER, measured, paper_run.repetitions, note, published=published,
+        theory=expected_advantage(paper_run),
     )  # fmt: skip
-    section: Mapping[str, Any] = finished.summary.get("membership") or {}
+    section: Mapping[str, Any] = paper_run.summary.get("membership") or {}
     yeom = _number(section.get("yeom_bound"))
     bound = _number(section.get("bound"))
     chance = chance_spread(config.data.records, config.data.population_records)
     member = IntervalEstimate(*(_number(section.get(name)) for name in ("advantage", "low", "high")))
     yield run_row(
-        finished, MEMBERSHIP, member,
+        paper_run, MEMBERSHIP, member,
         f"mean over trials; published: under {LARGEST_MEMBERSHIP_ADVANTAGE:g} everywhere; bound of Yeom et al. "
         f"{yeom:.4g}, exact bound {bound:.4g}; by chance, one model: {chance:.3f}",
     )  # fmt: skip
@@ -156,9 +156,9 @@ def _draw_epsilons(axes: Axes, rows: RunRows, quantity: str) -> None:
     largest = 1.1 * max(_claimed(rows))
     axes.plot([0, largest], [0, largest], color=MUTED, linewidth=4, alpha=0.35, label="claimed epsilon")
     for sensitivity in SENSITIVITIES:
-        own = [run for run in rows if run["privacy.sensitivity"] is sensitivity]
-        of_quantity = [rows[run][quantity] for run in own]
-        x = np.array(_claimed(own))
+        runs = [run for run in rows if run["privacy.sensitivity"] is sensitivity]
+        of_quantity = [rows[run][quantity] for run in runs]
+        x = np.array(_claimed(runs))
         _draw_with_published(axes, x, of_quantity, sensitivity, plot_style.SENSITIVITY_LOOKS[sensitivity])
         if sensitivity is SensitivityKind.LOCAL:
             expected = [row.theory for row in of_quantity]
@@ -173,10 +173,10 @@ def _draw_advantages(axes: Axes, rows: RunRows) -> None:
     axes.plot(grid, [rho_alpha(x, delta) for x in grid], color=MUTED, linewidth=4, alpha=0.35, label="rho_alpha")
     axes.plot(grid, np.minimum(np.expm1(grid), 1), color=INK, linestyle=(0, (1, 3)), label="membership bound (to 1)")
     for sensitivity, insider_look in plot_style.SENSITIVITY_LOOKS.items():
-        own = [run for run in rows if run["privacy.sensitivity"] is sensitivity]
-        x = np.array(_claimed(own))
+        runs = [run for run in rows if run["privacy.sensitivity"] is sensitivity]
+        x = np.array(_claimed(runs))
         for quantity, look in ((INSIDER, insider_look), (MEMBERSHIP, _MEMBERSHIP_LOOKS[sensitivity])):
-            _draw_with_published(axes, x, [rows[run][quantity] for run in own], sensitivity, look)
+            _draw_with_published(axes, x, [rows[run][quantity] for run in runs], sensitivity, look)
     axes.set_ylim(-0.3, 1.03)
 
 

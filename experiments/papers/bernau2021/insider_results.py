@@ -33,56 +33,56 @@ def letters(run: PaperRun) -> str:
 
 
 def run_row(
-    finished: StoredPaperRun, quantity: str, interval: IntervalEstimate, note: str = "", theory: float = nan
+    paper_run: StoredPaperRun, quantity: str, interval: IntervalEstimate, note: str = "", theory: float = nan
 ) -> ItemRow:
     """Return the table row of a number that was measured in a run, beside the number that the paper prints of it."""
-    run = finished.run
-    return measured_row(run.label, quantity, interval, finished.repetitions, note, published=PRINTED.of(run, quantity),
+    run = paper_run.run
+    return measured_row(run.label, quantity, interval, paper_run.repetitions, note, published=PRINTED.of(run, quantity),
                         theory=theory)  # fmt: skip
 
 
-def claimed_mu(finished: StoredPaperRun) -> float:
+def claimed_mu(paper_run: StoredPaperRun) -> float:
     """Return the Gaussian-DP parameter mu of all rounds together: sqrt(k) / z for k rounds and noise multiplier z."""
-    guarantee = finished.summary["guarantee"]
+    guarantee = paper_run.summary["guarantee"]
     return float(np.sqrt(guarantee["rounds"]) / guarantee["noise_multiplier"])
 
 
-def sensitivities(finished: StoredPaperRun) -> Floats:
+def sensitivities(paper_run: StoredPaperRun) -> Floats:
     """Return the local sensitivity of the summed gradient in every round of every trial, shape (trials, rounds)."""
-    return _by_trial(finished, "local_sensitivity")
+    return _by_trial(paper_run, "local_sensitivity")
 
 
-def mu_of_trials(finished: StoredPaperRun) -> Floats:
+def mu_of_trials(paper_run: StoredPaperRun) -> Floats:
     """Return the Gaussian-DP parameter of each trial, (trials,): the root of the sum of (Delta_i / sigma_i)^2.
 
     Delta_i is the local sensitivity of a round, and sigma_i its noise.
     """
-    signal = sensitivities(finished) / _by_trial(finished, "sigma")
+    signal = sensitivities(paper_run) / _by_trial(paper_run, "sigma")
     return np.asarray(np.sqrt(np.sum(signal**2, axis=1)), dtype=np.float64)
 
 
-def expected_advantage(finished: StoredPaperRun) -> float:
+def expected_advantage(paper_run: StoredPaperRun) -> float:
     """Return the theoretical advantage of the insider: exact under local noise scaling, else approximate."""
-    if is_local(finished.run):
-        return gaussian_advantage(claimed_mu(finished))
-    return predicted_advantage(mu_of_trials(finished))
+    if is_local(paper_run.run):
+        return gaussian_advantage(claimed_mu(paper_run))
+    return predicted_advantage(mu_of_trials(paper_run))
 
 
-def floored_share(finished: StoredPaperRun) -> float:
+def floored_share(paper_run: StoredPaperRun) -> float:
     """Return the share of rounds, over all trials, whose local sensitivity is below the floor of the noise.
 
     Noise is not reduced below this floor, so it is no longer in proportion to the sensitivity.
     """
-    return float(np.mean(sensitivities(finished) < SENSITIVITY_FLOOR * finished.run["privacy.clipping-norm"]))
+    return float(np.mean(sensitivities(paper_run) < SENSITIVITY_FLOOR * paper_run.run["privacy.clipping-norm"]))
 
 
-def labels_of(finished: StoredPaperRun) -> tuple[int, ...]:
+def labels_of(paper_run: StoredPaperRun) -> tuple[int, ...]:
     """Return the labels of the records in which D and D' differ: of the record in D, then of its replacement in D'.
 
     If D' has no replacement, only the first label is returned.
     """
-    data = finished.config.data
-    pair = finished.pair
+    data = paper_run.config.data
+    pair = paper_run.pair
     split = select_records(load_source(data_spec(data)), data.records, data.test_records, data.seed)
     label = int(split.inside.labels[pair.index])
     if pair.replacement is None or split.outside is None:
@@ -90,6 +90,6 @@ def labels_of(finished: StoredPaperRun) -> tuple[int, ...]:
     return label, int(split.outside.labels[pair.replacement])
 
 
-def _by_trial(finished: StoredPaperRun, column: str) -> Floats:
-    values: Floats = finished.rounds[column].to_numpy(dtype=np.float64).reshape(finished.repetitions, -1)
+def _by_trial(paper_run: StoredPaperRun, column: str) -> Floats:
+    values: Floats = paper_run.rounds[column].to_numpy(dtype=np.float64).reshape(paper_run.repetitions, -1)
     return values

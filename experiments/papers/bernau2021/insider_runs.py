@@ -103,14 +103,14 @@ def insider_run(
     rank: int = 1,
 ) -> PaperRun:
     """Return the run at one value of each axis; `rank` is that of the neighbour among those of its kind."""
-    main, other, of_a_neighbour = dataset["trials"]
+    main, other_trials, of_a_neighbour = dataset["trials"]
     is_usual = is_usual_neighbour(neighbour, rank)
     letters = f"{LETTERS[sensitivity]} {LETTERS[adjacency]}"
     which = f"{neighbour}-{rank}"
     name = f"{dataset.name}-{sensitivity}-{adjacency}-{belief:g}{'' if is_usual else f'-{which}'}"
     seed = zlib.crc32(name.encode())
     label = f"{dataset.title}, {letters}, rho_beta {belief:g}{'' if is_usual else f', {neighbour} {rank}'}"
-    trials = (main if belief == MAIN_BELIEF else other) if is_usual else of_a_neighbour
+    trials = (main if belief == MAIN_BELIEF else other_trials) if is_usual else of_a_neighbour
     axes = {
         "privacy.sensitivity": sensitivity,
         "privacy.adjacency": adjacency,
@@ -161,8 +161,9 @@ def runs_by_neighbour(dataset: PaperDataset, adjacency: Adjacency) -> tuple[Pape
     """
     three = dataset.study == MNIST.study and adjacency is Adjacency.REPLACE_RECORD
     ranks = (1, 2, 3) if three else (1,)
-    most = ((NeighbourChoice.MOST_DISSIMILAR, rank) for rank in ranks)
-    least = ((NeighbourChoice.LEAST_DISSIMILAR, rank) for rank in reversed(ranks))
+    most_dissimilar = ((NeighbourChoice.MOST_DISSIMILAR, rank) for rank in ranks)
+    least_dissimilar = ((NeighbourChoice.LEAST_DISSIMILAR, rank) for rank in reversed(ranks))
     return tuple(
-        insider_run(dataset, SensitivityKind.LOCAL, adjacency, MAIN_BELIEF, *which) for which in (*most, *least)
+        insider_run(dataset, SensitivityKind.LOCAL, adjacency, MAIN_BELIEF, *which)
+        for which in (*most_dissimilar, *least_dissimilar)
     )

@@ -116,23 +116,23 @@ def figure_1(_: StoredPaperRuns | None = None) -> ItemResult:
     """Return Figure 1: the adversary's decision boundary and beliefs after one answer to the one-dimensional query."""
     query = NoisyQuery(EXAMPLE_EPSILONS[0], EXAMPLE_DELTA)
     trials = _simulate(query, reproducible_generator("figure 1"))
-    others = [_belief_off(query, _simulate(query, np.random.default_rng(seed))) for seed in range(OTHER_SEEDS)]
+    other_gaps = [_belief_off(query, _simulate(query, np.random.default_rng(seed))) for seed in range(OTHER_SEEDS)]
     figure = new_figure(3.9)
-    left, right = figure.subplots(1, 2)
+    left_axes, right_axes = figure.subplots(1, 2)
     grid = np.linspace(-2.5, 3.5, 400)
-    _draw_densities(left, query, grid)
-    finish_axes(left, "(a) Decision boundary", "Answer r (units of f)", "Density (1 / unit of f)")
+    _draw_densities(left_axes, query, grid)
+    finish_axes(left_axes, "(a) Decision boundary", "Answer r (units of f)", "Density (1 / unit of f)")
     belief = expit(query.log_odds(grid[:, None]))
     for bit, curve in ((1, belief), (0, 1 - belief)):
         style = BIT_STYLES[bit]
         name = "D" if bit else "D'"
-        right.plot(grid, curve, style.line, color=style.colour, linewidth=2, label=f"belief in {name}")
-    _draw_measured_belief(right, trials)
-    finish_axes(right, "(b) Posterior belief", "Answer r (units of f)", "Belief (probability)")
-    for axes in (left, right):
+        right_axes.plot(grid, curve, style.line, color=style.colour, linewidth=2, label=f"belief in {name}")
+    _draw_measured_belief(right_axes, trials)
+    finish_axes(right_axes, "(b) Posterior belief", "Answer r (units of f)", "Belief (probability)")
+    for axes in (left_axes, right_axes):
         axes.axvline(0.5, color=INK, linestyle=":", linewidth=1.5, label="decision boundary")
         axes.axvspan(grid[0], 0.5, color="#e4ecf4", zorder=0, label="the adversary says D")
-    legend_below(figure, (left, right), columns=3)
+    legend_below(figure, (left_axes, right_axes), columns=3)
     return ItemResult(
         table(_rows_of_the_boundary(query, trials)),
         figure,
@@ -142,8 +142,8 @@ def figure_1(_: StoredPaperRuns | None = None) -> ItemResult:
             "No number is printed with this figure, not even the noise; it is drawn with the noise of Figure 2a. The "
             "boundary lies in the middle whatever the noise is.",
             f"The mean belief lies {abs(_belief_off(query, trials)):.1f} standard errors from theory, by luck of the "
-            f"seed: with {OTHER_SEEDS} other seeds it lies {abs(np.mean(others)):.1f} from it on average, signs "
-            f"counted, and {np.max(np.abs(others)):.1f} at most.",
+            f"seed: with {OTHER_SEEDS} other seeds it lies {abs(np.mean(other_gaps)):.1f} from it on average, signs "
+            f"counted, and {np.max(np.abs(other_gaps)):.1f} at most.",
         ),
     )
 
@@ -157,8 +157,8 @@ def _belief_off(query: NoisyQuery, trials: QueryTrials) -> float:
 
 def _rows_of_the_boundary(query: NoisyQuery, trials: QueryTrials) -> list[ItemRow]:
     answers = trials.answers[:, 0]
-    said = trials.won == trials.used
-    last, first = float(answers[said].max()), float(answers[~said].min())
+    is_correct = trials.won == trials.used
+    last, first = float(answers[is_correct].max()), float(answers[~is_correct].min())
     beliefs = expit(trials.towards_truth)
     wins = int(trials.won.sum())
     won = IntervalEstimate(wins / TRIALS, *clopper_pearson(wins, TRIALS, CONFIDENCE))
@@ -199,9 +199,11 @@ def _draw_measured_belief(axes: Axes, trials: QueryTrials) -> None:
     If beliefs are calibrated, this share equals the belief in D.
     """
     edges = np.linspace(-1.75, 2.75, 19)
-    place = np.digitize(trials.answers[:, 0], edges) - 1
+    bin_index = np.digitize(trials.answers[:, 0], edges) - 1
     centres = (edges[:-1] + edges[1:]) / 2
-    shares = [float(trials.used[place == index].mean()) if np.any(place == index) else math.nan for index in range(18)]
+    shares = [
+        float(trials.used[bin_index == index].mean()) if np.any(bin_index == index) else math.nan for index in range(18)
+    ]
     axes.plot(centres, shares, "o", color=INK, markersize=4, label="measured share of D")
 
 
@@ -263,9 +265,11 @@ def _advantage_row(query: NoisyQuery, trials: QueryTrials) -> ItemRow:
 def figure_3(_: StoredPaperRuns | None = None) -> ItemResult:
     """Return Figure 3: rho_beta and rho_alpha, the bounds on belief and advantage, over epsilon for several delta."""
     figure = new_figure(4.7)
-    left, right = figure.subplots(1, 2)
+    left_axes, right_axes = figure.subplots(1, 2)
     grid = np.linspace(0.01, EPSILONS[-1], 200)
-    left.plot(grid, [rho_beta(x) for x in grid], color=INK, linewidth=3.5, alpha=0.45, label="rho_beta, every delta")
+    left_axes.plot(
+        grid, [rho_beta(x) for x in grid], color=INK, linewidth=3.5, alpha=0.45, label="rho_beta, every delta"
+    )
     rows: list[ItemRow] = []
     for delta, line, colour in zip(DELTAS, _LINES, _GREYS, strict=True):
         queries = [NoisyQuery(x, delta, DIMENSIONS) for x in EPSILONS]
@@ -274,14 +278,14 @@ def figure_3(_: StoredPaperRuns | None = None) -> ItemResult:
             row for query, trials in results for row in (_advantage_row(query, trials), _belief_row(query, trials))
         ]
         reached = [gaussian_belief_bound(NoisyQuery(x, delta).mu, delta, SignalToNoiseAdaptivity.FIXED) for x in grid]
-        left.plot(grid, reached, line, color=colour, linewidth=1.6, label=f"passed with probability {delta:g}")
+        left_axes.plot(grid, reached, line, color=colour, linewidth=1.6, label=f"passed with probability {delta:g}")
         bound = [rho_alpha(x, delta) for x in grid]
-        right.plot(grid, bound, line, color=colour, linewidth=2, label=f"rho_alpha, delta {delta:g}")
+        right_axes.plot(grid, bound, line, color=colour, linewidth=2, label=f"rho_alpha, delta {delta:g}")
         measured = [float(2 * trials.won.mean() - 1) for _, trials in results]
-        right.plot(EPSILONS, measured, "o", color=colour, markersize=5, label="measured advantage")
-    finish_axes(left, "(a) Belief", "epsilon (nats)", "Belief (probability)")
-    finish_axes(right, "(b) Advantage", "epsilon (nats)", "Advantage")
-    legend_below(figure, (left, right), columns=2)
+        right_axes.plot(EPSILONS, measured, "o", color=colour, markersize=5, label="measured advantage")
+    finish_axes(left_axes, "(a) Belief", "epsilon (nats)", "Belief (probability)")
+    finish_axes(right_axes, "(b) Advantage", "epsilon (nats)", "Advantage")
+    legend_below(figure, (left_axes, right_axes), columns=2)
     return ItemResult(
         table(rows),
         figure,

@@ -35,8 +35,8 @@ _ITEMS = (
 )
 
 
-def _notes(finished: StoredPaperRuns, results: ItemResults) -> PageNotes:
-    runs = tuple(finished.runs.values())
+def _notes(paper_runs: StoredPaperRuns, results: ItemResults) -> PageNotes:
+    runs = tuple(paper_runs.runs.values())
     return PageNotes(
         f"Every run: {BASE['training.rounds']} full-batch rounds over {BASE['data.clients']} clients, "
         f"C = {BASE['privacy.clipping-norm']:g}, {BASE['training.optimizer'].capitalize()} at learning rate "
@@ -45,28 +45,28 @@ def _notes(finished: StoredPaperRuns, results: ItemResults) -> PageNotes:
         ("Setting", "Model and records", "Dissimilarity", "Noise multiplier", "Trials", "Engine"),
         (3, 4),
         tuple(map(_row, runs)),
-        warnings=(*_other_measures(finished), f"Settings marked LS: {AUDIT_DEVICE}") if runs else (),
+        warnings=(*_other_measures(paper_runs), f"Settings marked LS: {AUDIT_DEVICE}") if runs else (),
     )
 
 
-def _row(finished: StoredPaperRun) -> tuple[str, ...]:
-    run = finished.run
-    summary = finished.summary
+def _row(paper_run: StoredPaperRun) -> tuple[str, ...]:
+    run = paper_run.run
+    summary = paper_run.summary
     return (
         run.label, f"{run['model.name']}, n = {run['data.records']:,}", str(run["audit.dissimilarity"]),
-        number_text(summary["guarantee"]["noise_multiplier"]), f"{finished.repetitions:,}",
+        number_text(summary["guarantee"]["noise_multiplier"]), f"{paper_run.repetitions:,}",
         str(summary["timing"]["engine"] or "not noted"),
     )  # fmt: skip
 
 
-def _other_measures(finished: StoredPaperRuns) -> tuple[str, ...]:
+def _other_measures(paper_runs: StoredPaperRuns) -> tuple[str, ...]:
     """Return a sentence on data sets whose neighbours are chosen by another measure than the paper's, if there are
     any."""
     key = "audit.dissimilarity"
-    pairs = [(data, CANDIDATES[data.study][0][0][key]) for data in finished.data]
-    others = [f"on {data.title} by the {data[key]} measure instead of {usual}"
+    pairs = [(data, CANDIDATES[data.study][0][0][key]) for data in paper_runs.data]
+    other_measures = [f"on {data.title} by the {data[key]} measure instead of {usual}"
               for data, usual in pairs if data[key] != usual]  # fmt: skip
-    return (f"Neighbours are chosen {', '.join(sorted(others))}.",) if others else ()
+    return (f"Neighbours are chosen {', '.join(sorted(other_measures))}.",) if other_measures else ()
 
 
 PAPER = Paper(

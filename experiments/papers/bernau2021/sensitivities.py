@@ -41,25 +41,25 @@ def outlier_share(values: Floats) -> float:
     return float(np.mean((values < low - reach) | (values > high + reach)))
 
 
-def figure_4(finished: StoredPaperRuns) -> ItemResult:
+def figure_4(paper_runs: StoredPaperRuns) -> ItemResult:
     """Return Figure 4: box plots of local sensitivities for several neighbours of D, from most to least dissimilar."""
-    data = finished.data
+    data = paper_runs.data
     figure = new_figure(4.6)
-    widths = [len(runs_by_neighbour(one, _REPLACE)) + 1.5 for one in data]
+    widths = [len(runs_by_neighbour(dataset, _REPLACE)) + 1.5 for dataset in data]
     panels = figure.subplots(1, len(data), squeeze=False, sharey=True, gridspec_kw={"width_ratios": widths})[0]
     rows: list[ItemRow] = []
-    for letter, axes, one in zip("abc", panels, data, strict=False):
-        neighbours = [_neighbour_name(run) for run in runs_by_neighbour(one, _REPLACE)]
+    for letter, axes, study in zip("abc", panels, data, strict=False):
+        neighbours = [_neighbour_name(run) for run in runs_by_neighbour(study, _REPLACE)]
         for adjacency in ADJACENCIES:
-            runs = [finished[run] for run in runs_by_neighbour(one, adjacency)]
+            runs = [paper_runs[run] for run in runs_by_neighbour(study, adjacency)]
             shift = -0.2 if adjacency is _REPLACE else 0.2
-            places = np.array([neighbours.index(_neighbour_name(run.run)) for run in runs]) + shift
+            positions = np.array([neighbours.index(_neighbour_name(run.run)) for run in runs]) + shift
             boxes = [sensitivities(run).ravel() for run in runs]
-            plot_style.draw_boxes(axes, boxes, list(places), plot_style.ADJACENCY_LOOKS[adjacency], 0.36)
+            plot_style.draw_boxes(axes, boxes, list(positions), plot_style.ADJACENCY_LOOKS[adjacency], 0.36)
             rows += [row for run in runs for row in _neighbour_rows(run)]
-        _finish_neighbours(axes, one)
+        _finish_neighbours(axes, study)
         y_name = "Local sensitivity (gradient units)" if letter == "a" else ""
-        finish_axes(axes, f"({letter}) {short_title(one)}", "", y_name)
+        finish_axes(axes, f"({letter}) {short_title(study)}", "", y_name)
     for axes in panels:
         axes.axhline(CLIPPING_NORM, color=INK, linestyle=":", linewidth=1.4, label="limit C, record removed")
         axes.axhline(2 * CLIPPING_NORM, color=INK, linestyle="-.", linewidth=1.4, label="limit 2C, record replaced")
@@ -73,7 +73,7 @@ def figure_4(finished: StoredPaperRuns) -> ItemResult:
         "ranges.",
         explained(
             ("figure-4-cosine", "figure-4-relation", "labels", "eq-9", "ssim", "subset", "network", "optimizer"),
-            finished.stands_in,
+            paper_runs.stands_in,
         ),
     )
 
@@ -96,39 +96,39 @@ def _finish_neighbours(axes: Axes, dataset: PaperDataset) -> None:
     plot_style.draw_published(axes, [-0.2, len(runs) - 1.2], medians)
 
 
-def _neighbour_rows(finished: StoredPaperRun) -> list[ItemRow]:
-    run = finished.run
-    values = sensitivities(finished)
+def _neighbour_rows(paper_run: StoredPaperRun) -> list[ItemRow]:
+    run = paper_run.run
+    values = sensitivities(paper_run)
     random = reproducible_generator(run.name)
     median, share = (bootstrap(values, of, random) for of in (np.median, outlier_share))
     is_usual = is_usual_neighbour(run["audit.neighbour"], run["audit.neighbour-rank"] or 1)
     label = f"{run.label}{', most-dissimilar 1' if is_usual else ''}"
     quartiles = np.percentile(values, [25, 75])
-    labels = labels_of(finished)
+    labels = labels_of(paper_run)
     note = (
         f"label{'s' if len(labels) == 2 else ''} {' and '.join(map(str, labels))}; quartiles {quartiles[0]:.3g} and "
         f"{quartiles[1]:.3g}; limit {_limit(run['privacy.adjacency']):g}; interval: bootstrap over trials"
     )
     outliers, beyond = "share of outliers", "beyond 1.5 interquartile ranges"
     return [
-        measured_row(label, MEDIAN, median, finished.repetitions, note, published=PRINTED.of(run, MEDIAN)),
-        measured_row(label, outliers, share, finished.repetitions, beyond, published=PRINTED.of(run, outliers)),
+        measured_row(label, MEDIAN, median, paper_run.repetitions, note, published=PRINTED.of(run, MEDIAN)),
+        measured_row(label, outliers, share, paper_run.repetitions, beyond, published=PRINTED.of(run, outliers)),
     ]
 
 
-def figure_5(finished: StoredPaperRuns) -> ItemResult:
+def figure_5(paper_runs: StoredPaperRuns) -> ItemResult:
     """Return Figure 5: local and global sensitivities over the rounds, for a claimed belief bound rho_beta of 0.9."""
-    data = finished.data
+    data = paper_runs.data
     figure = new_figure(4.2)
     panels = figure.subplots(1, len(data), squeeze=False, sharey=True)[0]
     rows: list[ItemRow] = []
-    for letter, axes, one in zip("abc", panels, data, strict=False):
+    for letter, axes, dataset in zip("abc", panels, data, strict=False):
         for adjacency in ADJACENCIES:
-            run = finished[insider_run(one, SensitivityKind.LOCAL, adjacency)]
+            run = paper_runs[insider_run(dataset, SensitivityKind.LOCAL, adjacency)]
             rows += _round_rows(run)
             _draw_rounds(axes, run)
         y_name = "Sensitivity (gradient units)" if letter == "a" else ""
-        finish_axes(axes, f"({letter}) {short_title(one)}", "Round", y_name)
+        finish_axes(axes, f"({letter}) {short_title(dataset)}", "Round", y_name)
         axes.set_ylim(0, 2.1 * CLIPPING_NORM)
     plot_style.legend_below(figure, list(panels))
     return ItemResult(
@@ -139,25 +139,25 @@ def figure_5(finished: StoredPaperRuns) -> ItemResult:
         (
             "The curves of the paper were not read off. It says of them that local sensitivities lie below the global "
             "one, clearly so on Adult, and close to C on MNIST and Purchase-100 where a record is removed.",
-            *explained(("eq-9", "ssim", "subset", "network", "optimizer"), finished.stands_in),
+            *explained(("eq-9", "ssim", "subset", "network", "optimizer"), paper_runs.stands_in),
         ),
     )
 
 
-def _round_rows(finished: StoredPaperRun) -> list[ItemRow]:
+def _round_rows(paper_run: StoredPaperRun) -> list[ItemRow]:
     rows = []
-    limit = _limit(finished.run["privacy.adjacency"])
-    for index, values in enumerate(sensitivities(finished).T):
+    limit = _limit(paper_run.run["privacy.adjacency"])
+    for index, values in enumerate(sensitivities(paper_run).T):
         low, high = np.percentile(values, [25, 75])
-        median = bootstrap(values, np.median, reproducible_generator(f"{finished.run.name} {index}"))
+        median = bootstrap(values, np.median, reproducible_generator(f"{paper_run.run.name} {index}"))
         note = f"quartiles {low:.3g} and {high:.3g}; global sensitivity {limit:g}; interval: bootstrap over trials"
-        rows.append(run_row(finished, f"{MEDIAN}, round {index + 1}", median, note))
+        rows.append(run_row(paper_run, f"{MEDIAN}, round {index + 1}", median, note))
     return rows
 
 
-def _draw_rounds(axes: Axes, finished: StoredPaperRun) -> None:
-    adjacency = finished.run["privacy.adjacency"]
-    values = sensitivities(finished)
+def _draw_rounds(axes: Axes, paper_run: StoredPaperRun) -> None:
+    adjacency = paper_run.run["privacy.adjacency"]
+    values = sensitivities(paper_run)
     look = plot_style.ADJACENCY_LOOKS[adjacency]
     rounds = np.arange(1, values.shape[1] + 1)
     low, middle, high = np.percentile(values, [25, 50, 75], axis=0)
@@ -166,7 +166,7 @@ def _draw_rounds(axes: Axes, finished: StoredPaperRun) -> None:
     )
     axes.plot(
         rounds, middle, look.line, color=look.colour, linewidth=2, marker=look.marker, markersize=4, markevery=5,
-        label=f"{letters(finished.run)}, {look.name}",
+        label=f"{letters(paper_run.run)}, {look.name}",
     )  # fmt: skip
     limit = _limit(adjacency)
     dashes = "-." if adjacency is _REPLACE else ":"

@@ -142,9 +142,11 @@ def all_runs(dataset: PaperDataset) -> tuple[PaperRun, ...]:
 def extreme_runs(dataset: PaperDataset) -> tuple[PaperRun, ...]:
     """Return four runs: fewest and most epochs without DP, and least and largest epsilon with DP."""
     plain = baseline_runs(dataset)
-    wanted = dataset["clipping-norms"][0], dataset["batches"][-1]
+    settings = dataset["clipping-norms"][0], dataset["batches"][-1]
     alike = [
-        run for run in private_runs(dataset) if (run["privacy.clipping-norm"], run["training.expected-batch"]) == wanted
+        run
+        for run in private_runs(dataset)
+        if (run["privacy.clipping-norm"], run["training.expected-batch"]) == settings
     ]
     return plain[0], plain[-1], alike[0], alike[-1]
 
@@ -162,7 +164,11 @@ def _values(dataset: PaperDataset) -> dict[str, dict[str, Any]]:
 
 
 def _run(dataset: PaperDataset, values: Mapping[str, Mapping[str, Any]], point: Point) -> PaperRun:
-    shared = {f"{section}.{key}": value for section, own in values.items() for key, value in own.items()}
+    shared = {
+        f"{section}.{key}": value
+        for section, settings_of_section in values.items()
+        for key, value in settings_of_section.items()
+    }
     settings = {**shared, **dict(point.settings), "point": point}
     is_private = settings.get("privacy.private", True)
     label = (

@@ -45,10 +45,10 @@ class ErrorRateLogRatios:
 
 
 def _curves(fpr: Floats, tnr: Floats, fnr: Floats, tpr: Floats, cut: float) -> ErrorRateLogRatios:
-    kept = (fpr >= cut) & (fnr >= cut)
+    is_shown = (fpr >= cut) & (fnr >= cut)
     with np.errstate(divide="ignore"):
-        both = np.log([largest_ratio([pair], DELTA) for pair in ((tnr, fnr), (tpr, fpr))])
-    return ErrorRateLogRatios(fpr, fnr, np.where(kept, both, np.nan))
+        ratios = np.log([largest_ratio([pair], DELTA) for pair in ((tnr, fnr), (tpr, fpr))])
+    return ErrorRateLogRatios(fpr, fnr, np.where(is_shown, ratios, np.nan))
 
 
 def _exact_curves(thresholds: Floats, cut: float = CUT) -> ErrorRateLogRatios:
@@ -93,14 +93,14 @@ def _rates_at_the_largest(exact: ErrorRateLogRatios) -> list[float]:
     return [float(min(exact.fpr[top], exact.fnr[top])) for top in np.nanargmax(exact.values, axis=-1)]
 
 
-def figure_3(finished: StoredPaperRuns) -> ItemResult:
+def figure_3(paper_runs: StoredPaperRuns) -> ItemResult:
     """Return Figure 3: two log ratios over the FPR, exact and from samples.
 
     They are log (1 - delta - FPR) / FNR and log (1 - delta - FNR) / FPR. Epsilon* is the largest of four such ratios.
     """
-    losses = LOSSES[finished.extent]
-    samples = SAMPLES[finished.extent]
-    exact, sampled, at_ends, in_middle = _curves_and_errors(finished.extent)
+    losses = LOSSES[paper_runs.extent]
+    samples = SAMPLES[paper_runs.extent]
+    exact, sampled, at_ends, in_middle = _curves_and_errors(paper_runs.extent)
     figure = new_figure(4.1)
     panels = figure.subplots(1, 2, sharey=True)
     _draw(panels[0], exact)
@@ -120,20 +120,20 @@ def figure_3(finished: StoredPaperRuns) -> ItemResult:
     )
 
 
-def claims_of_figure_3(finished: StoredPaperRuns) -> Iterator[PaperClaim]:
+def claims_of_figure_3(paper_runs: StoredPaperRuns) -> Iterator[PaperClaim]:
     """Yield the claims of section 8 on where noise and signal lie."""
-    exact, _, at_ends, in_middle = _curves_and_errors(finished.extent)
+    exact, _, at_ends, in_middle = _curves_and_errors(paper_runs.extent)
     excess = t_interval(at_ends - in_middle)
-    setting = _setting(LOSSES[finished.extent])
-    yield CLAIMS["noise-at-the-ends"].on(setting, excess, SAMPLES[finished.extent])
+    setting = _setting(LOSSES[paper_runs.extent])
+    yield CLAIMS["noise-at-the-ends"].on(setting, excess, SAMPLES[paper_runs.extent])
     rate = max(_rates_at_the_largest(exact))
     yield CLAIMS["signal-at-the-ends"].on("N(0, 1) and N(3, 1), exact", known(rate))
 
 
 def _draw(axes: Axes, curves: ErrorRateLogRatios) -> None:
     for values, (line, colour, name) in zip(curves.values, _STYLES, strict=True):
-        shown = np.isfinite(values)
-        axes.plot(curves.fpr[shown], values[shown], line, color=colour, linewidth=1.6, label=name)
+        is_finite = np.isfinite(values)
+        axes.plot(curves.fpr[is_finite], values[is_finite], line, color=colour, linewidth=1.6, label=name)
     axes.set_xscale("log")
 
 
@@ -151,10 +151,10 @@ def _rows_of_largest(exact: ErrorRateLogRatios, sampled: ErrorRateLogRatios, los
 
 
 def _rows_of_errors(in_middle: Floats, at_ends: Floats, losses: int) -> Iterator[ItemRow]:
-    places = {f"both rates at least {MIDDLE:g}": in_middle, f"one rate below {MIDDLE:g}": at_ends}
+    gaps = {f"both rates at least {MIDDLE:g}": in_middle, f"one rate below {MIDDLE:g}": at_ends}
     note = "nats; distance from the distributions at the same threshold, mean over samples"
-    for place, largest in places.items():
-        quantity = f"largest error of the two quantities, {place}"
+    for name, largest in gaps.items():
+        quantity = f"largest error of the two quantities, {name}"
         yield measured_row(_setting(losses), quantity, t_interval(largest), len(largest), note, theory=0.0)
 
 

@@ -37,7 +37,7 @@ def remarks_of_figure_4(simulation: PaperAndLongSimulation) -> tuple[str, ...]:
     falls = []
     for name in (PARAMETRIC, EMPIRICAL):
         values = [errors[0.0, size, name].bias for size in simulation.settings.sizes]
-        falling = all(left > right for left, right in pairwise(values))
+        falling = all(first > second for first, second in pairwise(values))
         falls.append(f"the {name} one {'always' if falling else 'not always'} ({_between(values)})")
     return (
         f"The paper finds the parametric form nearer to 0. By means: {_nearer_in_both(simulation, 'bias')}.",
@@ -52,13 +52,13 @@ def remarks_of_figure_5(simulation: PaperAndLongSimulation) -> tuple[str, ...]:
     """
     pairs = {size: errors_of_size(simulation, size) for size in simulation.settings.sizes}
     nearer = sum(errors[PARAMETRIC] < errors[EMPIRICAL] for errors in pairs.values())
-    named = ", ".join(
+    names_text = ", ".join(
         f"{size:,} losses {errors[PARAMETRIC]:.2f} against {errors[EMPIRICAL]:.2f}" for size, errors in pairs.items()
     )
     return (
         "The paper finds the parametric form nearer to the truth throughout. By root mean squared error: "
         f"{_nearer_in_both(simulation, 'rmse')}.",
-        f"Over all separations together it is nearer at {nearer} of {len(pairs)} sizes: {named} nats.",
+        f"Over all separations together it is nearer at {nearer} of {len(pairs)} sizes: {names_text} nats.",
         *_remarks_on_bias(simulation),
     )
 
@@ -74,16 +74,16 @@ def _remarks_on_bias(simulation: PaperAndLongSimulation) -> tuple[str, ...]:
     apart = [separation for separation in simulation.settings.separations if separation > 0]
 
     fit = [wide[separation, size, PARAMETRIC] for separation in apart]
-    bias = [one.bias for one in fit]
-    spread = [one.std for one in fit]
+    bias = [errors.bias for errors in fit]
+    spread = [errors.std for errors in fit]
     cut = [wide[separation, size, EMPIRICAL].bias for separation in apart]
-    own = [narrow[separation, size, EMPIRICAL].bias for separation in apart]
+    bias_of_size = [narrow[separation, size, EMPIRICAL].bias for separation in apart]
     return (
         f"The normal fit to losses that are not normal has a bias of its own: at {size:,} losses {_between(bias)} nats "
         f"over the separations, {'always' if min(bias) > 0 else 'not always'} above the truth, beside a standard "
         f"deviation of {_between(spread)}{'; more losses do not cure it' if min(bias) > 2 * max(spread) else ''}.",
         f"How much of the empirical form's distance is its cut: at {size:,} losses its bias is {_between(cut)} nats "
-        f"against the truth, and {_between(own)} against the truth within the same cut.",
+        f"against the truth, and {_between(bias_of_size)} against the truth within the same cut.",
         "Within that cut for both, against the truth within it: "
         f"{_nearer(simulation.ten, 'rmse', simulation.settings.repetitions, 'narrow_truth', NARROW_PARAMETRIC)}.",
     )
@@ -94,8 +94,8 @@ def _between(values: Sequence[float]) -> str:
 
 
 def _nearer_in_both(simulation: PaperAndLongSimulation, column: str) -> str:
-    both = ((simulation.ten, simulation.settings), (simulation.more, simulation.many))
-    return "; ".join(_nearer(estimates, column, settings.repetitions) for estimates, settings in both)
+    simulations = ((simulation.ten, simulation.settings), (simulation.more, simulation.many))
+    return "; ".join(_nearer(estimates, column, settings.repetitions) for estimates, settings in simulations)
 
 
 def _nearer(
@@ -108,14 +108,14 @@ def _nearer(
     """
     errors = summary(estimates, truth)
     pairs = {
-        key[:2]: (abs(getattr(one, column)), abs(getattr(errors[*key[:2], EMPIRICAL], column)))
-        for key, one in errors.items()
+        key[:2]: (abs(getattr(error, column)), abs(getattr(errors[*key[:2], EMPIRICAL], column)))
+        for key, error in errors.items()
         if key[-1] == parametric
     }
     farther = {key: pair for key, pair in pairs.items() if pair[0] >= pair[1]}
-    said = f"nearer in {len(pairs) - len(farther)} of {len(pairs)} cells ({repetitions} repetitions)"
-    named = "; ".join(
+    text = f"nearer in {len(pairs) - len(farther)} of {len(pairs)} cells ({repetitions} repetitions)"
+    cells_text = "; ".join(
         f"{loss_pair_name(separation)}, {size:,} losses ({ours:.2f} against {empirical:.2f} nats)"
         for (separation, size), (ours, empirical) in farther.items()
     )
-    return f"{said}, not at {named}" if farther else said
+    return f"{text}, not at {cells_text}" if farther else text

@@ -63,9 +63,12 @@ def _simulated(extent: ComputeExtent, separations: int | None = None) -> PaperAn
 
     They cover the first `separations` separations between members' and population losses, or all of them.
     """
-    both = SETTINGS[extent], MANY[extent]
-    ten, many = (replace(one, separations=one.separations[:separations]) for one in both)
-    return PaperAndLongSimulation(ten, many, simulate(ten, _SEED), simulate(many, _SEED_OF_MANY))
+    simulation_settings = SETTINGS[extent], MANY[extent]
+    ten, many_settings = (
+        replace(simulation_settings, separations=simulation_settings.separations[:separations])
+        for simulation_settings in simulation_settings
+    )
+    return PaperAndLongSimulation(ten, many_settings, simulate(ten, _SEED), simulate(many_settings, _SEED_OF_MANY))
 
 
 _BIASED = (
@@ -73,12 +76,12 @@ _BIASED = (
 )
 
 
-def figure_4(finished: StoredPaperRuns) -> ItemResult:
+def figure_4(paper_runs: StoredPaperRuns) -> ItemResult:
     """Return Figure 4: mean and standard deviation of estimated Epsilon* by number of losses, without any leak.
 
     Members and population have equal loss distributions, so the true value of Epsilon* is 0.
     """
-    simulation = _simulated(finished.extent, 1)
+    simulation = _simulated(paper_runs.extent, 1)
     figure = new_figure()
     axes = figure.subplots()
     axes.axhline(0, color=INK, linewidth=1.4, label=THEORY)
@@ -97,22 +100,22 @@ def figure_4(finished: StoredPaperRuns) -> ItemResult:
     )
 
 
-def figure_5(finished: StoredPaperRuns) -> ItemResult:
+def figure_5(paper_runs: StoredPaperRuns) -> ItemResult:
     """Return Figure 5: estimates of Epsilon* (mean and standard deviation) and its true value on simulated losses.
 
     The horizontal axis is the separation a: the losses of members are drawn from Gamma(shape, 1), and those of the
     population from Gamma(shape + a, 1).
     """
-    simulation = _simulated(finished.extent)
+    simulation = _simulated(paper_runs.extent)
     sizes = simulation.settings.sizes
     figure = new_figure(3.0 + 2.2 * ((len(sizes) + 1) // 2))
     panels = figure.subplots((len(sizes) + 1) // 2, 2, sharex=True, sharey=True, squeeze=False).ravel()
     for letter, axes, size in zip("abcdefgh", panels, sizes, strict=False):
-        own = simulation.ten[simulation.ten["size"] == size]
+        frame = simulation.ten[simulation.ten["size"] == size]
         for column, line, name in (("truth", "-", THEORY), ("narrow_truth", "-.", f"{THEORY}, cut of empirical form")):
-            truth = own.groupby("separation")[column].first()
+            truth = frame.groupby("separation")[column].first()
             axes.plot(truth.index, truth, line, color=INK, linewidth=1.4, label=name)
-        _draw(axes, own, "separation")
+        _draw(axes, frame, "separation")
         finish_axes(axes, f"({letter}) {size:,} losses", "Separation a (shape)", "Epsilon* (nats)")
         axes.label_outer()
     for axes in panels[len(sizes) :]:
@@ -131,12 +134,12 @@ def figure_5(finished: StoredPaperRuns) -> ItemResult:
     )
 
 
-def claims_of_figure_4(finished: StoredPaperRuns) -> Iterator[PaperClaim]:
+def claims_of_figure_4(paper_runs: StoredPaperRuns) -> Iterator[PaperClaim]:
     """Yield the claims that section 8.1 makes about a model whose members and population have equal loss distributions.
 
     Such a model leaks nothing, so its Epsilon* is 0. The claims are tested on the simulation with many repetitions.
     """
-    simulation = _simulated(finished.extent, 1)
+    simulation = _simulated(paper_runs.extent, 1)
     of = {key[1:]: cell for key, cell in _columns(simulation.more).items() if key[0] == 0.0}
     sizes = sorted({size for size, _ in of})
     trials = simulation.many.repetitions
@@ -144,24 +147,24 @@ def claims_of_figure_4(finished: StoredPaperRuns) -> Iterator[PaperClaim]:
         nearer = t_interval(abs(of[size, EMPIRICAL]) - abs(of[size, PARAMETRIC]))
         yield CLAIMS["parametric-nearer-to-zero"].on(f"{size:,} losses", nearer, trials)
     for name in _LOOKS:
-        for fewer, more in pairwise(sizes):
-            fall = welch_interval(of[fewer, name], of[more, name])
-            quantity = f"Epsilon* of {fewer:,} losses less that of {more:,}"
+        for fewer, larger in pairwise(sizes):
+            fall = welch_interval(of[fewer, name], of[larger, name])
+            quantity = f"Epsilon* of {fewer:,} losses less that of {larger:,}"
             yield CLAIMS["more-losses-nearer-to-zero"].on(f"{name} form", fall, trials, quantity=quantity)
 
 
-def claims_of_figure_5(finished: StoredPaperRuns) -> Iterator[PaperClaim]:
+def claims_of_figure_5(paper_runs: StoredPaperRuns) -> Iterator[PaperClaim]:
     """Yield the claims of section 8.1 on distributions of losses that differ between members and nonmembers.
 
     The errors of each repetition are averaged over all separations, the distances between the two distributions.
     """
-    simulation = _simulated(finished.extent)
+    simulation = _simulated(paper_runs.extent)
     of = _columns(simulation.more)
     trials = simulation.many.repetitions
-    apart = [one for one in simulation.many.separations if one > 0]
+    apart = [separation for separation in simulation.many.separations if separation > 0]
     below: dict[tuple[int, str], Floats] = {}
     for size in simulation.many.sizes:
-        errors = {name: np.stack([of[one, size, name] for one in apart]) for name in _LOOKS}
+        errors = {name: np.stack([of[epsilon, size, name] for epsilon in apart]) for name in _LOOKS}
         below |= {(size, name): -values.mean(axis=0) for name, values in errors.items()}
         where = f"{size:,} losses, all separations"
         yield CLAIMS["empirical-too-small"].on(where, t_interval(below[size, EMPIRICAL]), trials)
@@ -170,9 +173,9 @@ def claims_of_figure_5(finished: StoredPaperRuns) -> Iterator[PaperClaim]:
         squares = {name: (values**2).mean(axis=0) for name, values in errors.items()}
         excess = t_interval(squares[EMPIRICAL] - squares[PARAMETRIC])
         yield CLAIMS["parametric-more-accurate"].on(where, excess, trials)
-    for fewer, more in pairwise(simulation.many.sizes):
-        fall = welch_interval(below[fewer, EMPIRICAL], below[more, EMPIRICAL])
-        quantity = f"truth less empirical form, of {fewer:,} losses less that of {more:,}"
+    for fewer, larger in pairwise(simulation.many.sizes):
+        fall = welch_interval(below[fewer, EMPIRICAL], below[larger, EMPIRICAL])
+        quantity = f"truth less empirical form, of {fewer:,} losses less that of {larger:,}"
         yield CLAIMS["more-losses-fix-it"].on("all separations", fall, trials, quantity=quantity)
 
 

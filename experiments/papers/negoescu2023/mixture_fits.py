@@ -34,14 +34,14 @@ _FITTED = 10_000
 _LOOKS = {100: ("-", "o", "#12426e"), 300: ("--", "s", "#5c5c5c"), 1000: (":", "v", "#b35806")}
 
 
-def figure_6(finished: StoredPaperRuns) -> ItemResult:
+def figure_6(paper_runs: StoredPaperRuns) -> ItemResult:
     """Return Figure 6: p-values of two-sample Kolmogorov-Smirnov tests, by number of mixture components.
 
     The models are some of those of Figure 2.
     """
-    (data,) = finished.data
+    (data,) = paper_runs.data
     runs = extreme_runs(data)
-    checks = _all_checks(finished)
+    checks = _all_checks(paper_runs)
     figure = new_figure(6.0)
     panels = figure.subplots(2, 2, sharex=True, sharey=True).ravel()
     for letter, axes, run in zip("abcd", panels, runs, strict=True):
@@ -64,25 +64,25 @@ def figure_6(finished: StoredPaperRuns) -> ItemResult:
     )
 
 
-def claims_of_figure_6(finished: StoredPaperRuns) -> tuple[PaperClaim, ...]:
+def claims_of_figure_6(paper_runs: StoredPaperRuns) -> tuple[PaperClaim, ...]:
     """Return the claims of section 8.2."""
-    return tuple(_claims(_all_checks(finished)))
+    return tuple(_claims(_all_checks(paper_runs)))
 
 
-def _all_checks(finished: StoredPaperRuns) -> pd.DataFrame:
-    (data,) = finished.data
-    return pd.concat([_checks(finished[run], finished.extent) for run in extreme_runs(data)])
+def _all_checks(paper_runs: StoredPaperRuns) -> pd.DataFrame:
+    (data,) = paper_runs.data
+    return pd.concat([_checks(paper_runs[run], paper_runs.extent) for run in extreme_runs(data)])
 
 
 @cache
-def _checks(finished: StoredPaperRun, extent: ComputeExtent) -> pd.DataFrame:
+def _checks(paper_run: StoredPaperRun, extent: ComputeExtent) -> pd.DataFrame:
     """Fit mixtures to the scores of one setting, and return the p-values of their Kolmogorov-Smirnov tests.
 
     There is one row for each model, number of scores and number of components.
     """
     rows = []
-    point = point_of(finished.run)
-    for trial, scores in enumerate(_training_scores(finished.path)):
+    point = point_of(paper_run.run)
+    for trial, scores in enumerate(_training_scores(paper_run.path)):
         random = np.random.default_rng([trial, *point.name.encode()])
         for size in SIZES[extent]:
             used = random.permutation(scores)[: _FITTED + size]
@@ -106,9 +106,9 @@ def _training_scores(run: Path) -> list[Floats]:
 
 
 def _draw(axes: Axes, checks: pd.DataFrame) -> None:
-    for size, own in checks.groupby("size"):
+    for size, frame in checks.groupby("size"):
         line, marker, colour = _LOOKS[int(str(size))]
-        groups = own.groupby("components")["p_value"]
+        groups = frame.groupby("components")["p_value"]
         middle = groups.median()
         spread = np.stack([middle - groups.min(), groups.max() - middle])
         axes.errorbar(middle.index, middle, yerr=spread, linestyle=line, marker=marker, color=colour, markersize=4.5,
@@ -133,14 +133,14 @@ def _claims(checks: pd.DataFrame) -> Iterator[PaperClaim]:
     """Yield the claims of section 8.2. Their intervals are over trials; only that of the last claim is over models."""
     trials = checks["trial"].nunique()
     private = checks["private"]
-    one = checks["components"] == 1
-    most = checks["components"] == checks["components"].max()
+    series = checks["components"] == 1
+    is_largest = checks["components"] == checks["components"].max()
     yield CLAIMS["p-values-above"].on("Adult", mean_of_shares(_by_trial(checks)), trials)
-    gain = t_interval(_by_trial(checks[most]) - _by_trial(checks[one]))
+    gain = t_interval(_by_trial(checks[is_largest]) - _by_trial(checks[series]))
     yield CLAIMS["components-raise-p-values"].on("Adult", gain, trials)
     gain = t_interval(_by_trial(checks[private]) - _by_trial(checks[~private]))
     yield CLAIMS["privacy-raises-p-values"].on("Adult", gain, trials)
-    shares = _by_model(checks[private & one])
+    shares = _by_model(checks[private & series])
     yield CLAIMS["one-component-suffices"].on("Adult", mean_of_shares(shares), shares.size)
 
 
@@ -160,9 +160,9 @@ def _by_trial(checks: pd.DataFrame) -> Floats:
 
 
 def _findings(checks: pd.DataFrame) -> tuple[str, ...]:
-    one = checks[checks["components"] == 1]
-    parts = {"all": checks, "private": one[one["private"]], "without privacy": one[~one["private"]]}
-    shares = {name: float((part["p_value"] > LEVEL).mean()) for name, part in parts.items()}
+    frame = checks[checks["components"] == 1]
+    frames = {"all": checks, "private": frame[frame["private"]], "without privacy": frame[~frame["private"]]}
+    shares = {name: float((frame["p_value"] > LEVEL).mean()) for name, frame in frames.items()}
     return (
         f"The paper finds most p-values above {LEVEL:g}, and more so with more components and with privacy. Here "
         f"{shares['all']:.0%} of all p-values are above it. Of those for a single normal it is {shares['private']:.0%} "

@@ -40,16 +40,16 @@ _FIGURES = (
 )  # fmt: skip
 
 
-def claims_item(finished: StoredPaperRuns) -> ItemResult:
+def claims_item(paper_runs: StoredPaperRuns) -> ItemResult:
     """Return the table of all claims: those of the figures, those of the text alone, and untestable ones."""
     of_figures = [
         claim
-        for figure in _FIGURES if figure.can_be_made(finished.data)
-        for claim in figure.claims(replace(finished, data=figure.shown(finished.data)))
+        for figure in _FIGURES if figure.can_be_made(paper_runs.data)
+        for claim in figure.claims(replace(paper_runs, data=figure.shown(paper_runs.data)))
     ]  # fmt: skip
-    said = "Numbers of a sweep are means of settings over repetitions of training on the same records, as the paper's."
-    titles = [data.title for data in finished.data]
-    return claims_table([theorem_2(), *of_figures, *untested(CLAIMS)], (said,), titles)
+    text = "Numbers of a sweep are means of settings over repetitions of training on the same records, as the paper's."
+    titles = [data.title for data in paper_runs.data]
+    return claims_table([theorem_2(), *of_figures, *untested(CLAIMS)], (text,), titles)
 
 
 def _constants(extent: ComputeExtent) -> Any:

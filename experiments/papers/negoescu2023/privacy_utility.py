@@ -41,7 +41,8 @@ OVERFITTED_FROM = 5  # section 4.2 compares private models with baselines that w
 def _by_setting(models: pd.DataFrame, column: str) -> dict[str, Floats]:
     """Return the values of one column of a table of models, (repetitions,), keyed by the models' setting."""
     return {
-        str(name): own.sort_values("trial")[column].to_numpy(dtype=np.float64) for name, own in models.groupby("point")
+        str(name): frame.sort_values("trial")[column].to_numpy(dtype=np.float64)
+        for name, frame in models.groupby("point")
     }
 
 
@@ -49,20 +50,20 @@ def baselines_of(models: pd.DataFrame) -> dict[int, Floats]:
     """Return Epsilon* of the models without DP, (repetitions,), by their epochs."""
     plain = models[~models["private"]]
     return {
-        int(float(str(epochs))): own["epsilon_star"].to_numpy(dtype=np.float64)
-        for epochs, own in plain.groupby("training.epochs")
+        int(float(str(epochs))): frame["epsilon_star"].to_numpy(dtype=np.float64)
+        for epochs, frame in plain.groupby("training.epochs")
     }
 
 
-def figure_of(finished: StoredPaperRuns) -> ItemResult:
+def figure_of(paper_runs: StoredPaperRuns) -> ItemResult:
     """Return the figure of the privacy and utility of one task's models."""
-    (data,) = finished.data
+    (data,) = paper_runs.data
     utility = Metric.ACCURACY if data.study == PURCHASE.study else Metric.AUROC
     points = [point_of(run) for run in all_runs(data)]
     utility_title = f"Privacy and utility: {data.title}"
-    sweep = results_of(points, directory_of(finished, data), utility, utility_title, by_guarantee=False)
+    sweep = results_of(points, directory_of(paper_runs, data), utility, utility_title, by_guarantee=False)
     rows = [*_point_rows(data, sweep), *_level_rows(data, sweep.models)]
-    claims = claims_of_figure(finished)
+    claims = claims_of_figure(paper_runs)
     return ItemResult(
         table(rows),
         sweep.figure,
@@ -91,22 +92,24 @@ def training_description(dataset: PaperDataset) -> str:
     )
 
 
-def directory_of(finished: StoredPaperRuns, dataset: PaperDataset) -> Path:
+def directory_of(paper_runs: StoredPaperRuns, dataset: PaperDataset) -> Path:
     """Return the directory of all runs on a data set."""
-    return finished[all_runs(dataset)[0]].path.parent
+    return paper_runs[all_runs(dataset)[0]].path.parent
 
 
-def claims_of_figure(finished: StoredPaperRuns) -> tuple[PaperClaim, ...]:
+def claims_of_figure(paper_runs: StoredPaperRuns) -> tuple[PaperClaim, ...]:
     """Return the claims on one task, and on Adult also one that compares it with the other task, if that was run."""
-    (data,) = finished.data
-    models = _models(finished, data)
-    many = {run.data for run in finished.runs if run.data.study == PURCHASE.study} if data.study == ADULT.study else ()
-    contrasts = (_contrast((other, _models(finished, other)), (data, models)) for other in many)
+    (data,) = paper_runs.data
+    models = _models(paper_runs, data)
+    many_classes = (
+        {run.data for run in paper_runs.runs if run.data.study == PURCHASE.study} if data.study == ADULT.study else ()
+    )
+    contrasts = (_contrast((dataset, _models(paper_runs, dataset)), (data, models)) for dataset in many_classes)
     return (*_claims(data, models), *contrasts)
 
 
-def _models(finished: StoredPaperRuns, dataset: PaperDataset) -> pd.DataFrame:
-    return models_table([point_of(run) for run in all_runs(dataset)], directory_of(finished, dataset))
+def _models(paper_runs: StoredPaperRuns, dataset: PaperDataset) -> pd.DataFrame:
+    return models_table([point_of(run) for run in all_runs(dataset)], directory_of(paper_runs, dataset))
 
 
 def _point_rows(dataset: PaperDataset, sweep: SweepResults) -> Iterator[ItemRow]:
@@ -139,20 +142,22 @@ def _claims(dataset: PaperDataset, models: pd.DataFrame) -> Iterator[PaperClaim]
     baselines = baselines_of(models)
     all_private = models[models["private"]]
     trials = dataset["audit.trials"]
-    for fewer, more in pairwise(sorted(baselines)):
-        rise = baselines[more] - baselines[fewer]
-        quantity = f"Epsilon* at {more} epochs less that at {fewer}"
+    for fewer, larger in pairwise(sorted(baselines)):
+        rise = baselines[larger] - baselines[fewer]
+        quantity = f"Epsilon* at {larger} epochs less that at {fewer}"
         claim = CLAIMS["epochs-raise-epsilon-star"]
         yield claim.on(title, statistics.t_interval(rise), trials, quantity=quantity)
     private = _by_setting(all_private, "epsilon_star")
     claimed = all_private.groupby("point")["epsilon"].first()
     excess = _largest({name: values - claimed[name] for name, values in private.items()})
     yield CLAIMS["private-below-epsilon"].on(title, excess, trials)
-    many = dataset.study == PURCHASE.study
-    key, considered = ("private-below-one", private) if many else ("all-below-0-3", _by_setting(models, "epsilon_star"))
+    has_many_classes = dataset.study == PURCHASE.study
+    key, considered = (
+        ("private-below-one", private) if has_many_classes else ("all-below-0-3", _by_setting(models, "epsilon_star"))
+    )
     yield CLAIMS[key].on(title, _largest(considered), trials)
     trained = {number: values for number, values in baselines.items() if number >= OVERFITTED_FROM}
-    if trained and not many:
+    if trained and not has_many_classes:
         lowest = min(trained.values(), key=lambda values: float(values.mean()))
         excess = _largest({name: values - lowest for name, values in private.items()})
         yield CLAIMS["private-below-baselines"].on(title, excess, trials)
@@ -162,18 +167,20 @@ def _claims(dataset: PaperDataset, models: pd.DataFrame) -> Iterator[PaperClaim]
 def _claims_of_utility(dataset: PaperDataset, models: pd.DataFrame) -> Iterator[PaperClaim]:
     """Yield the claims of section 4.2 about utility and its trade-off."""
     title = dataset.title
-    many = dataset.study == PURCHASE.study
+    has_many_classes = dataset.study == PURCHASE.study
     baselines = baselines_of(models)
     all_private = models[models["private"]]
     trials = dataset["audit.trials"]
-    column, said = ("test_accuracy", "test accuracy") if many else ("test_auroc", "test auroc")
+    column, text = ("test_accuracy", "test accuracy") if has_many_classes else ("test_auroc", "test auroc")
     plain = _by_setting(models[~models["private"]], column)
     private = _by_setting(all_private, column)
-    if many:
-        for fewer, more in pairwise(sorted(baselines)):
-            one, other = (next(plain[name] for name in plain if name.endswith(f"epochs={n}")) for n in (more, fewer))
-            rise = statistics.t_interval(one - other)
-            quantity = f"test accuracy at {more} epochs less that at {fewer}"
+    if has_many_classes:
+        for fewer, larger in pairwise(sorted(baselines)):
+            few_epochs, many_epochs = (
+                next(plain[name] for name in plain if name.endswith(f"epochs={n}")) for n in (larger, fewer)
+            )
+            rise = statistics.t_interval(few_epochs - many_epochs)
+            quantity = f"test accuracy at {larger} epochs less that at {fewer}"
             yield CLAIMS["epochs-raise-accuracy"].on(title, rise, trials, quantity=quantity)
         best = np.max(list(baselines.values()), axis=0)
         ratio = np.log(best / np.min(list(_by_setting(all_private, "epsilon_star").values()), axis=0))
@@ -184,15 +191,15 @@ def _claims_of_utility(dataset: PaperDataset, models: pd.DataFrame) -> Iterator[
         beaten = np.mean([first > values for values in private.values()], axis=0)
         yield CLAIMS["one-epoch-is-useful"].on(title, statistics.mean_of_shares(beaten), trials)
     lost = np.mean(list(plain.values()), axis=0) - np.mean(list(private.values()), axis=0)
-    quantity = f"mean {said}, baselines less private models"
+    quantity = f"mean {text}, baselines less private models"
     yield CLAIMS["privacy-costs-utility"].on(title, statistics.t_interval(lost), trials, quantity=quantity)
     largest = all_private["privacy.epsilon"].max()
     alike = _by_setting(all_private[all_private["privacy.epsilon"] == largest], column)
     if len(alike) > 1:
         apart = np.ptp(list(alike.values()), axis=0)
-        quantity = f"largest less smallest {said} at epsilon {largest:g}"
+        quantity = f"largest less smallest {text} at epsilon {largest:g}"
         yield CLAIMS["utility-by-settings"].on(title, statistics.t_interval(apart), trials, quantity=quantity)
-    if many and dataset.stands_in:
+    if has_many_classes and dataset.stands_in:
         why = "the data of Purchase-100 cannot be had"
         yield CLAIMS["printed-baselines"].on(dataset.study, NOTHING, why=why)
 
@@ -206,8 +213,8 @@ def _largest(settings: Mapping[str, Floats]) -> IntervalEstimate:
 def _level_rows(dataset: PaperDataset, models: pd.DataFrame) -> Iterator[ItemRow]:
     """Yield a row of the Epsilon* that chance alone gives, and a row of mean Epsilon* for each claimed epsilon."""
     yield _floor(dataset)
-    for epsilon, own in models[models["private"]].groupby("privacy.epsilon"):
-        values = own.groupby("trial")["epsilon_star"].mean().to_numpy(dtype=np.float64)
+    for epsilon, frame in models[models["private"]].groupby("privacy.epsilon"):
+        values = frame.groupby("trial")["epsilon_star"].mean().to_numpy(dtype=np.float64)
         quantity = f"Epsilon* of private models at epsilon = {float(str(epsilon)):g}"
         mean = statistics.t_interval(values)
         note = "mean over clipping norms and batches"
@@ -237,13 +244,13 @@ def _floor(dataset: PaperDataset) -> ItemRow:
 Models = tuple[PaperDataset, pd.DataFrame]  # a data set with the table of all models on it
 
 
-def _contrast(many: Models, adult: Models) -> PaperClaim:
+def _contrast(many_classes: Models, adult: Models) -> PaperClaim:
     """Return the claim that Epsilon* of Purchase-100 exceeds that of Adult, both without DP at the most epochs."""
-    of_many, of_adult = baselines_of(many[1]), baselines_of(adult[1])
+    of_many, of_adult = baselines_of(many_classes[1]), baselines_of(adult[1])
     longest = max(of_many), max(of_adult)
     apart = statistics.welch_interval(of_many[longest[0]], of_adult[longest[1]])
-    where = f"{many[0].title}, {longest[0]} epochs, and Adult, {longest[1]} epochs"
-    return CLAIMS["tasks-apart"].on(where, apart, min(many[0]["audit.trials"], adult[0]["audit.trials"]))
+    where = f"{many_classes[0].title}, {longest[0]} epochs, and Adult, {longest[1]} epochs"
+    return CLAIMS["tasks-apart"].on(where, apart, min(many_classes[0]["audit.trials"], adult[0]["audit.trials"]))
 
 
 def _remarks(dataset: PaperDataset, models: pd.DataFrame, claims: Sequence[PaperClaim]) -> tuple[str, ...]:

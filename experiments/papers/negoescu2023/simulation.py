@@ -54,8 +54,8 @@ def _true_epsilon_star(settings: SimulationSettings, separation: float) -> float
     high = min(float(distribution.isf(settings.cut)) for distribution in distributions)
 
     def value(t: Floats) -> Floats:
-        one, zero = distributions
-        ratios = definition_ratios(zero.cdf(t), zero.sf(t), one.sf(t), one.cdf(t), settings.delta)
+        ones, zeros = distributions
+        ratios = definition_ratios(zeros.cdf(t), zeros.sf(t), ones.sf(t), ones.cdf(t), settings.delta)
         return np.asarray(np.log(np.maximum(ratios, 1.0)), dtype=np.float64)
 
     grid = np.linspace(low, high, 4001)

@@ -38,6 +38,6 @@ def __getattr__(name: str) -> object:
     home = next((home for home, names in _NAMES.items() if name in names), None)
     if home is None:
         raise AttributeError(f"module 'fl_audit.app_audits.black_box' has no attribute {name!r}")
-    found: object = getattr(import_module(home), name)
-    globals()[name] = found
-    return found
+    attribute: object = getattr(import_module(home), name)
+    globals()[name] = attribute
+    return attribute

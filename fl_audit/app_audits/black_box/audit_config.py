@@ -107,12 +107,12 @@ class AuditConfig:
                 "the claim is about records, and the client app did not ask which it holds: accepted is an app that "
                 "calls held(records) where it loads them"
             )
-        least = 2 if self.claim.neighbours.relation is Relation.REPLACE else 1
+        fewest = 2 if self.claim.neighbours.relation is Relation.REPLACE else 1
         require(
-            records >= least,
+            records >= fewest,
             f"the client of partition {self.target} holds {records} record{'s' * (records != 1)}: accepted for "
-            f"{self.claim.adjacency} is one with {least} at least, of which one is "
-            f"{'replaced by another' if least == 2 else 'left out'}; target names another client",
+            f"{self.claim.adjacency} is one with {fewest} at least, of which one is "
+            f"{'replaced by another' if fewest == 2 else 'left out'}; target names another client",
         )
 
     def contributions(
@@ -141,13 +141,13 @@ class AuditConfig:
             else (TargetUpdateKind.OWN,)
         )
 
-    def action(self, present: bool, contribution: TargetUpdateKind, bears_zero: bool = True) -> TargetAction:
+    def action(self, present: bool, update_kind: TargetUpdateKind, bears_zero: bool = True) -> TargetAction:
         """Return the action that the target's client takes in a trial.
 
         An absent client sends an update of exactly zero, or a negligible one if the app does not bear zero
         (`bears_zero`). A negligible update is no absence if updates are normalised.
         """
-        with_it, opposite = _ACTIONS[contribution]
+        with_it, opposite = _ACTIONS[update_kind]
         is_replaced = self.claim.neighbours.relation is Relation.REPLACE
         if present:
             return with_it

@@ -97,8 +97,11 @@ class AuditedSystem:
         require_number("clients are", self.clients, "whole numbers from 2")
         require_number("norm is", self.norm, "numbers above 0 and below 1000000")
         require_switch("is_clipped", self.is_clipped)
-        for name, held in (("metrics", self.metrics), ("mods", self.mods)):
-            require(isinstance(held, (tuple, list)), f"{name} is {held!r}: accepted are tuples, such as ({held!r},)")
+        for name, functions in (("metrics", self.metrics), ("mods", self.mods)):
+            require(
+                isinstance(functions, (tuple, list)),
+                f"{name} is {functions!r}: accepted are tuples, such as ({functions!r},)",
+            )
         # Accepts the string "server" for Observer.SERVER.
         object.__setattr__(self, "observer", choice(Observer, "observer", self.observer))
 
@@ -119,17 +122,19 @@ def system_of(factory: str, clients: int, norm: float | None, is_clipped: bool, 
 
     `factory`: If the function has a parameter, it is called with the number of clients.
     """
-    make, made = made_by(factory, clients)
-    if isinstance(made, AuditedSystem):
-        return made
+    make, strategy = made_by(factory, clients)
+    if isinstance(strategy, AuditedSystem):
+        return strategy
     try:
-        adapted_strategy(made)
+        adapted_strategy(strategy)
     except InputError as error:
-        raise InputError(f"factory {factory!r} returned {type(made).__name__}: {error}, or an AuditedSystem") from error
-    own = getattr(made, "clipping_norm", 1.0)
-    chosen = norm if norm is not None else float(own) if isinstance(own, (int, float)) else 1.0
+        raise InputError(
+            f"factory {factory!r} returned {type(strategy).__name__}: {error}, or an AuditedSystem"
+        ) from error
+    named_norm = getattr(strategy, "clipping_norm", 1.0)
+    chosen = norm if norm is not None else float(named_norm) if isinstance(named_norm, (int, float)) else 1.0
     position = choice(Observer, "observer", observer)
-    return AuditedSystem(make, (), None, clients, chosen, is_clipped, position, initial_model(made))
+    return AuditedSystem(make, (), None, clients, chosen, is_clipped, position, initial_model(strategy))
 
 
 @dataclass(frozen=True)
@@ -142,19 +147,19 @@ class StrategyStartCall:
     def copied(self) -> "StrategyStartCall":
         """Return a deep copy of the strategy and its arguments, without the arguments `grid` and `evaluate_fn`."""
         # Server-side evaluation is post-processing of the releases, and may have side effects.
-        rest = {name: value for name, value in self.arguments.items() if name not in ("grid", "evaluate_fn")}
-        return StrategyStartCall(*deepcopy((self.strategy, rest)))
+        other_arguments = {name: value for name, value in self.arguments.items() if name not in ("grid", "evaluate_fn")}
+        return StrategyStartCall(*deepcopy((self.strategy, other_arguments)))
 
     def copy_for_trial(
         self, rounds: int, draws: np.random.Generator, moved: Callable[[str], str] = str
     ) -> "StrategyStartCall":
         """Return a deep copy for a trial of the same app, with new states of all random generators that it holds."""
         copies: dict[int, Any] = {}
-        strategy, rest = deepcopy((self.strategy, self.arguments), copies)
-        for found in list(copies.values()):
-            _renew(found, draws)
-            _move(found, moved)
-        return StrategyStartCall(strategy, rest | {"num_rounds": rounds})
+        strategy, other_arguments = deepcopy((self.strategy, self.arguments), copies)
+        for copy in list(copies.values()):
+            _renew(copy, draws)
+            _move(copy, moved)
+        return StrategyStartCall(strategy, other_arguments | {"num_rounds": rounds})
 
     def call_start(self, grid: Grid) -> Result:
         """Call the strategy's `start` on a grid; return its result."""
@@ -166,28 +171,28 @@ def start_of(strategy: Strategy, args: tuple[Any, ...], kwargs: dict[str, Any]) 
 
     Raises `TypeError` if the arguments do not fit `start`.
     """
-    found = dict(signature(strategy.start).bind(*args, **kwargs).arguments)
+    arguments = dict(signature(strategy.start).bind(*args, **kwargs).arguments)
     # Arguments that `start` collects in `**kwargs`.
-    found |= found.pop("kwargs", {})
-    return StrategyStartCall(strategy, found)
+    arguments |= arguments.pop("kwargs", {})
+    return StrategyStartCall(strategy, arguments)
 
 
-def _renew(found: object, draws: np.random.Generator) -> None:
+def _renew(value: object, draws: np.random.Generator) -> None:
     """Give a random generator of numpy, Python or torch a new state drawn from `draws`; ignore other objects."""
-    match found:
+    match value:
         case np.random.Generator():
-            found.bit_generator.state = type(found.bit_generator)(int(draws.integers(2**32))).state
+            value.bit_generator.state = type(value.bit_generator)(int(draws.integers(2**32))).state
         case np.random.RandomState() | random.Random():
-            found.seed(int(draws.integers(2**32)))
+            value.seed(int(draws.integers(2**32)))
         case torch.Generator():
-            found.manual_seed(int(draws.integers(2**32)))
+            value.manual_seed(int(draws.integers(2**32)))
         case _:
             pass
 
 
-def _move(found: object, moved: Callable[[str], str]) -> None:
+def _move(value_found: object, moved: Callable[[str], str]) -> None:
     """Replace every path `p` among an object's attributes, or a dictionary's values, by `moved(p)`, in place."""
-    holder = found if isinstance(found, dict) else getattr(found, "__dict__", None)
+    holder = value_found if isinstance(value_found, dict) else getattr(value_found, "__dict__", None)
     if not isinstance(holder, dict):
         return
     for name, value in list(holder.items()):

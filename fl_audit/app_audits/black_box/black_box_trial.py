@@ -43,16 +43,16 @@ LOSS = "loss"  # the metric that clients report in trials besides those that a s
 _LONG = 1000  # models with more parameters are sketched
 
 
-def model_of(system: AuditedSystem, kind: Scenario) -> ModelWithDirections:
+def model_of(system: AuditedSystem, scenario: Scenario) -> ModelWithDirections:
     """Return the model that a trial trains: the app's own model, or a small one.
 
     It is the app's own model if the scenario asks for this and the app has a model.
     """
-    if kind.model is ModelKind.OWN and system.model is not None:
+    if scenario.model is ModelKind.OWN and system.model is not None:
         return template_of(system.model)
-    if kind.model is ModelKind.NON_ZERO:
+    if scenario.model is ModelKind.NON_ZERO:
         return non_zero_model(system.norm)
-    return template(kind.model)
+    return template(scenario.model)
 
 
 def sketch_of(model: ModelWithDirections) -> LinearSketch | None:
@@ -66,8 +66,8 @@ def _sketched(shapes: tuple[tuple[str, tuple[int, ...]], ...]) -> LinearSketch:
 
 
 @lru_cache(maxsize=8)
-def _all_others(others: OtherContributions, model: ModelKind, count: int) -> Floats:
-    return others_of(others, template(model), count)
+def _all_others(contributions: OtherContributions, model: ModelKind, count: int) -> Floats:
+    return others_of(contributions, template(model), count)
 
 
 class BlackBoxTrial:
@@ -82,16 +82,16 @@ class BlackBoxTrial:
         self,
         system: AuditedSystem,
         claim: StatedClaim,
-        kind: Scenario,
+        scenario: Scenario,
         present: bool,
         random: np.random.Generator,
         bears_zero: bool = False,
         target: int = 0,
     ) -> None:
         self._absent_length = 0.0 if bears_zero else ALMOST_NOTHING
-        self._system, self._claim, self._kind, self._random = system, claim, kind, random
-        self._model, self._part = model_of(system, kind), kind.present if present else kind.absent
-        self._clients = kind.stage.clients or system.clients
+        self._system, self._claim, self._kind, self._random = system, claim, scenario, random
+        self._model, self._part = model_of(system, scenario), scenario.present if present else scenario.absent
+        self._clients = scenario.stage.clients or system.clients
         # Node IDs of the target's client, whose contribution differs, and of the observing client.
         self._target = FIRST_NODE + target % self._clients
         self._watcher = FIRST_NODE + (target + 1) % self._clients
@@ -109,13 +109,13 @@ class BlackBoxTrial:
 
         return self._seen(start)
 
-    def refused(self, said: str) -> Transcript:
-        """Return the transcript of this trial as if the strategy had refused to complete it, for the reason `said`."""
+    def refused(self, message: str) -> Transcript:
+        """Return the transcript of this trial as if the strategy had refused to complete it, because of `message`."""
 
         def start(_: Grid) -> NoReturn:
-            raise OSError(said)
+            raise OSError(message)
 
-        return replace(self._seen(start), refusal=said)
+        return replace(self._seen(start), refusal=message)
 
     def _seen(self, start: Callable[[Grid], Result]) -> Transcript:
         system, rounds, arrays = self._system, self._claim.rounds, self._model.arrays
@@ -126,7 +126,7 @@ class BlackBoxTrial:
             target=self._target,
             watcher=self._watcher,
             observer=system.observer,
-            difference=lambda place, _: self._difference(place + 1),
+            difference=lambda number, _: self._difference(number + 1),
             sketch=sketch_of(self._model),
             # Needed because mods may add noise to the observing client's reply.
             own=(lambda: self._contributed) if is_of_client and system.mods else None,
@@ -141,11 +141,11 @@ class BlackBoxTrial:
         client = node - FIRST_NODE
         is_train = message.metadata.message_type.startswith("train")
         self._calls[client] += is_train
-        part = self._part if node == self._target else self._kind.others
-        if part.form is ReplyFault.MISSING:
+        contribution = self._part if node == self._target else self._kind.others
+        if contribution.form is ReplyFault.MISSING:
             return None
-        loss = part.loss if is_train else part.evaluation
-        update, numbers = self._contribution(node, part, self._calls[client], loss)
+        loss = contribution.loss if is_train else contribution.evaluation
+        update, numbers = self._contribution(node, contribution, self._calls[client], loss)
         if node == self._watcher:
             self._contributed = update
         records = records_of(message)
@@ -153,11 +153,11 @@ class BlackBoxTrial:
         key = next((name for name, arrays in records.items() if arrays is received), "arrays")
 
         def answer(inner: Message, _context: Context) -> Message:
-            named = LookupRecordingMetricRecord()
+            record = LookupRecordingMetricRecord()
             for name, number in numbers.items():
-                named[name] = int(number) if float(number).is_integer() else float(number)
-            content = RecordDict({"metrics": named})
-            arrays = reply_tensors(received, update, self._model, part.form) if is_train else None
+                record[name] = int(number) if float(number).is_integer() else float(number)
+            content = RecordDict({"metrics": record})
+            arrays = reply_tensors(received, update, self._model, contribution.form) if is_train else None
             if arrays is not None:
                 content[key] = record_of(arrays)
             return Message(content, reply_to=inner)
@@ -171,24 +171,26 @@ class BlackBoxTrial:
             raise
 
     def _contribution(
-        self, node: int, part: ClientContribution, round: int, loss: float
+        self, node: int, contribution: ClientContribution, round: int, loss: float
     ) -> tuple[Floats, dict[str, float]]:
         """Return the update of client `node` in a round, (parameters,), and the metrics that it reports.
 
-        `part` says how the target's client or record contributes. If the claim is about clients, all metrics have the
-        value `loss`. If it is about records, the metrics are those of the local training.
+        `contribution` says how the target's client or record contributes. If the claim is about clients, all metrics
+        have the value `loss`. If it is about records, the metrics are those of the local training.
         """
         is_target = node == self._target
         if self._claim.neighbours.unit is Unit.CLIENT:
-            update = self._vector(part, round, is_target) if is_target else self._other(node, round)
-            named = dict.fromkeys((LOSS, *self._system.metrics), loss)
-            return update, named | {self._system.weight: part.examples}
-        rest = [self._vector(self._kind.others, round, is_target=False) / RECORDS_OF_OTHERS] * RECORDS_OF_OTHERS
+            update = self._vector(contribution, round, is_target) if is_target else self._other(node, round)
+            metrics = dict.fromkeys((LOSS, *self._system.metrics), loss)
+            return update, metrics | {self._system.weight: contribution.examples}
+        other_contributions = [
+            self._vector(self._kind.others, round, is_target=False) / RECORDS_OF_OTHERS
+        ] * RECORDS_OF_OTHERS
         # The differing record is present, except under D' of the add-remove relation.
-        is_there = part is self._kind.present or self._claim.neighbours.relation is Relation.REPLACE
-        own = [self._vector(part, round, is_target=True)] if is_target and is_there else []
+        is_there = contribution is self._kind.present or self._claim.neighbours.relation is Relation.REPLACE
+        target_contributions = [self._vector(contribution, round, is_target=True)] if is_target and is_there else []
         local: Local = self._system.local or clipped_sum(self._system.norm)
-        reply = local(np.stack([*own, *rest]), round, self._random)
+        reply = local(np.stack([*target_contributions, *other_contributions]), round, self._random)
         return reply.update, {self._system.weight: reply.examples, **reply.metrics}
 
     def _other(self, node: int, round: int) -> Floats:
@@ -196,15 +198,15 @@ class BlackBoxTrial:
         stage = self._kind.stage
         if stage.others is OtherContributions.IDENTICAL:
             return self._vector(self._kind.others, round, is_target=False)
-        count, place = self._clients - 1, node - FIRST_NODE - (node > self._target)
+        count, position = self._clients - 1, node - FIRST_NODE - (node > self._target)
         if self._kind.model is ModelKind.OWN:
-            return self._system.norm * others_of(stage.others, self._model, count)[place]
-        return np.asarray(self._system.norm * _all_others(stage.others, self._kind.model, count)[place])
+            return self._system.norm * others_of(stage.others, self._model, count)[position]
+        return np.asarray(self._system.norm * _all_others(stage.others, self._kind.model, count)[position])
 
-    def _vector(self, part: ClientContribution, round: int, is_target: bool) -> Floats:
+    def _vector(self, contribution: ClientContribution, round: int, is_target: bool) -> Floats:
         if not is_target:
-            return update_of(part, self._model, self._system.norm, round, UpdateSignSchedule.STEADY)
-        return update_of(part, self._model, self._system.norm, round, self._kind.schedule, self._absent_length)
+            return update_of(contribution, self._model, self._system.norm, round, UpdateSignSchedule.STEADY)
+        return update_of(contribution, self._model, self._system.norm, round, self._kind.schedule, self._absent_length)
 
     def _difference(self, round: int) -> Floats:
         """Return the target's update under D minus that under D' in a round, (parameters,).
@@ -226,5 +228,5 @@ def _all_numbers(result: Result) -> dict[str, list[float]]:
 
 
 def _context(client: int, clients: int) -> Context:
-    node, place = client + FIRST_NODE, UserConfig({"partition-id": client, "num-partitions": clients})
-    return Context(run_id=RUN_ID, node_id=node, node_config=place, state=RecordDict(), run_config=UserConfig())
+    node, node_config = client + FIRST_NODE, UserConfig({"partition-id": client, "num-partitions": clients})
+    return Context(run_id=RUN_ID, node_id=node, node_config=node_config, state=RecordDict(), run_config=UserConfig())

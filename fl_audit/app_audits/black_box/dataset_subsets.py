@@ -25,135 +25,138 @@ class SelectableDataset(NamedTuple):
     taken: Callable[[list[int]], Any]
 
 
-def data_set_of(part: Any) -> SelectableDataset:
+def data_set_of(dataset: Any) -> SelectableDataset:
     """Return the number of records of a data set, and a function that selects some of its records.
 
-    `part`: It may also be one part of a data set, such as the labels.
+    `dataset`: It may also be one part of a data set, such as the labels.
     """
-    kind = type(part).__name__
+    kind = type(dataset).__name__
     try:
-        found = _found(part)
-        if found.records > 0:  # selection is tested now, so that it cannot fail only in trials
-            first = found.taken([found.records - 1, 0])
+        subset = _found(dataset)
+        if subset.records > 0:  # selection is tested now, so that it cannot fail only in trials
+            first = subset.taken([subset.records - 1, 0])
             if _found(first).records != 2:
                 raise InputError(f"held() was given a {kind}, of which two records cannot be taken: {_ACCEPTED}")
     except InputError:
         raise
     except Exception as error:  # the app's data set may raise any exception
-        said = f"held() was given a {kind}, whose records cannot be taken out ({in_a_line(error)})"
-        raise InputError(f"{said}: {_ACCEPTED}") from error
-    return found
+        problem = f"held() was given a {kind}, whose records cannot be taken out ({in_a_line(error)})"
+        raise InputError(f"{problem}: {_ACCEPTED}") from error
+    return subset
 
 
-def _found(part: Any) -> SelectableDataset:
-    if _is_a(part, "datasets", "DatasetDict"):
-        return _of_splits(part)
-    if _is_a(part, "datasets", "Dataset"):
-        return SelectableDataset(len(part), part.select)
-    if _is_a(part, _TORCH, "DataLoader"):
-        return _of_loader(part, sys.modules[_TORCH])
-    if _is_a(part, _TORCH, "Dataset"):
-        return _of_torch(part, sys.modules[_TORCH])
-    if hasattr(part, "iloc"):
-        return SelectableDataset(len(part), lambda places: part.iloc[places])
-    rows = _rows(part)
+def _found(dataset: Any) -> SelectableDataset:
+    if _is_a(dataset, "datasets", "DatasetDict"):
+        return _of_splits(dataset)
+    if _is_a(dataset, "datasets", "Dataset"):
+        return SelectableDataset(len(dataset), dataset.select)
+    if _is_a(dataset, _TORCH, "DataLoader"):
+        return _of_loader(dataset, sys.modules[_TORCH])
+    if _is_a(dataset, _TORCH, "Dataset"):
+        return _of_torch(dataset, sys.modules[_TORCH])
+    if hasattr(dataset, "iloc"):
+        return SelectableDataset(len(dataset), lambda positions: dataset.iloc[positions])
+    rows = _rows(dataset)
     if rows is not None:
-        return SelectableDataset(rows, lambda places: part[np.asarray(places, dtype=np.int64)])
-    if isinstance(part, list):
-        return SelectableDataset(len(part), lambda places: [part[place] for place in places])
-    if isinstance(part, Mapping):
-        raise _refusal(part, f"hand over its parts one by one, as in held(data[{next(iter(part), 'x')!r}], ...)")
-    if isinstance(part, tuple):
-        raise _refusal(part, "hand over its parts one by one, as in held(inputs, labels), or a list of records")
-    if any(one.__name__ in _OF_BATCHES and one.__module__.startswith("keras") for one in type(part).__mro__):
-        raise _refusal(part, "its entries are batches, and one record differs")
-    is_text = isinstance(part, (str, bytes, bytearray, Set))
-    if is_text or not (hasattr(part, "__getitem__") and hasattr(part, "__len__")):
-        raise _refusal(part)
-    return SelectableDataset(len(part), lambda places: _RecordSubset(part, places))
+        return SelectableDataset(rows, lambda positions: dataset[np.asarray(positions, dtype=np.int64)])
+    if isinstance(dataset, list):
+        return SelectableDataset(len(dataset), lambda positions: [dataset[index] for index in positions])
+    if isinstance(dataset, Mapping):
+        raise _refusal(dataset, f"hand over its parts one by one, as in held(data[{next(iter(dataset), 'x')!r}], ...)")
+    if isinstance(dataset, tuple):
+        raise _refusal(dataset, "hand over its parts one by one, as in held(inputs, labels), or a list of records")
+    if any(base.__name__ in _OF_BATCHES and base.__module__.startswith("keras") for base in type(dataset).__mro__):
+        raise _refusal(dataset, "its entries are batches, and one record differs")
+    is_text = isinstance(dataset, (str, bytes, bytearray, Set))
+    if is_text or not (hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")):
+        raise _refusal(dataset)
+    return SelectableDataset(len(dataset), lambda positions: _RecordSubset(dataset, positions))
 
 
-def _is_a(part: Any, module: str, name: str) -> bool:
+def _is_a(dataset: Any, module: str, name: str) -> bool:
     """Return whether an object is an instance of a library's class, without importing the library."""
     # An app may have a module with the library's name, which may lack the class.
     kind = getattr(sys.modules.get(module), name, None)
-    return isinstance(kind, type) and isinstance(part, kind)
+    return isinstance(kind, type) and isinstance(dataset, kind)
 
 
-def _rows(part: Any) -> int | None:
-    shape = getattr(part, "shape", None)
+def _rows(dataset: Any) -> int | None:
+    shape = getattr(dataset, "shape", None)
     if not isinstance(shape, tuple) or not shape:
         return None
     try:
-        return int(shape[0]) if len(part) == shape[0] else None  # `shape` may mean something else in other classes
+        return int(shape[0]) if len(dataset) == shape[0] else None  # `shape` may mean something else in other classes
     except TypeError:  # a sparse matrix has no length
         return int(shape[0])
 
 
-def _refusal(part: Any, instead: str = "") -> InputError:
-    said = f"held() was given a {type(part).__name__}"
-    return InputError(f"{said}: {instead}; {_ACCEPTED}" if instead else f"{said}: {_ACCEPTED}")
+def _refusal(dataset: Any, instead: str = "") -> InputError:
+    problem = f"held() was given a {type(dataset).__name__}"
+    return InputError(f"{problem}: {instead}; {_ACCEPTED}" if instead else f"{problem}: {_ACCEPTED}")
 
 
-def _of_splits(part: Any) -> SelectableDataset:
+def _of_splits(dataset: Any) -> SelectableDataset:
     """Return a DatasetDict as a data set whose training split can be reduced; its other splits stay whole."""
-    name = _TRAIN if _TRAIN in part else next(iter(part), "")
-    if _TRAIN not in part and len(part) != 1:
-        raise _refusal(part, f"it has no split {_TRAIN!r}: hand over the one that the client trains on")
-    return SelectableDataset(len(part[name]), lambda places: type(part)({**part, name: part[name].select(places)}))
+    name = _TRAIN if _TRAIN in dataset else next(iter(dataset), "")
+    if _TRAIN not in dataset and len(dataset) != 1:
+        raise _refusal(dataset, f"it has no split {_TRAIN!r}: hand over the one that the client trains on")
+    return SelectableDataset(
+        len(dataset[name]), lambda positions: type(dataset)({**dataset, name: dataset[name].select(positions)})
+    )
 
 
-def _of_loader(part: Any, torch_data: Any) -> SelectableDataset:
+def _of_loader(loader: Any, torch_data: Any) -> SelectableDataset:
     """Return the records of a torch DataLoader for selection; `InputError` if its sampler is not of a usual class."""
-    sampler, own = part.sampler, "hand over its data set, and make the loader of what held() returns"
+    sampler, remedy = loader.sampler, "hand over its data set, and make the loader of what held() returns"
     is_usual = type(sampler) in (torch_data.SequentialSampler, torch_data.RandomSampler)
     batches = (type(None), torch_data.BatchSampler)
-    if type(part) is not torch_data.DataLoader or not is_usual or type(part.batch_sampler) not in batches:
-        raise _refusal(part, own)
-    inner = _found(part.dataset)
+    if type(loader) is not torch_data.DataLoader or not is_usual or type(loader.batch_sampler) not in batches:
+        raise _refusal(loader, remedy)
+    inner = _found(loader.dataset)
 
-    def taken(places: list[int]) -> Any:
-        records = inner.taken(places)
+    def taken(select: list[int]) -> Any:
+        records = inner.taken(select)
         chosen = torch_data.SequentialSampler(records)
         if type(sampler) is torch_data.RandomSampler:
             # `_num_samples` is None by default, which means the number of records.
             chosen = torch_data.RandomSampler(records, sampler.replacement, sampler._num_samples, sampler.generator)
         names = ("num_workers", "collate_fn", "pin_memory", "timeout", "worker_init_fn", "multiprocessing_context",
                  "generator", "prefetch_factor", "persistent_workers", "batch_size", "drop_last")  # fmt: skip
-        return torch_data.DataLoader(records, sampler=chosen, **{name: getattr(part, name) for name in names})
+        return torch_data.DataLoader(records, sampler=chosen, **{name: getattr(loader, name) for name in names})
 
     return SelectableDataset(inner.records, taken)
 
 
-def _of_torch(part: Any, torch_data: Any) -> SelectableDataset:
+def _of_torch(dataset: Any, torch_data: Any) -> SelectableDataset:
     """Return a torch Dataset as a data set that can be reduced to some records; refuse one without a length."""
-    if isinstance(part, torch_data.IterableDataset) or not hasattr(part, "__len__"):
-        raise _refusal(part, "it has no length")
-    if type(part) is torch_data.TensorDataset:
+    if isinstance(dataset, torch_data.IterableDataset) or not hasattr(dataset, "__len__"):
+        raise _refusal(dataset, "it has no length")
+    if type(dataset) is torch_data.TensorDataset:
         return SelectableDataset(
-            len(part), lambda places: torch_data.TensorDataset(*(one[places] for one in part.tensors))
+            len(dataset), lambda positions: torch_data.TensorDataset(*(tensor[positions] for tensor in dataset.tensors))
         )
-    if type(part) is torch_data.Subset:
+    if type(dataset) is torch_data.Subset:
         return SelectableDataset(
-            len(part), lambda places: torch_data.Subset(part.dataset, [part.indices[place] for place in places])
+            len(dataset),
+            lambda positions: torch_data.Subset(dataset.dataset, [dataset.indices[position] for position in positions]),
         )
-    return SelectableDataset(len(part), lambda places: torch_data.Subset(part, places))
+    return SelectableDataset(len(dataset), lambda positions: torch_data.Subset(dataset, positions))
 
 
 class _RecordSubset:
     """Selected records of an object of an unknown class; it offers only length, indexing and iteration."""
 
-    def __init__(self, records: Any, places: list[int]) -> None:
-        self._records, self._places = records, places
+    def __init__(self, records: Any, positions: list[int]) -> None:
+        self._records, self._places = records, positions
 
     def __len__(self) -> int:
         return len(self._places)
 
-    def __getitem__(self, place: int) -> Any:
-        return self._records[self._places[place]]
+    def __getitem__(self, index: int) -> Any:
+        return self._records[self._places[index]]
 
     def __iter__(self) -> Iterator[Any]:
-        return (self._records[place] for place in self._places)
+        return (self._records[index] for index in self._places)
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(f"in trials, what held() returns has records and nothing else, such as {name!r}")

@@ -32,9 +32,9 @@ def fingerprint(strategy: object, arguments: Mapping[str, object] | None = None)
 
     `arguments`: None for no arguments.
     """
-    records = {name: one for name, one in (arguments or {}).items() if isinstance(one, ConfigRecord)}
-    told = [f"{name}: {line}" for name, one in sorted(records.items()) for line in _settings(one)]
-    return _digest([*_of_strategy(strategy), *told])
+    records = {name: value for name, value in (arguments or {}).items() if isinstance(value, ConfigRecord)}
+    lines = [f"{name}: {line}" for name, config in sorted(records.items()) for line in _settings(config)]
+    return _digest([*_of_strategy(strategy), *lines])
 
 
 def client_fingerprint(call_next: object, config: Mapping[str, object]) -> str:
@@ -45,9 +45,9 @@ def client_fingerprint(call_next: object, config: Mapping[str, object]) -> str:
     `config`: Only numbers, booleans, and strings of letters, hyphens and underscores enter the digest.
     """
     app = _calling_app()
-    parts = [call_next] if app is None else [*app._mods, app._call, *app._registered_funcs.values()]
-    seen = set[int]()
-    lines = [line for part in parts for line in _of_callable(part, seen)]
+    elements = [call_next] if app is None else [*app._mods, app._call, *app._registered_funcs.values()]
+    visited = set[int]()
+    lines = [line for element in elements for line in _of_callable(element, visited)]
     return _digest([*lines, *_settings(config)])
 
 
@@ -70,71 +70,77 @@ def _of_strategy(strategy: object) -> list[str]:
     return [*lines, *_settings(vars(strategy))]
 
 
-def _of_callable(found: object, seen: set[int]) -> list[str]:
+def _of_callable(function: object, visited: set[int]) -> list[str]:
     """Return lines with the code and settings of a callable, and of the callables that it wraps or closes over.
 
-    `seen` has the IDs of the callables that were visited already.
+    `visited` has the IDs of the callables that were visited already.
     """
-    if id(found) in seen or found is None:
+    if id(function) in visited or function is None:
         return []
-    seen.add(id(found))
-    if isinstance(found, functools.partial):
-        held: dict[Any, Any] = {**dict(enumerate(found.args)), **found.keywords}
-        inner = [one for one in (found.func, *held.values()) if callable(one)]
-        return [line for one in inner for line in _of_callable(one, seen)] + _settings(held)
-    if not isinstance(found, FunctionType):
-        kind = found if isinstance(found, type) else type(found)
-        return [_source(kind), *_settings(getattr(found, "__dict__", {}))] if callable(found) else []
-    cells = dict(zip(found.__code__.co_freevars, (cell.cell_contents for cell in found.__closure__ or ()), strict=True))
+    visited.add(id(function))
+    if isinstance(function, functools.partial):
+        closed_over: dict[Any, Any] = {**dict(enumerate(function.args)), **function.keywords}
+        inner = [function for function in (function.func, *closed_over.values()) if callable(function)]
+        return [line for function in inner for line in _of_callable(function, visited)] + _settings(closed_over)
+    if not isinstance(function, FunctionType):
+        kind = function if isinstance(function, type) else type(function)
+        return [_source(kind), *_settings(getattr(function, "__dict__", {}))] if callable(function) else []
+    cells = dict(
+        zip(function.__code__.co_freevars, (cell.cell_contents for cell in function.__closure__ or ()), strict=True)
+    )
     inner = [value for value in cells.values() if callable(value)]
-    return [_source(found), *_settings(cells), *(line for one in inner for line in _of_callable(one, seen))]
+    return [
+        _source(function),
+        *_settings(cells),
+        *(line for function in inner for line in _of_callable(function, visited)),
+    ]
 
 
-def _settings(held: Mapping[Any, object]) -> list[str]:
-    return sorted(f"{name} = {value!r}" for name, value in held.items() if _is_setting(value))
+def _settings(settings: Mapping[Any, object]) -> list[str]:
+    return sorted(f"{name} = {value!r}" for name, value in settings.items() if _is_setting(value))
 
 
 def _is_setting(value: object) -> bool:
     """Return whether a value is a number, a boolean, a word of letters, hyphens and underscores, or a list of these."""
     if isinstance(value, (list, tuple)):
-        return all(_is_setting(one) for one in value)
+        return all(_is_setting(value) for value in value)
     is_word = isinstance(value, str) and value.replace("-", "").replace("_", "").isalpha()
     return is_word or isinstance(value, (bool, int, float))
 
 
-def _source(found: type | FunctionType) -> str:
+def _source(function: type | FunctionType) -> str:
     """Return the source of the app's module that defines an object, and of the app's modules that this module uses.
 
     If an installed library defines the object, only the object's own source is returned. If there is no source file,
     the object's name is returned.
     """
-    module = sys.modules.get(found.__module__)
+    module = sys.modules.get(function.__module__)
     path = getattr(module, "__file__", None)
     try:
         if module is None or path is None or _is_installed(path):
-            return inspect.getsource(found)
+            return inspect.getsource(function)
         root = Path(path).parents[module.__name__.count(".") + Path(path).stem.startswith("__init__")]
-        return "\n".join(read_text_file(Path(one)) for one in sorted(set(_files(module, root, set()))))
+        return "\n".join(read_text_file(Path(file)) for file in sorted(set(_files(module, root, set()))))
     except (OSError, TypeError, IndexError):  # no source file, as for generated or compiled code
-        return found.__qualname__
+        return function.__qualname__
 
 
 def _is_installed(path: str) -> bool:
     return "site-packages" in path or path.startswith((sys.prefix, sys.base_prefix))
 
 
-def _files(module: ModuleType, root: Path, seen: set[str]) -> Iterator[str]:
+def _files(module: ModuleType, root: Path, visited: set[str]) -> Iterator[str]:
     """Yield the paths of a module and, recursively, of the app's modules under `root` whose objects it uses."""
     path = getattr(module, "__file__", None)
-    if module.__name__ in seen or not path or _is_installed(path) or not Path(path).is_relative_to(root):
+    if module.__name__ in visited or not path or _is_installed(path) or not Path(path).is_relative_to(root):
         return
-    seen.add(module.__name__)
+    visited.add(module.__name__)
     yield path
     for value in list(vars(module).values()):
         name = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
-        other = sys.modules.get(name) if isinstance(name, str) else None
-        if other is not None:
-            yield from _files(other, root, seen)
+        other_module = sys.modules.get(name) if isinstance(name, str) else None
+        if other_module is not None:
+            yield from _files(other_module, root, visited)
 
 
 def _calling_app() -> ClientApp | None:
@@ -142,6 +148,6 @@ def _calling_app() -> ClientApp | None:
     frame = inspect.currentframe()
     for _ in range(_FRAMES):
         frame = frame.f_back if frame else None
-        if frame and isinstance(found := frame.f_locals.get("self"), ClientApp):
-            return found
+        if frame and isinstance(caller := frame.f_locals.get("self"), ClientApp):
+            return caller
     return None

@@ -49,14 +49,14 @@ class Audit(AuditConfig):
         """
         return insider
 
-    def held(self, *parts: Any) -> Any:
+    def held(self, *elements: Any) -> Any:
         """Return the given records of a client; in some trials the target's record is missing or replaced.
 
         A client app calls this method where it loads its records.
 
         `*parts`: The result has the type of the argument, or is a tuple for several arguments.
         """
-        return held(*parts)
+        return held(*elements)
 
     def verdict(self) -> "ClaimAudit":
         """Return the result of all trials, with the verdict that says whether the trials contradict the claim.

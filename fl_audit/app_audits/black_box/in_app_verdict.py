@@ -45,7 +45,7 @@ _CLIENTS, _ZERO = "replies of clients", "an update of exactly zero"
 
 
 def _refusals(
-    kind: str, seen: Sequence[Transcript], present: NDArray[np.bool_], probe: str | None
+    kind: str, transcripts: Sequence[Transcript], present: NDArray[np.bool_], probe: str | None
 ) -> Iterator[TrialErrorShares]:
     """Yield each kind of failure, with the share of trials with D and of trials with D' in which it occurred.
 
@@ -53,41 +53,41 @@ def _refusals(
     error `probe`, which the app raised on an update of zero.
     """
 
-    def refusal(what: str, said: str, refused: Iterable[bool]) -> TrialErrorShares:
+    def refusal(problem: str, message: str, refused: Iterable[bool]) -> TrialErrorShares:
         where = np.array(list(refused))
         shares = (float(np.mean(where[present])), float(np.mean(where[~present])))
-        return TrialErrorShares(what, said, *shares, is_allowed=False)
+        return TrialErrorShares(problem, message, *shares, is_allowed=False)
 
-    said = next((one.refusal for one in seen if one.refusal is not None), None)
-    if said is not None:
-        yield refusal(kind, said, (one.refusal is not None for one in seen))
-    for error in _errors(seen)[:_MOST_ERRORS]:
-        yield refusal(_CLIENTS, error.removeprefix(ERROR), (error in one.numbers for one in seen))
+    refusal_text = next((transcript.refusal for transcript in transcripts if transcript.refusal is not None), None)
+    if refusal_text is not None:
+        yield refusal(kind, refusal_text, (transcript.refusal is not None for transcript in transcripts))
+    for error in _errors(transcripts)[:_MOST_ERRORS]:
+        yield refusal(_CLIENTS, error.removeprefix(ERROR), (error in transcript.numbers for transcript in transcripts))
     if probe:
         yield TrialErrorShares(_ZERO, probe, 0.0, 1.0, is_allowed=False)
 
 
-def _errors(seen: Sequence[Transcript]) -> list[str]:
+def _errors(transcripts: Sequence[Transcript]) -> list[str]:
     """Return the names of clients' errors in trials, the most frequent first, then by name."""
-    found = Counter(name for one in seen for name in one.numbers if name.startswith(ERROR))
-    return sorted(found, key=lambda name: (-found[name], name))
+    counter = Counter(name for transcript in transcripts for name in transcript.numbers if name.startswith(ERROR))
+    return sorted(counter, key=lambda name: (-counter[name], name))
 
 
-def _hindrance(seen: Sequence[Transcript], present: NDArray[np.bool_], is_about_records: bool) -> str:
+def _hindrance(transcripts: Sequence[Transcript], present: NDArray[np.bool_], is_about_records: bool) -> str:
     """Return a sentence on how often the target's client gave no valid reply under D and D'; empty if it always did.
 
     For claims about records, the sentence adds that the audit's own change of the records may be the cause.
     """
-    failed = np.array([FAILED in one.numbers for one in seen])
+    failed = np.array([FAILED in transcript.numbers for transcript in transcripts])
     if not np.any(failed):
         return ""
-    errors = _errors([one for one, is_failed in zip(seen, failed, strict=True) if is_failed])
-    what = f"replied with an error or not at all ({errors[0].removeprefix(ERROR)})" if errors else "did not reply"
+    errors = _errors([transcript for transcript, is_failed in zip(transcripts, failed, strict=True) if is_failed])
+    problem = f"replied with an error or not at all ({errors[0].removeprefix(ERROR)})" if errors else "did not reply"
     shares = f"in {failed[present].mean():.0%} of trials with D and {failed[~present].mean():.0%} with D'"
     changed = (
         " The audit changes its records in trials, and the change itself may be the cause." if is_about_records else ""
     )
-    return f"The target's client {what} {shares}.{changed} No such trial counts as evidence."
+    return f"The target's client {problem} {shares}.{changed} No such trial counts as evidence."
 
 
 def _refused(refusal: TrialErrorShares) -> str:
@@ -118,7 +118,7 @@ def finished_result(audit: AuditConfig) -> ClaimAudit:
 
 
 def finish(
-    campaign: StoredTrials, columns: ResultColumns, outside: Sequence[str], rounds_of_training: int | None = None
+    stored_trials: StoredTrials, columns: ResultColumns, outside: Sequence[str], rounds_of_training: int | None = None
 ) -> str:
     """Return the text of the audit's report, and write it as `summary.json` and `verdict.txt`.
 
@@ -126,37 +126,45 @@ def finish(
 
     `rounds_of_training`: Number of rounds of the app's own training; None if it is not known.
     """
-    if left := len(campaign.missing):
-        trials = campaign.audit.trials
-        played = f"{trials - left} of {trials} trials are played, kept in {campaign.directory}"
+    if missing := len(stored_trials.missing):
+        trials = stored_trials.audit.trials
+        played = f"{trials - missing} of {trials} trials are played, kept in {stored_trials.directory}"
         return f"{played}: run the app again for the others"
-    campaign.keep_columns(columns)
-    result = _result(campaign)
-    provisos = dict.fromkeys(_WORDS, _CRAFTED) if campaign.chosen_update == TargetUpdateKind.CRAFTED else {}
-    found, notes = findings(result, _WORDS, dict.fromkeys(_WORDS, _FIX), provisos), _notes(campaign, outside)
+    stored_trials.keep_columns(columns)
+    result = _result(stored_trials)
+    provisos = dict.fromkeys(_WORDS, _CRAFTED) if stored_trials.chosen_update == TargetUpdateKind.CRAFTED else {}
+    audit_findings, notes = (
+        findings(result, _WORDS, dict.fromkeys(_WORDS, _FIX), provisos),
+        _notes(stored_trials, outside),
+    )
     notes += _notes_on_rounds(result.claim, rounds_of_training)
     refusals = tuple(map(_refused, result.refusals))
-    stored_result = in_app_result(campaign.directory.name, result, found, rounds_of_training, refusals, notes)
+    stored_result = in_app_result(
+        stored_trials.directory.name, result, audit_findings, rounds_of_training, refusals, notes
+    )
     knows_others = _KNOWS_OTHERS if result.knowing is not None else ""
     text = _report_text(stored_result, knows_others)
-    write_json(campaign.directory / "summary.json", stored_result.to_json())
-    write_text(campaign.directory / "verdict.txt", f"{text}\n")
-    return f"{text}\nWritten to {campaign.directory}/summary.json."
+    write_json(stored_trials.directory / "summary.json", stored_result.to_json())
+    write_text(stored_trials.directory / "verdict.txt", f"{text}\n")
+    return f"{text}\nWritten to {stored_trials.directory}/summary.json."
 
 
-def _result(campaign: StoredTrials) -> ClaimAudit:
-    audit, numbers = campaign.audit, campaign.evaluated_trials
-    seen = [campaign.trial(number) for number in numbers]
-    present = np.array([campaign.is_present(number) for number in numbers])
+def _result(stored_trials: StoredTrials) -> ClaimAudit:
+    audit, numbers = stored_trials.audit, stored_trials.evaluated_trials
+    transcripts = [stored_trials.trial(number) for number in numbers]
+    present = np.array([stored_trials.is_present(number) for number in numbers])
     kind = "removed" if audit.claim.neighbours.relation is Relation.ADD_REMOVE else "replaced"
     kind += " record" if audit.is_about_records else ""
-    trials, failed = stacked(seen, campaign.columns, evidence_names(seen)), [FAILED in one.numbers for one in seen]
-    knows = audit.knows_others or campaign.is_of_server
+    trials, failed = (
+        stacked(transcripts, stored_trials.columns, evidence_names(transcripts)),
+        [FAILED in transcript.numbers for transcript in transcripts],
+    )
+    knows = audit.knows_others or stored_trials.is_of_server
     result = audit_online(audit.claim, kind, trials, present, audit.confidence, knows, np.array(failed))
-    refusals = tuple(_refusals(kind, seen, present, campaign.zero_update_error))
-    hindrance = _hindrance(seen, present, audit.is_about_records)
+    refusals = tuple(_refusals(kind, transcripts, present, stored_trials.zero_update_error))
+    hindrance = _hindrance(transcripts, present, audit.is_about_records)
     return replace(
-        result, not_covered=campaign.not_covered or result.not_covered, refusals=refusals, hindrance=hindrance
+        result, not_covered=stored_trials.not_covered or result.not_covered, refusals=refusals, hindrance=hindrance
     )
 
 
@@ -172,22 +180,22 @@ def _notes_on_rounds(claim: StatedClaim, rounds_of_training: int | None) -> tupl
     )
 
 
-def _notes(campaign: StoredTrials, outside: Sequence[str]) -> tuple[str, ...]:
+def _notes(stored_trials: StoredTrials, outside: Sequence[str]) -> tuple[str, ...]:
     """Return sentences for the end of the report: on files that trials wrote elsewhere, trial numbers, and limits."""
-    audit, found = campaign.audit, [outside_words(outside)] if outside else []
-    needed = fewest_trials(audit.claim, audit.confidence) + audit.trials - len(campaign.evaluated_trials)
+    audit, notes = stored_trials.audit, [outside_words(outside)] if outside else []
+    needed = fewest_trials(audit.claim, audit.confidence) + audit.trials - len(stored_trials.evaluated_trials)
     if needed > audit.trials:
-        found.append(f"A claim as weak as this one takes {needed} trials at least; {audit.trials} were played.")
-    if len(campaign.contributions) > 1:
-        tried = f"The first trials tried the contributions {' and '.join(campaign.contributions)}"
-        found.append(f"{tried}; all others played {campaign.chosen_update}, which told more.")
+        notes.append(f"A claim as weak as this one takes {needed} trials at least; {audit.trials} were played.")
+    if len(stored_trials.contributions) > 1:
+        tried = f"The first trials tried the contributions {' and '.join(stored_trials.contributions)}"
+        notes.append(f"{tried}; all others played {stored_trials.chosen_update}, which told more.")
     if audit.numbers is AbsentTargetMetrics.KEPT and not audit.is_about_records:
-        kept = "The numbers that clients report were left as they are: nothing is said of them."
-        found.append(f'{kept} numbers="withheld" has a claim cover them.')
+        remark = "The numbers that clients report were left as they are: nothing is said of them."
+        notes.append(f'{remark} numbers="withheld" has a claim cover them.')
     if audit.observer is Observer.CLIENT:
-        knows = "knows" if audit.knows_others or campaign.is_of_server else "does not know"
-        found.append(f"The observer is a client that {knows} what all others sent, and sees every release.")
-    if campaign.not_covered is None:
+        knows = "knows" if audit.knows_others or stored_trials.is_of_server else "does not know"
+        notes.append(f"The observer is a client that {knows} what all others sent, and sees every release.")
+    if stored_trials.not_covered is None:
         same = "Everybody else replied the same in every trial"
-        found.append(f"{same}: the noise of the server alone has to keep the claim.")
-    return tuple(found)
+        notes.append(f"{same}: the noise of the server alone has to keep the claim.")
+    return tuple(notes)

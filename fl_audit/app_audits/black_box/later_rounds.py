@@ -34,21 +34,23 @@ def rounds_without_noise(noise: Sequence[Floats], is_released: Sequence[bool] | 
     counts = [True] * len(squares) if is_released is None else is_released
     return tuple(
         number
-        for number, (square, counted) in enumerate(zip(squares, counts, strict=True), start=1)
-        if counted and square < largest * squares[0]
+        for number, (square, count) in enumerate(zip(squares, counts, strict=True), start=1)
+        if count and square < largest * squares[0]
     )
 
 
-def late_rounds_without_noise(seen: Sequence[Transcript], present: NDArray[np.bool_], played: int) -> tuple[int, ...]:
+def late_rounds_without_noise(
+    transcripts: Sequence[Transcript], present: NDArray[np.bool_], played: int
+) -> tuple[int, ...]:
     """Return the numbers of the rounds after the first `played` in which trials show no noise.
 
     The trials of each side have the same replies. A round that some trials do not reach is left out.
     """
-    steps = np.stack([one.steps for one in seen])
+    steps = np.stack([transcript.steps for transcript in transcripts])
     noise = steps.copy()
     for side in (True, False):
         if np.any(present == side):
             noise[present == side] -= steps[present == side].mean(axis=0)
     is_released = [bool(np.all(np.isfinite(step)) and np.any(step)) for step in np.swapaxes(steps, 0, 1)]
-    values = [np.nan_to_num(noise[:, place]).reshape(-1) for place in range(noise.shape[1])]
+    values = [np.nan_to_num(noise[:, index]).reshape(-1) for index in range(noise.shape[1])]
     return tuple(number for number in rounds_without_noise(values, is_released) if number > played)

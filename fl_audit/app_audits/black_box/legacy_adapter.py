@@ -27,20 +27,20 @@ _SERVER_SIDE_DP = (
 _DONE = Status(Code.OK, "")
 
 
-def adapted_strategy(found: object) -> Strategy:
+def adapted_strategy(strategy: object) -> Strategy:
     """Return a strategy with Flower's new interface: the given one, or an adapter around one with the old interface."""
-    if isinstance(found, Strategy):
-        return found
-    if isinstance(found, OldStrategy):
-        return LegacyAdapter(found)
-    raise InputError(f"strategy is a {type(found).__name__}: accepted are Flower's strategies, of either interface")
+    if isinstance(strategy, Strategy):
+        return strategy
+    if isinstance(strategy, OldStrategy):
+        return LegacyAdapter(strategy)
+    raise InputError(f"strategy is a {type(strategy).__name__}: accepted are Flower's strategies, of either interface")
 
 
 def layers_of(strategy: object) -> Iterator[object]:
     """Yield a strategy, then the strategy that it wraps, and so on, from the outermost to the innermost."""
-    seen = list[object]()
-    while strategy is not None and not any(strategy is one for one in seen):
-        seen.append(strategy)
+    layers = list[object]()
+    while strategy is not None and not any(strategy is layer for layer in layers):
+        layers.append(strategy)
         yield strategy
         inside = vars(strategy)
         strategy = next((inside[name] for name in ("old", "strategy", "_strategy", "_inner") if name in inside), None)
@@ -51,12 +51,12 @@ def clips_and_adds_noise(strategy: Strategy) -> bool:
     return any(isinstance(layer, _SERVER_SIDE_DP) for layer in layers_of(strategy))
 
 
-def initial_model(found: object) -> Arrays | None:
+def initial_model(strategy_found: object) -> Arrays | None:
     """Return the initial tensors of a strategy of Flower's old interface, keyed by position ("000", ...).
 
     None if the strategy has another interface or no initial parameters.
     """
-    strategy = found.old if isinstance(found, LegacyAdapter) else found
+    strategy = strategy_found.old if isinstance(strategy_found, LegacyAdapter) else strategy_found
     if not isinstance(strategy, OldStrategy):
         return None
     parameters = getattr(strategy, "initial_parameters", None)
@@ -66,7 +66,7 @@ def initial_model(found: object) -> Arrays | None:
 def by_position(parameters: Parameters) -> Arrays:
     """Return the tensors of Flower's old `Parameters`, keyed by position as three digits ("000", "001", ...)."""
     # With three digits, the order by name is the order by position.
-    return {f"{place:03d}": value for place, value in enumerate(parameters_to_ndarrays(parameters))}
+    return {f"{index:03d}": value for index, value in enumerate(parameters_to_ndarrays(parameters))}
 
 
 class LegacyAdapter(Strategy):
@@ -85,8 +85,8 @@ class LegacyAdapter(Strategy):
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """Return a message to train for each client that the old strategy's `configure_fit` chooses."""
-        asked = self.old.configure_fit(server_round, self._sent(arrays), manager_of(grid))
-        return self._messages(asked, config, "train")
+        instructions = self.old.configure_fit(server_round, self._sent(arrays), manager_of(grid))
+        return self._messages(instructions, config, "train")
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
@@ -107,8 +107,8 @@ class LegacyAdapter(Strategy):
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """Return a message to evaluate for each client that the old strategy's `configure_evaluate` chooses."""
-        asked = self.old.configure_evaluate(server_round, self._sent(arrays), manager_of(grid))
-        return self._messages(asked, config, "evaluate")
+        instructions = self.old.configure_evaluate(server_round, self._sent(arrays), manager_of(grid))
+        return self._messages(instructions, config, "evaluate")
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
         """Return the metrics, with the loss as `loss`, that the old strategy's `aggregate_evaluate` computes."""
@@ -127,11 +127,11 @@ class LegacyAdapter(Strategy):
         values = parameters_to_ndarrays(parameters)
         return ArrayRecord({name: Array(value) for name, value in zip(self._names, values, strict=True)})
 
-    def _messages(self, asked: list[tuple[ClientProxy, Any]], config: ConfigRecord, kind: str) -> list[Message]:
-        self._asked, messages = {proxy.node_id: proxy for proxy, _ in asked}, []
-        for proxy, each in asked:
-            told = ConfigRecord({**config, **each.config})
-            content = RecordDict({"arrays": self._record(each.parameters), "config": told})
+    def _messages(self, instructions: list[tuple[ClientProxy, Any]], config: ConfigRecord, kind: str) -> list[Message]:
+        self._asked, messages = {proxy.node_id: proxy for proxy, _ in instructions}, []
+        for proxy, instruction in instructions:
+            record = ConfigRecord({**config, **instruction.config})
+            content = RecordDict({"arrays": self._record(instruction.parameters), "config": record})
             messages.append(Message(content, proxy.node_id, kind))
         return messages
 

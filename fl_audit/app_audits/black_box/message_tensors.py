@@ -64,14 +64,14 @@ def with_names(records: Mapping[str, Arrays], names: set[str], record: str = "")
     return exact or next((arrays for arrays in candidates if set(arrays) >= names), None)
 
 
-def base_of(reply: Arrays, received: Arrays | None, replies: UpdateFormat) -> Arrays:
+def base_of(reply: Arrays, received: Arrays | None, update_format: UpdateFormat) -> Arrays:
     """Return the tensors that a client would send if it had learned nothing.
 
     If replies are models, the result is the received tensors. If replies are updates, the result is zeros.
 
     `reply`: The result has the same names and types.
     """
-    if received is None or replies is UpdateFormat.UPDATES:
+    if received is None or update_format is UpdateFormat.UPDATES:
         return {name: np.zeros_like(value) for name, value in reply.items()}
     # A reply may have another precision than the received tensors, and serialised models may have another shape.
     return {name: received[name].astype(value.dtype, copy=False) for name, value in reply.items()}
@@ -97,16 +97,16 @@ def with_update(arrays: Arrays, steps: Mapping[str, Floats]) -> Arrays:
     return there
 
 
-def contribution(action: TargetAction, own: Arrays, base: Arrays, length: float) -> Arrays:
+def contribution(action: TargetAction, update: Arrays, base: Arrays, length: float) -> Arrays:
     """Return the tensors that the target's client sends in a trial, keyed by name.
 
-    Depending on the action, they are the client's own tensors `own`, the tensors `base` of a client that learned
+    Depending on the action, they are the client's own tensors `update`, the tensors `base` of a client that learned
     nothing, or `base` plus an update. This update is crafted (fixed and public), or the opposite of the client's own or
     of the crafted update. Some actions take only the integer and boolean tensors from a crafted update.
     """
     match action:
         case TargetAction.OWN | TargetAction.WITHOUT_RECORD | TargetAction.OTHER_RECORD:
-            return own
+            return update
         case TargetAction.NOTHING:
             return base
         case TargetAction.ALMOST_NOTHING:
@@ -114,16 +114,16 @@ def contribution(action: TargetAction, own: Arrays, base: Arrays, length: float)
         case TargetAction.OWN_OPPOSITE:
             # Integers have no opposite, since they may be the bytes of a serialised model such as a tree.
             floats = {name: value.astype(np.float64) for name, value in base.items() if _is_float(value)}
-            return with_update(base, {name: value - own[name].astype(np.float64) for name, value in floats.items()})
+            return with_update(base, {name: value - update[name].astype(np.float64) for name, value in floats.items()})
         case TargetAction.CRAFTED:
             return with_update(base, crafted(base, length))
         case TargetAction.CRAFTED_OPPOSITE:
             return with_update(base, crafted(base, -length))
         case TargetAction.OWN_WHOLE:
-            return own | whole_parts(contribution(TargetAction.CRAFTED, own, base, length), base)
+            return update | whole_parts(contribution(TargetAction.CRAFTED, update, base, length), base)
         case TargetAction.OWN_WHOLE_OPPOSITE:
-            opposite = contribution(TargetAction.OWN_OPPOSITE, own, base, length)
-            return opposite | whole_parts(contribution(TargetAction.CRAFTED_OPPOSITE, own, base, length), base)
+            opposite = contribution(TargetAction.OWN_OPPOSITE, update, base, length)
+            return opposite | whole_parts(contribution(TargetAction.CRAFTED_OPPOSITE, update, base, length), base)
         case _:
             assert_never(action)
 
@@ -136,12 +136,12 @@ def crafted(model: Mapping[str, NDArray[np.generic]], length: float) -> dict[str
     """
     numbers = {name: model[name] for name in sorted(model) if model[name].dtype.kind in "fiub"}
     draws = generator(0, Purpose.PUBLIC_DIRECTIONS, client=len(numbers))
-    found = {name: draws.standard_normal(value.shape) for name, value in numbers.items()}
-    norm = np.sqrt(sum(float(np.sum(found[name] ** 2)) for name, value in numbers.items() if _is_float(value)))
+    directions = {name: draws.standard_normal(value.shape) for name, value in numbers.items()}
+    norm = np.sqrt(sum(float(np.sum(directions[name] ** 2)) for name, value in numbers.items() if _is_float(value)))
     scale = length / max(norm, 1.0)
     whole = np.copysign(np.ceil(abs(scale)), scale)
     return {
-        name: np.asarray(scale * found[name] if _is_float(value) else np.full(value.shape, whole))
+        name: np.asarray(scale * directions[name] if _is_float(value) else np.full(value.shape, whole))
         for name, value in numbers.items()
     }
 

@@ -94,19 +94,19 @@ def _of_many(name: str, value: Any, mean: str) -> Iterator[tuple[str, float]]:
             yield f"length of {name}", float(len(array))
     elif isinstance(value, (list, tuple)):
         yield f"length of {name}", float(len(value))
-        for place, entry in enumerate(value[:_MOST_ENTRIES]):
-            yield from plain_numbers(f"{name}[{place}]", entry, mean)
+        for index, entry in enumerate(value[:_MOST_ENTRIES]):
+            yield from plain_numbers(f"{name}[{index}]", entry, mean)
 
 
 def numbers_over_rounds(
-    what: str, records: Mapping[int, MetricRecord], mean: str = "mean of "
+    quantity: str, records: Mapping[int, MetricRecord], mean: str = "mean of "
 ) -> dict[str, list[float]]:
     """Return the numbers in the metrics of all rounds: for each name, its values in the order of the rounds.
 
     A list of numbers is represented by its mean and its length.
     """
-    found = defaultdict[str, list[float]](list)
+    numbers_by_name = defaultdict[str, list[float]](list)
     for name, value in (pair for record in records.values() for pair in record.items()):
         for label, number in plain_numbers(name, value, mean):
-            found[f"{what}: {label}"].append(number)
-    return found
+            numbers_by_name[f"{quantity}: {label}"].append(number)
+    return numbers_by_name

@@ -126,18 +126,18 @@ class AppTrainingRecorder:
             self.records[node] = answer.records
         if answer.fault:
             self.faults[node] = answer.fault
-        own = with_names(records_of(reply), set(self.model))
-        if own is not None and node in self._sent and node not in self.updates:
-            base = base_of(own, self._sent[node], self.replies)
-            if shapes_of(base) == shapes_of(own):
-                self.updates[node] = flat(own) - flat(base)
+        arrays = with_names(records_of(reply), set(self.model))
+        if arrays is not None and node in self._sent and node not in self.updates:
+            base = base_of(arrays, self._sent[node], self.replies)
+            if shapes_of(base) == shapes_of(arrays):
+                self.updates[node] = flat(arrays) - flat(base)
 
 
 class TrialRecorder:
     """Recorder of all messages of one trial, from which the trial's transcript is made."""
 
-    def __init__(self, scene: TrialRecorderSettings) -> None:
-        self._scene, self._rounds, self._numbers = scene, list[_RecordedRound](), defaultdict[str, list[float]](list)
+    def __init__(self, settings: TrialRecorderSettings) -> None:
+        self._scene, self._rounds, self._numbers = settings, list[_RecordedRound](), defaultdict[str, list[float]](list)
         self.errors, self.outside = list[str](), set[str]()
         # Digest of the reply in the first round, keyed by the client's node ID; only of clients that repeat replies.
         self.arrived: dict[int, str] = {}
@@ -150,8 +150,8 @@ class TrialRecorder:
         if note is not None:
             action = note.action if node == self._scene.target else None  # only the target's client may know it
             group, number = message.metadata.group_id, max(0, len(self._rounds) - 1)
-            told = replace(note, group=group, action=action, round=number, pull=self._scene.pulls.get(node))
-            message.metadata.group_id = told.written()
+            tag = replace(note, group=group, action=action, round=number, pull=self._scene.pulls.get(node))
+            message.metadata.group_id = tag.written()
 
     def record_received(self, reply: Message) -> None:
         """Record a client's reply, and remove the audit's own data from it."""
@@ -205,11 +205,11 @@ class TrialRecorder:
             for record in reply.content.metric_records.values():
                 self._note("reply", record)
 
-    def _note(self, what: str, numbers: Mapping[str, object]) -> None:
-        """Record each given value as plain numbers (see `plain_numbers`), under names that begin with `what`."""
+    def _note(self, quantity: str, numbers: Mapping[str, object]) -> None:
+        """Record each given value as plain numbers (see `plain_numbers`), under names that begin with `quantity`."""
         for name, value in numbers.items():
             for label, number in () if name == "server-round" else plain_numbers(name, value):
-                self._numbers[f"{what}: {label}"].append(number)
+                self._numbers[f"{quantity}: {label}"].append(number)
 
     def _seen(self, result: Result | None, refusal: str | None) -> Transcript:
         """Return the trial's transcript. If the strategy raised, `result` is None and `refusal` is the reason."""
@@ -217,7 +217,7 @@ class TrialRecorder:
         is_of_server = scene.observer is Observer.SERVER
         size = sum(value.size for value in scene.model.values())
         heard = self._rounds[:rounds]
-        models = [one.sent for one in heard]
+        models = [recorded_round.sent for recorded_round in heard]
         if result is not None and len(heard) == rounds and result.arrays:
             models.append(arrays_of(result.arrays))
         for released in () if is_of_server else models[1:]:
@@ -228,15 +228,19 @@ class TrialRecorder:
         sent = _stacked([flat(model, scene.model) for model in models], rounds + 1, size, np.nan)
         values, steps = sent[1:], sent[1:] - sent[:-1]
         if is_of_server:
-            steps = _stacked([one.reply for one in heard], rounds, size, np.nan)
+            steps = _stacked([recorded_round.reply for recorded_round in heard], rounds, size, np.nan)
             values = steps + sent[:-1]
-        told = [*(one.difference for one in heard), *[None] * (rounds - len(heard))]
-        difference = np.stack([scene.difference(place, one) for place, one in enumerate(told)])
-        others = _stacked([_mean(one.others) for one in heard], rounds, size, 0.0)
-        own = _stacked([one.own for one in heard], rounds, size, 0.0)
+        differences = [*(recorded_round.difference for recorded_round in heard), *[None] * (rounds - len(heard))]
+        difference = np.stack(
+            [scene.difference(index, round_difference) for index, round_difference in enumerate(differences)]
+        )
+        other_means = _stacked([_mean(recorded_round.others) for recorded_round in heard], rounds, size, 0.0)
+        own_updates = _stacked([recorded_round.own for recorded_round in heard], rounds, size, 0.0)
         # A reply that does not change the model contributes nothing.
-        contributed = any(one.has_arrived and np.any(difference[place]) for place, one in enumerate(heard))
-        arrived = (one.has_arrived for one in heard)
+        contributed = any(
+            recorded_round.has_arrived and np.any(difference[index]) for index, recorded_round in enumerate(heard)
+        )
+        arrived = (recorded_round.has_arrived for recorded_round in heard)
         has_release = any(arrived if is_of_server else (not _is_same(*pair) for pair in pairwise(models)))
         sketch, direction = scene.sketch, difference
         if sketch is not None:  # otherwise all parameters are stored
@@ -245,11 +249,15 @@ class TrialRecorder:
                 share = float(np.mean(there == 0)) if there.size else 1.0
                 self._numbers[UNCHANGED_SHARE].append(share)
             values, direction = values[:, sketch.shown], sketch.of_difference(difference)
-            steps, others, own = (sketch.of_vectors(one, difference) for one in (steps, others, own))
+            steps, other_means, own_updates = (
+                sketch.of_vectors(array, difference) for array in (steps, other_means, own_updates)
+            )
         beside = _summarised(self._numbers, self.errors, refusal)
-        if scene.note is not None and any(scene.target in one.asked - one.answered for one in heard):
+        if scene.note is not None and any(
+            scene.target in recorded_round.asked - recorded_round.answered for recorded_round in heard
+        ):
             beside[FAILED] = 1.0
-        return Transcript(steps, values, direction, others, own, contributed, has_release, beside, refusal)
+        return Transcript(steps, values, direction, other_means, own_updates, contributed, has_release, beside, refusal)
 
     def _note_form(self, released: Arrays) -> None:
         """Record names, types, shapes and total bytes of a released model's tensors.
@@ -257,22 +265,22 @@ class TrialRecorder:
         Of tensors that the initial model lacks, the values are recorded as well.
         """
         beside = {name: array.ravel() for name, array in released.items() if name not in self._scene.model}
-        self._note("array", {f"{name}[{n}]": float(x) for name, one in beside.items() for n, x in enumerate(one)})
+        self._note("array", {f"{name}[{n}]": float(x) for name, array in beside.items() for n, x in enumerate(array)})
         forms = "; ".join(f"{name} {array.dtype} {array.shape}" for name, array in sorted(released.items()))
         self._note(FORM, {forms: 1.0, "bytes": float(sum(array.nbytes for array in released.values()))})
 
 
-def errors_in(seen: Transcript) -> list[str]:
+def errors_in(transcript: Transcript) -> list[str]:
     """Return the distinct error messages of clients in a transcript."""
-    return [name.removeprefix(ERROR) for name in seen.numbers if name.startswith(ERROR)]
+    return [name.removeprefix(ERROR) for name in transcript.numbers if name.startswith(ERROR)]
 
 
-def evidence_names(seen: Sequence[Transcript]) -> tuple[str, ...]:
+def evidence_names(transcripts: Sequence[Transcript]) -> tuple[str, ...]:
     """Return the sorted names of all numbers in transcripts that may serve as evidence for D or D'.
 
     Numbers that count errors or missing replies of clients are left out.
     """
-    names = {name for one in seen for name in one.numbers}
+    names = {name for transcript in transcripts for name in transcript.numbers}
     return tuple(sorted(name for name in names if name != FAILED and not name.startswith(ERROR)))
 
 
@@ -292,22 +300,22 @@ def recorded_trial(start: Callable[[Grid], Result], grid: Grid, recorder: TrialR
 
 def _is_same(before: Arrays, after: Arrays) -> bool:
     """Return True if two models have the same tensor names and values; NaN equals NaN."""
-    same = (np.array_equal(before[name], one, equal_nan=one.dtype.kind == "f") for name, one in after.items())
+    same = (np.array_equal(before[name], array, equal_nan=array.dtype.kind == "f") for name, array in after.items())
     return set(before) == set(after) and all(same)
 
 
 def _weight(reply: Message) -> float:
     """Return a reply's example count, its weight in a mean; 1 without a valid count."""
-    named = (record.get(_WEIGHT) for record in reply.content.metric_records.values())
-    return next((float(value) for value in named if isinstance(value, (int, float)) and value >= 0), 1.0)
+    weights = (record.get(_WEIGHT) for record in reply.content.metric_records.values())
+    return next((float(value) for value in weights if isinstance(value, (int, float)) and value >= 0), 1.0)
 
 
 def _digest(reply: Message) -> str:
-    found = sha256()
+    digest_state = sha256()
     for name, record in sorted(reply.content.array_records.items()):
         for key, array in record.items():
-            found.update(f"{name} {key} {array.dtype} {array.shape}".encode() + array.data)
-    return found.hexdigest()
+            digest_state.update(f"{name} {key} {array.dtype} {array.shape}".encode() + array.data)
+    return digest_state.hexdigest()
 
 
 def _mean(weighted: list[tuple[float, Floats]]) -> Floats | None:
@@ -316,11 +324,11 @@ def _mean(weighted: list[tuple[float, Floats]]) -> Floats | None:
 
 
 def _stacked(vectors: list[Floats | None] | list[Floats], rounds: int, size: int, missing: float) -> Floats:
-    found = np.full((rounds, size), missing)
-    for place, vector in enumerate(vectors):
+    rows = np.full((rounds, size), missing)
+    for index, vector in enumerate(vectors):
         if vector is not None:
-            found[place] = vector
-    return found
+            rows[index] = vector
+    return rows
 
 
 def _summarised(numbers: Mapping[str, list[float]], errors: list[str], refusal: str | None) -> dict[str, float]:
@@ -328,14 +336,18 @@ def _summarised(numbers: Mapping[str, list[float]], errors: list[str], refusal: 
 
     The result also contains the count of each error message of clients, and a mark if the strategy refused.
     """
-    found = dict[str, float]()
+    summary = dict[str, float]()
     for name, values in numbers.items():
         if len(values) == 1:
-            found[name] = values[0]
+            summary[name] = values[0]
         elif values:
-            found |= {f"{name}, first": values[0], f"{name}, last": values[-1], f"{name}, mean": float(np.mean(values))}
-    for said in errors:
-        found[ERROR + said] = found.get(ERROR + said, 0.0) + 1.0
+            summary |= {
+                f"{name}, first": values[0],
+                f"{name}, last": values[-1],
+                f"{name}, mean": float(np.mean(values)),
+            }
+    for error in errors:
+        summary[ERROR + error] = summary.get(ERROR + error, 0.0) + 1.0
     if refusal is not None:
-        found[REFUSED] = 1.0
-    return found
+        summary[REFUSED] = 1.0
+    return summary

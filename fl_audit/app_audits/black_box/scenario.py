@@ -97,9 +97,12 @@ class OtherClientsAndModel:
     @property
     def words(self) -> str:
         """Description of all properties that differ from the default environment; empty for the default environment."""
-        said = ["" if self.others is OtherContributions.IDENTICAL else self.others.value]
-        said += [f"{self.clients} clients" if self.clients else "", f"a model {self.model.value}" if self.model else ""]
-        return "; ".join(part for part in said if part)
+        phrases = ["" if self.others is OtherContributions.IDENTICAL else self.others.value]
+        phrases += [
+            f"{self.clients} clients" if self.clients else "",
+            f"a model {self.model.value}" if self.model else "",
+        ]
+        return "; ".join(phrase for phrase in phrases if phrase)
 
 
 class UpdateSignSchedule(Enum):

@@ -134,16 +134,16 @@ def audit_system(
                 raise OutOfTimeError
             chunks = range(first // CHUNK, (first + count) // CHUNK)
             came = players.done([TrialChunk(name, chunk, bears_zero) for chunk in chunks], until)
-            seen = [one for trials, _, _ in came.values() for one in trials]
+            transcripts = [trial for trials, _, _ in came.values() for trial in trials]
             present = np.concatenate([np.zeros(0, dtype=bool), *(bits for _, bits, _ in came.values())])
             # The time limit, and not the content of trials, decides which are missing, so the rest is unbiased.
-            if len(seen) < count and min(np.sum(present), np.sum(~present)) < FEWEST_OF_EACH:
+            if len(transcripts) < count and min(np.sum(present), np.sum(~present)) < FEWEST_OF_EACH:
                 raise OutOfTimeError
             log.outside.update(path for _, _, paths in came.values() for path in paths)
-            numbers = log.add(name, first, seen)
+            numbers = log.add(name, first, transcripts)
             model = model_of(system, BY_NAME[name])
             reduced = sketch_of(model)
-            return stacked(seen, model.tensors if reduced is None else reduced.columns, numbers), present
+            return stacked(transcripts, model.tensors if reduced is None else reduced.columns, numbers), present
 
         result = audit_claim(claim, names, play, malformed, log.last_words.__getitem__, budget, confidence, tell, keep)
         if later_rounds > claim.rounds and result.verdict is not Verdict.VIOLATED:
@@ -174,12 +174,12 @@ def target_places(kinds: Sequence[Scenario], system: AuditedSystem, seed: int) -
     is_ordinary = [kind.present.direction is Direction.FIRST and not kind.is_malformed for kind in kinds]
     ordered = [kind for kind, first in zip(kinds, is_ordinary, strict=True) if first]
     ordered += [kind for kind, first in zip(kinds, is_ordinary, strict=True) if not first]
-    draws, found = generator(seed, Purpose.BLACK_BOX, client=len(_NUMBERS)), dict[str, int]()
+    draws, positions_by_scenario = generator(seed, Purpose.BLACK_BOX, client=len(_NUMBERS)), dict[str, int]()
     for clients in sorted({kind.stage.clients or system.clients for kind in kinds}):
-        places = draws.permutation(clients)
+        positions = draws.permutation(clients)
         alike = [kind for kind in ordered if (kind.stage.clients or system.clients) == clients]
-        found |= {kind.name: int(places[number % clients]) for number, kind in enumerate(alike)}
-    return found
+        positions_by_scenario |= {kind.name: int(positions[number % clients]) for number, kind in enumerate(alike)}
+    return positions_by_scenario
 
 
 def _bears_zero(system: AuditedSystem, players: "WorkerPool[TrialChunk, _Chunk]", until: float) -> bool:
@@ -187,9 +187,9 @@ def _bears_zero(system: AuditedSystem, players: "WorkerPool[TrialChunk, _Chunk]"
     probe = ZERO_PROBE if system.model is None else ZERO_PROBE_ON_OWN
     came = players.done([TrialChunk(probe.name, 0)], until)
     ends_well = [
-        (bool(bit), _ends_well(one))
+        (bool(bit), _ends_well(trial))
         for trials, present, _ in came.values()
-        for one, bit in zip(trials, present, strict=True)
+        for trial, bit in zip(trials, present, strict=True)
     ]
     of_zero, of_others = ([is_well for bit, is_well in ends_well if bit is side] for side in (False, True))
     return any(of_zero) or not any(of_others)
@@ -202,23 +202,23 @@ def _plainest(system: AuditedSystem, claim: StatedClaim) -> str:
 
 
 def _with_later_rounds(
-    result: ClaimAudit, players: "WorkerPool[TrialChunk, _Chunk]", longer: TrialChunk, until: float
+    claim_audit: ClaimAudit, players: "WorkerPool[TrialChunk, _Chunk]", chunk: TrialChunk, until: float
 ) -> ClaimAudit:
     """Return the result with the rounds after those of the claim in which the strategy releases without noise.
 
-    `longer`: A chunk of trials that play more rounds than those of the claim.
+    `chunk`: A chunk of trials that play more rounds than those of the claim.
     """
-    came = players.done([longer], until).get(0)
+    came = players.done([chunk], until).get(0)
     if came is None or len(came[0]) < CHUNK:
-        return result
-    bare = late_rounds_without_noise(came[0], came[1], result.claim.rounds)
-    is_open = bool(bare) and result.verdict is Verdict.CONSISTENT
-    return replace(result, bare_rounds=bare, verdict=Verdict.INCONCLUSIVE if is_open else result.verdict)
+        return claim_audit
+    bare = late_rounds_without_noise(came[0], came[1], claim_audit.claim.rounds)
+    is_open = bool(bare) and claim_audit.verdict is Verdict.CONSISTENT
+    return replace(claim_audit, bare_rounds=bare, verdict=Verdict.INCONCLUSIVE if is_open else claim_audit.verdict)
 
 
-def _ends_well(seen: Transcript) -> bool:
+def _ends_well(transcript: Transcript) -> bool:
     """Return whether a trial ended without an error, and released finite numbers alone."""
-    return seen.refusal is None and not errors_in(seen) and bool(np.all(np.isfinite(seen.steps)))
+    return transcript.refusal is None and not errors_in(transcript) and bool(np.all(np.isfinite(transcript.steps)))
 
 
 @dataclass
@@ -230,16 +230,18 @@ class _TrialLog:
     outside: set[str] = field(default_factory=set)  # paths outside of the working copies to which trials wrote
     last_words: dict[str, str] = field(default_factory=dict)  # the strategy's last refusal, by scenario
 
-    def add(self, name: str, first: int, seen: Sequence[Transcript]) -> tuple[str, ...]:
-        """Add the transcripts `seen` of a scenario's trials, whose numbers begin with `first`.
+    def add(self, name: str, first: int, transcripts: Sequence[Transcript]) -> tuple[str, ...]:
+        """Add the transcripts `transcripts` of a scenario's trials, whose numbers begin with `first`.
 
         Returns the names of recorded numbers from which D and D' could be told apart.
         """
-        known, numbers = self.asked.get(name, ScenarioTrialsSummary()), evidence_names(seen)
-        trials = max(known.trials, first + len(seen))
-        self.asked[name] = ScenarioTrialsSummary(trials, tuple(dict.fromkeys((*known.names, *numbers))))
-        self.failed.update(error for one in seen for error in errors_in(one)[:1])
-        self.last_words.update((name, one.refusal) for one in seen if one.refusal is not None)
+        summary, numbers = self.asked.get(name, ScenarioTrialsSummary()), evidence_names(transcripts)
+        trials = max(summary.trials, first + len(transcripts))
+        self.asked[name] = ScenarioTrialsSummary(trials, tuple(dict.fromkeys((*summary.names, *numbers))))
+        self.failed.update(error for transcript in transcripts for error in errors_in(transcript)[:1])
+        self.last_words.update(
+            (name, transcript.refusal) for transcript in transcripts if transcript.refusal is not None
+        )
         return numbers
 
 
@@ -298,41 +300,41 @@ class _TrialExecutor:
     def __exit__(self, *_: object) -> None:
         shutil.rmtree(self._room, ignore_errors=True)
 
-    def play(self, wanted: TrialChunk, until: float) -> _Chunk:
-        """Run the trials of the chunk `wanted` one after the other, and end after the trial that is running at `until`.
+    def play(self, chunk: TrialChunk, until: float) -> _Chunk:
+        """Run the trials of the chunk `chunk` one after the other, and end after the trial that is running at `until`.
 
         `until` is a time of the monotonic clock in seconds. Return the transcripts, whether each trial used D, and the
         paths outside the working copy to which trials wrote.
         """
         copy = self._copy_here()
-        draws, present = self._drawn(wanted)
+        draws, present = self._drawn(chunk)
         seed_generators(draws)
         trials = list[Transcript]()
         with in_working_copy(copy):
             for bit in present:
-                trials.append(self._trial(wanted, bit, draws).play())
+                trials.append(self._trial(chunk, bit, draws).play())
                 copy.restore(thoroughly=False)
                 if time.monotonic() > until:
                     break
         return trials, present[: len(trials)], copy.outside
 
-    def lost(self, wanted: TrialChunk, how: str) -> _Chunk:
+    def lost(self, chunk: TrialChunk, reason: str) -> _Chunk:
         """Return the results of a chunk of trials during which the worker process ended.
 
-        Every trial of the chunk counts as one that the strategy refused. `how` says how the process ended.
+        Every trial of the chunk counts as one that the strategy refused. `reason` says how the process ended.
         """
-        draws, present = self._drawn(wanted)
-        said = f"it ended its process {how}"
-        return [self._trial(wanted, bit, draws).refused(said) for bit in present], present, []
+        draws, present = self._drawn(chunk)
+        text = f"it ended its process {reason}"
+        return [self._trial(chunk, bit, draws).refused(text) for bit in present], present, []
 
-    def _drawn(self, wanted: TrialChunk) -> tuple[np.random.Generator, NDArray[np.bool_]]:
-        draws = generator(self._seed, Purpose.BLACK_BOX, trial=wanted.number, client=_NUMBERS[wanted.scenario])
+    def _drawn(self, chunk: TrialChunk) -> tuple[np.random.Generator, NDArray[np.bool_]]:
+        draws = generator(self._seed, Purpose.BLACK_BOX, trial=chunk.number, client=_NUMBERS[chunk.scenario])
         return draws, draws.random(CHUNK) < 0.5
 
-    def _trial(self, wanted: TrialChunk, bit: np.bool_, draws: np.random.Generator) -> BlackBoxTrial:
-        claim = self._claim if wanted.rounds is None else replace(self._claim, rounds=wanted.rounds)
-        scenario, place = _SCENARIOS[wanted.scenario], self._target_places.get(wanted.scenario, 0)
-        return BlackBoxTrial(self._system, claim, scenario, bool(bit), draws, wanted.bears_zero, place)
+    def _trial(self, chunk: TrialChunk, bit: np.bool_, draws: np.random.Generator) -> BlackBoxTrial:
+        claim = self._claim if chunk.rounds is None else replace(self._claim, rounds=chunk.rounds)
+        scenario, index = _SCENARIOS[chunk.scenario], self._target_places.get(chunk.scenario, 0)
+        return BlackBoxTrial(self._system, claim, scenario, bool(bit), draws, chunk.bears_zero, index)
 
     def _copy_here(self) -> WorkingCopy:
         """Return this process's own copy of the working directory; it is made at the first call."""

@@ -54,7 +54,7 @@ def insider(message: Message, context: Context, call_next: ClientAppCallable) ->
     The reply is unchanged if the server runs no audit.
     """
     note = read_note(message)
-    with _kept_apart(context, 0 if note is None else note.trial, is_noted=note is not None) as kept:
+    with _kept_apart(context, 0 if note is None else note.trial, is_noted=note is not None) as state:
         if note is None:
             return call_next(message, context)
         is_target = note.action is not None and message.metadata.message_type.startswith("train")
@@ -64,10 +64,10 @@ def insider(message: Message, context: Context, call_next: ClientAppCallable) ->
             applying_action(note.action if is_target and note.is_about_records else None) as shard,
             _in_a_copy(note.trial) as outside,
         ):
-            held = _reply_to_repeat(kept, note.round) if is_still else None
-            reply = call_next(message, context) if held is None else Message(held, reply_to=message)
-        if is_still and held is None and not reply.has_error():
-            kept |= {f"{_STILL}{note.round}.{name}": deepcopy(record) for name, record in reply.content.items()}
+            content = _reply_to_repeat(state, note.round) if is_still else None
+            reply = call_next(message, context) if content is None else Message(content, reply_to=message)
+        if is_still and content is None and not reply.has_error():
+            state |= {f"{_STILL}{note.round}.{name}": deepcopy(record) for name, record in reply.content.items()}
     if reply.has_error():
         return reply
     update = _played(reply, received, note) if is_target else None
@@ -82,11 +82,11 @@ def insider(message: Message, context: Context, call_next: ClientAppCallable) ->
     return reply
 
 
-def _reply_to_repeat(kept: dict[str, Any], round: int) -> RecordDict | None:
+def _reply_to_repeat(state: dict[str, Any], round: int) -> RecordDict | None:
     """Return the stored reply that the client has to repeat in round `round`; None if there is none."""
     start = f"{_STILL}{round}."
-    found = {key.removeprefix(start): deepcopy(record) for key, record in kept.items() if key.startswith(start)}
-    return RecordDict(found) if found else None
+    records = {key.removeprefix(start): deepcopy(record) for key, record in state.items() if key.startswith(start)}
+    return RecordDict(records) if records else None
 
 
 @contextmanager
@@ -109,24 +109,24 @@ def _spared(trial: int) -> AbstractContextManager[None]:
     return nullcontext() if trial else suppress(Exception)
 
 
-def _played(reply: Message, received: dict[str, Arrays], note: TrialTag) -> Floats | None:
-    """Change the target client's reply in place as the trial's tag `note` demands; return the update that was learned.
+def _played(reply: Message, received: dict[str, Arrays], tag: TrialTag) -> Floats | None:
+    """Change the target client's reply in place as the trial's tag `tag` demands; return the update that was learned.
 
     The result is None if no record of the reply has the shapes of the received model.
     """
-    assert note.action is not None
+    assert tag.action is not None
     update = None
-    for name, own in records_of(reply).items():
-        sent = with_names(received, set(own), name)
-        base = base_of(own, sent, note.replies)
-        if update is None and shapes_of(own) == shapes_of(base):
-            update = flat(own) - flat(base)
-        if note.action is not TargetAction.OWN:
-            reply.content[name] = record_of(contribution(note.action, own, base, note.length))
-    if note.numbers is AbsentTargetMetrics.WITHHELD and note.action in _WITHOUT:
+    for name, arrays in records_of(reply).items():
+        sent = with_names(received, set(arrays), name)
+        base = base_of(arrays, sent, tag.replies)
+        if update is None and shapes_of(arrays) == shapes_of(base):
+            update = flat(arrays) - flat(base)
+        if tag.action is not TargetAction.OWN:
+            reply.content[name] = record_of(contribution(tag.action, arrays, base, tag.length))
+    if tag.numbers is AbsentTargetMetrics.WITHHELD and tag.action in _WITHOUT:
         for numbers in reply.content.metric_records.values():
             for key, value in numbers.items():
-                numbers[key] = [0 * one for one in value] if isinstance(value, list) else 0 * value
+                numbers[key] = [0 * number for number in value] if isinstance(value, list) else 0 * value
     return update
 
 
@@ -166,8 +166,8 @@ def _enter(state: RecordDict, ours: dict[str, Any], trial: int) -> None:
     if before == 0:
         ours |= {_OWN + key: record for key, record in state.items()}
     state.clear()
-    kept = _BEFORE if trial else _OWN
-    state.update({key.removeprefix(kept): deepcopy(record) for key, record in ours.items() if key.startswith(kept)})
+    prefix = _BEFORE if trial else _OWN
+    state.update({key.removeprefix(prefix): deepcopy(record) for key, record in ours.items() if key.startswith(prefix)})
     if trial == 0:
         for key in [key for key in ours if key.startswith(_OWN)]:
             del ours[key]
@@ -185,17 +185,17 @@ class RecordRequestLog:
     records: int | None = None  # number of the client's records; None if the app did not call `held`
     fault: str | None = None  # reason why the object passed to `held` is no data set; None if it is one
 
-    def of_records(self, parts: tuple[Any, ...]) -> list[SelectableDataset]:
+    def of_records(self, elements: tuple[Any, ...]) -> list[SelectableDataset]:
         """Return each part, such as inputs or labels, as a data set, and store their common number of records."""
-        found = [data_set_of(part) for part in parts]
-        counts = [one.records for one in found] + ([] if self.records is None else [self.records])
+        datasets = [data_set_of(element) for element in elements]
+        counts = [dataset.records for dataset in datasets] + ([] if self.records is None else [self.records])
         if len(set(counts)) > 1:
             raise InputError(
                 f"held() was given parts of {' and '.join(map(str, dict.fromkeys(counts)))} records in one message: "
                 "accepted are parts of the same records, such as inputs and labels, since one record differs"
             )
         self.records = counts[0]
-        return found
+        return datasets
 
 
 _shard: ContextVar[RecordRequestLog | None] = ContextVar("shard", default=None)
@@ -216,7 +216,7 @@ def applying_action(action: TargetAction | None) -> Iterator[RecordRequestLog]:
         _shard.reset(token)
 
 
-def held(*parts: Any) -> Any:
+def held(*elements: Any) -> Any:
     """Return the records that the app has loaded for a client; in some trials one record is missing or replaced.
 
     An app whose privacy claim is about records calls this function where it loads them. Each argument is an array,
@@ -224,22 +224,22 @@ def held(*parts: Any) -> Any:
     inputs and labels, describe the same records in the same order; the result is then a tuple. The records are changed
     only in trials and only for the target's client: the first record is missing, or another one is in its place.
     """
-    if not parts:
+    if not elements:
         raise InputError("held() was given nothing: accepted is what the client app has loaded, as in held(records)")
     shard = _shard.get()
     if shard is not None and shard.action is None:
         try:
-            shard.of_records(parts)
+            shard.of_records(elements)
         except InputError as error:  # must not stop the app's own training; the server reports it before the trials
             shard.fault = shard.fault or str(error)
     elif shard is not None:
-        found = shard.of_records(parts)
-        places = list(range(found[0].records))
+        datasets = shard.of_records(elements)
+        positions = list(range(datasets[0].records))
         # The first record is the one that differs. Under D all records are selected in the same way, so that an effect
         # of the selection itself occurs under D and D'.
         if shard.action is TargetAction.WITHOUT_RECORD:
-            places = places[1:]
+            positions = positions[1:]
         elif shard.action is TargetAction.OTHER_RECORD:
-            places = [places[-1], *places[1:]]
-        parts = tuple(one.taken(places) for one in found)
-    return parts[0] if len(parts) == 1 else parts
+            positions = [positions[-1], *positions[1:]]
+        elements = tuple(dataset.taken(positions) for dataset in datasets)
+    return elements[0] if len(elements) == 1 else elements

@@ -83,7 +83,7 @@ def non_zero_model(norm: float) -> ModelWithDirections:
     """
     model = template(ModelKind.NON_ZERO)
     start = -_START_LENGTH * norm * model.first
-    steps = {name: start[part].reshape(model.arrays[name].shape) for name, part in model.tensors}
+    steps = {name: start[coordinates].reshape(model.arrays[name].shape) for name, coordinates in model.tensors}
     return template_of(with_update(model.arrays, steps))
 
 
@@ -96,8 +96,8 @@ def template_of(arrays: Mapping[str, NDArray[np.generic]]) -> ModelWithDirection
     )
     learned = {name for name, value in ordered.items() if value.ndim > 0 and value.dtype.kind == "f"}
     learned -= {name for name, value in ordered.items() if is_moved_by(Direction.RUNNING, name, value)}
-    places = [np.arange(part.start, part.stop) for name, part in tensors if name in learned]
-    trained = np.concatenate([np.zeros(0, np.int64), *places])
+    positions = [np.arange(coordinates.start, coordinates.stop) for name, coordinates in tensors if name in learned]
+    trained = np.concatenate([np.zeros(0, np.int64), *positions])
     directions = np.zeros((2, int(ends[-1])))
     draws = generator(0, Purpose.PUBLIC_DIRECTIONS).standard_normal((2, len(trained)))
     directions[:, trained] = np.linalg.qr(draws.T)[0].T
@@ -124,7 +124,7 @@ def is_moved_by(direction: Direction, name: str, array: NDArray[np.generic]) -> 
 
 
 def update_of(
-    part: ClientContribution,
+    contribution: ClientContribution,
     model: ModelWithDirections,
     norm: float,
     round: int,
@@ -140,7 +140,7 @@ def update_of(
     `absent_length`: L2 norm of the update in direction NOWHERE, as a multiple of `norm`: 0, or `ALMOST_NOTHING` for a
     strategy that does not bear an update of exactly zero.
     """
-    length, update = part.length * norm, np.zeros(model.size)
+    length, update = contribution.length * norm, np.zeros(model.size)
     match schedule:
         case UpdateSignSchedule.ALTERNATING:
             length *= -1.0 if round % 2 == 0 else 1.0
@@ -152,7 +152,7 @@ def update_of(
             pass
         case _:
             assert_never(schedule)
-    match part.direction:
+    match contribution.direction:
         case Direction.ZERO:
             return update
         case Direction.NOWHERE:
@@ -162,49 +162,53 @@ def update_of(
         case Direction.SECOND:
             return length * model.second
         case Direction.EVERY_TENSOR:
-            for _, place in model.tensors:  # of norm 1 in each tensor
-                update[place] = model.first[place] / max(float(np.linalg.norm(model.first[place])), 1e-300)
+            for _, coordinates in model.tensors:  # of norm 1 in each tensor
+                update[coordinates] = model.first[coordinates] / max(
+                    float(np.linalg.norm(model.first[coordinates])), 1e-300
+                )
             return length * update
         case Direction.SCALAR | Direction.COUNTER | Direction.SWITCH | Direction.RUNNING:
-            for name, place in model.tensors:
-                if is_moved_by(part.direction, name, model.arrays[name]):
-                    update[place] = length
+            for name, coordinates in model.tensors:
+                if is_moved_by(contribution.direction, name, model.arrays[name]):
+                    update[coordinates] = length
             return update
         case _:
-            assert_never(part.direction)
+            assert_never(contribution.direction)
 
 
-def others_of(others: OtherContributions, model: ModelWithDirections, count: int) -> Floats:
+def others_of(contributions: OtherContributions, model: ModelWithDirections, count: int) -> Floats:
     """Return the updates of all clients except the target's, shape (count, parameters), with L2 norm 1 unless stated.
 
-    `others`: SPREAD: random ones. PAIRS: random ones and their opposites. MEDIAN: half of the clients along the vector
-    `model.first`, and half against it. LENGTHS: along the vector `model.second`, half of them with L2 norm 0.1; of an
-    odd number, one more is short, so that a long update of the target balances it. IDENTICAL is not accepted.
+    `contributions`: SPREAD: random ones. PAIRS: random ones and their opposites. MEDIAN: half of the clients along the
+    vector `model.first`, and half against it. LENGTHS: along the vector `model.second`, half of them with L2 norm 0.1;
+    of an odd number, one more is short, so that a long update of the target balances it. IDENTICAL is not accepted.
     """
-    if others is OtherContributions.LENGTHS:
+    if contributions is OtherContributions.LENGTHS:
         lengths = np.where(np.arange(count) % 2 == 0, _SHORT, 1.0)
         return np.asarray(lengths[:, None] * model.second)
-    if others is OtherContributions.MEDIAN:
+    if contributions is OtherContributions.MEDIAN:
         # With an odd number of others, one more has the sign opposite to the target's, so that the target balances it.
         signs = np.where(np.arange(count) % 2 == 0, -1.0, 1.0)
         return np.asarray(signs[:, None] * model.first)
     draws = generator(0, Purpose.PUBLIC_DIRECTIONS, client=count).standard_normal((count, len(model.trained)))
-    if others is OtherContributions.PAIRS:
+    if contributions is OtherContributions.PAIRS:
         draws[1::2] = -draws[: count - 1 : 2]
-    found = np.zeros((count, model.size))
-    found[:, model.trained] = draws / np.linalg.norm(draws, axis=1, keepdims=True)
-    return found
+    values = np.zeros((count, model.size))
+    values[:, model.trained] = draws / np.linalg.norm(draws, axis=1, keepdims=True)
+    return values
 
 
-def reply_tensors(received: Arrays, update: Floats, model: ModelWithDirections, form: ReplyFault) -> Arrays | None:
+def reply_tensors(received: Arrays, update: Floats, model: ModelWithDirections, fault: ReplyFault) -> Arrays | None:
     """Return the tensors of a client's reply: the received model plus the client's update; None if there is no reply.
 
     Shapes: `update` (parameters,).
     """
     there = {name: received.get(name, value) for name, value in model.arrays.items()}
-    arrays = with_update(there, {name: update[part].reshape(there[name].shape) for name, part in model.tensors})
+    arrays = with_update(
+        there, {name: update[coordinates].reshape(there[name].shape) for name, coordinates in model.tensors}
+    )
     first = next(name for name, value in arrays.items() if value.ndim and value.dtype.kind == "f")
-    match form:
+    match fault:
         case ReplyFault.PLAIN:
             return arrays
         case ReplyFault.MISSING:
@@ -220,4 +224,4 @@ def reply_tensors(received: Arrays, update: Floats, model: ModelWithDirections, 
         case ReplyFault.MISSHAPED:
             return arrays | {first: np.zeros(arrays[first].size + 1, arrays[first].dtype)}
         case _:
-            assert_never(form)
+            assert_never(fault)

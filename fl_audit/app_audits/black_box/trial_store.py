@@ -48,16 +48,16 @@ class StoredTrials:
         Raises `InputError` if the audit's folder has finished trials of several apps.
         """
         agreed = _agreed(audit).items()
-        found = {path: _read(path.with_name(_SETTINGS)) for path in audit.directory.glob(f"*/{_COLUMNS}")}
-        found = {path: settings for path, settings in found.items() if agreed <= settings.items()}
-        apps = sorted({str(settings["app"]) for settings in found.values()})
+        settings_by_path = {path: _read(path.with_name(_SETTINGS)) for path in audit.directory.glob(f"*/{_COLUMNS}")}
+        settings_by_path = {path: settings for path, settings in settings_by_path.items() if agreed <= settings.items()}
+        apps = sorted({str(settings["app"]) for settings in settings_by_path.values()})
         several = f"{audit.directory} has trials of the apps {', '.join(apps)}"
-        largest = max(found, default=Path()).parent
+        largest = max(settings_by_path, default=Path()).parent
         require(len(apps) < 2, f"{several}: accepted is a directory of one, such as {largest}")
-        if not found:
+        if not settings_by_path:
             return None
-        last = max(found, key=lambda path: path.stat().st_mtime_ns)
-        return StoredTrials(last.parent, audit, _seed(last.parent), tuple(found[last]["contributions"]))
+        last = max(settings_by_path, key=lambda path: path.stat().st_mtime_ns)
+        return StoredTrials(last.parent, audit, _seed(last.parent), tuple(settings_by_path[last]["contributions"]))
 
     @property
     def pilots(self) -> int:
@@ -87,8 +87,11 @@ class StoredTrials:
         for contribution in self.contributions:
             numbers = [trial for trial in range(1, self.pilots + 1) if self.contribution(trial) == contribution]
             answered = [trial for trial in numbers if FAILED not in self.trial(trial).numbers] or numbers
-            seen, present = [self.trial(trial) for trial in answered], [self.is_present(trial) for trial in answered]
-            tried.append((stacked(seen, columns, evidence_names(seen)), np.array(present)))
+            transcripts, present = (
+                [self.trial(trial) for trial in answered],
+                [self.is_present(trial) for trial in answered],
+            )
+            tried.append((stacked(transcripts, columns, evidence_names(transcripts)), np.array(present)))
         write_json(
             self.directory / _CHOICE, {"contribution": self.contributions[most_telling(tried, self.audit.claim)]}
         )
@@ -100,12 +103,15 @@ class StoredTrials:
 
     def keep_columns(self, columns: ResultColumns) -> None:
         """Store the name and slice of each tensor in the stored vectors; this marks the audit as finished."""
-        write_json(self.directory / _COLUMNS, {"columns": [[name, [part.start, part.stop]] for name, part in columns]})
+        write_json(
+            self.directory / _COLUMNS,
+            {"columns": [[name, [coordinates.start, coordinates.stop]] for name, coordinates in columns]},
+        )
 
     @property
     def columns(self) -> ResultColumns:
         """Name and slice of each tensor of the model in the stored vectors."""
-        return tuple((str(name), slice(*place)) for name, place in _read(self.directory / _COLUMNS)["columns"])
+        return tuple((str(name), slice(*position)) for name, position in _read(self.directory / _COLUMNS)["columns"])
 
     @property
     def missing(self) -> list[int]:
@@ -130,8 +136,8 @@ class StoredTrials:
 
         If they do, the audit also covers an adversary that knows their replies.
         """
-        said = _read(self.directory / _STILL)["not_covered"]
-        return None if said is None else OthersNoiseShareReason(said)
+        not_covered = _read(self.directory / _STILL)["not_covered"]
+        return None if not_covered is None else OthersNoiseShareReason(not_covered)
 
     def begin_trials(self, why: OthersNoiseShareReason | None) -> None:
         """Store the value of `not_covered`, and delete all stored trials, so that the trials can begin.
@@ -154,13 +160,15 @@ class StoredTrials:
         """Return whether a trial uses D; a fair coin decides, which is derived from the audit's seed."""
         return bool(generator(self.seed, Purpose.SECRET_BIT, trial=trial).random() < 0.5)
 
-    def add(self, trial: int, seen: Transcript) -> None:
+    def add(self, trial: int, transcript: Transcript) -> None:
         """Store the transcript of a trial as a file; an earlier file of the same trial is replaced."""
-        arrays: dict[str, Any] = {part: np.asarray(getattr(seen, part), dtype=np.float64) for part in _PARTS}
-        arrays["was_a_trial"] = np.array([seen.contributed, seen.has_release])
-        arrays["names"] = np.array(list(seen.numbers), dtype=np.str_)
-        arrays["numbers"] = np.array(list(seen.numbers.values()), dtype=np.float64)
-        arrays["refusal"] = np.array([] if seen.refusal is None else [seen.refusal], dtype=np.str_)
+        arrays: dict[str, Any] = {
+            field_name: np.asarray(getattr(transcript, field_name), dtype=np.float64) for field_name in _PARTS
+        }
+        arrays["was_a_trial"] = np.array([transcript.contributed, transcript.has_release])
+        arrays["names"] = np.array(list(transcript.numbers), dtype=np.str_)
+        arrays["numbers"] = np.array(list(transcript.numbers.values()), dtype=np.float64)
+        arrays["refusal"] = np.array([] if transcript.refusal is None else [transcript.refusal], dtype=np.str_)
         with atomic_file(self._file(trial)) as file, file.open("wb") as stream:
             np.savez_compressed(stream, **arrays)
 
@@ -169,9 +177,9 @@ class StoredTrials:
         arrays = read_arrays(self._file(number))
         refusal = next(map(str, arrays["refusal"]), None)
         numbers = {str(name): float(value) for name, value in zip(arrays["names"], arrays["numbers"], strict=True)}
-        parts = {part: np.asarray(arrays[part], dtype=np.float64) for part in _PARTS}
+        fields = {field_name: np.asarray(arrays[field_name], dtype=np.float64) for field_name in _PARTS}
         contributed, has_release = map(bool, arrays["was_a_trial"])
-        return Transcript(**parts, contributed=contributed, has_release=has_release, numbers=numbers, refusal=refusal)
+        return Transcript(**fields, contributed=contributed, has_release=has_release, numbers=numbers, refusal=refusal)
 
     def _file(self, number: int) -> Path:
         return self.directory / "trials" / f"{number:06d}.npz"
@@ -185,9 +193,9 @@ class StoredTrials:
         path = self.directory / _PROBE
         return str(_read(path)["said"]) if path.exists() else None
 
-    def keep_probe(self, said: str) -> None:
+    def keep_probe(self, text: str) -> None:
         """Store the message of the strategy's error on an update of exactly zero; empty if there was no error."""
-        write_json(self.directory / _PROBE, {"said": said})
+        write_json(self.directory / _PROBE, {"said": text})
 
 
 def open_trial_store(
@@ -205,17 +213,17 @@ def open_trial_store(
     if (directory / _SETTINGS).exists() and (directory / _SECRET).exists():
         remove_temporary_files(directory)
         return StoredTrials(directory, audit, _seed(directory), tried)
-    others = audit.directory.glob(f"{name}-*/{_SETTINGS}")
-    last = max(others, key=lambda path: path.stat().st_mtime_ns, default=None)
+    paths = audit.directory.glob(f"{name}-*/{_SETTINGS}")
+    last = max(paths, key=lambda path: path.stat().st_mtime_ns, default=None)
     if last is not None:
         before = _read(last)
         names = {"code": "the code or its numbers"}
         changed = ", ".join(names.get(key, key) for key in agreed if before.get(key) != agreed[key])
         tell(f"the trials in {last.parent} are of {app} before a change of {changed}: new ones are played")
-    drawn = secrets.randbits(63) if audit.seed is None else audit.seed
-    write_json(directory / _SECRET, {"seed": drawn}, private=True)
+    seed = secrets.randbits(63) if audit.seed is None else audit.seed
+    write_json(directory / _SECRET, {"seed": seed}, private=True)
     write_json(directory / _SETTINGS, agreed)
-    return StoredTrials(directory, audit, drawn, tried)
+    return StoredTrials(directory, audit, seed, tried)
 
 
 def _seed(directory: Path) -> int:
@@ -224,15 +232,15 @@ def _seed(directory: Path) -> int:
 
 def _agreed(audit: AuditConfig) -> dict[str, Any]:
     """Return the settings that decide whether stored trials belong to an audit, keyed by name."""
-    own = ("directory", "trials_per_run", "confidence", "seed", "knows_others")
-    found: dict[str, Any] = json.loads(json.dumps({k: v for k, v in asdict(audit).items() if k not in own}))
-    return found
+    left_out = ("directory", "trials_per_run", "confidence", "seed", "knows_others")
+    settings: dict[str, Any] = json.loads(json.dumps({k: v for k, v in asdict(audit).items() if k not in left_out}))
+    return settings
 
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(read_text_file(path))
+        values = json.loads(read_text_file(path))
     except (OSError, ValueError) as error:
         raise InputError(f"{path} cannot be read ({error}): accepted is a file that this program wrote") from error
-    assert isinstance(found, dict)
-    return found
+    assert isinstance(values, dict)
+    return values

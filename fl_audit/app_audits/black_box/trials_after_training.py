@@ -110,8 +110,8 @@ class TrialsAfterTrainingStrategy(Strategy):
 class SafeRecorder:
     """Wrapper around a message recorder that stores its first exception in `fault` instead of raising it."""
 
-    def __init__(self, recorder: MessageInterceptor) -> None:
-        self._recorder = recorder
+    def __init__(self, interceptor: MessageInterceptor) -> None:
+        self._recorder = interceptor
         self.fault: str | None = None
 
     def record_sent(self, message: Message) -> None:
@@ -175,26 +175,28 @@ class AppTrialRunner:
         rounds = self.pristine.arguments.get("num_rounds")
         say(finish(campaign, self.sketch.columns, outside, rounds if isinstance(rounds, int) else None))
 
-    def _play_missing(self, campaign: StoredTrials) -> None:
+    def _play_missing(self, stored_trials: StoredTrials) -> None:
         audit = self.audit
         # One probe sends an update of exactly zero, which an ordinary client that learns nothing would send.
         is_removed = audit.claim.neighbours.relation is Relation.ADD_REMOVE and not audit.is_about_records
-        if is_removed and campaign.zero_update_error is None:
-            seen, recorder = self._trial(audit.trials + 1, TargetAction.NOTHING, TargetUpdateKind.OWN, 1)
-            campaign.keep_probe(seen.refusal or "; ".join(recorder.errors[:1]) or _values_error(seen))
-        told, arrived = time.monotonic(), dict[tuple[TargetUpdateKind, int], str]()
-        is_still = campaign.not_covered is None
-        for trial in campaign.missing[: audit.trials_per_run]:
-            campaign.choose_update(self.sketch.columns)
-            contribution = TargetUpdateKind(campaign.contribution(trial))
-            action = audit.action(campaign.is_present(trial), contribution, not campaign.zero_update_error)
-            seen, recorder = self._trial(trial, action, contribution, audit.claim.rounds, is_still)
+        if is_removed and stored_trials.zero_update_error is None:
+            transcript, recorder = self._trial(audit.trials + 1, TargetAction.NOTHING, TargetUpdateKind.OWN, 1)
+            stored_trials.keep_probe(transcript.refusal or "; ".join(recorder.errors[:1]) or _values_error(transcript))
+        start_time, arrived = time.monotonic(), dict[tuple[TargetUpdateKind, int], str]()
+        is_still = stored_trials.not_covered is None
+        for trial in stored_trials.missing[: audit.trials_per_run]:
+            stored_trials.choose_update(self.sketch.columns)
+            contribution = TargetUpdateKind(stored_trials.contribution(trial))
+            action = audit.action(stored_trials.is_present(trial), contribution, not stored_trials.zero_update_error)
+            transcript, recorder = self._trial(trial, action, contribution, audit.claim.rounds, is_still)
             # Replies of the others are compared between trials with the same contribution of the target's client.
-            if any(arrived.setdefault((contribution, node), one) != one for node, one in recorder.arrived.items()):
+            if any(
+                arrived.setdefault((contribution, node), digest) != digest for node, digest in recorder.arrived.items()
+            ):
                 raise _NoisyClientsError
-            campaign.add(trial, seen)
-            if time.monotonic() - told > _TOLD_EVERY:
-                told = time.monotonic()
+            stored_trials.add(trial, transcript)
+            if time.monotonic() - start_time > _TOLD_EVERY:
+                start_time = time.monotonic()
                 say(f"trial {trial} of {audit.trials}")
 
     def _target_and_observer(self) -> tuple[int, int | None]:
@@ -206,10 +208,10 @@ class AppTrialRunner:
         accepted = "accepted is a client app with this modifier: ClientApp(mods=[audit.insider()])"
         require(len(partitions) > 0, f"no client answered as an insider: {accepted}")
         # Real devices may have no partition IDs; the order of node IDs replaces them.
-        ranks = {node: place for place, node in enumerate(sorted(partitions))}
+        ranks = {node: index for index, node in enumerate(sorted(partitions))}
         numbers = {ranks[node] if number is None else number: node for node, number in partitions.items()}
-        found = f"clients {', '.join(map(str, sorted(numbers)))} took part"
-        require(audit.target in numbers, f"target is {audit.target}, and {found}: accepted is one of them")
+        text = f"clients {', '.join(map(str, sorted(numbers)))} took part"
+        require(audit.target in numbers, f"target is {audit.target}, and {text}: accepted is one of them")
         node = numbers[audit.target]
         if audit.is_about_records:
             audit.require_records(self.roll.records.get(node), self.roll.faults.get(node, ""))
@@ -221,30 +223,30 @@ class AppTrialRunner:
         Half of these clients send the crafted update and half its negative; of an odd number, the last client has no
         entry. In a mean both halves cancel. In a median they leave the decision to the target's client.
         """
-        others = sorted(node for node in self.roll.partitions if node != self._target)
+        other_nodes = sorted(node for node in self.roll.partitions if node != self._target)
         ways = (TargetAction.CRAFTED, TargetAction.CRAFTED_OPPOSITE)
-        return {node: ways[place % 2] for place, node in enumerate(others[: len(others) // 2 * 2])}
+        return {node: ways[index % 2] for index, node in enumerate(other_nodes[: len(other_nodes) // 2 * 2])}
 
     def _trial(
-        self, trial: int, action: TargetAction, contribution: TargetUpdateKind, rounds: int, is_still: bool = False
+        self, trial: int, action: TargetAction, update_kind: TargetUpdateKind, rounds: int, is_still: bool = False
     ) -> tuple[Transcript, TrialRecorder]:
         """Run one trial; return its transcript and its recorder.
 
-        `contribution` says which update of the target counts as the difference between D and D', also in trials with
+        `update_kind` says which update of the target counts as the difference between D and D', also in trials with
         D'. With `is_still`, the clients without the target do not train, but repeat stored replies.
         """
         audit, target, nothing = self.audit, self._target, np.zeros(sum(value.size for value in self._model.values()))
-        known: Floats | None = self.roll.updates.get(target) if audit.is_about_records else None
+        known_update: Floats | None = self.roll.updates.get(target) if audit.is_about_records else None
         sent, whole = crafted(self._model, audit.length), nothing
-        if contribution is TargetUpdateKind.CRAFTED:
-            known = flat(sent, self._model)
-        if contribution is TargetUpdateKind.WHOLE:
+        if update_kind is TargetUpdateKind.CRAFTED:
+            known_update = flat(sent, self._model)
+        if update_kind is TargetUpdateKind.WHOLE:
             whole = np.nan_to_num(flat(whole_parts(sent, self._model), self._model))
 
         def difference(_round: int, learned: Floats | None) -> Floats:
-            found = known if known is not None else learned
+            update = known_update if known_update is not None else learned
             # Crafted values of integer tensors are public, also under D', and replace the learned ones.
-            there = found if found is not None and found.shape == nothing.shape else nothing
+            there = update if update is not None and update.shape == nothing.shape else nothing
             return np.where(whole != 0, whole, there)
 
         scene = TrialRecorderSettings(
@@ -259,7 +261,7 @@ class AppTrialRunner:
                 TrialTag(trial, "", action, audit.replies, audit.numbers, audit.length, is_still),
                 is_about_records=audit.is_about_records,
             ),
-            pulls=self._actions_of_others() if is_still and contribution is TargetUpdateKind.CRAFTED else {},
+            pulls=self._actions_of_others() if is_still and update_kind is TargetUpdateKind.CRAFTED else {},
             knows_others=True,
             released_numbers=_train_metrics if audit.numbers is AbsentTargetMetrics.WITHHELD else lambda _: {},
         )
@@ -268,14 +270,14 @@ class AppTrialRunner:
         seed_generators(draws)
         with in_working_copy(self._copy):
             again = self.pristine.copy_for_trial(rounds, draws, self._copy.path_in_copy)
-            seen = recorded_trial(again.call_start, self.grid, recorder)
+            transcript = recorded_trial(again.call_start, self.grid, recorder)
         self._outside |= recorder.outside
-        return seen, recorder
+        return transcript, recorder
 
 
-def _values_error(seen: Transcript) -> str:
+def _values_error(transcript: Transcript) -> str:
     """Return what is wrong with the values that a trial released; empty if nothing is."""
-    is_wrong = seen.has_release and not np.all(np.isfinite(seen.steps))
+    is_wrong = transcript.has_release and not np.all(np.isfinite(transcript.steps))
     return "values that are not finite were released" if is_wrong else ""
 
 

@@ -46,8 +46,8 @@ def _alarm(until: float) -> Iterator[None]:
     It needs the main thread and an unused SIGALRM. Compiled code is interrupted only when it returns to Python.
     """
     is_main = threading.current_thread() is threading.main_thread() and hasattr(signal, "SIGALRM")
-    left = until + _GRACE - time.monotonic()
-    if not is_main or left > _LONGEST or left <= 0 or signal.getsignal(signal.SIGALRM) is not signal.SIG_DFL:
+    remaining = until + _GRACE - time.monotonic()
+    if not is_main or remaining > _LONGEST or remaining <= 0 or signal.getsignal(signal.SIGALRM) is not signal.SIG_DFL:
         yield
         return
 
@@ -55,7 +55,7 @@ def _alarm(until: float) -> Iterator[None]:
         raise _TimeIsOver
 
     signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, left)
+    signal.setitimer(signal.ITIMER_REAL, remaining)
     try:
         yield
     finally:
@@ -74,8 +74,8 @@ class _Worker:
         self.process.start()
         theirs.close()
 
-    def begin(self, place: int, task: object, until: float) -> None:
-        self.place = place
+    def begin(self, task_index: int, task: object, until: float) -> None:
+        self.place = task_index
         with suppress(OSError):  # a dead worker is noticed when its result is read
             self.connection.send((task, until))
 
@@ -123,17 +123,17 @@ class WorkerPool(Generic[Task, Done]):
 
         If a task raises an exception, this method raises it again.
         """
-        found = dict[int, Done]()
+        results = dict[int, Done]()
         if self._count > 1:
-            self._together(tasks, until, found)
+            self._together(tasks, until, results)
         if self._count == 1:
             with suppress(_TimeIsOver), _alarm(until):
-                for place, task in enumerate(tasks):
+                for index, task in enumerate(tasks):
                     if time.monotonic() > until:
                         break
-                    if place not in found:
-                        found[place] = self._work(task, until)
-        return dict(sorted(found.items()))
+                    if index not in results:
+                        results[index] = self._work(task, until)
+        return dict(sorted(results.items()))
 
     def __enter__(self) -> Self:
         return self
@@ -144,19 +144,19 @@ class WorkerPool(Generic[Task, Done]):
             worker.end()
         self._workers.clear()
 
-    def _together(self, tasks: Sequence[Task], until: float, found: dict[int, Done]) -> None:
-        left, deaths = list(range(len(tasks)))[::-1], dict[int, int]()
+    def _together(self, tasks: Sequence[Task], until: float, results: dict[int, Done]) -> None:
+        waiting, deaths = list(range(len(tasks)))[::-1], dict[int, int]()
         quiet_since, used = time.monotonic(), 0.0
-        while len(found) < len(tasks):
+        while len(results) < len(tasks):
             if time.monotonic() > until:
-                left.clear()
-            self._hand_out(tasks, left, until)
+                waiting.clear()
+            self._hand_out(tasks, waiting, until)
             busy = {worker.connection: worker for worker in self._workers if worker.place is not None}
             if not busy or time.monotonic() > until + _GRACE:
                 break
             ready = wait(list(busy), timeout=min(_LOOK, max(0.0, until + _GRACE - time.monotonic())))
             for connection in ready:
-                self._receive_result(busy[connection], tasks, left, deaths, found)  # type: ignore[index]
+                self._receive_result(busy[connection], tasks, waiting, deaths, results)  # type: ignore[index]
             now, spent = time.monotonic(), sum(map(_seconds_of, self._workers))
             if ready or spent - used > _QUIET * (now - quiet_since):
                 quiet_since, used = now, spent
@@ -166,42 +166,47 @@ class WorkerPool(Generic[Task, Done]):
                 self._say(f"the processes that play trials did nothing for {SILENCE:g} s: this one goes on alone")
                 break
         # Unfinished tasks are not waited for, because they may never end.
-        for worker in [one for one in self._workers if one.place is not None or self._count == 1]:
+        for worker in [worker for worker in self._workers if worker.place is not None or self._count == 1]:
             self._workers.remove(worker)
             worker.end()
 
-    def _hand_out(self, tasks: Sequence[Task], left: list[int], until: float) -> None:
+    def _hand_out(self, tasks: Sequence[Task], waiting: list[int], until: float) -> None:
         idle = sum(worker.place is None for worker in self._workers)
-        for _ in range(min(self._count - len(self._workers), len(left) - idle)):
+        for _ in range(min(self._count - len(self._workers), len(waiting) - idle)):
             self._workers.append(_Worker(self._work))
         for worker in self._workers:
-            if worker.place is None and left:
-                place = left.pop()
-                worker.begin(place, tasks[place], until)
+            if worker.place is None and waiting:
+                task_index = waiting.pop()
+                worker.begin(task_index, tasks[task_index], until)
 
     def _receive_result(
-        self, worker: _Worker, tasks: Sequence[Task], left: list[int], deaths: dict[int, int], found: dict[int, Done]
+        self,
+        worker: _Worker,
+        tasks: Sequence[Task],
+        waiting: list[int],
+        deaths: dict[int, int],
+        results: dict[int, Done],
     ) -> None:
-        """Store a worker's result in `found`, or return the task of a dead worker to `left` to be tried again.
+        """Store a worker's result in `results`, or return the task of a dead worker to `waiting` to be tried again.
 
         If a second worker dies on the same task, the task is stored as lost.
         """
-        place, worker.place = worker.place, None
-        assert place is not None
+        task_index, worker.place = worker.place, None
+        assert task_index is not None
         try:
             is_done, result = worker.connection.recv()
         except (EOFError, OSError):
             self._workers.remove(worker)
-            how = worker.end()
-            deaths[place] = deaths.get(place, 0) + 1
-            if deaths[place] > 1:
-                found[place] = self._lost(tasks[place], how)
+            how_it_ended = worker.end()
+            deaths[task_index] = deaths.get(task_index, 0) + 1
+            if deaths[task_index] > 1:
+                results[task_index] = self._lost(tasks[task_index], how_it_ended)
             else:
-                left.append(place)
+                waiting.append(task_index)
             return
         if not is_done:
             raise result
-        found[place] = result
+        results[task_index] = result
 
 
 def _seconds_of(worker: _Worker) -> float:

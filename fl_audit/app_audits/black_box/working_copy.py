@@ -61,8 +61,8 @@ class WorkingCopy:
         while queue:
             inner = queue.popleft()
             try:
-                with os.scandir(self.original / inner) as found:
-                    here = [one for one in found if self._belongs(one)]
+                with os.scandir(self.original / inner) as directory_entries:
+                    here = [entry for entry in directory_entries if self._belongs(entry)]
             except OSError:  # unreadable files are skipped
                 continue
             entries += len(here)
@@ -71,12 +71,12 @@ class WorkingCopy:
                 (self._kept / inner).symlink_to(self.original / inner)
                 continue
             (self._kept / inner).mkdir(exist_ok=True)
-            for one in here:
-                if one.is_dir(follow_symlinks=False) and one.name not in _LINKED and not is_full:
-                    queue.append(inner / one.name)
+            for entry_here in here:
+                if entry_here.is_dir(follow_symlinks=False) and entry_here.name not in _LINKED and not is_full:
+                    queue.append(inner / entry_here.name)
                     continue
-                small = one.is_file(follow_symlinks=False) and (length := one.stat().st_size) <= _LARGEST
-                source, target = self.original / inner / one.name, self._kept / inner / one.name
+                small = entry_here.is_file(follow_symlinks=False) and (length := entry_here.stat().st_size) <= _LARGEST
+                source, target = self.original / inner / entry_here.name, self._kept / inner / entry_here.name
                 if not small or is_full:
                     target.symlink_to(source)
                     continue
@@ -91,19 +91,19 @@ class WorkingCopy:
 
     def _listed(self) -> dict[str, tuple[int, int]]:
         """Return bytes and modification time (ns) of each entry, by relative path; (0, 0) for links and directories."""
-        found, folders = dict[str, tuple[int, int]](), [""]
+        files, folders = dict[str, tuple[int, int]](), [""]
         while folders:
             folder = folders.pop()
             with os.scandir(self.directory / folder) as entries:
-                for one in entries:
-                    if one.name == "__pycache__":
+                for entry in entries:
+                    if entry.name == "__pycache__":
                         continue
-                    place = f"{folder}{one.name}"
-                    about = one.stat(follow_symlinks=False) if one.is_file(follow_symlinks=False) else None
-                    found[place] = (0, 0) if about is None else (about.st_size, about.st_mtime_ns)
-                    if one.is_dir(follow_symlinks=False):
-                        folders.append(f"{place}/")
-        return found
+                    path = f"{folder}{entry.name}"
+                    about = entry.stat(follow_symlinks=False) if entry.is_file(follow_symlinks=False) else None
+                    files[path] = (0, 0) if about is None else (about.st_size, about.st_mtime_ns)
+                    if entry.is_dir(follow_symlinks=False):
+                        folders.append(f"{path}/")
+        return files
 
     def restore(self, thoroughly: bool = True) -> None:
         """Restore the copy to its first state.
@@ -113,14 +113,16 @@ class WorkingCopy:
         if not (thoroughly or self._is_written):
             return
         self._is_written, now = False, self._listed()
-        for place in sorted(now.keys() - self._first.keys()):
-            path = self.directory / place
+        for name in sorted(now.keys() - self._first.keys()):
+            path = self.directory / name
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path, ignore_errors=True)
             else:
                 path.unlink(missing_ok=True)
-        for place in sorted(place for place, status in self._first.items() if now.get(place) != status):
-            source, target = self._kept / place, self.directory / place
+        for name in sorted(
+            changed_path for changed_path, status in self._first.items() if now.get(changed_path) != status
+        ):
+            source, target = self._kept / name, self.directory / name
             if source.is_dir() and not source.is_symlink():
                 target.mkdir(exist_ok=True)
             else:
@@ -134,11 +136,13 @@ class WorkingCopy:
 
         Temporary files, devices and bytecode are ignored.
         """
-        place = os.path.realpath(path)
-        if place.startswith(f"{self._room}{os.sep}"):
+        real_path = os.path.realpath(path)
+        if real_path.startswith(f"{self._room}{os.sep}"):
             self._is_written = self.was_written = True
-        elif not place.startswith((f"{gettempdir()}{os.sep}", "/dev/", "/proc/")) and "__pycache__" not in place:
-            self.outside += [place] if place not in self.outside else []
+        elif (
+            not real_path.startswith((f"{gettempdir()}{os.sep}", "/dev/", "/proc/")) and "__pycache__" not in real_path
+        ):
+            self.outside += [real_path] if real_path not in self.outside else []
 
     def path_in_copy(self, path: str) -> str:
         """Return the copy's path for a path in the original directory; return any other path unchanged."""
@@ -217,8 +221,8 @@ def own_copy() -> WorkingCopy:
     The copy of the process is removed when the process ends.
     """
     if _here["copy"] is not None:
-        found: WorkingCopy = _here["copy"]
-        return found
+        copy: WorkingCopy = _here["copy"]
+        return copy
     if not _own or _own[0].original != Path.cwd():
         _own[:] = [WorkingCopy(Path.cwd())]
         atexit.register(_own[0].remove)
@@ -230,6 +234,6 @@ def outside_words(paths: Sequence[str]) -> str:
 
     Trials have written to these files, although they should write only to copies of the working directory.
     """
-    more = f" and {len(paths) - _SHOWN} more" if len(paths) > _SHOWN else ""
-    where = f"{', '.join(sorted(paths)[:_SHOWN])}{more}, outside of the working directory"
+    suffix = f" and {len(paths) - _SHOWN} more" if len(paths) > _SHOWN else ""
+    where = f"{', '.join(sorted(paths)[:_SHOWN])}{suffix}, outside of the working directory"
     return f"Trials wrote to {where}: this could not be kept from happening." if paths else ""

@@ -52,17 +52,17 @@ class StatedClaim:
     # clipping norm; `noise_multiplier` is converted to noise over the sensitivity.
     noise_over: InitVar[MultiplierReference | str] = MultiplierReference.SENSITIVITY
 
-    def __post_init__(self, noise_over: MultiplierReference | str) -> None:
+    def __post_init__(self, reference: MultiplierReference | str) -> None:
         # Claims are equal if the adjacency was given by name or as a value.
         object.__setattr__(self, "adjacency", choice(Adjacency, "adjacency", self.adjacency))
-        one = (self.epsilon is None) != (self.noise_multiplier is None)
-        require(one, "a claim has either an epsilon or a noise multiplier: accepted is exactly one of them")
+        is_single = (self.epsilon is None) != (self.noise_multiplier is None)
+        require(is_single, "a claim has either an epsilon or a noise multiplier: accepted is exactly one of them")
         require_number("delta is", self.delta, "numbers from 0 to below 1")
         if self.epsilon is not None:
             require_number("epsilon is", self.epsilon, "numbers from 0 to below 100")
         if self.noise_multiplier is not None:
             require_number("noise multiplier is", self.noise_multiplier, "numbers from 0.01 to 1000000")
-            over = choice(MultiplierReference, "noise over", noise_over)
+            over = choice(MultiplierReference, "noise over", reference)
             noise = over.over_sensitivity(self.noise_multiplier, self.neighbours)
             object.__setattr__(self, "noise_multiplier", noise)
         require_number("rounds are", self.rounds, "whole numbers from 1")

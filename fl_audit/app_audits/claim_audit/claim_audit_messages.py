@@ -22,23 +22,27 @@ _LONGEST = 160  # largest number of characters of an error message that are show
 _MOST_KINDS = 3  # largest number of scenarios that are named for one error message; the others are only counted
 
 
-def opening_sentences(result: ClaimAudit) -> str:
+def opening_sentences(claim_audit: ClaimAudit) -> str:
     """Return the sentences that begin a report: on the verdict, on untested scenarios, and on a floating-point leak."""
-    verdict = result.verdict if result.verdict in (Verdict.VIOLATED, Verdict.CONSISTENT) else Verdict.INCONCLUSIVE
-    said = f"{str(verdict).capitalize()}: {claim_words(result)}"
-    later = "" if verdict is Verdict.INCONCLUSIVE else bare_rounds_words(result)
-    return " ".join(part for part in (said, later, untried_words(result), floating_words(result)) if part)
+    verdict = (
+        claim_audit.verdict if claim_audit.verdict in (Verdict.VIOLATED, Verdict.CONSISTENT) else Verdict.INCONCLUSIVE
+    )
+    text = f"{str(verdict).capitalize()}: {claim_words(claim_audit)}"
+    later = "" if verdict is Verdict.INCONCLUSIVE else bare_rounds_words(claim_audit)
+    return " ".join(
+        phrase for phrase in (text, later, untried_words(claim_audit), floating_words(claim_audit)) if phrase
+    )
 
 
-def bare_rounds_words(result: ClaimAudit) -> str:
+def bare_rounds_words(claim_audit: ClaimAudit) -> str:
     """Return a sentence on rounds without noise after those that trials play; empty if there are none."""
-    if not result.bare_rounds:
+    if not claim_audit.bare_rounds:
         return ""
-    first, count = result.bare_rounds[0], len(result.bare_rounds)
+    first, count = claim_audit.bare_rounds[0], len(claim_audit.bare_rounds)
     which = f"round {first}" if count == 1 else f"{count} rounds from round {first} on"
     return (
         f"In {which} the strategy releases with less than a tenth of the noise of its first round, and trials play "
-        f"{result.claim.rounds} of them: --rounds {first} has them play the first that lacks it."
+        f"{claim_audit.claim.rounds} of them: --rounds {first} has them play the first that lacks it."
     )
 
 
@@ -48,80 +52,88 @@ def claim_warning(claim: StatedClaim) -> str | None:
     return weak_claim_warning(epsilon, claim.delta, claim.neighbours)
 
 
-def not_tried(result: ClaimAudit) -> dict[str, tuple[str, ...]]:
+def not_tried(claim_audit: ClaimAudit) -> dict[str, tuple[str, ...]]:
     """Return the names of the scenarios without a result, keyed by the reason as a phrase.
 
     Reasons without a scenario are left out.
     """
-    tried = {attempt.distinguisher.kind for attempt in result.attempts}
-    weak = [one.distinguisher.kind for one in result.attempts if one.ceiling <= one.distinguisher.limit.epsilon]
-    found = {
-        "the time ran out before any of their trials": result.unplayed,
-        "the time ran out before fresh trials": result.untried,
+    tried = {attempt.distinguisher.kind for attempt in claim_audit.attempts}
+    weak = [
+        attempt.distinguisher.kind
+        for attempt in claim_audit.attempts
+        if attempt.ceiling <= attempt.distinguisher.limit.epsilon
+    ]
+    untried = {
+        "the time ran out before any of their trials": claim_audit.unplayed,
+        "the time ran out before fresh trials": claim_audit.untried,
         "they seemed to tell more than the claim allows, and the budget had no fresh trials for them": tuple(
-            kind for kind in result.passed_over if kind not in result.passed_over_within
+            kind for kind in claim_audit.passed_over if kind not in claim_audit.passed_over_within
         ),
         "their few trials were within the claim, and the budget had no fresh trials for them": (
-            result.passed_over_within
+            claim_audit.passed_over_within
         ),
-        "no model was released, or what differs never arrived": result.silent,
-        "every trial was refused": result.refused,
+        "no model was released, or what differs never arrived": claim_audit.silent,
+        "every trial was refused": claim_audit.refused,
     }
-    left = dict[str, tuple[str, ...]]()
-    for why, kinds in found.items():
-        left[why] = tuple(kind for kind in kinds if kind not in tried)
+    remaining = dict[str, tuple[str, ...]]()
+    for why, kinds in untried.items():
+        remaining[why] = tuple(kind for kind in kinds if kind not in tried)
         tried |= {*kinds}  # only the first of several reasons is named
-    left[TOO_FEW] = tuple(weak) if result.verdict is Verdict.CONSISTENT else ()
-    return {why: kinds for why, kinds in left.items() if kinds}
+    remaining[TOO_FEW] = tuple(weak) if claim_audit.verdict is Verdict.CONSISTENT else ()
+    return {why: kinds for why, kinds in remaining.items() if kinds}
 
 
-def untried_words(result: ClaimAudit, most: int = 3) -> str:
+def untried_words(claim_audit: ClaimAudit, largest: int = 3) -> str:
     """Return a sentence that names the scenarios without a result and the reasons; empty if all have results."""
-    said = []
-    for why, kinds in not_tried(result).items():
-        more = f" and {len(kinds) - most} more" if len(kinds) > most else ""
-        said.append(", ".join(f"'{kind}'" for kind in kinds[:most]) + f"{more} ({why})")
-    return f"Not tried: {'; '.join(said)}." if said else ""
+    phrases = []
+    for why, kinds in not_tried(claim_audit).items():
+        suffix = f" and {len(kinds) - largest} more" if len(kinds) > largest else ""
+        phrases.append(", ".join(f"'{kind}'" for kind in kinds[:largest]) + f"{suffix} ({why})")
+    return f"Not tried: {'; '.join(phrases)}." if phrases else ""
 
 
-def floating_words(result: ClaimAudit) -> str:
+def floating_words(claim_audit: ClaimAudit) -> str:
     """Return sentences on a leak of floating-point arithmetic; empty if there is none.
 
     A leak is found if the low bits of the release refute the claim, and nothing else in the same scenario refutes it.
     """
-    attempt = result.floating
+    attempt = claim_audit.floating
     if attempt is None or not attempt.is_broken:
         return ""
     # Rounding fixes nothing if other values reveal the secret in the same scenario.
-    if any(one.is_broken and one.distinguisher.kind == attempt.distinguisher.kind for one in result.attempts):
+    if any(
+        other_attempt.is_broken and other_attempt.distinguisher.kind == attempt.distinguisher.kind
+        for other_attempt in claim_audit.attempts
+    ):
         return ""
     return (
         "Floating-point leak: the low bits of the release tell more than the claim allows "
         f"({attempt.distinguisher.kind}: "
-        f"{attempt.right} of {attempt.trials} trials guessed right, where {result.claim.success:.1%} are allowed). A "
+        f"{attempt.right} of {attempt.trials} trials guessed right, where {claim_audit.claim.success:.1%} are "
+        "allowed). A "
         "claim about real numbers does not cover this, so it does not count in the verdict; rounding the release to a "
         "fixed grid, of a thousandth of the noise, fixes it."
     )
 
 
-def trials_words(attempt: DistinguisherTest) -> str:
+def trials_words(test: DistinguisherTest) -> str:
     """Return a clause that says which share of a test's trials could give evidence; empty if all trials could."""
-    share = attempt.share_of_trials
+    share = test.share_of_trials
     if share == 1:
         return ""
     # The share is the smaller one of trials with D and with D': where it is 0, one of the two cases never came about.
     if share == 0:
         return (
-            f"in one of the two cases, with the target or without it, none of the {attempt.trials} trials released a "
+            f"in one of the two cases, with the target or without it, none of the {test.trials} trials released a "
             "model after what differs had arrived."
         )
     return (
-        f"a model was released, and what differs had arrived, in no more than {share:.0%} of {attempt.trials} trials, "
+        f"a model was released, and what differs had arrived, in no more than {share:.0%} of {test.trials} trials, "
         "and the others say nothing of the claim."
     )
 
 
-def limit_of_detection(result: ClaimAudit) -> float:
+def limit_of_detection(claim_audit: ClaimAudit) -> float:
     """Return the limit of detection: the smallest shortage of Gaussian noise that nine of ten audits find, as a factor.
 
     The factor is claimed noise over real noise. It is at least 1; for example, 2 means that half of the claimed noise
@@ -129,9 +141,9 @@ def limit_of_detection(result: ClaimAudit) -> float:
     """
     reaches = [
         least_shift(attempt.distinguisher.limit, int(attempt.share_of_trials * attempt.trials), 1 - attempt.confidence)
-        for attempt in result.attempts
+        for attempt in claim_audit.attempts
     ]
-    return max(1.0, min(reaches, default=math.inf) / max(result.claim.allowed_mu, 1e-300))
+    return max(1.0, min(reaches, default=math.inf) / max(claim_audit.claim.allowed_mu, 1e-300))
 
 
 _NOT_COVERED = {
@@ -142,83 +154,98 @@ _NOT_COVERED = {
 }
 
 
-def claim_words(result: ClaimAudit) -> str:
+def claim_words(claim_audit: ClaimAudit) -> str:
     """Return the text that follows the verdict: the claim, what the trials showed, and the strongest evidence."""
-    return " ".join(part for part in (_claim_words(result), evidence_words(result)) if part)
+    return " ".join(phrase for phrase in (_claim_words(claim_audit), evidence_words(claim_audit)) if phrase)
 
 
-def evidence_words(result: ClaimAudit) -> str:
+def evidence_words(claim_audit: ClaimAudit) -> str:
     """Return a sentence on the strongest evidence of an inconclusive audit; empty if there is none.
 
     It is also empty if the verdict is `violated` or `consistent`, or if an adversary who knows the other clients'
     replies refutes the claim.
     """
-    if result.verdict in (Verdict.VIOLATED, Verdict.CONSISTENT) or result.knowing is not None or not result.attempts:
+    if (
+        claim_audit.verdict in (Verdict.VIOLATED, Verdict.CONSISTENT)
+        or claim_audit.knowing is not None
+        or not claim_audit.attempts
+    ):
         return ""
-    readings = [(one, estimate_gaussian_mu(result.claim, one)) for one in result.attempts]
+    readings = [(attempt, estimate_gaussian_mu(claim_audit.claim, attempt)) for attempt in claim_audit.attempts]
     # The proven lack of Gaussian noise comes first, then the share of right guesses.
-    attempt, noise = max(readings, key=lambda one: (one[1].mu_low if one[1] else 0.0, one[0].right / one[0].trials))
-    said = (
+    attempt, noise = max(
+        readings, key=lambda reading: (reading[1].mu_low if reading[1] else 0.0, reading[0].right / reading[0].trials)
+    )
+    text = (
         f"The strongest evidence: {attempt.right} of {attempt.trials} trials of the kind "
         f"'{attempt.distinguisher.kind}' were "
-        f"guessed right, where the claim allows {result.claim.success:.1%}"
+        f"guessed right, where the claim allows {claim_audit.claim.success:.1%}"
     )
     if noise is None:
-        return f"{said}."
-    return f"{said}; if the noise is Gaussian, mu is {noise.mu:.3g}, and the claim allows {noise.claimed_mu:.3g}."
+        return f"{text}."
+    return f"{text}; if the noise is Gaussian, mu is {noise.mu:.3g}, and the claim allows {noise.claimed_mu:.3g}."
 
 
-def _claim_words(result: ClaimAudit) -> str:
-    broken = sum(attempt.is_broken for attempt in result.attempts)
-    match result.verdict:
+def _claim_words(claim_audit: ClaimAudit) -> str:
+    broken = sum(attempt.is_broken for attempt in claim_audit.attempts)
+    match claim_audit.verdict:
         case Verdict.VIOLATED:
             ways = "one scenario" if broken == 1 else f"{broken} scenarios"
-            return f"{ways} told more than the claim allows ({result.claim.words})."
+            return f"{ways} told more than the claim allows ({claim_audit.claim.words})."
         case Verdict.CONSISTENT:
-            so_far, ratio = "as far as tried, " if not_tried(result) else "", limit_of_detection(result)
+            so_far, ratio = "as far as tried, " if not_tried(claim_audit) else "", limit_of_detection(claim_audit)
             reach = "These numbers of trials could find mechanisms without noise at best."
             if math.isfinite(ratio):
                 often = f"Nine of ten such audits find noise that is {ratio:.2g} times too small, where they look"
                 reach = f"{often}; a smaller lack may pass."
             return (
-                f"{so_far}no trial told more than the claim allows ({result.claim.words}). This is no proof: it covers "
+                f"{so_far}no trial told more than the claim allows ({claim_audit.claim.words}). This is no proof: "
+                "it covers "
                 f"the trials that were played, at their numbers. {reach}"
             )
-        case Verdict.INCONCLUSIVE if result.bare_rounds:
-            return f"the claim ({result.claim.words}) is not kept by later rounds. {bare_rounds_words(result)}"
-        case Verdict.INCONCLUSIVE if disagreeing := broken_estimates(result.claim, result.attempts):
+        case Verdict.INCONCLUSIVE if claim_audit.bare_rounds:
             return (
-                f"two readings disagree: no trial was guessed better than the claim allows ({result.claim.words}), and "
-                f"the noise of {len(disagreeing)} of {len(result.attempts)} distinguishers is too small for it, if "
+                f"the claim ({claim_audit.claim.words}) is not kept by later rounds. {bare_rounds_words(claim_audit)}"
+            )
+        case Verdict.INCONCLUSIVE if disagreeing := broken_estimates(claim_audit.claim, claim_audit.attempts):
+            return (
+                "two readings disagree: no trial was guessed better than the claim allows "
+                f"({claim_audit.claim.words}), and "
+                f"the noise of {len(disagreeing)} of {len(claim_audit.attempts)} distinguishers is too small "
+                "for it, if "
                 "it is Gaussian. More trials decide it: a larger budget, or more time."
             )
-        case Verdict.INCONCLUSIVE if (result.untried or result.unplayed) and not result.attempts:
-            return f"there was no time for the trials that try the distinguishers ({result.claim.words})."
-        case Verdict.INCONCLUSIVE if result.untried or result.unplayed:
-            return f"the time was over before enough trials were played ({result.claim.words})."
-        case Verdict.INCONCLUSIVE if result.silent and not result.attempts:
+        case Verdict.INCONCLUSIVE if (claim_audit.untried or claim_audit.unplayed) and not claim_audit.attempts:
+            return f"there was no time for the trials that try the distinguishers ({claim_audit.claim.words})."
+        case Verdict.INCONCLUSIVE if claim_audit.untried or claim_audit.unplayed:
+            return f"the time was over before enough trials were played ({claim_audit.claim.words})."
+        case Verdict.INCONCLUSIVE if claim_audit.silent and not claim_audit.attempts:
             never = "no model was released, or what differs never arrived"
-            return f"{never}, in any scenario: nothing was audited ({result.claim.words}). {result.hindrance}".strip()
-        case Verdict.INCONCLUSIVE if result.knowing is not None:
+            unplayed = f"{never}, in any scenario: nothing was audited ({claim_audit.claim.words}). "
+            return (unplayed + claim_audit.hindrance).strip()
+        case Verdict.INCONCLUSIVE if claim_audit.knowing is not None:
             return (
                 f"an observer who knows what all others sent guesses more trials than the claim allows "
-                f"({result.claim.words}): {result.knowing.right} of {result.knowing.trials}. Nobody else did. This "
+                f"({claim_audit.claim.words}): {claim_audit.knowing.right} of {claim_audit.knowing.trials}. "
+                "Nobody else did. This "
                 "refutes the claim where the server alone adds noise, and not where clients add shares of it: "
-                f"{_NOT_COVERED[result.not_covered]}."
+                f"{_NOT_COVERED[claim_audit.not_covered]}."
             )
-        case Verdict.INCONCLUSIVE if any(attempt.share_of_trials < 1 for attempt in result.attempts):
-            least = min(result.attempts, key=lambda attempt: attempt.share_of_trials)
-            said = f"too few trials count ({result.claim.words}): {trials_words(least)}"
-            return f"{said} {result.hindrance}".strip()
-        case Verdict.INCONCLUSIVE if not result.attempts:
-            return f"no scenario could be played to its end ({result.claim.words}). {result.hindrance}".strip()
+        case Verdict.INCONCLUSIVE if any(attempt.share_of_trials < 1 for attempt in claim_audit.attempts):
+            test = min(claim_audit.attempts, key=lambda attempt: attempt.share_of_trials)
+            text = f"too few trials count ({claim_audit.claim.words}): {trials_words(test)}"
+            return f"{text} {claim_audit.hindrance}".strip()
+        case Verdict.INCONCLUSIVE if not claim_audit.attempts:
+            return (
+                f"no scenario could be played to its end ({claim_audit.claim.words}). {claim_audit.hindrance}".strip()
+            )
         case Verdict.INCONCLUSIVE | Verdict.NOT_AUDITED | Verdict.NO_GUARANTEE:
             return (
                 f"even trials without a single error could not have refuted so weak a claim "
-                f"({result.claim.words}) with these numbers of trials."
+                f"({claim_audit.claim.words}) with these numbers of trials."
             )
         case _:
-            assert_never(result.verdict)
+            assert_never(claim_audit.verdict)
 
 
 def refusal_words(refusals: Sequence[TrialErrorShares]) -> tuple[str, ...]:
@@ -226,22 +253,22 @@ def refusal_words(refusals: Sequence[TrialErrorShares]) -> tuple[str, ...]:
     alike = dict[tuple[str, bool], list[TrialErrorShares]]()
     for refusal in refusals:
         alike.setdefault((_beginning(refusal.said), refusal.is_allowed), []).append(refusal)
-    return tuple(_refused_alike(some) for some in alike.values())
+    return tuple(_refused_alike(shares) for shares in alike.values())
 
 
 def _refused_alike(refusals: Sequence[TrialErrorShares]) -> str:
-    kinds, first = [one.kind for one in refusals], refusals[0]
+    kinds, first = [refusal.kind for refusal in refusals], refusals[0]
     with_it, without = (
-        _share_words([getattr(one, name) for one in refusals]) for name in ("share_present", "share_absent")
+        _share_words([getattr(refusal, name) for refusal in refusals]) for name in ("share_present", "share_absent")
     )
     shares = f"refused in {with_it} of trials with D and {without} with D'"
-    told = f"{shares}, as it may" if first.is_allowed else f"an ordinary input was {shares}"
-    more = f" and {len(kinds) - _MOST_KINDS} more" if len(kinds) > _MOST_KINDS else ""
-    return f"{', '.join(kinds[:_MOST_KINDS])}{more}: {told} ({_beginning(first.said)})."
+    text = f"{shares}, as it may" if first.is_allowed else f"an ordinary input was {shares}"
+    suffix = f" and {len(kinds) - _MOST_KINDS} more" if len(kinds) > _MOST_KINDS else ""
+    return f"{', '.join(kinds[:_MOST_KINDS])}{suffix}: {text} ({_beginning(first.said)})."
 
 
-def _beginning(said: str) -> str:
-    return said if len(said) <= _LONGEST else f"{said[:_LONGEST].rstrip()} ..."
+def _beginning(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST].rstrip()} ..."
 
 
 def _share_words(shares: Sequence[float]) -> str:

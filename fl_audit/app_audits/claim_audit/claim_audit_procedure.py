@@ -48,7 +48,7 @@ def audit_claim(
     kinds: Sequence[str],
     play: Play,
     malformed: frozenset[str],
-    said: Callable[[str], str],
+    describe: Callable[[str], str],
     budget: TrialBudget | None = None,
     confidence: float = 0.95,
     tell: Tell = lambda _: None,
@@ -69,7 +69,7 @@ def audit_claim(
         Function that plays trials; it raises `OutOfTimeError` if there is no time for any.
     malformed
         Names of the scenarios with malformed input, in which the mechanism may end with an error.
-    said
+    describe
         Function from the name of a scenario to the mechanism's last error message in it.
     budget
         The number of trials in each stage; None for the defaults.
@@ -81,7 +81,7 @@ def audit_claim(
         Callback that receives the result so far after the search and after each test.
     """
     budget = budget or TrialBudget()
-    search = _DistinguisherSearch(claim, play, malformed, said, budget, tell)
+    search = _DistinguisherSearch(claim, play, malformed, describe, budget, tell)
     search.scout(kinds)
     choice = search.choice()
     level = (1 - confidence) / max(1, len(choice.tried) + (choice.finest is not None))
@@ -125,28 +125,32 @@ class _DistinguisherSearch:
     unplayed: tuple[str, ...] = ()  # scenarios without any trial, because the time ran out
     pilots: int = 0  # number of search trials so far
 
-    def look(self, kind: str, trials: Transcripts, present: Flags, fresh: int) -> list[Distinguisher]:
+    def look(self, kind: str, transcripts: Transcripts, present: Flags, fresh: int) -> list[Distinguisher]:
         """Return the distinguishers of the scenario `kind`, in the order in which they are worth a test.
 
         `fresh` is the number of new trials on which they would be tested. The margin of a distinguisher is the lower
         bound on epsilon that is expected from the new trials, minus the claimed epsilon. If no trial of the scenario
         was valid, only distinguishers with a positive margin are returned.
         """
-        found = find_distinguishers(kind, trials, present, self.claim.limits, fresh)
+        distinguishers = find_distinguishers(kind, transcripts, present, self.claim.limits, fresh)
         # If no trial was valid, numbers besides the model may still tell D from D'; other groups are not worth a test.
-        return [one for one in found if one.margin > 0] if kind in self.silent else found
+        return (
+            [distinguisher for distinguisher in distinguishers if distinguisher.margin > 0]
+            if kind in self.silent
+            else distinguishers
+        )
 
     def scout(self, kinds: Sequence[str]) -> None:
         """Run a few trials of each kind of scenario, and store the distinguishers that they suggest.
 
         Kinds for which no time is left are stored in `unplayed`.
         """
-        for place, kind in enumerate(kinds):
-            self.tell(f"looking for distinguishers: {kind} ({place + 1} of {len(kinds)})")
+        for index, kind in enumerate(kinds):
+            self.tell(f"looking for distinguishers: {kind} ({index + 1} of {len(kinds)})")
             try:
                 trials, present = self.play(kind, 0, min(self.budget.scout, self.budget.pilot))
             except OutOfTimeError:
-                self.unplayed = tuple(kinds[place:])
+                self.unplayed = tuple(kinds[index:])
                 break
             self.pilots += len(present)
             if self._is_refused(kind, trials, present):
@@ -155,38 +159,46 @@ class _DistinguisherSearch:
                 self.silent.append(kind)
             self._keep(kind, trials, present)
 
-    def _is_refused(self, kind: str, trials: Transcripts, present: Flags) -> bool:
+    def _is_refused(self, kind: str, transcripts: Transcripts, present: Flags) -> bool:
         """Record the trials that ended with an error, and return whether the search skips this scenario.
 
         The scenario is skipped if all its trials ended with an error. A scenario with malformed input is skipped if any
         trial ended with an error.
         """
-        if not np.any(trials.refused):
+        if not np.any(transcripts.refused):
             return False
-        one, zero = (float(np.mean(trials.refused[which])) for which in (present, ~present))
-        self.refusals.append(TrialErrorShares(kind, self.said(kind), one, zero, is_allowed=kind in self.malformed))
-        if np.all(trials.refused):
+        ones, zeros = (float(np.mean(transcripts.refused[which])) for which in (present, ~present))
+        self.refusals.append(TrialErrorShares(kind, self.said(kind), ones, zeros, is_allowed=kind in self.malformed))
+        if np.all(transcripts.refused):
             self.entirely.add(kind)
         return kind in self.malformed or kind in self.entirely
 
-    def _keep(self, kind: str, trials: Transcripts, present: Flags) -> None:
-        self.ranked[kind] = self.look(kind, trials, present, self.budget.stages[-1])
-        self.looked[kind] = trials, present
+    def _keep(self, kind: str, transcripts: Transcripts, present: Flags) -> None:
+        self.ranked[kind] = self.look(kind, transcripts, present, self.budget.stages[-1])
+        self.looked[kind] = transcripts, present
 
     def choice(self) -> _SelectedDistinguishers:
         """Run more trials of the best scenarios, and return the distinguishers to be tested on fresh trials."""
-        left = self._look_closely() if self.budget.scout < self.budget.pilot else []
+        distinguishers = self._look_closely() if self.budget.scout < self.budget.pilot else []
         ranked = _by_sort(self.ranked)
         # Scenarios are ordered from plain to special, and the sort is stable.
         of_release = sorted(ranked[FeatureSort.RELEASE], key=self._rank)
         numbers = _best_of_each_number(sorted(ranked[FeatureSort.BESIDE_MODEL], key=self._rank))
-        count = min(self.budget.most, max(self.budget.tried, sum(one.margin > 0 for one in of_release)))
+        count = min(
+            self.budget.most, max(self.budget.tried, sum(distinguisher.margin > 0 for distinguisher in of_release))
+        )
         tried = sorted((*of_release[:count], *numbers[: self.budget.most]), key=self._rank)
-        positive = [one for one in ranked[FeatureSort.LOW_BITS] if one.margin > 0]
-        finest = max(positive, key=lambda one: one.margin, default=None)
-        passed_over = [one for one in (*of_release[count:], *numbers[self.budget.most :], *left) if one.margin > 0]
-        within = tuple(one.kind for one in passed_over if not one.seems_to_refute)
-        return _SelectedDistinguishers(tried, finest, tuple(one.kind for one in passed_over), within)
+        positive = [distinguisher for distinguisher in ranked[FeatureSort.LOW_BITS] if distinguisher.margin > 0]
+        finest = max(positive, key=lambda distinguisher: distinguisher.margin, default=None)
+        passed_over = [
+            distinguisher
+            for distinguisher in (*of_release[count:], *numbers[self.budget.most :], *distinguishers)
+            if distinguisher.margin > 0
+        ]
+        within = tuple(distinguisher.kind for distinguisher in passed_over if not distinguisher.seems_to_refute)
+        return _SelectedDistinguishers(
+            tried, finest, tuple(distinguisher.kind for distinguisher in passed_over), within
+        )
 
     def _rank(self, distinguisher: Distinguisher) -> float:
         """Return a sort key by which distinguishers with large margins come first."""
@@ -202,12 +214,16 @@ class _DistinguisherSearch:
             self.tell(f"looking closely: {kind}")
             with suppress(OutOfTimeError):
                 trials, present = self.play(kind, 0, self.budget.pilot)
-                if (more := len(present) - len(self.looked[kind][1])) > 0:
-                    self.pilots += more
+                if (missing := len(present) - len(self.looked[kind][1])) > 0:
+                    self.pilots += missing
                     self._keep(kind, trials, present)
-        left = [one for one in _by_sort(self.ranked)[FeatureSort.RELEASE] if one.kind not in closely and one.margin > 0]
+        distinguishers = [
+            distinguisher
+            for distinguisher in _by_sort(self.ranked)[FeatureSort.RELEASE]
+            if distinguisher.kind not in closely and distinguisher.margin > 0
+        ]
         self.ranked = {kind: self.ranked[kind] for kind in closely}
-        return left
+        return distinguishers
 
     def result(
         self,
@@ -221,7 +237,7 @@ class _DistinguisherSearch:
         test of the distinguisher that uses only the low bits of releases, if there was one.
         """
         done = {_key(attempt.distinguisher) for attempt in attempts}
-        untried = tuple(one.kind for one in choice.tried if _key(one) not in done)
+        untried = tuple(distinguisher.kind for distinguisher in choice.tried if _key(distinguisher) not in done)
         ranked = sorted(attempts, key=lambda attempt: attempt.distinguisher.limit.epsilon - attempt.bound)
         return ClaimAudit(
             claim=self.claim,
@@ -235,7 +251,9 @@ class _DistinguisherSearch:
             passed_over=choice.passed_over,
             passed_over_within=choice.passed_over_within,
             silent=tuple(self.silent),
-            refused=tuple(one.kind for one in self.refusals if not one.is_allowed and one.kind in self.entirely),
+            refused=tuple(
+                refusal.kind for refusal in self.refusals if not refusal.is_allowed and refusal.kind in self.entirely
+            ),
         )
 
 
@@ -247,7 +265,7 @@ def _key(distinguisher: Distinguisher) -> tuple[str, FeatureSort]:
 def _by_sort(scouted: Mapping[str, list[Distinguisher]]) -> dict[FeatureSort, list[Distinguisher]]:
     """Return the distinguishers of all scenarios, keyed by the sort of their features, in the order of scenarios."""
     every = [distinguisher for ranked in scouted.values() for distinguisher in ranked]
-    return {sort: [one for one in every if one.sort is sort] for sort in FeatureSort}
+    return {sort: [distinguisher for distinguisher in every if distinguisher.sort is sort] for sort in FeatureSort}
 
 
 def _best_of_each_number(ranked: Sequence[Distinguisher]) -> list[Distinguisher]:
@@ -269,7 +287,8 @@ def _selected_scenarios(scouted: Mapping[str, list[Distinguisher]], count: int) 
     expected bound on epsilon minus the claimed epsilon.
     """
     ranked = {
-        sort: sorted(some, key=lambda distinguisher: -distinguisher.margin) for sort, some in _by_sort(scouted).items()
+        sort: sorted(distinguishers, key=lambda distinguisher: -distinguisher.margin)
+        for sort, distinguishers in _by_sort(scouted).items()
     }
     numbers = _best_of_each_number(ranked[FeatureSort.BESIDE_MODEL])[:count]
     chosen = (*ranked[FeatureSort.RELEASE][:count], *numbers, *ranked[FeatureSort.LOW_BITS][:1])
@@ -277,19 +296,19 @@ def _selected_scenarios(scouted: Mapping[str, list[Distinguisher]], count: int) 
     return [kind for kind in scouted if kind in best]
 
 
-def _tried_by_halves(search: _DistinguisherSearch, most: int, confidence: float) -> list[DistinguisherTest]:
-    """Train distinguishers on one half of the search trials, and test at most `most` of them on the other half."""
-    found = list[tuple[Distinguisher, Transcripts, Flags]]()
+def _tried_by_halves(search: _DistinguisherSearch, largest: int, confidence: float) -> list[DistinguisherTest]:
+    """Train distinguishers on one half of the search trials, and test at most `largest` of them on the other half."""
+    tried = list[tuple[Distinguisher, Transcripts, Flags]]()
     for kind, (trials, present) in search.looked.items():
         learns = every_second(present)
         if min(np.sum(present[~learns]), np.sum(~present[~learns])) >= FEWEST_OF_EACH // 2:
             looked = search.look(kind, trials.select_trials(learns), present[learns], int(np.sum(~learns)))
-            ranked = [one for one in looked if one.sort is not FeatureSort.LOW_BITS]
-            found += [(distinguisher, trials.select_trials(~learns), present[~learns]) for distinguisher in ranked]
+            ranked = [distinguisher for distinguisher in looked if distinguisher.sort is not FeatureSort.LOW_BITS]
+            tried += [(distinguisher, trials.select_trials(~learns), present[~learns]) for distinguisher in ranked]
     # The half that tests a distinguisher did not train or select it.
-    found.sort(key=lambda one: -one[0].margin)
-    level = (1 - confidence) / max(1, len(found[:most]))
-    return [_attempt(*one, 1 - level) for one in found[:most]]
+    tried.sort(key=lambda distinguishers: -distinguishers[0].margin)
+    level = (1 - confidence) / max(1, len(tried[:largest]))
+    return [_attempt(*distinguishers, 1 - level) for distinguishers in tried[:largest]]
 
 
 def _tested_in_stages(
@@ -324,22 +343,24 @@ def _tested_in_stages(
         # The expected margin of each distinguisher on fresh trials, from its last trials.
         fresh, tried = budget.stages[-1] // 2, [last[_key(distinguisher)] for distinguisher in going]
         margins = {
-            _key(one.distinguisher): margin_of(one.scores, one.present, (one.distinguisher.limit,), fresh)[0]
-            for one in tried
+            _key(test.distinguisher): margin_of(test.scores, test.present, (test.distinguisher.limit,), fresh)[0]
+            for test in tried
         }
         going = sorted(going, key=lambda distinguisher: -margins[_key(distinguisher)])[:next_stage]
         first, next_stage = first + stage, max(1, next_stage // 2)
     return list(last.values())
 
 
-def _attempt(distinguisher: Distinguisher, trials: Transcripts, present: Flags, confidence: float) -> DistinguisherTest:
+def _attempt(
+    distinguisher: Distinguisher, transcripts: Transcripts, present: Flags, confidence: float
+) -> DistinguisherTest:
     # A number that did not occur in any of these trials is marked as missing in all of them.
-    missing = np.tile([0.0, 1.0], (len(trials), 1))
-    scores = distinguisher.rule(feature_groups(trials).get(distinguisher.group, missing))
-    one, zero, share = scores[present], scores[~present], trials.share_of_trials(present)
-    bound = epsilon_lower_bound(one, zero, distinguisher.limit.delta, confidence, distinguisher.method).epsilon
+    missing = np.tile([0.0, 1.0], (len(transcripts), 1))
+    scores = distinguisher.rule(feature_groups(transcripts).get(distinguisher.group, missing))
+    ones, zeros, share = scores[present], scores[~present], transcripts.share_of_trials(present)
+    bound = epsilon_lower_bound(ones, zeros, distinguisher.limit.delta, confidence, distinguisher.method).epsilon
     ceiling = bound_limit(
-        distinguisher.method, int(share * one.size), int(share * zero.size), distinguisher.limit.delta, confidence
+        distinguisher.method, int(share * ones.size), int(share * zeros.size), distinguisher.limit.delta, confidence
     )
     return attempt_of(
         distinguisher,
@@ -348,6 +369,6 @@ def _attempt(distinguisher: Distinguisher, trials: Transcripts, present: Flags, 
         confidence,
         (scores > distinguisher.threshold) == present,
         scores,
-        trials,
+        transcripts,
         present,
     )

@@ -172,7 +172,7 @@ def attempt_of(
     confidence: float,
     right: Flags,
     scores: Floats,
-    trials: Transcripts,
+    transcripts: Transcripts,
     present: Flags,
     lessons: int = 0,
 ) -> DistinguisherTest:
@@ -194,18 +194,18 @@ def attempt_of(
         Whether the guess was right, for each counted trial, shape (counted trials,).
     scores
         Score that the distinguisher gave each counted trial, shape (counted trials,).
-    trials
+    transcripts
         Transcripts of all trials, counted or not.
     present
         True for trials with D, false for trials with D', shape (all trials,).
     lessons
         Number of first trials, which are not counted.
     """
-    counted = trials.select_trials(slice(lessons, None))
+    counted_transcripts = transcripts.select_trials(slice(lessons, None))
     return DistinguisherTest(
         distinguisher=distinguisher, bound=bound, confidence=confidence, ceiling=ceiling, trials=len(scores),
-        share_of_trials=counted.share_of_trials(present[lessons:]), right=int(right.sum()), scores=scores,
-        present=present[lessons:], along=summed_projections(counted),
-        lines=telling_lines(trials, present, distinguisher.group),
-        cause=cause_of(trials, present, distinguisher.group),
+        share_of_trials=counted_transcripts.share_of_trials(present[lessons:]), right=int(right.sum()), scores=scores,
+        present=present[lessons:], along=summed_projections(counted_transcripts),
+        lines=telling_lines(transcripts, present, distinguisher.group),
+        cause=cause_of(transcripts, present, distinguisher.group),
     )  # fmt: skip

@@ -25,4 +25,4 @@ def without_broken_readings(verdict: Verdict, claim: StatedClaim, attempts: Sequ
     """Return a verdict that agrees with the readings of Gaussian noise in tests: INCONCLUSIVE in place of CONSISTENT
     if one is broken.
     """
-    return without_contradiction(verdict, [one.reading.reading for one in broken_estimates(claim, attempts)])
+    return without_contradiction(verdict, [estimate.reading.reading for estimate in broken_estimates(claim, attempts)])

@@ -48,17 +48,17 @@ def learned_rule(features: Floats, present: Flags) -> Rule:
 
     Shapes: `features` (trials, columns), `present` (trials,).
     """
-    one, zero = features[present], features[~present]
-    within = np.sqrt((one.var(axis=0) + zero.var(axis=0)) / 2)
+    ones, zeros = features[present], features[~present]
+    within = np.sqrt((ones.var(axis=0) + zeros.var(axis=0)) / 2)
     scale = np.maximum(within, _FLOOR * np.ptp(features, axis=0))
-    kept = scale > 0
-    if not np.any(kept):
+    is_varying = scale > 0
+    if not np.any(is_varying):
         return lambda values: np.zeros(len(values))
-    centre, width = features[:, kept].mean(axis=0), scale[kept]
-    columns = (features[:, kept] - centre) / width
-    certain = within[kept] == 0
+    centre, width = features[:, is_varying].mean(axis=0), scale[is_varying]
+    columns = (features[:, is_varying] - centre) / width
+    certain = within[is_varying] == 0
     weights = _signs(columns, present) * certain if np.any(certain) else _weights(columns, present)
-    return lambda values: np.asarray(((values[:, kept] - centre) / width) @ weights)
+    return lambda values: np.asarray(((values[:, is_varying] - centre) / width) @ weights)
 
 
 def _signs(columns: Floats, present: Flags) -> Floats:
@@ -107,7 +107,7 @@ class Distinguisher:
 
 
 def find_distinguishers(
-    kind: str, trials: Transcripts, present: Flags, limits: tuple[EpsilonDeltaLimit, ...], fresh: int
+    kind: str, transcripts: Transcripts, present: Flags, limits: tuple[EpsilonDeltaLimit, ...], fresh: int
 ) -> list[Distinguisher]:
     """Return the best distinguisher of each sort for a scenario: by the release, by its low bits, by numbers beside it.
 
@@ -120,7 +120,7 @@ def find_distinguishers(
     Shapes: `present` (trials,), `limits` (epsilon, delta).
     """
     teaches = every_second(present)
-    truth, groups = present[~teaches], feature_groups(trials)
+    truth, groups = present[~teaches], feature_groups(transcripts)
     ranked = list[tuple[float, EpsilonDeltaLimit, str, Floats]]()
     for group, features in groups.items():
         scores = learned_rule(features[teaches], present[teaches])(features[~teaches])
@@ -129,8 +129,8 @@ def find_distinguishers(
     ranked.sort(key=lambda entry: -entry[0])
     best = dict[FeatureSort, tuple[float, EpsilonDeltaLimit, str, Floats]]()
     for entry in ranked:
-        best.setdefault(sort_of(entry[2], trials), entry)
-    found = []
+        best.setdefault(sort_of(entry[2], transcripts), entry)
+    distinguishers = []
     for sort, (margin, limit, group, scores) in best.items():
         if sort is FeatureSort.BESIDE_MODEL and margin <= 0:
             continue
@@ -138,21 +138,21 @@ def find_distinguishers(
         threshold = _best_threshold(rule(groups[group]), present)
         method = _method(scores, truth, limit, fresh // 2)
         refutes = _seems_to_refute(scores[truth], scores[~truth], limits)
-        found.append(Distinguisher(kind, group, rule, limit, method, margin, threshold, refutes, sort))
-    return sorted(found, key=lambda distinguisher: -distinguisher.margin)
+        distinguishers.append(Distinguisher(kind, group, rule, limit, method, margin, threshold, refutes, sort))
+    return sorted(distinguishers, key=lambda distinguisher: -distinguisher.margin)
 
 
-def sort_of(group: str, trials: Transcripts) -> FeatureSort:
+def sort_of(group: str, transcripts: Transcripts) -> FeatureSort:
     """Return the sort of a group of features."""
     if group in LOW_BITS:
         return FeatureSort.LOW_BITS
-    return FeatureSort.BESIDE_MODEL if trials.is_beside_model(group) else FeatureSort.RELEASE
+    return FeatureSort.BESIDE_MODEL if transcripts.is_beside_model(group) else FeatureSort.RELEASE
 
 
-def _seems_to_refute(one: Floats, zero: Floats, limits: tuple[EpsilonDeltaLimit, ...]) -> bool:
-    """Return whether scores under D, `one`, and under D', `zero`, refute an inequality without further trials."""
-    found, alarms = _cautious_rates(one, zero, _SEEMING_ERRORS)
-    return any(bool(np.any(found - limit.delta > np.exp(limit.epsilon) * alarms)) for limit in limits)
+def _seems_to_refute(ones: Floats, zeros: Floats, limits: tuple[EpsilonDeltaLimit, ...]) -> bool:
+    """Return whether scores under D, `ones`, and under D', `zeros`, refute an inequality without further trials."""
+    rates, alarms = _cautious_rates(ones, zeros, _SEEMING_ERRORS)
+    return any(bool(np.any(rates - limit.delta > np.exp(limit.epsilon) * alarms)) for limit in limits)
 
 
 def every_second(present: Flags) -> Flags:
@@ -175,9 +175,9 @@ def margin_of(
 
     Shapes: `scores` (trials,), `truth` (trials,), `limits` (epsilon, delta).
     """
-    one, zero = np.sort(scores[truth]), np.sort(scores[~truth])
-    mu = _cautious_shift(one, zero)
-    shifted, tails = (ndtr(mu + ndtri(_RATES)), _RATES), _cautious_rates(one, zero)
+    ones, zeros = np.sort(scores[truth]), np.sort(scores[~truth])
+    mu = _cautious_shift(ones, zeros)
+    shifted, tails = (ndtr(mu + ndtri(_RATES)), _RATES), _cautious_rates(ones, zeros)
     entries = []
     for limit in limits:
         by_shift, by_tail = (_expected_epsilon(*rates, limit.delta, fresh) for rates in (shifted, tails))
@@ -186,23 +186,23 @@ def margin_of(
     return max(entries, key=lambda entry: entry[0])
 
 
-def _cautious_rates(one: Floats, zero: Floats, errors: float = 1.0) -> tuple[Floats, Floats]:
+def _cautious_rates(ones: Floats, zeros: Floats, errors: float = 1.0) -> tuple[Floats, Floats]:
     """Return TPR and FPR at all thresholds, each made worse by `errors` standard errors, so that luck counts less.
 
-    `one` and `zero` are the ascending scores under D and D'. Each threshold gives two tests: the first guesses D above
-    the threshold, and the second guesses D' up to the threshold.
+    `ones` and `zeros` are the ascending scores under D and D'. Each threshold gives two tests: the first guesses D
+    above the threshold, and the second guesses D' up to the threshold.
     """
     # Shares of the scores under D and under D' that exceed each threshold.
-    thresholds = np.unique(np.concatenate([one, zero]))[:-1]
-    shares = [1 - np.searchsorted(group, thresholds, side="right") / group.size for group in (one, zero)]
+    thresholds = np.unique(np.concatenate([ones, zeros]))[:-1]
+    shares = [1 - np.searchsorted(group, thresholds, side="right") / group.size for group in (ones, zeros)]
     # D is guessed above a threshold, or D' is guessed up to it.
-    pairs = ((shares[0], one.size, shares[1], zero.size), (1 - shares[1], zero.size, 1 - shares[0], one.size))
-    found, alarms = [], []
+    pairs = ((shares[0], ones.size, shares[1], zeros.size), (1 - shares[1], zeros.size, 1 - shares[0], ones.size))
+    rates, alarms = [], []
     for hits, of_hits, wrong, of_wrong in pairs:
         hits, wrong = (hits * of_hits + 0.5) / (of_hits + 1), (wrong * of_wrong + 0.5) / (of_wrong + 1)
-        found.append(hits - errors * np.sqrt(hits * (1 - hits) / of_hits))
+        rates.append(hits - errors * np.sqrt(hits * (1 - hits) / of_hits))
         alarms.append(wrong + errors * np.sqrt(wrong * (1 - wrong) / of_wrong))
-    return np.maximum(np.concatenate(found), 0.0), np.minimum(np.concatenate(alarms), 1.0)
+    return np.maximum(np.concatenate(rates), 0.0), np.minimum(np.concatenate(alarms), 1.0)
 
 
 def _method(scores: Floats, truth: Flags, limit: EpsilonDeltaLimit, fresh: int) -> BoundMethod:
@@ -212,12 +212,12 @@ def _method(scores: Floats, truth: Flags, limit: EpsilonDeltaLimit, fresh: int) 
     """
     methods = METHODS if limit.delta < _LARGE_DELTA else METHODS[::-1]
     count, draws = min(fresh, _MOST_TRIED), generator(0, Purpose.BOUND_CHOICE)
-    drawn = [(draws.choice(scores[truth], count), draws.choice(scores[~truth], count)) for _ in range(_TRIED)]
+    resamples = [(draws.choice(scores[truth], count), draws.choice(scores[~truth], count)) for _ in range(_TRIED)]
 
     def success(method: BoundMethod) -> tuple[float, float]:
         bounds = [
             epsilon_lower_bound(*pair, limit.delta, confidence, method).epsilon
-            for pair in drawn
+            for pair in resamples
             for confidence in _RANKING_CONFIDENCES
         ]
         return float(np.mean(np.array(bounds) > limit.epsilon)), float(np.mean(bounds))
@@ -226,17 +226,17 @@ def _method(scores: Floats, truth: Flags, limit: EpsilonDeltaLimit, fresh: int) 
 
 
 def _expected_epsilon(
-    found: Floats, alarms: Floats, delta: float, fresh: int, quantile: float = _RANKING_QUANTILE
+    rates: Floats, alarms: Floats, delta: float, fresh: int, quantile: float = _RANKING_QUANTILE
 ) -> float:
     """Return the epsilon that a test on 2 x `fresh` trials is expected to prove at the best threshold; may be negative.
 
-    Each TPR (`found`) and FPR (`alarms`) is first worsened by `quantile` standard errors.
+    Each TPR (`rates`) and FPR (`alarms`) is first worsened by `quantile` standard errors.
     """
 
-    if not found.size:
+    if not rates.size:
         return -math.inf
     lost = quantile / math.sqrt(fresh)
-    at_least = found - lost * np.sqrt(found * (1 - found)) - delta
+    at_least = rates - lost * np.sqrt(rates * (1 - rates)) - delta
     at_most = alarms + lost * np.sqrt(alarms * (1 - alarms)) + lost**2
     return float(np.max(np.log(np.maximum(at_least, 1e-300) / at_most)))
 
@@ -252,26 +252,26 @@ def least_shift(limit: EpsilonDeltaLimit, trials: int, level: float) -> float:
     fresh = max(1, int(0.4 * trials))
 
     def is_hidden(mu: float) -> bool:
-        found = ndtr(mu + ndtri(_RATES))
-        return _expected_epsilon(found, _RATES, limit.delta, fresh, quantile) <= limit.epsilon
+        powers = ndtr(mu + ndtri(_RATES))
+        return _expected_epsilon(powers, _RATES, limit.delta, fresh, quantile) <= limit.epsilon
 
     return math.inf if is_hidden(_SURE) else last_true(is_hidden, 0.0, _SURE)
 
 
-def _cautious_shift(one: Floats, zero: Floats) -> float:
+def _cautious_shift(ones: Floats, zeros: Floats) -> float:
     """Return a cautious estimate, at least 0, of the shift between the scores under D and under D'.
 
     The shift is given in standard deviations. It is computed from the AUC as if the scores were normal, and its
     standard error is subtracted. If the scores do not overlap, the shift is the difference of the means, at most 12.
     """
-    if np.min(one) > np.max(zero):
-        spread = math.sqrt((np.var(one) + np.var(zero)) / 2)
-        gap = float(np.mean(one) - np.mean(zero))
+    if np.min(ones) > np.max(zeros):
+        spread = math.sqrt((np.var(ones) + np.var(zeros)) / 2)
+        gap = float(np.mean(ones) - np.mean(zeros))
         return min(_SURE, gap / spread if spread > gap / _SURE else _SURE)
-    ordered, pairs = rankdata(np.concatenate([one, zero])), one.size * zero.size
-    area = (ordered[: one.size].sum() - one.size * (one.size + 1) / 2) / pairs
+    ordered, pairs = rankdata(np.concatenate([ones, zeros])), ones.size * zeros.size
+    area = (ordered[: ones.size].sum() - ones.size * (ones.size + 1) / 2) / pairs
     shift = math.sqrt(2) * float(ndtri(min(max(area, 0.5 / pairs), 1 - 0.5 / pairs)))
-    return max(0.0, shift - math.sqrt(1 / one.size + 1 / zero.size))
+    return max(0.0, shift - math.sqrt(1 / ones.size + 1 / zeros.size))
 
 
 def _best_threshold(scores: Floats, present: Flags) -> float:

@@ -36,105 +36,108 @@ COARSE = "what is left of the low bits after rounding to a thousandth of what wa
 _FINE = 10  # bits below 2**-10 (about a thousandth) of the size of the release are low bits
 
 
-def feature_groups(trials: Transcripts) -> dict[str, Floats]:
+def feature_groups(transcripts: Transcripts) -> dict[str, Floats]:
     """Return all groups of features of the trials as arrays, keyed by a description for the report.
 
     Each array has shape (trials, columns). Missing and non-finite values become 0. Each feature has a second column
     that is 1 where its value is missing, else 0.
     """
-    groups: dict[str, Floats] = {_ALONG: summed_projections(trials)[:, None]}
-    if trials.steps.shape[1] > 1:
-        groups["what was released along it, round by round"] = _by_round(trials)
-        groups["the released arrays, first against later rounds"] = _alternating(trials)
-        groups["what pairs of rounds released, against each other"] = _paired(trials)
-    for name, part in trials.tensors:
-        groups[f"the released values of {name}"] = _shown(trials.steps[:, :, part])
-    groups["all released values"] = _shown(trials.steps)
-    if trials.steps[0].size > MOST_CORRELATED:
-        groups["all released values, each by its own spread"] = _each(trials.steps)
-    if np.any(trials.own):
-        own = np.concatenate([trials.steps, trials.own], axis=2)
-        groups["released values beside the noise of one's own"] = _shown(own)
-        pair = (summed_projections(trials), summed_projections(replace(trials, steps=trials.own)))
+    groups: dict[str, Floats] = {_ALONG: summed_projections(transcripts)[:, None]}
+    if transcripts.steps.shape[1] > 1:
+        groups["what was released along it, round by round"] = _by_round(transcripts)
+        groups["the released arrays, first against later rounds"] = _alternating(transcripts)
+        groups["what pairs of rounds released, against each other"] = _paired(transcripts)
+    for name, coordinates in transcripts.tensors:
+        groups[f"the released values of {name}"] = _shown(transcripts.steps[:, :, coordinates])
+    groups["all released values"] = _shown(transcripts.steps)
+    if transcripts.steps[0].size > MOST_CORRELATED:
+        groups["all released values, each by its own spread"] = _each(transcripts.steps)
+    if np.any(transcripts.own):
+        steps_and_own = np.concatenate([transcripts.steps, transcripts.own], axis=2)
+        groups["released values beside the noise of one's own"] = _shown(steps_and_own)
+        pair = (summed_projections(transcripts), summed_projections(replace(transcripts, steps=transcripts.own)))
         groups["along it, beside the noise of one's own"] = np.stack(pair, axis=1)
-    if np.any(trials.others):
-        groups[BESIDE_OTHERS] = _beside_others(trials)
-    groups["the size of what was released"] = _sizes(trials)
-    groups[ROUNDED] = _shares_on_grids(trials.released)
-    groups[COARSE] = _shares_on_grids(_coarse(trials))
+    if np.any(transcripts.others):
+        groups[BESIDE_OTHERS] = _beside_others(transcripts)
+    groups["the size of what was released"] = _sizes(transcripts)
+    groups[ROUNDED] = _shares_on_grids(transcripts.released)
+    groups[COARSE] = _shares_on_grids(_coarse(transcripts))
     # If the model is sketched, the released values are samples that have no counterpart in the difference.
-    if trials.released.shape == trials.direction.shape:
-        groups[FINEST] = _finest(trials)
-    for column, name in enumerate(trials.names):
-        groups[name] = trials.numbers[:, column : column + 1]
+    if transcripts.released.shape == transcripts.direction.shape:
+        groups[FINEST] = _finest(transcripts)
+    for column, name in enumerate(transcripts.names):
+        groups[name] = transcripts.numbers[:, column : column + 1]
     return {name: _finite(values) for name, values in groups.items()}
 
 
-def summed_projections(trials: Transcripts) -> Floats:
+def summed_projections(transcripts: Transcripts) -> Floats:
     """Return for each trial the releases' projections on the differing contribution, summed over rounds, (trials,)."""
-    return np.asarray(np.sum(projections(trials), axis=1))
+    return np.asarray(np.sum(projections(transcripts), axis=1))
 
 
-def projections(trials: Transcripts) -> Floats:
+def projections(transcripts: Transcripts) -> Floats:
     """Return the change of the model in each round, projected on the differing contribution, shape (trials, rounds).
 
     The differing contribution is the contribution under D minus that under D', scaled to norm 1. Values that are not
     finite count as 0.
     """
-    return _along(trials, np.nan_to_num(trials.steps, nan=0.0, posinf=0.0, neginf=0.0))
+    return _along(transcripts, np.nan_to_num(transcripts.steps, nan=0.0, posinf=0.0, neginf=0.0))
 
 
-def _along(trials: Transcripts, vectors: Floats) -> Floats:
+def _along(transcripts: Transcripts, vectors: Floats) -> Floats:
     """Return projections of vectors on the differing contribution, (trials, rounds).
 
     They are 0 in rounds in which the contributions under D and D' are equal.
     """
-    norms, products = np.linalg.norm(trials.direction, axis=2), np.sum(vectors * trials.direction, axis=2)
+    norms, products = np.linalg.norm(transcripts.direction, axis=2), np.sum(vectors * transcripts.direction, axis=2)
     return np.asarray(np.divide(products, norms, out=np.zeros_like(products), where=norms > 0))
 
 
-def _by_round(trials: Transcripts) -> Floats:
-    found = projections(trials)
-    if found.shape[1] <= _ROUNDS_SHOWN:
-        return found
-    return np.stack([part.sum(axis=1) for part in np.array_split(found, _ROUNDS_SHOWN, axis=1)], axis=1)
+def _by_round(transcripts: Transcripts) -> Floats:
+    projected = projections(transcripts)
+    if projected.shape[1] <= _ROUNDS_SHOWN:
+        return projected
+    return np.stack([segment.sum(axis=1) for segment in np.array_split(projected, _ROUNDS_SHOWN, axis=1)], axis=1)
 
 
-def _alternating(trials: Transcripts) -> Floats:
+def _alternating(transcripts: Transcripts) -> Floats:
     """Return differences of model changes: the change in the first round minus the change in each of 11 later rounds.
 
     There are fewer differences if there are fewer rounds. Noise that is the same in both rounds cancels. For a large
     model only evenly spaced coordinates are used.
     """
-    later = trials.steps[:, 1:_ROUNDS_SHOWN]
-    differences = trials.steps[:, :1] - later
+    later = transcripts.steps[:, 1:_ROUNDS_SHOWN]
+    differences = transcripts.steps[:, :1] - later
     # For a large model, each later round shows equally many values, evenly spaced.
     step = -(-differences[0].size // MOST_CORRELATED)
     return _flat(differences[:, :, ::step])
 
 
-def _paired(trials: Transcripts) -> Floats:
+def _paired(transcripts: Transcripts) -> Floats:
     """Return features of pairs of rounds, which reveal noise that is used twice.
 
     They are computed for the difference of the two releases, in which repeated noise cancels, and for their sum, in
     which negated noise cancels. Each gives two numbers: its projection on what D contributes to it beyond D', and its
     log squared norm.
     """
-    steps = np.nan_to_num(trials.steps, nan=0.0, posinf=0.0, neginf=0.0)
-    found = []
-    for one, other in _pairs(steps.shape[1]):
+    steps = np.nan_to_num(transcripts.steps, nan=0.0, posinf=0.0, neginf=0.0)
+    features_found = []
+    for first, second in _pairs(steps.shape[1]):
         for sign in (-1.0, 1.0):
-            value = steps[:, one] + sign * steps[:, other]
-            added = trials.direction[:, one] + sign * trials.direction[:, other]
+            value = steps[:, first] + sign * steps[:, second]
+            added = transcripts.direction[:, first] + sign * transcripts.direction[:, second]
             norms, products = np.linalg.norm(added, axis=1), np.sum(value * added, axis=1)
-            found.append(np.divide(products, norms, out=np.zeros_like(products), where=norms > 0))
-            found.append(np.log(np.maximum(np.sum(np.square(value), axis=1), 1e-300)))
-    return np.stack(found, axis=1)
+            features_found.append(np.divide(products, norms, out=np.zeros_like(products), where=norms > 0))
+            features_found.append(np.log(np.maximum(np.sum(np.square(value), axis=1), 1e-300)))
+    return np.stack(features_found, axis=1)
 
 
 def _pairs(rounds: int) -> list[tuple[int, int]]:
     """Return at most 100 pairs of rounds: first those with round 0, then successive rounds, then others."""
-    first, next_ones = [(0, other) for other in range(1, rounds)], [(one, one + 1) for one in range(1, rounds - 1)]
+    first, next_ones = (
+        [(0, index) for index in range(1, rounds)],
+        [(index, index + 1) for index in range(1, rounds - 1)],
+    )
     every = [*first, *next_ones, *combinations(range(rounds), 2)]
     return list(dict.fromkeys(every))[:_PAIRS]
 
@@ -159,20 +162,23 @@ def _each(steps: Floats) -> Floats:
     return values[:, :: -(-values.shape[1] // _MOST_ALONE)]
 
 
-def _beside_others(trials: Transcripts) -> Floats:
+def _beside_others(transcripts: Transcripts) -> Floats:
     """Return features that compare the release with the mean update of the other clients, summed over rounds.
 
     The differing contribution is the target's contribution under D minus that under D'. There are three features: the
     projection of the release on the differing contribution, the projection of the mean update on the differing
     contribution, and the norm of the differing contribution.
     """
-    norms = np.linalg.norm(trials.direction, axis=2)
-    return np.stack([summed_projections(trials), _along(trials, trials.others).sum(axis=1), norms.sum(axis=1)], axis=1)
+    norms = np.linalg.norm(transcripts.direction, axis=2)
+    return np.stack(
+        [summed_projections(transcripts), _along(transcripts, transcripts.others).sum(axis=1), norms.sum(axis=1)],
+        axis=1,
+    )
 
 
-def _sizes(trials: Transcripts) -> Floats:
+def _sizes(transcripts: Transcripts) -> Floats:
     """Return the log squared norm of each tensor's change in a round, as a mean over rounds, (trials, tensors)."""
-    squares = [np.sum(trials.steps[:, :, part] ** 2, axis=2) for _, part in trials.tensors]
+    squares = [np.sum(transcripts.steps[:, :, coordinates] ** 2, axis=2) for _, coordinates in transcripts.tensors]
     return np.stack([np.log(np.maximum(square, 1e-300)).mean(axis=1) for square in squares], axis=1)
 
 
@@ -186,32 +192,32 @@ def _shares_on_grids(released: Floats) -> Floats:
     return np.stack(shares, axis=1)
 
 
-def _coarse(trials: Transcripts) -> Floats:
+def _coarse(transcripts: Transcripts) -> Floats:
     """Return the released values, rounded to a grid.
 
     The spacing of a trial's grid is about a thousandth of the median size of the changes that the trial made to the
     model.
     """
     # The grid of a trial depends on the releases of this trial only.
-    sizes = np.abs(np.where(np.isfinite(trials.steps) & (trials.steps != 0), trials.steps, np.nan)).reshape(
-        len(trials), -1
-    )
+    sizes = np.abs(
+        np.where(np.isfinite(transcripts.steps) & (transcripts.steps != 0), transcripts.steps, np.nan)
+    ).reshape(len(transcripts), -1)
     usual = np.array([np.nanmedian(size) if np.any(np.isfinite(size)) else 1.0 for size in sizes])
     grids = 2.0 ** (np.floor(np.log2(usual)) - _FINE)[:, None, None]
-    return np.asarray(np.rint(trials.released / grids) * grids)
+    return np.asarray(np.rint(transcripts.released / grids) * grids)
 
 
-def _finest(trials: Transcripts) -> Floats:
+def _finest(transcripts: Transcripts) -> Floats:
     """Return how many binary digits the most precise released value of each trial has, (trials, 1).
 
     The digits start at the size of the difference between D and D' at the value's coordinate.
     """
     # A floating-point sum has no finer bits than the finer summand. Noise alone may be as fine as any number near 0,
     # but noise on top of a contribution is never much finer than the contribution (Mironov 2012).
-    sizes = np.abs(trials.direction)
-    relative = _binary_digits(trials.released) + np.log2(np.where(sizes > 0, sizes, 1.0))
-    known = np.where((sizes > 0) & np.isfinite(trials.released), relative, -_LARGEST)
-    return np.asarray(np.max(_flat(known), axis=1, keepdims=True))
+    sizes = np.abs(transcripts.direction)
+    relative = _binary_digits(transcripts.released) + np.log2(np.where(sizes > 0, sizes, 1.0))
+    finest = np.where((sizes > 0) & np.isfinite(transcripts.released), relative, -_LARGEST)
+    return np.asarray(np.max(_flat(finest), axis=1, keepdims=True))
 
 
 def _binary_digits(values: Floats) -> Floats:

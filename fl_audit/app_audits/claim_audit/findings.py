@@ -34,13 +34,13 @@ class DistinguisherFinding:
     @property
     def sentence(self) -> str:
         """The result of the test in one or two sentences, with the number of right guesses and the proven bound."""
-        attempt, said = self.attempt, trials_words(self.attempt)
+        attempt, text = self.attempt, trials_words(self.attempt)
         share = f"{attempt.right / attempt.trials:.1%}; the claim allows {self.claimed_success:.1%}"
         guessed = f"{attempt.right} of {attempt.trials} trials were guessed right ({share})"
-        told = f"looking at {attempt.distinguisher.group}, {guessed}. {capital(said)}".strip()
+        sentence_text = f"looking at {attempt.distinguisher.group}, {guessed}. {capital(text)}".strip()
         if not attempt.is_broken:
-            return f"{told} {capital(self.shown)}: no contradiction."
-        return f"{told} With {attempt.confidence:.1%} confidence {self.shown}; {self.allowed}."
+            return f"{sentence_text} {capital(self.shown)}: no contradiction."
+        return f"{sentence_text} With {attempt.confidence:.1%} confidence {self.shown}; {self.allowed}."
 
     @property
     def shown(self) -> str:
@@ -66,16 +66,18 @@ class DistinguisherFinding:
     @property
     def cause(self) -> str:
         """Sentences on the probable cause of a difference between trials with D and with D'."""
-        said, noise = [self.attempt.cause.words], self.noise
+        phrases, noise = [self.attempt.cause.words], self.noise
         if noise is not None and self._is_short:
-            what = "an update far beyond the clipping norm changes" if self.proviso else "one of them can change"
-            short = f"There is {noise.ratio:.1f} times too little noise for what {what}"
-            said.append(f"{short} (mu {noise.mu:.2f}, claimed {noise.claimed_mu:.2f}).")
-        if not any(said):
-            said.append(f"What told is {self.attempt.distinguisher.group}.")
+            what_changes = (
+                "an update far beyond the clipping norm changes" if self.proviso else "one of them can change"
+            )
+            short = f"There is {noise.ratio:.1f} times too little noise for what {what_changes}"
+            phrases.append(f"{short} (mu {noise.mu:.2f}, claimed {noise.claimed_mu:.2f}).")
+        if not any(phrases):
+            phrases.append(f"What told is {self.attempt.distinguisher.group}.")
         if self._is_short or not self.attempt.cause.words:
-            said.append(self.proviso)
-        return " ".join(filter(None, said))
+            phrases.append(self.proviso)
+        return " ".join(filter(None, phrases))
 
     @property
     def fix(self) -> str:
@@ -84,8 +86,8 @@ class DistinguisherFinding:
         If the noise is too weak, the usual fix for the scenario is added. If no fix of the cause is known, only the
         usual fix is given.
         """
-        known = self.attempt.cause.fix
-        return " ".join(filter(None, (known, self.usual_fix if self._is_short or not known else "")))
+        fix = self.attempt.cause.fix
+        return " ".join(filter(None, (fix, self.usual_fix if self._is_short or not fix else "")))
 
     @property
     def _is_short(self) -> bool:
@@ -99,7 +101,10 @@ class DistinguisherFinding:
 
 
 def findings(
-    result: ClaimAudit, words: Mapping[str, str], fixes: Mapping[str, str], provisos: Mapping[str, str] | None = None
+    claim_audit: ClaimAudit,
+    words: Mapping[str, str],
+    fixes: Mapping[str, str],
+    provisos: Mapping[str, str] | None = None,
 ) -> tuple[DistinguisherFinding, ...]:
     """Return one finding for each tested distinguisher.
 
@@ -108,30 +113,31 @@ def findings(
 
     `provisos`: None if every client can send every update.
     """
-    claim, order = result.claim, list(words)
+    claim, order = claim_audit.claim, list(words)
     ranked = sorted(
-        result.attempts, key=lambda one: (not one.is_broken, order.index(one.distinguisher.kind) * one.is_broken)
+        claim_audit.attempts,
+        key=lambda attempt: (not attempt.is_broken, order.index(attempt.distinguisher.kind) * attempt.is_broken),
     )
-    given = provisos or {}
+    arguments = provisos or {}
     return tuple(
         DistinguisherFinding(
-            one,
-            words[one.distinguisher.kind],
-            fixes[one.distinguisher.kind],
-            estimate_gaussian_mu(claim, one),
+            test,
+            words[test.distinguisher.kind],
+            fixes[test.distinguisher.kind],
+            estimate_gaussian_mu(claim, test),
             claim.success,
-            given.get(one.distinguisher.kind, ""),
+            arguments.get(test.distinguisher.kind, ""),
         )
-        for one in ranked
+        for test in ranked
     )
 
 
-def result_json(result: ClaimAudit, found: tuple[DistinguisherFinding, ...]) -> dict[str, Any]:
+def result_json(claim_audit: ClaimAudit, findings: tuple[DistinguisherFinding, ...]) -> dict[str, Any]:
     """Return the result of an audit as a dict of JSON values, as `summary.json` stores it.
 
     The entry `lower_bound` is taken from the test with the strongest evidence.
     """
-    worst, claim = result.worst, result.claim
+    worst, claim = claim_audit.worst, claim_audit.claim
     claimed = {
         "words": claim.words, "adjacency": str(claim.adjacency), "unit": str(claim.neighbours.unit),
         "rounds": claim.rounds, "limits": [limit._asdict() for limit in claim.limits],
@@ -139,22 +145,22 @@ def result_json(result: ClaimAudit, found: tuple[DistinguisherFinding, ...]) -> 
         "gdp_mu": claim.mu, "gdp_regret": None if claim.mu is None else 0.0,
     }  # fmt: skip
     return {
-        "verdict": str(result.verdict),
+        "verdict": str(claim_audit.verdict),
         "lower_bound": None if worst is None else finite(worst.bound),
         "claim": claimed,
         "trial": None if worst is None else worst.distinguisher.kind,
-        "findings": [_finding_json(finding) for finding in found],
-        "could_find_times_too_little_noise": finite(limit_of_detection(result)),
+        "findings": [_finding_json(finding) for finding in findings],
+        "could_find_times_too_little_noise": finite(limit_of_detection(claim_audit)),
         "warning": claim_warning(claim),
-        "floating_point": floating_words(result) or None,
-        **{name: list(getattr(result, name)) for name in ("unplayed", "untried", "passed_over", "silent")},
-        "rounds_without_noise": list(result.bare_rounds),
-        "not_tried": {why: list(kinds) for why, kinds in not_tried(result).items()},
-        "lower_bound_knowing_others": None if result.knowing is None else finite(result.knowing.bound),
-        "knowing_others_refutes_nothing": None if result.knowing is None else str(result.not_covered),
+        "floating_point": floating_words(claim_audit) or None,
+        **{name: list(getattr(claim_audit, name)) for name in ("unplayed", "untried", "passed_over", "silent")},
+        "rounds_without_noise": list(claim_audit.bare_rounds),
+        "not_tried": {why: list(kinds) for why, kinds in not_tried(claim_audit).items()},
+        "lower_bound_knowing_others": None if claim_audit.knowing is None else finite(claim_audit.knowing.bound),
+        "knowing_others_refutes_nothing": None if claim_audit.knowing is None else str(claim_audit.not_covered),
         "refusals": [
-            dict(zip(("trial", "said", "share_present", "share_absent", "allowed"), astuple(one), strict=True))
-            for one in result.refusals
+            dict(zip(("trial", "said", "share_present", "share_absent", "allowed"), astuple(refusal), strict=True))
+            for refusal in claim_audit.refusals
         ],
     }
 

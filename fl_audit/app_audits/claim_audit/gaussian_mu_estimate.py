@@ -61,21 +61,21 @@ class GaussianMuEstimate:
         )
 
 
-def estimate_gaussian_mu(claim: StatedClaim, attempt: DistinguisherTest) -> GaussianMuEstimate | None:
+def estimate_gaussian_mu(claim: StatedClaim, test: DistinguisherTest) -> GaussianMuEstimate | None:
     """Return estimates of shift, noise and mu from a distinguisher's trials, for the case that the noise is Gaussian.
 
     The result is None if a test rejects normal noise, or with fewer than 20 trials with D or with D'.
     """
-    one, zero = attempt.along[attempt.present], attempt.along[~attempt.present]
-    if min(one.size, zero.size) < 20:
+    ones, zeros = test.along[test.present], test.along[~test.present]
+    if min(ones.size, zeros.size) < 20:
         return None
-    residual = np.concatenate([one - one.mean(), zero - zero.mean()])
+    residual = np.concatenate([ones - ones.mean(), zeros - zeros.mean()])
     p_value = float(normaltest(residual).pvalue) if np.ptp(residual) > 0 else 0.0
     if not p_value >= _NORMAL_LEVEL:
         return None
-    estimate, at_level = (strength(one, zero, sure) for sure in (_CONFIDENCE, 1 - READING_LEVEL))
+    estimate, at_level = (strength(ones, zeros, sure) for sure in (_CONFIDENCE, 1 - READING_LEVEL))
     return GaussianMuEstimate(
-        shift=float(abs(one.mean() - zero.mean())), spread=float(residual.std(ddof=2)), mu=estimate.shift,
+        shift=float(abs(ones.mean() - zeros.mean())), spread=float(residual.std(ddof=2)), mu=estimate.shift,
         mu_low=estimate.low, confidence=_CONFIDENCE, claimed_mu=claim.allowed_mu, p_value=p_value,
         mu_low_at_level=at_level.low,
     )  # fmt: skip
@@ -84,15 +84,15 @@ def estimate_gaussian_mu(claim: StatedClaim, attempt: DistinguisherTest) -> Gaus
 def broken_estimates(claim: StatedClaim, attempts: Sequence[DistinguisherTest]) -> list[GaussianMuEstimate]:
     """Return the estimates of distinguishers' trials whose lower bound on mu exceeds the claim."""
     estimates = [estimate_gaussian_mu(claim, attempt) for attempt in attempts]
-    return [one for one in estimates if one is not None and one.reading.reading is Reading.BROKEN]
+    return [estimate for estimate in estimates if estimate is not None and estimate.reading.reading is Reading.BROKEN]
 
 
-def strength(one: Floats, zero: Floats, confidence: float) -> ShiftEstimate:
+def strength(ones: Floats, zeros: Floats, confidence: float) -> ShiftEstimate:
     """Return an estimate of the absolute shift between normal releases under D and D', in standard deviations.
 
-    Shapes: `one` (n1,), `zero` (n0,).
+    Shapes: `ones` (n1,), `zeros` (n0,).
 
     `confidence`: The releases also determine the sign of the shift, so each sign gets half of the error probability.
     """
-    sign = 1.0 if one.mean() >= zero.mean() else -1.0
-    return gaussian_shift(sign * one, sign * zero, (1 + confidence) / 2)
+    sign = 1.0 if ones.mean() >= zeros.mean() else -1.0
+    return gaussian_shift(sign * ones, sign * zeros, (1 + confidence) / 2)

@@ -39,26 +39,26 @@ _FINITE = "Refuse replies whose values are not finite, and bear every ordinary o
 _ONE_VECTOR = "Clip all tensors of a client together, and give each of them noise for the same norm."
 
 
-def cause_of(trials: Transcripts, present: Flags, group: str) -> LeakCause:
+def cause_of(transcripts: Transcripts, present: Flags, group: str) -> LeakCause:
     """Return a probable cause by which trials with D and with D' can be distinguished.
 
     If no cause is found, the texts of the result are empty.
 
     Shapes: `present` (trials,).
     """
-    refused = trials.refused[present].mean() - trials.refused[~present].mean()
+    refused = transcripts.refused[present].mean() - transcripts.refused[~present].mean()
     if abs(refused) > 0.5:
         return LeakCause("Whether the mechanism goes on or ends with an error tells who took part.", _BEAR)
-    released = trials.has_release[present].mean() - trials.has_release[~present].mean()
+    released = transcripts.has_release[present].mean() - transcripts.has_release[~present].mean()
     if abs(released) > 0.5:
         return LeakCause("Whether a model is released at all tells who took part.", _BEAR)
-    form = _changed_form(trials, present, group)
+    form = _changed_form(transcripts, present, group)
     if form.words:
         return form
-    if trials.is_beside_model(group):
+    if transcripts.is_beside_model(group):
         return LeakCause(f"A number beside the model follows from what the client sent: {group}.", _NO_MORE)
-    constant, telling = _without_noise(trials, present)
-    if telling and len(constant) == len(trials.tensors):
+    constant, telling = _without_noise(transcripts, present)
+    if telling and len(constant) == len(transcripts.tensors):
         same = "The release is the same in every trial: there is no noise, or it comes from a fixed seed."
         return LeakCause(same, _ADD)
     if telling:
@@ -72,60 +72,61 @@ def cause_of(trials: Transcripts, present: Flags, group: str) -> LeakCause:
         rounded = "The noise is rounded before or after it is added: the last bits of the release tell what it covers."
         return LeakCause(rounded, _ON_A_GRID)
     # Each function looks for a cause that the earlier ones do not explain.
-    found = (look(trials, present) for look in (_over_rounds, _by_size, _where))
-    return next((cause for cause in found if cause.words), LeakCause())
+    causes = (look(transcripts, present) for look in (_over_rounds, _by_size, _where))
+    return next((cause for cause in causes if cause.words), LeakCause())
 
 
-def _changed_form(trials: Transcripts, present: Flags, group: str) -> LeakCause:
+def _changed_form(transcripts: Transcripts, present: Flags, group: str) -> LeakCause:
     """Return a cause if arrays of another form, or values that are not finite, tell D from D'; else an empty one."""
 
     def differs(values: Floats) -> bool:
-        shares = np.isfinite(values).reshape(len(trials), -1).mean(axis=1)
+        shares = np.isfinite(values).reshape(len(transcripts), -1).mean(axis=1)
         return bool(abs(shares[present].mean() - shares[~present].mean()) > 0.5)
 
-    tensors = [name for name, part in trials.tensors if differs(trials.steps[:, :, part])]
+    tensors = [name for name, coordinates in transcripts.tensors if differs(transcripts.steps[:, :, coordinates])]
     is_form = group.startswith(f"{FORM}: ") or any(
-        name.startswith(f"{FORM}: ") and differs(trials.numbers[:, column]) for column, name in enumerate(trials.names)
+        name.startswith(f"{FORM}: ") and differs(transcripts.numbers[:, column])
+        for column, name in enumerate(transcripts.names)
     )
     if is_form:
         which = f" ({', '.join(tensors)})" if tensors else ""
-        said = f"The form of the released arrays{which} follows from who took part: their names, types or shapes."
-        return LeakCause(said, _ONE_FORM)
+        text = f"The form of the released arrays{which} follows from who took part: their names, types or shapes."
+        return LeakCause(text, _ONE_FORM)
     if tensors:
-        said = f"Whether the released values of {', '.join(tensors)} are finite follows from who took part."
-        return LeakCause(said, _FINITE)
+        text = f"Whether the released values of {', '.join(tensors)} are finite follows from who took part."
+        return LeakCause(text, _FINITE)
     return NO_CAUSE
 
 
-def _without_noise(trials: Transcripts, present: Flags) -> tuple[list[str], list[str]]:
+def _without_noise(transcripts: Transcripts, present: Flags) -> tuple[list[str], list[str]]:
     """Return names of tensors that hardly vary from trial to trial: all of them, and those that tell D from D'.
 
     The first list has the tensors all of whose values hardly vary under D and under D'. The second list has those with
     a value that hardly varies and differs between D and D'.
     """
-    steps = np.nan_to_num(trials.steps)
+    steps = np.nan_to_num(transcripts.steps)
     gaps = np.abs(steps[present].mean(axis=0) - steps[~present].mean(axis=0))
     spreads = np.maximum(steps[present].std(axis=0), steps[~present].std(axis=0))
     largest = float(np.max(gaps, initial=0.0))
-    constant = [name for name, part in trials.tensors if np.all(spreads[:, part] <= 1e-6 * largest)]
+    constant = [name for name, coordinates in transcripts.tensors if np.all(spreads[:, coordinates] <= 1e-6 * largest)]
     # One value without noise is enough.
     is_bare = (gaps > 1e-9) & (spreads < 1e-6 * gaps)
-    return constant, [name for name, part in trials.tensors if np.any(is_bare[:, part])]
+    return constant, [name for name, coordinates in transcripts.tensors if np.any(is_bare[:, coordinates])]
 
 
-def _over_rounds(trials: Transcripts, present: Flags) -> LeakCause:
+def _over_rounds(transcripts: Transcripts, present: Flags) -> LeakCause:
     """Return the cause of a leak that shows only in a comparison of rounds; an empty cause if none is found.
 
     Possible causes are noise that is repeated, a contribution that stays in later releases, and noise that shrinks.
     """
-    along = projections(trials)
+    along = projections(transcripts)
     if along.shape[1] < 2:
         return LeakCause()
-    one, zero = along[present], along[~present]
-    shifts = one.mean(axis=0) - zero.mean(axis=0)
-    noise = np.concatenate([one - one.mean(axis=0), zero - zero.mean(axis=0)])
+    ones, zeros = along[present], along[~present]
+    shifts = ones.mean(axis=0) - zeros.mean(axis=0)
+    noise = np.concatenate([ones - ones.mean(axis=0), zeros - zeros.mean(axis=0)])
     spreads = noise.std(axis=0)
-    errors = spreads * np.sqrt(1 / max(len(one), 1) + 1 / max(len(zero), 1))
+    errors = spreads * np.sqrt(1 / max(len(ones), 1) + 1 / max(len(zeros), 1))
     correlation = np.corrcoef(noise[:, 0], noise[:, 1])[0, 1] if np.all(spreads > 0) else 0.0
     if correlation > _REPEATED:
         repeated = "The same noise is used in several rounds: the difference of two releases has little of it."
@@ -139,43 +140,45 @@ def _over_rounds(trials: Transcripts, present: Flags) -> LeakCause:
     if not (spreads[-1] < 0.9 * spreads[0] and _is_clear(spreads[0], spreads[-1], len(noise))):
         return LeakCause()
     ratio = spreads[0] / max(spreads[-1], 1e-300)
-    said = f"The noise becomes smaller from round to round: in the first it is {ratio:.1f} times that of the last."
-    return LeakCause(said, _STEADY)
+    text = f"The noise becomes smaller from round to round: in the first it is {ratio:.1f} times that of the last."
+    return LeakCause(text, _STEADY)
 
 
-def _by_size(trials: Transcripts, present: Flags) -> LeakCause:
+def _by_size(transcripts: Transcripts, present: Flags) -> LeakCause:
     """Return a cause if the scale of the noise differs between D and D'; its texts are empty if it does not."""
-    parts = [trials.steps[which] for which in (present, ~present)]
-    noises = (np.nan_to_num(part - np.nan_to_num(part).mean(axis=0)) for part in parts)
-    one, zero = (float(np.sqrt(np.mean(noise**2))) for noise in noises)
-    if not _is_clear(one, zero, parts[0].size):
+    steps = [transcripts.steps[which] for which in (present, ~present)]
+    noises = (np.nan_to_num(noises_of_side - np.nan_to_num(noises_of_side).mean(axis=0)) for noises_of_side in steps)
+    ones, zeros = (float(np.sqrt(np.mean(noise**2))) for noise in noises)
+    if not _is_clear(ones, zeros, steps[0].size):
         return LeakCause()
-    ratio = max(one, zero) / min(one, zero)
-    said = f"The size of the noise follows from who took part: one way it is {ratio:.2f} times the other."
-    return LeakCause(said, _CONSTANT)
+    ratio = max(ones, zeros) / min(ones, zeros)
+    text = f"The size of the noise follows from who took part: one way it is {ratio:.2f} times the other."
+    return LeakCause(text, _CONSTANT)
 
 
-def _where(trials: Transcripts, present: Flags) -> LeakCause:
+def _where(transcripts: Transcripts, present: Flags) -> LeakCause:
     """Return a cause that names one tensor, if this tensor distinguishes D from D' far better than all others do.
 
     Otherwise the cause is empty.
     """
-    steps, found = np.nan_to_num(trials.steps), list[tuple[float, str]]()
-    for name, part in trials.tensors:
-        rest = np.ones(steps.shape[2], dtype=bool)
-        rest[part] = False
-        inside, outside = (_strength(steps, trials.direction, where, present) for where in (part, rest))
+    steps, effects = np.nan_to_num(transcripts.steps), list[tuple[float, str]]()
+    for name, coordinates in transcripts.tensors:
+        is_elsewhere = np.ones(steps.shape[2], dtype=bool)
+        is_elsewhere[coordinates] = False
+        inside, outside = (
+            _strength(steps, transcripts.direction, where, present) for where in (coordinates, is_elsewhere)
+        )
         if inside is None or outside is None:
             continue
         # A longer part of the difference shows more under the same noise, so shifts are compared per length.
-        error = _CLEAR / np.sqrt(len(trials))
-        least, most = (inside[0] - error) / inside[1], (outside[0] + error) / outside[1]
-        if least > 3 * most:
-            found.append((least, name))
-    if not found:
+        error = _CLEAR / np.sqrt(len(transcripts))
+        smallest, largest = (inside[0] - error) / inside[1], (outside[0] + error) / outside[1]
+        if smallest > 3 * largest:
+            effects.append((smallest, name))
+    if not effects:
         return LeakCause()
-    said = f"It shows in {max(found)[1]} above all: what is there is not covered as the rest is."
-    return LeakCause(said, _ONE_VECTOR)
+    text = f"It shows in {max(effects)[1]} above all: what is there is not covered as the rest is."
+    return LeakCause(text, _ONE_VECTOR)
 
 
 def _strength(steps: Floats, direction: Floats, where: slice | Flags, present: Flags) -> tuple[float, float] | None:
@@ -186,42 +189,51 @@ def _strength(steps: Floats, direction: Floats, where: slice | Flags, present: F
     or if the contribution is 0 in these coordinates.
     """
     along = np.sum(steps[:, :, where] * direction[:, :, where], axis=(1, 2))
-    one, zero = along[present], along[~present]
+    ones, zeros = along[present], along[~present]
     spread, length = (
-        np.sqrt((one.var() + zero.var()) / 2),
+        np.sqrt((ones.var() + zeros.var()) / 2),
         np.sqrt(np.mean(np.sum(direction[:, :, where] ** 2, axis=2))),
     )
     if not (spread > 0 and length > 0):
         return None
-    return float(abs(one.mean() - zero.mean()) / spread), float(length)
+    return float(abs(ones.mean() - zeros.mean()) / spread), float(length)
 
 
-def _is_clear(one: float, zero: float, count: int) -> bool:
+def _is_clear(ones: float, zeros: float, count: int) -> bool:
     """Return whether two standard deviations, each of `count` normal values, differ significantly."""
-    return min(one, zero) > 0 and bool(abs(np.log(one / zero)) > _CLEAR / np.sqrt(max(count, 1)))
+    return min(ones, zeros) > 0 and bool(abs(np.log(ones / zeros)) > _CLEAR / np.sqrt(max(count, 1)))
 
 
-def telling_lines(trials: Transcripts, present: Flags, group: str) -> tuple[str, ...]:
+def telling_lines(transcripts: Transcripts, present: Flags, group: str) -> tuple[str, ...]:
     """Return up to four lines of text, one for each of the values that differ most between D and D'.
 
     A line gives the mean and the standard deviation of the value under D and under D'.
 
     Shapes: `present` (trials,).
     """
-    columns = [*_released(trials), *((name, trials.numbers[:, place]) for place, name in enumerate(trials.names))]
+    columns = [
+        *_released(transcripts),
+        *((name, transcripts.numbers[:, index]) for index, name in enumerate(transcripts.names)),
+    ]
     ranked = sorted(columns, key=lambda column: (column[0] != group, -_distance(column[1], present)))
-    told = [column for column in ranked if _distance(column[1], present) > 0]
+    telling = [column for column in ranked if _distance(column[1], present) > 0]
     return tuple(
         f"{name}: {_distribution(values[present])} under D, {_distribution(values[~present])} under D'"
-        for name, values in told[:_LINES]
+        for name, values in telling[:_LINES]
     )
 
 
-def _released(trials: Transcripts) -> list[tuple[str, Floats]]:
+def _released(transcripts: Transcripts) -> list[tuple[str, Floats]]:
     """Return pairs of a name and values: the released change of one parameter in one round, in each trial."""
-    names = [f"{name}[{place}]" for name, part in trials.tensors for place in range(part.stop - part.start)]
-    places = itertools.product(range(trials.steps.shape[1]), enumerate(names))
-    return [(f"round {at + 1}, step of {name}", trials.steps[:, at, column]) for at, (column, name) in places]
+    names = [
+        f"{name}[{index}]"
+        for name, coordinates in transcripts.tensors
+        for index in range(coordinates.stop - coordinates.start)
+    ]
+    combinations = itertools.product(range(transcripts.steps.shape[1]), enumerate(names))
+    return [
+        (f"round {at + 1}, step of {name}", transcripts.steps[:, at, column]) for at, (column, name) in combinations
+    ]
 
 
 def _distance(values: Floats, present: Flags) -> float:
@@ -234,13 +246,13 @@ def _distance(values: Floats, present: Flags) -> float:
     shares = there[present].mean() - there[~present].mean()
     if abs(shares) > 0.5:
         return float("inf")
-    one, zero = values[present & there], values[~present & there]
-    if not (one.size and zero.size):
+    ones, zeros = values[present & there], values[~present & there]
+    if not (ones.size and zeros.size):
         return 0.0
-    gap = abs(float(one.mean() - zero.mean()))
-    spread = float(np.sqrt((one.var() + zero.var()) / 2))
+    gap = abs(float(ones.mean() - zeros.mean()))
+    spread = float(np.sqrt((ones.var() + zeros.var()) / 2))
     # Means of equal values differ by rounding if their numbers differ.
-    is_rounding = gap <= 1e-12 * float(np.max(np.abs(one)))
+    is_rounding = gap <= 1e-12 * float(np.max(np.abs(ones)))
     return 0.0 if is_rounding else gap / max(spread, 1e-9 * gap)
 
 

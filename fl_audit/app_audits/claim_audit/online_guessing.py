@@ -39,7 +39,7 @@ _HEAD_START = 1.5
 def audit_online(
     claim: StatedClaim,
     kind: str,
-    trials: Transcripts,
+    transcripts: Transcripts,
     present: Flags,
     confidence: float = 0.95,
     knows_others: bool = False,
@@ -51,31 +51,33 @@ def audit_online(
 
     Shapes: `present` (trials,), `void` (trials,).
 
-    `trials`: Their number must not depend on their outcomes.
+    `transcripts`: Their number must not depend on their outcomes.
 
     `knows_others`: If not, evidence that needs this knowledge does not refute the claim, because clients may add the
     noise in shares.
 
     `void`: A guess on such a trial counts as wrong, so the confidence stays valid for any choice of these trials.
     """
-    require_number("trials are", len(trials), f"whole numbers from {LESSONS + 1}")
+    require_number("trials are", len(transcripts), f"whole numbers from {LESSONS + 1}")
     require_number("confidence is", confidence, "numbers above 0.5 and below 1")
-    limit, counts = claim.limits[-1], np.ones(len(trials), dtype=bool) if void is None else ~void
-    trials = replace(trials, has_release=trials.has_release & counts)
+    limit, counts = claim.limits[-1], np.ones(len(transcripts), dtype=bool) if void is None else ~void
+    transcripts = replace(transcripts, has_release=transcripts.has_release & counts)
 
     def guessed(groups: dict[str, Floats]) -> DistinguisherTest:
         right, scores, group, rule = _guesses(groups, present)
         right &= counts[LESSONS:]
         bound = guessed_epsilon(int(right.sum()), len(right), limit.delta, confidence)
-        are_trials = int(trials.select_trials(slice(LESSONS, None)).share_of_trials(present[LESSONS:]) * len(right))
+        are_trials = int(
+            transcripts.select_trials(slice(LESSONS, None)).share_of_trials(present[LESSONS:]) * len(right)
+        )
         ceiling = guessed_epsilon(are_trials, are_trials, limit.delta, confidence) if are_trials else 0.0
         distinguisher = Distinguisher(
             kind, group, rule, limit, BoundMethod.CLOPPER_PEARSON, bound - limit.epsilon, 0.0,
-            sort=sort_of(group, trials),
+            sort=sort_of(group, transcripts),
         )  # fmt: skip
-        return attempt_of(distinguisher, bound, ceiling, confidence, right, scores, trials, present, LESSONS)
+        return attempt_of(distinguisher, bound, ceiling, confidence, right, scores, transcripts, present, LESSONS)
 
-    every = feature_groups(trials)
+    every = feature_groups(transcripts)
     low_bits = {name: every.pop(name) for name in LOW_BITS if name in every}
     by_all = {name: features for name, features in every.items() if knows_others or name != BESIDE_OTHERS}
     attempt, floating = guessed(by_all), guessed(low_bits)
@@ -83,8 +85,8 @@ def audit_online(
     if knowing is not None and not knowing.is_broken:
         knowing = None
     verdict = verdict_of(claim, [attempt]) if knowing is None else Verdict.INCONCLUSIVE
-    found = floating if floating.is_broken else None
-    return ClaimAudit(claim, verdict, (attempt,), (), LESSONS, found, knowing=knowing)
+    test = floating if floating.is_broken else None
+    return ClaimAudit(claim, verdict, (attempt,), (), LESSONS, test, knowing=knowing)
 
 
 def most_telling(pilots: Sequence[tuple[Transcripts, Flags]], claim: StatedClaim) -> int:
@@ -93,11 +95,15 @@ def most_telling(pilots: Sequence[tuple[Transcripts, Flags]], claim: StatedClaim
     Shapes: `pilots` (trials,).
     """
 
-    def margin(trials: Transcripts, present: Flags) -> float:
+    def margin(transcripts: Transcripts, present: Flags) -> float:
         can_teach = min(present.sum(), (~present).sum()) >= 4
-        return find_distinguishers("", trials, present, claim.limits, len(trials))[0].margin if can_teach else -np.inf
+        return (
+            find_distinguishers("", transcripts, present, claim.limits, len(transcripts))[0].margin
+            if can_teach
+            else -np.inf
+        )
 
-    return int(np.argmax([margin(*one) for one in pilots]))
+    return int(np.argmax([margin(*pilot) for pilot in pilots]))
 
 
 def guessed_epsilon(right: int, guesses: int, delta: float, confidence: float) -> float:
@@ -153,12 +159,12 @@ def _guesses(groups: dict[str, Floats], present: Flags) -> tuple[Flags, Floats, 
         followed[start:stop] = _best_distinguisher((scores[:, _BLOCK:start] > 0) == past[_BLOCK:])
         if min(np.sum(past), np.sum(~past)) < 2:
             continue
-        for place, name in enumerate(names):
+        for index, name in enumerate(names):
             rules[name] = learned_rule(groups[name][:start], past)
-            seen = rules[name](groups[name][:stop])
+            guesses = rules[name](groups[name][:stop])
             # The threshold is the middle between the medians under D and D'.
-            medians = np.median(seen[:start][past]) + np.median(seen[:start][~past])
-            scores[place, start:stop] = seen[start:] - float(medians) / 2
+            medians = np.median(guesses[:start][past]) + np.median(guesses[:start][~past])
+            scores[index, start:stop] = guesses[start:] - float(medians) / 2
     chosen = scores[followed, np.arange(count)][LESSONS:]
     group = names[int(np.bincount(followed[LESSONS:]).argmax())]
     nothing: Rule = lambda values: np.zeros(len(values))  # noqa: E731

@@ -87,19 +87,28 @@ class Transcripts:
 
 
 def stacked(
-    seen: Sequence[Transcript], tensors: tuple[tuple[str, slice], ...], names: tuple[str, ...] | None = None
+    transcripts: Sequence[Transcript], tensors: tuple[tuple[str, slice], ...], names: tuple[str, ...] | None = None
 ) -> Transcripts:
     """Return the transcripts of several trials as arrays.
 
     `names`: None returns all numbers that appear in any trial.
     """
     if names is None:
-        names = tuple(sorted({name for one in seen for name in one.numbers}))
-    numbers = np.array([[one.numbers.get(name, np.nan) for name in names] for one in seen], dtype=np.float64)
-    arrays = {part: np.stack([np.asarray(getattr(one, part), dtype=np.float64) for one in seen]) for part in _ARRAYS}
-    flags = [(one.contributed, one.has_release, one.refusal is not None) for one in seen]
+        names = tuple(sorted({name for transcript in transcripts for name in transcript.numbers}))
+    numbers = np.array(
+        [[transcript.numbers.get(name, np.nan) for name in names] for transcript in transcripts], dtype=np.float64
+    )
+    arrays = {
+        field_name: np.stack(
+            [np.asarray(getattr(transcript, field_name), dtype=np.float64) for transcript in transcripts]
+        )
+        for field_name in _ARRAYS
+    }
+    flags = [
+        (transcript.contributed, transcript.has_release, transcript.refusal is not None) for transcript in transcripts
+    ]
     contributed, has_release, refused = np.array(flags).T
-    table = numbers.reshape(len(seen), len(names))
+    table = numbers.reshape(len(transcripts), len(names))
     return Transcripts(
         **arrays, contributed=contributed, has_release=has_release, numbers=table, names=names, refused=refused,
         tensors=tensors,
@@ -125,7 +134,7 @@ class LinearSketch:
     def columns(self) -> tuple[tuple[str, slice], ...]:
         """The columns of the sketch in named groups: pairs of a group's name and its slice of columns, in order."""
         count, names = len(self.parts), (f"{name}, along the difference" for name, _ in self.parts)
-        along = [(name, slice(place, place + 1)) for place, name in enumerate(names)]
+        along = [(name, slice(index, index + 1)) for index, name in enumerate(names)]
         sums = ("the sums of its tensors", slice(count, 2 * count))
         return (*along, sums, ("its sums along public random directions", slice(2 * count, 2 * count + _PUBLIC)))
 
@@ -136,10 +145,12 @@ class LinearSketch:
 
         `difference`: The first columns of the sketch are projections on it.
         """
-        products = np.stack([np.sum(vectors[:, part] * difference[:, part], axis=1) for _, part in self.parts])
+        products = np.stack(
+            [np.sum(vectors[:, coordinates] * difference[:, coordinates], axis=1) for _, coordinates in self.parts]
+        )
         lengths = np.stack(self._lengths(difference))
         along = np.divide(products, lengths, out=np.zeros_like(products), where=lengths > 0)
-        sums = [vectors[:, part].sum(axis=1) for _, part in self.parts]
+        sums = [vectors[:, coordinates].sum(axis=1) for _, coordinates in self.parts]
         counts = np.maximum(np.bincount(self.sets, minlength=_PUBLIC), 1)
         public = [np.bincount(self.sets, self.signs * row, _PUBLIC) / np.sqrt(counts) for row in vectors]
         return np.concatenate([np.stack([*along, *sums], axis=1), np.stack(public)], axis=1)
@@ -152,12 +163,12 @@ class LinearSketch:
         are 0. If `of_vectors` gets the same `difference`, the inner product of its rows with the rows of the result
         equals that of the full vectors.
         """
-        found = np.zeros((len(difference), 2 * len(self.parts) + _PUBLIC))
-        found[:, : len(self.parts)] = np.stack(self._lengths(difference), axis=1)
-        return found
+        rows = np.zeros((len(difference), 2 * len(self.parts) + _PUBLIC))
+        rows[:, : len(self.parts)] = np.stack(self._lengths(difference), axis=1)
+        return rows
 
     def _lengths(self, difference: Floats) -> list[Floats]:
-        return [np.linalg.norm(difference[:, part], axis=1) for _, part in self.parts]
+        return [np.linalg.norm(difference[:, coordinates], axis=1) for _, coordinates in self.parts]
 
 
 def linear_sketch_of(shapes: Mapping[str, tuple[int, ...]]) -> LinearSketch:
@@ -174,10 +185,10 @@ def linear_sketch_of(shapes: Mapping[str, tuple[int, ...]]) -> LinearSketch:
     groups = np.array_split(np.arange(len(sizes)), min(_PARTS, len(sizes)))
     ends = [(group[0], group[-1]) for group in groups]
     called = [names[a] if a == z else f"{names[a]} to {names[z]}" for a, z in ends]
-    parts = tuple(zip(called, [slice(int(stops[a] - sizes[a]), int(stops[z])) for a, z in ends], strict=True))
+    blocks = tuple(zip(called, [slice(int(stops[a] - sizes[a]), int(stops[z])) for a, z in ends], strict=True))
     total = int(stops[-1])
     draws = generator(0, Purpose.PUBLIC_DIRECTIONS, client=total)
     sets = draws.integers(_PUBLIC, size=total)
     signs = draws.choice([-1.0, 1.0], size=total)
-    shown = np.sort(draws.choice(total, size=min(total, _SHOWN), replace=False))
-    return LinearSketch(parts, sets, signs, shown)
+    shown_indices = np.sort(draws.choice(total, size=min(total, _SHOWN), replace=False))
+    return LinearSketch(blocks, sets, signs, shown_indices)

@@ -113,8 +113,8 @@ def scope_of_trials(
 ) -> AuditScope:
     """Return which scenarios were tried, and which were not, and why."""
     reasons = {kind: reason for reason, kinds in not_tried(audit).items() for kind in kinds}
-    made = dict.fromkeys(attempt.distinguisher.kind for attempt in audit.attempts)
-    return AuditScope(rounds, played_rounds, tuple(kind for kind in made if kind not in reasons), reasons, unseen)
+    scenarios = dict.fromkeys(attempt.distinguisher.kind for attempt in audit.attempts)
+    return AuditScope(rounds, played_rounds, tuple(kind for kind in scenarios if kind not in reasons), reasons, unseen)
 
 
 def _guarantee_of_claim(claim: StatedClaim) -> Mapping[str, Any]:

@@ -38,9 +38,9 @@ class AnswerReader:
         self._source, self.descriptor = os.pipe()
         self._thread = threading.Thread(target=self._read, daemon=True)
 
-    def request_for(self, asked: Mapping[str, Any]) -> bytes:
+    def request_for(self, request: Mapping[str, Any]) -> bytes:
         """Return a request as bytes for the subprocess's standard input, together with the key and the descriptor."""
-        return json.dumps({"key": self._key, "descriptor": self.descriptor, "asked": dict(asked)}).encode()
+        return json.dumps({"key": self._key, "descriptor": self.descriptor, "asked": dict(request)}).encode()
 
     def begin(self) -> None:
         """Close this process's copy of the writing end, which the subprocess has inherited, and begin to read."""
@@ -88,9 +88,9 @@ class AnswerWriter:
     def send(self, values: Mapping[str, Any]) -> None:
         """Send an answer, which replaces the ones before it."""
         text = json.dumps(dict(values), allow_nan=False)
-        rest = memoryview(f"{_signature(self._key, self.count, text)} {text}\n".encode())
-        while rest:
-            rest = rest[os.write(self._descriptor, rest) :]
+        unsent = memoryview(f"{_signature(self._key, self.count, text)} {text}\n".encode())
+        while unsent:
+            unsent = unsent[os.write(self._descriptor, unsent) :]
         self.count += 1
 
 

@@ -11,11 +11,11 @@ from fl_audit.app_audits.review.options import ReviewOptions
 from fl_audit.app_audits.review.review import trace_start
 
 
-def _started(asked: dict[str, Any], _: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+def _started(request: dict[str, Any], _: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
     """Start the app in the working directory, and return the trace of its start; None if it claims nothing."""
     refuse_network()
-    wishes = ReviewOptions(**asked["wishes"])
-    trace = trace_of_clients(Path.cwd()) if asked["of_clients"] else trace_start(Path.cwd(), wishes)
+    wishes = ReviewOptions(**request["wishes"])
+    trace = trace_of_clients(Path.cwd()) if request["of_clients"] else trace_start(Path.cwd(), wishes)
     return {"trace": None if trace is None else trace.to_json()}
 
 

@@ -59,18 +59,18 @@ def run_command_isolated(
     module: str, wishes: "DataclassInstance", out: Path | None, seconds: float, is_quiet: bool
 ) -> ProcessResult:
     """Run a module as a subprocess with a command's options, and return its last message and how it ended."""
-    asked = {"wishes": asdict(wishes), "out": out and str(out.absolute())}
+    request = {"wishes": asdict(wishes), "out": out and str(out.absolute())}
     with temporary_directory() as room, ExitStack() as stack:
         log = stack.enter_context((room / "log").open("wb")) if is_quiet else None
-        told = run_isolated(module, asked, room, seconds, log=log)
-    if told.values is not None and "error" in told.values:
-        raise InputError(told.values["error"])
-    return told
+        process_result = run_isolated(module, request, room, seconds, log=log)
+    if process_result.values is not None and "error" in process_result.values:
+        raise InputError(process_result.values["error"])
+    return process_result
 
 
 def run_isolated(
     module: str,
-    asked: Mapping[str, Any],
+    question: Mapping[str, Any],
     room: Path,
     seconds: float,
     directory: Path | None = None,
@@ -92,7 +92,7 @@ def run_isolated(
         start_new_session=True,
         pass_fds=(answers.descriptor,),
     )
-    request = answers.request_for(asked)
+    request = answers.request_for(question)
     answers.begin()
     passing = None if child.stdout is None else threading.Thread(target=_pass_on, args=(child.stdout,), daemon=True)
     if passing is not None:
@@ -107,14 +107,16 @@ def run_isolated(
         child.wait()
         if passing is not None:
             passing.join(_LAST_WORDS)
-    found = answers.last()
-    is_done = found is not None and found.pop("is_done")
+    answer_values = answers.last()
+    is_done = answer_values is not None and answer_values.pop("is_done")
     if status is None:
-        return ProcessResult(found, f"was not over within {seconds / 60:.3g} minutes", is_late=True)
+        return ProcessResult(answer_values, f"was not over within {seconds / 60:.3g} minutes", is_late=True)
     # A program that ends by itself before it has said that it is done did not end well, whatever its status is.
     if is_done:
-        return ProcessResult(found, "")
-    return ProcessResult(found, f"ended with status {status}" if status >= 0 else f"was ended by signal {-status}")
+        return ProcessResult(answer_values, "")
+    return ProcessResult(
+        answer_values, f"ended with status {status}" if status >= 0 else f"was ended by signal {-status}"
+    )
 
 
 def _pass_on(output: IO[bytes]) -> None:
@@ -135,22 +137,22 @@ def _waited(child: "subprocess.Popen[bytes]", seconds: float, answers: AnswerRea
     until = time.monotonic() + seconds
     while True:
         late = _LATE if answers.has_answer else 0.0
-        left = until + late - time.monotonic()
-        if left <= 0:
+        remaining = until + late - time.monotonic()
+        if remaining <= 0:
             return None
         with suppress(subprocess.TimeoutExpired):
-            return child.wait(min(left, 1.0 if time.monotonic() > until else seconds))
+            return child.wait(min(remaining, 1.0 if time.monotonic() > until else seconds))
 
 
-def answer(found: Callable[[dict[str, Any], Callable[[dict[str, Any]], None]], dict[str, Any]]) -> None:
+def answer(answer_request: Callable[[dict[str, Any], Callable[[dict[str, Any]], None]], dict[str, Any]]) -> None:
     """Read a request from standard input, and send the answer through the pipe that the request names.
 
     Programs that `run_isolated` starts call this function.
 
-    `found`: Its arguments are the request, and a function that sends a preliminary answer. Request and answers are JSON
-    values, keyed by name. If `found` fails, the last preliminary answer counts. The answer has the single key `error`
-    in three cases: the input is wrong, a file cannot be written, or other people's code raises an exception such as
-    `SystemExit` before a preliminary answer was sent.
+    `answer_request`: Its arguments are the request, and a function that sends a preliminary answer. Request and
+    answers are JSON values, keyed by name. If `answer_request` fails, the last preliminary answer counts. The answer
+    has the single key `error` in three cases: the input is wrong, a file cannot be written, or other people's code
+    raises an exception such as `SystemExit` before a preliminary answer was sent.
     """
     # Read before other people's code is imported.
     writer = AnswerWriter()
@@ -159,7 +161,7 @@ def answer(found: Callable[[dict[str, Any], Callable[[dict[str, Any]], None]], d
         writer.send(values | {"is_done": is_done})
 
     try:
-        values = found(writer.asked, tell)
+        values = answer_request(writer.asked, tell)
     except InputError as error:
         values = {"error": str(error)}
     except OSError as error:

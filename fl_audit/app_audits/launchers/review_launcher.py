@@ -32,48 +32,56 @@ _SWITCHES = TRACKERS_OFF | {
 """Environment variables that keep trackers and hubs quiet, and the trials on their processors."""
 
 
-def reviewed(app: Path, wishes: ReviewOptions, out: Path | None = None) -> dict[str, Any]:
+def reviewed(app: Path, options: ReviewOptions, out: Path | None = None) -> dict[str, Any]:
     """Review a Flower app in a subprocess, and return the review as JSON values, keyed by name."""
     if not app.is_dir():
         raise InputError(f"{app} is no directory: accepted is the directory of a Flower app")
     began = time.monotonic()
-    with temporary_directory() as place:
-        environment = _environment(place)
-        bundle = bundle_hash(app, place / "bundle")
-        traces = _fresh_starts(app, wishes, place, environment)
+    with temporary_directory() as path:
+        environment = _environment(path)
+        bundle = bundle_hash(app, path / "bundle")
+        traces = _fresh_starts(app, options, path, environment)
         # The copy keeps the name of the directory, because this may be the name of the app.
-        copy = _copied(app, place / "copy")
-        left = replace(wishes, seconds=wishes.seconds - (time.monotonic() - began))
-        asked = {"out": out and str(out.absolute()), "wishes": asdict(left), "traces": traces, "bundle": bundle}
-        with (place / "log").open("wb") as log:
-            found, ended, is_late = run_isolated(_PROGRAM, asked, place, left.seconds, copy, environment, log)
-        last = _last_line(place)
-    if found is None and is_late:
+        copy = _copied(app, path / "copy")
+        review_options = replace(options, seconds=options.seconds - (time.monotonic() - began))
+        request = {
+            "out": out and str(out.absolute()),
+            "wishes": asdict(review_options),
+            "traces": traces,
+            "bundle": bundle,
+        }
+        with (path / "log").open("wb") as log:
+            answer_values, ended, is_late = run_isolated(
+                _PROGRAM, request, path, review_options.seconds, copy, environment, log
+            )
+        last = _last_line(path)
+    if answer_values is None and is_late:
         raise InputError(
-            f"{app} was not reviewed within {wishes.seconds / 60:.3g} minutes: no trial was played until then, and the "
+            f"{app} was not reviewed within {options.seconds / 60:.3g} minutes: no trial was played until then, "
+            "and the "
             f"last thing said was {last!r}; accepted is more --minutes"
         )
-    if found is None:
+    if answer_values is None:
         raise InputError(f"the process that reviewed {app} {ended}: {last}")
-    if "error" in found:
-        raise InputError(found["error"].replace(str(copy), str(app)))
+    if "error" in answer_values:
+        raise InputError(answer_values["error"].replace(str(copy), str(app)))
     if ended:
         early = f"the review {ended}: this is what was judged until then, and no page was written"
-        found["remarks"].append(early)
-        found["lines"].append(["Stopped early", f"{capital(early)}."])
-    return found
+        answer_values["remarks"].append(early)
+        answer_values["lines"].append(["Stopped early", f"{capital(early)}."])
+    return answer_values
 
 
-def _fresh_starts(app: Path, wishes: ReviewOptions, place: Path, environment: Mapping[str, str]) -> list[Any]:
+def _fresh_starts(app: Path, options: ReviewOptions, path: Path, environment: Mapping[str, str]) -> list[Any]:
     """Return the trace of a start of the app in another process, or of two of its clients; [] without a claim."""
-    limit = max(_OF_START * wishes.seconds, min(_LEAST_START, wishes.seconds / 2))
+    limit = max(_OF_START * options.seconds, min(_LEAST_START, options.seconds / 2))
 
     def start(name: str, of_clients: bool) -> dict[str, Any] | None:
-        copy = _copied(app, place / name)
-        asked = {"wishes": asdict(wishes), "of_clients": of_clients}
-        with (place / f"log of {name}").open("wb") as log:
-            values, ended, _ = run_isolated(_START_PROGRAM, asked, place, limit, copy, environment, log)
-        shutil.rmtree(place / name, ignore_errors=True)
+        copy = _copied(app, path / name)
+        request = {"wishes": asdict(options), "of_clients": of_clients}
+        with (path / f"log of {name}").open("wb") as log:
+            values, ended, _ = run_isolated(_START_PROGRAM, request, path, limit, copy, environment, log)
+        shutil.rmtree(path / name, ignore_errors=True)
         failure = f"the process of a start {ended}" if values is None else str(values.get("error", ""))
         trace: dict[str, Any] | None = {"failure": failure} if failure or values is None else values["trace"]
         return trace
@@ -86,18 +94,18 @@ def _fresh_starts(app: Path, wishes: ReviewOptions, place: Path, environment: Ma
     return [server]
 
 
-def _copied(app: Path, place: Path) -> Path:
-    copy = place / (app.resolve().name or "app")
+def _copied(app: Path, path: Path) -> Path:
+    copy = path / (app.resolve().name or "app")
     shutil.copytree(app, copy, symlinks=True, ignore=_ignored)
     return copy
 
 
-def _environment(place: Path) -> dict[str, str]:
-    home = place / "home"
+def _environment(path: Path) -> dict[str, str]:
+    home = path / "home"
     home.mkdir()
     # Writes to the home directory go to another one; packages of the user stay in place.
     environment = _SWITCHES | {"HOME": str(home), "PYTHONUSERBASE": site.getuserbase() or ""}
-    return environment | {"MLFLOW_TRACKING_URI": f"file:{place / 'mlflow'}", "WANDB_DIR": str(home)}
+    return environment | {"MLFLOW_TRACKING_URI": f"file:{path / 'mlflow'}", "WANDB_DIR": str(home)}
 
 
 def _ignored(directory: str, names: list[str]) -> set[str]:
@@ -110,6 +118,6 @@ def _ignored(directory: str, names: list[str]) -> set[str]:
     return large | odd | rooms | set(_LEFT_OUT(directory, names))
 
 
-def _last_line(place: Path) -> str:
-    lines = (place / "log").read_text(encoding="utf-8", errors="replace").split("\n")
+def _last_line(path: Path) -> str:
+    lines = (path / "log").read_text(encoding="utf-8", errors="replace").split("\n")
     return next((line.strip() for line in reversed(lines) if line.strip()), "it said nothing")

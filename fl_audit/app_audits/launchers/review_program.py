@@ -15,22 +15,22 @@ from fl_audit.app_audits.review.review import review
 from fl_audit.app_audits.review.review_messages import found_in
 
 
-def _review(asked: dict[str, Any], tell: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
-    """Review the app in the working directory; `asked` holds the options, and `tell` receives preliminary results."""
+def _review(request: dict[str, Any], tell: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+    """Review the app in the working directory; `request` holds the options, and `tell` receives preliminary results."""
     refuse_network()
     done = review(
         Path.cwd(),
-        ReviewOptions(**asked["wishes"]),
-        lambda said: print(said, file=sys.stderr, flush=True),
+        ReviewOptions(**request["wishes"]),
+        lambda message: print(message, file=sys.stderr, flush=True),
         lambda so_far: tell(review_result(so_far).to_json()),
-        tuple(StartTrace(**trace) for trace in asked["traces"]),
+        tuple(StartTrace(**trace) for trace in request["traces"]),
     )
-    result = review_result(done, asked["bundle"])
-    if not asked["out"]:
+    result = review_result(done, request["bundle"])
+    if not request["out"]:
         return result.to_json()
     audits = [(audit, found_in(audit)) for audit in (done.result, done.beside) if audit is not None]
     text = app_text(result, audits, is_loaded=not done.unseen)
-    return result.to_json() | {"report": str(write_result(result, text, Path(asked["out"])))}
+    return result.to_json() | {"report": str(write_result(result, text, Path(request["out"])))}
 
 
 if __name__ == "__main__":

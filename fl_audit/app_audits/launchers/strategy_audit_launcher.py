@@ -62,18 +62,19 @@ class StrategyOptions:
         return 1 if self.rounds is None else self.rounds
 
 
-def audit_in_subprocess(wishes: StrategyOptions, out: Path | None = None) -> dict[str, Any]:
+def audit_in_subprocess(options: StrategyOptions, out: Path | None = None) -> dict[str, Any]:
     """Audit a strategy in a subprocess, and return the result as JSON values, with the path of a page as `report`."""
-    seconds = math.inf if wishes.seconds is None else 2 * wishes.seconds + _START
-    found, ended, _ = run_command_isolated(_PROGRAM, wishes, out, seconds, is_quiet=False)
-    if found is None:
+    seconds = math.inf if options.seconds is None else 2 * options.seconds + _START
+    answer_values, ended, _ = run_command_isolated(_PROGRAM, options, out, seconds, is_quiet=False)
+    if answer_values is None:
         raise InputError(
-            f"the process that plays trials against {wishes.factory} {ended}, before any trial was judged: accepted is "
+            f"the process that plays trials against {options.factory} {ended}, before any trial was judged: "
+            "accepted is "
             "a strategy that raises an exception where it cannot go on, and whose trials end"
         )
     if ended:
         page = "" if out is None else ", and no page was written"
         early = f"the process that plays trials {ended}: this is what it had judged until then{page}"
-        found["stopped_early"] = early
-        found["lines"].append(["Stopped early", f"{early}."])
-    return found
+        answer_values["stopped_early"] = early
+        answer_values["lines"].append(["Stopped early", f"{early}."])
+    return answer_values

@@ -19,9 +19,9 @@ from fl_audit.user_modules import search_last
 from fl_audit.verdict.audit_result import AuditResult
 
 
-def run_audit(asked: dict[str, Any], tell: Callable[[dict[str, Any]], None] = lambda _: None) -> dict[str, Any]:
+def run_audit(request: dict[str, Any], tell: Callable[[dict[str, Any]], None] = lambda _: None) -> dict[str, Any]:
     """Audit a strategy in this process, and return the result as JSON values, with the path of the page as `report`."""
-    wishes = StrategyOptions(**asked["wishes"])
+    wishes = StrategyOptions(**request["wishes"])
     system, claim, source = system_and_claim(wishes)
 
     def findings_of(audit: ClaimAudit) -> tuple[DistinguisherFinding, ...]:
@@ -45,10 +45,10 @@ def run_audit(asked: dict[str, Any], tell: Callable[[dict[str, Any]], None] = la
     )
     audit_findings = findings_of(audit)
     result = result_of(audit, audit_findings)
-    if not asked["out"]:
+    if not request["out"]:
         return result.to_json()
     text = strategy_text(audit, audit_findings)
-    return result.to_json() | {"report": str(write_result(result, text, Path(asked["out"])))}
+    return result.to_json() | {"report": str(write_result(result, text, Path(request["out"])))}
 
 
 if __name__ == "__main__":

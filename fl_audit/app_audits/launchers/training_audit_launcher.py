@@ -38,9 +38,9 @@ class TrainingFunctionOptions:
 
     def check(self) -> None:
         """Raise `InputError` if a name is not of the form `package.module:name`, or a number is out of its range."""
-        for named in (self.function, self.data, self.model):
-            if named is not None:
-                require_named(named)
+        for path in (self.function, self.data, self.model):
+            if path is not None:
+                require_named(path)
         for name in ("rounds", "calls", "records_per_user"):
             require_number(f"--{name.replace('_', '-')}", getattr(self, name), "whole numbers from 1")
         require_number("--minutes", self.minutes, "numbers above 0")
@@ -50,10 +50,10 @@ class TrainingFunctionOptions:
             require_number("--claim-delta", self.claim_delta, "numbers above 0 and below 1")
 
 
-def audit_training_in_subprocess(wishes: TrainingFunctionOptions, out: Path | None = None) -> dict[str, Any]:
+def audit_training_in_subprocess(options: TrainingFunctionOptions, out: Path | None = None) -> dict[str, Any]:
     """Audit a training function in a subprocess, and return the assessment as JSON values, keyed by name."""
-    found, ended, is_late = run_command_isolated(_PROGRAM, wishes, out, 60 * wishes.minutes, is_quiet=True)
-    if found is None:
-        more = "; accepted is more --minutes, or fewer records or epochs" if is_late else ""
-        raise InputError(f"the process that ran {wishes.function} {ended}{more}")
-    return found
+    answer_values, ended, is_late = run_command_isolated(_PROGRAM, options, out, 60 * options.minutes, is_quiet=True)
+    if answer_values is None:
+        remedy = "; accepted is more --minutes, or fewer records or epochs" if is_late else ""
+        raise InputError(f"the process that ran {options.function} {ended}{remedy}")
+    return answer_values

@@ -13,23 +13,23 @@ from fl_audit.app_audits.page import training_text, write_result
 from fl_audit.user_modules import import_function, search_last
 
 
-def _audited(asked: dict[str, Any], _: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+def _audited(request: dict[str, Any], _: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
     """Audit a training function in a copy of the working directory, and return the assessment as JSON values."""
-    wishes = TrainingFunctionOptions(**asked["wishes"])
+    wishes = TrainingFunctionOptions(**request["wishes"])
     options = TrainingAuditOptions(
         wishes.rounds, wishes.calls, wishes.claim_epsilon, wishes.claim_delta, wishes.records_per_user
     )  # fmt: skip
     with in_working_copy(own_copy()):
         function = import_function(wishes.function, "training function")
         model, dataset = (
-            None if name is None else import_function(name, what)()
-            for name, what in ((wishes.model, "--model"), (wishes.data, "--data"))
+            None if name is None else import_function(name, value)()
+            for name, value in ((wishes.model, "--model"), (wishes.data, "--data"))
         )
         done = audit_training(function, wishes.function, model, dataset, options, Path.cwd())
     result = training_result(done)
-    if not asked["out"]:
+    if not request["out"]:
         return result.to_json()
-    return result.to_json() | {"report": str(write_result(result, training_text(done), Path(asked["out"])))}
+    return result.to_json() | {"report": str(write_result(result, training_text(done), Path(request["out"])))}
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ REFUSED = 451  # error code in the reply of a client that refuses a round
 
 def budget_mod(
     ledger: Path,
-    terms: StatedReleases,
+    releases: StatedReleases,
     budget: float,
     delta: float,
     sensitivity: float | None = None,
@@ -44,7 +44,7 @@ def budget_mod(
         # The server chooses the message type, and apps also train at `train.ACTION` and `train.default`.
         if not message.metadata.message_type.startswith("train"):
             return call_next(message, context)
-        line = LedgerTraining(str(context.run_id), terms, sensitivity, clipping_norm)
+        line = LedgerTraining(str(context.run_id), releases, sensitivity, clipping_norm)
         with ledger_lock(ledger), _without_details():
             reason = _reason_to_refuse(ledger, line, budget, delta)
         return call_next(message, context) if reason is None else Message(Error(REFUSED, reason), reply_to=message)
@@ -62,21 +62,21 @@ def _without_details() -> Iterator[None]:
         raise InputError("the ledger of the site cannot be used: the log of its SuperNode says why") from None
 
 
-def _reason_to_refuse(ledger: Path, line: LedgerTraining, budget: float, delta: float) -> str | None:
+def _reason_to_refuse(ledger: Path, ledger_training: LedgerTraining, budget: float, delta: float) -> str | None:
     """Return why a client must not answer in one more round of a run; count the round and return None if it may."""
-    counter = ledger.with_name(f"{ledger.name}.rounds") / line.name
-    if all(one.name != line.name for one in read_ledger(ledger)):
+    counter = ledger.with_name(f"{ledger.name}.rounds") / ledger_training.name
+    if all(training.name != ledger_training.name for training in read_ledger(ledger)):
         # The counter is written before the ledger's line, so a line without a counter means that the counter was lost.
         if not counter.exists():
             _write(counter, 0)
-        if not add_to_ledger(ledger, line, budget, delta):
+        if not add_to_ledger(ledger, ledger_training, budget, delta):
             return f"with this training the site would have spent more than epsilon {budget:g} at delta {delta:g}"
     try:
         answered = int(read_text_file(counter))
     except (OSError, ValueError):
         # Only the site's log shows this message: `_told_at_the_site` replaces it before Flower sends an error.
         raise InputError(f"{counter} cannot be read, or holds no number of rounds: restore it from a copy") from None
-    if answered >= line.terms.rounds:
+    if answered >= ledger_training.terms.rounds:
         return f"the site has answered in {answered} rounds: no more were claimed"
     # Counted by the site itself and before the reply, so that failed rounds count, whatever number the server gives.
     _write(counter, answered + 1)

@@ -107,10 +107,10 @@ def canary_mod(canary: Canary) -> Mod:
         sizes = [value.size if value.dtype.kind == "f" else 0 for value in before.values()]
         norm = float(cast(float, _numbers(message).get(_ANNOUNCED, canary.clipping_norm)))
         update = canary.update(server_round, sum(sizes), norm)
-        parts = np.split(update, np.cumsum(sizes)[:-1])
+        segments = np.split(update, np.cumsum(sizes)[:-1])
         sent = {
-            name: Array(np.asarray(value + part.reshape(value.shape).astype(value.dtype)) if part.size else value)
-            for (name, value), part in zip(before.items(), parts, strict=True)
+            name: Array(np.asarray(value + segment.reshape(value.shape).astype(value.dtype)) if segment.size else value)
+            for (name, value), segment in zip(before.items(), segments, strict=True)
         }
         name, trained = next(iter(reply.content.array_records.items()))
         # A reply of the old interface may rename the tensors, but keeps their order.
@@ -137,23 +137,23 @@ def canary_of_node(directions: int, clipping_norm: float, is_replaced: bool = Fa
         if number is None:
             return call_next(message, context)
         coins = seed_in(Path(str(context.node_config.get("canary-coins", ""))))
-        told = str(number)
-        is_number = told.isascii() and told.isdecimal()
-        require(is_number, f"canary = {told!r} in the node's configuration: accepted are whole numbers from 0")
-        canary = Canary(int(told), directions, coins, clipping_norm, is_replaced)
+        number_text = str(number)
+        is_number = number_text.isascii() and number_text.isdecimal()
+        require(is_number, f"canary = {number_text!r} in the node's configuration: accepted are whole numbers from 0")
+        canary = Canary(int(number_text), directions, coins, clipping_norm, is_replaced)
         return canary_mod(canary)(message, context, call_next)
 
     return choose
 
 
-def watching_mod(watch: TrainingObserver) -> Mod:
+def watching_mod(observer: TrainingObserver) -> Mod:
     """Return a Flower mod that scores the canaries of every round from the global models that a client receives.
 
     If the server only averages, the difference between the models of rounds t and t + 1 is the release of round t. If
     the two models are equal, the round released nothing. The release of the last round is missing. The mod assumes that
     all canaries replied.
 
-    `watch`: Clients of one run may share its directory.
+    `observer`: Clients of one run may share its directory.
     """
 
     def look(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
@@ -164,11 +164,11 @@ def watching_mod(watch: TrainingObserver) -> Mod:
 
     def see(message: Message, context: Context) -> None:
         now, number, records = _model(message), _round(message), context.state
-        last, seen = records.array_records.get(_LAST), records.config_records.get(_LAST_ROUND)
-        if last is not None and seen is not None and seen["round"] == number - 1:
-            taken = map(ReportedCanaryProperties, range(watch.canaries))
+        last, config = records.array_records.get(_LAST), records.config_records.get(_LAST_ROUND)
+        if last is not None and config is not None and config["round"] == number - 1:
+            properties = map(ReportedCanaryProperties, range(observer.canaries))
             before, after = _tensors(last), _tensors(now)
-            watch.store_scores(number - 1, before, after, taken, run=message.metadata.run_id, models_only=True)
+            observer.store_scores(number - 1, before, after, properties, run=message.metadata.run_id, models_only=True)
         records[_LAST], records[_LAST_ROUND] = ArrayRecord(dict(now)), ConfigRecord({"round": number})
 
     return look
@@ -179,10 +179,10 @@ def _tensors(model: ArrayRecord) -> list[NDArray[Any]]:
 
 
 def _model(message: Message) -> ArrayRecord:
-    found = next(iter(message.content.array_records.values()), None)
-    if found is None or not any(one.dtype.kind == "f" for one in _tensors(found)):
+    arrays = next(iter(message.content.array_records.values()), None)
+    if arrays is None or not any(tensor.dtype.kind == "f" for tensor in _tensors(arrays)):
         raise InputError("a message to train holds no model of floating-point numbers: accepted is one")
-    return found
+    return arrays
 
 
 def _numbers(message: Message) -> dict[str, object]:
@@ -190,10 +190,10 @@ def _numbers(message: Message) -> dict[str, object]:
 
 
 def _round(message: Message) -> int:
-    told = _numbers(message)
-    named = next((told[name] for name in _ROUND_NAMES if name in told), message.metadata.group_id)
+    numbers = _numbers(message)
+    round_number = next((numbers[name] for name in _ROUND_NAMES if name in numbers), message.metadata.group_id)
     try:
-        return int(str(named))
+        return int(str(round_number))
     except ValueError:
         accepted = f"accepted is one of {name_list(_ROUND_NAMES, 'or')} in its configuration"
         raise InputError(f"a message to train names no round: {accepted}") from None

@@ -101,7 +101,7 @@ class LiveFinding:
         is_deaf = Inconsistency.GAPS in self.doubts.kinds or (
             Inconsistency.OUT in self.doubts.kinds and not is_replaced
         )
-        is_broken = self.is_overrun or (not is_deaf and any(one.is_violated for one in self.looks))
+        is_broken = self.is_overrun or (not is_deaf and any(look.is_violated for look in self.looks))
         return verdict_on(is_broken, self.is_conclusive and not self.doubts.kinds)
 
     @property
@@ -121,30 +121,32 @@ class LiveFinding:
 
     def to_json(self) -> dict[str, Any]:
         """Return this result as a dict of JSON values, as printed by `fl-audit live --json`."""
-        found, guarantee, doubts = self.finding, self.guarantee, self.doubts
-        misfits = [{"canary": one.number, "node": one.node, "what": one.what} for one in self.misfits]
+        bounds, guarantee, doubts = self.finding, self.guarantee, self.doubts
+        misfits = [{"canary": misfit.number, "node": misfit.node, "what": misfit.what} for misfit in self.misfits]
         looks = [
-            {"rounds": one.rounds, "mu_lower": one.finding.mu_lower, "violated": one.is_violated} for one in self.looks
+            {"rounds": look.rounds, "mu_lower": look.finding.mu_lower, "violated": look.is_violated}
+            for look in self.looks
         ]
         claimed = guarantee_values(guarantee.epsilon, guarantee.claims)
         del claimed["epsilon"]  # here its name is `epsilon_claimed`
-        told: dict[str, Any] = json_of(claimed | {
-            "verdict": self.verdict, "whole_rounds": found.rounds, "last_round": self.last,
+        values: dict[str, Any] = json_of(claimed | {
+            "verdict": self.verdict, "whole_rounds": bounds.rounds, "last_round": self.last,
             "released_rounds": self.released, "carried_on_rounds": self.carried_on, "misnamed_canaries": self.misnamed,
             "misfits": misfits, "doubts": sorted(doubts.kinds), "faint_canaries": doubts.faint,
             "uneven_rounds": doubts.uneven, "canaries_are_known": doubts.knows_canaries,
-            "claimed_rounds": guarantee.rounds, "canaries": self.canaries, "mu": found.mu, "mu_lower": found.mu_lower,
-            "mu_claimed": found.mu_claimed, "epsilon_round": found.epsilon_round, "epsilon_lower": found.epsilon_lower,
+            "claimed_rounds": guarantee.rounds, "canaries": self.canaries, "mu": bounds.mu, "mu_lower": bounds.mu_lower,
+            "mu_claimed": bounds.mu_claimed, "epsilon_round": bounds.epsilon_round,
+            "epsilon_lower": bounds.epsilon_lower,
             "epsilon_claimed": guarantee.epsilon, "belief_lower": self.belief_lower,
-            "belief_claimed": guarantee.belief_bound, "confidence": found.confidence,
+            "belief_claimed": guarantee.belief_bound, "confidence": bounds.confidence,
             "rounds_needed": self.rounds_needed, "limit_of_detection": self.limit,
             "others_are_known": self.knows_others, "weights_are_known": self.knows_weights,
             "canary_weights": self.weights, "spread_of_others": self.dilution.spread,
             "canaries_stand_out_too_little": self.dilution.is_seen,
             "warning": weakness_warning(guarantee),
-            "level": FAMILY_LEVEL, "looks": looks, "method": found.method, "assumption": found.method.assumption,
+            "level": FAMILY_LEVEL, "looks": looks, "method": bounds.method, "assumption": bounds.method.assumption,
         })  # fmt: skip
-        return told
+        return values
 
 
 def measure_live(directory: Path, coins: int, confidence: float = 0.95, is_over: bool = False) -> LiveFinding:
@@ -167,49 +169,53 @@ def measure_live(directory: Path, coins: int, confidence: float = 0.95, is_over:
     InputError
         If no complete round is stored, or a number is out of its range.
     """
-    kept = stored_guarantee(directory)
-    claim = kept.terms.claim(kept.delta)
-    whole_ones, every = whole_rounds(directory, kept.canaries)
-    rounds, wrong = fitting_rounds(whole_ones, kept.terms, coins)
+    stored = stored_guarantee(directory)
+    claim = stored.terms.claim(stored.delta)
+    whole_ones, every = whole_rounds(directory, stored.canaries)
+    rounds, wrong = fitting_rounds(whole_ones, stored.terms, coins)
     last, before = every[-1].number, earlier_rounds_of_same_training(directory, every)
-    released, seen = len(every) + before, scores_and_coins(rounds, coins, kept.canaries)
-    whole = sum(one.number <= claim.rounds for one in rounds)
-    looks = _interim_analyses(seen, whole, claim, confidence, is_over or last >= claim.rounds)
+    released, scores_and_tosses = len(every) + before, scores_and_coins(rounds, coins, stored.canaries)
+    whole = sum(round.number <= claim.rounds for round in rounds)
+    looks = _interim_analyses(scores_and_tosses, whole, claim, confidence, is_over or last >= claim.rounds)
     level = FAMILY_LEVEL / len(declared_looks(claim.rounds))
-    played = replace(kept.terms, rounds=max(claim.rounds, released)).claim(kept.delta)
-    finding, guarantee = _certified(seen, len(rounds), played, confidence), derive_guarantee(claim)
+    played = replace(stored.terms, rounds=max(claim.rounds, released)).claim(stored.delta)
+    finding, guarantee = _certified(scores_and_tosses, len(rounds), played, confidence), derive_guarantee(claim)
     judged, number = (looks[-1].finding, looks[-1].rounds) if looks else (finding, len(rounds))
     weights = _weights(rounds)
     # The bounds are on a canary's effect, so they also hold for clients of larger weight. The limit of detection is
     # that of the heaviest client, of whose effect a canary shows the share `part`.
-    part = float(weights.min())
-    hidden = _dilution(rounds[:number], seen, kept, judged, part)
-    shown, sought = (
-        _shift(number, kept, claim, level),
-        part * hidden.measured_mu(finding.mu_claimed / breach_ratio(guarantee)),
+    smallest_weight = float(weights.min())
+    hidden = _dilution(rounds[:number], scores_and_tosses, stored, judged, smallest_weight)
+    shift_shown, sought = (
+        _shift(number, stored, claim, level),
+        smallest_weight * hidden.measured_mu(finding.mu_claimed / breach_ratio(guarantee)),
     )
-    found = hidden.true_mu(shown / part) if looks and part and isfinite(shown) else inf
-    scores, tossed, decoys = (one[:number] for one in seen)
+    mu_bound = (
+        hidden.true_mu(shift_shown / smallest_weight) if looks and smallest_weight and isfinite(shift_shown) else inf
+    )
+    scores, tossed, decoys = (array[:number] for array in scores_and_tosses)
     return LiveFinding(
         guarantee=guarantee,
-        canaries=kept.canaries,
+        canaries=stored.canaries,
         finding=finding,
         belief_lower=_largest_belief(played, finding),
         looks=looks,
         last=last,
         released=released,
         carried_on=before,
-        misnamed=misnumbered(every, kept.canaries),
+        misnamed=misnumbered(every, stored.canaries),
         misfits=wrong,
-        doubts=doubts_about(every, rounds, (scores, tossed, decoys), kept, hidden, weights),
-        limit=over_the_training(claim, found * kept.terms.noise_multiplier) if isfinite(found) else inf,
-        is_conclusive=bool(looks) and shown <= sought,
+        doubts=doubts_about(every, rounds, (scores, tossed, decoys), stored, hidden, weights),
+        limit=over_the_training(claim, mu_bound * stored.terms.noise_multiplier) if isfinite(mu_bound) else inf,
+        is_conclusive=bool(looks) and shift_shown <= sought,
         dilution=hidden,
-        knows_others=all(one.others is not None for one in rounds),
-        knows_weights=all(note.weight is not None for one in rounds for note in one.present),
+        knows_others=all(round.others is not None for round in rounds),
+        knows_weights=all(note.weight is not None for round in rounds for note in round.present),
         weights=tuple(map(float, weights)),
         level=level,
-        rounds_needed=smallest_number(lambda one: _shift(one, kept, claim, level) <= sought, _MOST_ROUNDS),
+        rounds_needed=smallest_number(
+            lambda rounds_count: _shift(rounds_count, stored, claim, level) <= sought, _MOST_ROUNDS
+        ),
     )
 
 
@@ -229,29 +235,31 @@ def declared_looks(rounds: int) -> tuple[int, ...]:
 _Opened = tuple[Floats, Floats, Floats]
 
 
-def _largest_belief(claim: Claim, finding: CanaryEpsilonBounds) -> float:
+def _largest_belief(claim: Claim, bounds: CanaryEpsilonBounds) -> float:
     """Return the largest belief in D that an insider can reach if the noise is as small as the canaries prove.
 
-    The mu of a round is then the lower bound in `finding`.
+    The mu of a round is then the lower bound in `bounds`.
     """
-    if finding.mu_lower == 0:
+    if bounds.mu_lower == 0:
         return claim.prior
-    return derive_guarantee(claim.with_noise(finding.mu_claimed / finding.mu_lower)).belief_bound
+    return derive_guarantee(claim.with_noise(bounds.mu_claimed / bounds.mu_lower)).belief_bound
 
 
 def _interim_analyses(
-    seen: _Opened, whole: int, claim: Claim, confidence: float, is_over: bool
+    opened: _Opened, whole: int, claim: Claim, confidence: float, is_over: bool
 ) -> tuple[InterimAnalysis, ...]:
     """Return the declared analyses that are due after `whole` complete rounds.
 
     The last analysis is made when training is over.
     """
     declared = declared_looks(claim.rounds)
-    passed = [one for one in declared[:-1] if one <= whole] + ([whole] if is_over and whole > 0 else [])
+    passed = [look for look in declared[:-1] if look <= whole] + ([whole] if is_over and whole > 0 else [])
     shared, at_level = (1 - error / len(declared) for error in (1 - confidence, FAMILY_LEVEL))
     return tuple(
-        InterimAnalysis(one, _certified(seen, one, claim, shared), _certified(seen, one, claim, at_level).is_violated)
-        for one in dict.fromkeys(passed)
+        InterimAnalysis(
+            look, _certified(opened, look, claim, shared), _certified(opened, look, claim, at_level).is_violated
+        )
+        for look in dict.fromkeys(passed)
     )
 
 
@@ -260,17 +268,17 @@ def _certified(rounds: _Opened, number: int, claim: Claim, confidence: float) ->
 
     `rounds` holds the scores, coins and decoys of all complete rounds.
     """
-    scores, coins, decoys = (one[:number] for one in rounds)
+    scores, coins, decoys = (round[:number] for round in rounds)
     is_out_sent = claim.adjacency.relation is Relation.REPLACE
     return certify(scores, coins == 1, claim, confidence, decoys=() if is_out_sent else decoys)
 
 
-def _shift(rounds: int, kept: StoredGuarantee, claim: Claim, level: float) -> float:
+def _shift(rounds: int, stored_guarantee: StoredGuarantee, claim: Claim, level: float) -> float:
     """Return the smallest mu of one round that an analysis after `rounds` rounds detects with probability 0.9."""
     decoys = 0 if claim.adjacency.relation is Relation.REPLACE else DECOYS
-    is_in = rounds * kept.canaries // 2
-    out = rounds * (kept.canaries + decoys) - is_in
-    return detectable_shift(is_in, out, 1 / kept.terms.noise_multiplier, level, DETECTION_POWER)
+    is_in = rounds * stored_guarantee.canaries // 2
+    out = rounds * (stored_guarantee.canaries + decoys) - is_in
+    return detectable_shift(is_in, out, 1 / stored_guarantee.terms.noise_multiplier, level, DETECTION_POWER)
 
 
 def _weights(rounds: list[StoredRound]) -> Floats:
@@ -278,22 +286,33 @@ def _weights(rounds: list[StoredRound]) -> Floats:
 
     A weight that is not known counts as 1.
     """
-    seen = [[1.0 if note.weight is None else note.weight for note in one.present] for one in rounds]
-    return np.asarray(np.min(seen, axis=0))
+    weights_by_round = [[1.0 if note.weight is None else note.weight for note in round.present] for round in rounds]
+    return np.asarray(np.min(weights_by_round, axis=0))
 
 
 def _dilution(
-    rounds: list[StoredRound], opened_rounds: _Opened, kept: StoredGuarantee, finding: CanaryEpsilonBounds, part: float
+    rounds: list[StoredRound],
+    opened_rounds: _Opened,
+    stored_guarantee: StoredGuarantee,
+    finding: CanaryEpsilonBounds,
+    smallest_weight: float,
 ) -> OtherClientsVariance:
     """Return the variance that the updates of other clients add to the scores of canaries.
 
-    Its unit is the square of the sensitivity to the client with the largest weight. `part` is a canary's weight divided
-    by this largest weight. An unknown number of other clients is taken as 0.
+    Its unit is the square of the sensitivity to the client with the largest weight. `smallest_weight` is a canary's
+    weight divided by this largest weight. An unknown number of other clients is taken as 0.
     """
-    is_replaced = kept.terms.adjacency.relation is Relation.REPLACE
-    bounds = [squared_spread(one.others or 0, kept.canaries, one.size, is_replaced) for one in rounds if one.size]
-    held, decoys = opened_rounds[1][: len(rounds)].ravel(), 0 if is_replaced else DECOYS * len(rounds)
-    held = np.append(held, np.zeros(decoys))
-    sizes, squared = (part * root_sum_of_squared_deviations(held), held.size - 2), sum(bounds) / max(1, len(bounds))
-    found, low = (finding.mu / part, finding.mu_lower / part) if part else (0.0, 0.0)
-    return other_clients_variance(squared, finding.mu_claimed, found, low, sizes)
+    is_replaced = stored_guarantee.terms.adjacency.relation is Relation.REPLACE
+    bounds = [
+        squared_spread(round.others or 0, stored_guarantee.canaries, round.size, is_replaced)
+        for round in rounds
+        if round.size
+    ]
+    tosses, decoys = opened_rounds[1][: len(rounds)].ravel(), 0 if is_replaced else DECOYS * len(rounds)
+    tosses = np.append(tosses, np.zeros(decoys))
+    sizes, squared = (
+        (smallest_weight * root_sum_of_squared_deviations(tosses), tosses.size - 2),
+        sum(bounds) / max(1, len(bounds)),
+    )
+    mu_full, low = (finding.mu / smallest_weight, finding.mu_lower / smallest_weight) if smallest_weight else (0.0, 0.0)
+    return other_clients_variance(squared, finding.mu_claimed, mu_full, low, sizes)

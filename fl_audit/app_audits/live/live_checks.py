@@ -74,30 +74,41 @@ def doubts_about(
     """
     (scores, coins, decoys), relation = opened, guarantee.terms.adjacency.relation
     claimed = 1 / guarantee.terms.noise_multiplier
-    faint, shown = (
+    faint, expected_difference = (
         _too_weak_canaries(scores, coins, claimed, hidden, weights),
         weights.min() * hidden.measured_mu(claimed),
     )
     uneven, steps = _uneven_rounds(every), [pair for pair in pairwise(every) if pair[1].number == pair[0].number + 1]
-    knows = all(note.is_replaced is not None and note.coins is not None for one in whole for note in one.present)
-    found = {
+    knows = all(
+        note.is_replaced is not None and note.coins is not None
+        for stored_round in whole
+        for note in stored_round.present
+    )
+    holds = {
         Inconsistency.OVERRUN: every[-1].number > guarantee.terms.rounds,
         # The rounds are then not what is released, for example if the observer is wrapped by the code that adds the
         # noise.
-        Inconsistency.GAPS: any(one.after is not None and then.before != one.after for one, then in steps),
-        Inconsistency.OUT: not knows and _absent_canaries_differ(scores, coins, decoys, relation, shown),
+        Inconsistency.GAPS: any(
+            stored_round.after is not None and then.before != stored_round.after for stored_round, then in steps
+        ),
+        Inconsistency.OUT: not knows and _absent_canaries_differ(scores, coins, decoys, relation, expected_difference),
         Inconsistency.FAINT: hidden.is_seen or bool(faint),
         Inconsistency.UNEVEN: bool(uneven),
         Inconsistency.ATTENDANCE: _is_sampled_otherwise(every, guarantee.canaries, guarantee.terms),
     }
-    return Inconsistencies(frozenset(one for one, is_so in found.items() if is_so), faint, uneven, knows)
+    return Inconsistencies(
+        frozenset(inconsistency for inconsistency, is_so in holds.items() if is_so), faint, uneven, knows
+    )
 
 
-def _absent_canaries_differ(scores: Floats, coins: Floats, decoys: Floats, relation: Relation, shown: float) -> bool:
+def _absent_canaries_differ(
+    scores: Floats, coins: Floats, decoys: Floats, relation: Relation, expected_difference: float
+) -> bool:
     """Return whether a t-test shows that canaries whose coin is 0 do not send what the adjacency relation implies.
 
-    Under replacement such a canary sends its opposite, and its mean score is -`shown` / 2. Otherwise it sends nothing,
-    and its mean score is 0. `shown` is the claimed difference of the mean scores with coin 1 and coin 0.
+    Under replacement such a canary sends its opposite, and its mean score is -`expected_difference` / 2. Otherwise it
+    sends nothing, and its mean score is 0. `expected_difference` is the claimed difference of the mean scores with
+    coin 1 and coin 0.
     """
     if (out := scores[coins == 0]).size < 2:
         return False
@@ -105,7 +116,7 @@ def _absent_canaries_differ(scores: Floats, coins: Floats, decoys: Floats, relat
     squares = float(out.size * np.var(out) + np.sum(np.square(decoys)))
     below = -float(np.mean(out)) / sqrt(squares / degrees) if squares else 0.0
     if relation is Relation.REPLACE:
-        return is_significantly_below(shown / 2, max(0.0, below), (root, degrees), FAMILY_LEVEL)
+        return is_significantly_below(expected_difference / 2, max(0.0, below), (root, degrees), FAMILY_LEVEL)
     return below * root > noncentral_t_quantile(1 - FAMILY_LEVEL, degrees, 0.0)
 
 
@@ -117,13 +128,13 @@ def _too_weak_canaries(
     The reason may be a client that inserts its canary in other rounds than the audit's coins say. A comparison with
     decoys would not reveal this, because the canary's scores still exceed those of decoys.
     """
-    found, count = [], scores.shape[1]
-    for one in range(count):
-        mu = max(0.0, gaussian_slope(coins[:, one], scores[:, one], 0.5).shift)
-        sizes = root_sum_of_squared_deviations(coins[:, one]), len(coins) - 2
-        if is_significantly_below(weights[one] * hidden.measured_mu(claimed), mu, sizes, FAMILY_LEVEL / count):
-            found.append(one)
-    return tuple(found)
+    weak, count = [], scores.shape[1]
+    for index in range(count):
+        mu = max(0.0, gaussian_slope(coins[:, index], scores[:, index], 0.5).shift)
+        sizes = root_sum_of_squared_deviations(coins[:, index]), len(coins) - 2
+        if is_significantly_below(weights[index] * hidden.measured_mu(claimed), mu, sizes, FAMILY_LEVEL / count):
+            weak.append(index)
+    return tuple(weak)
 
 
 def _uneven_rounds(rounds: Sequence[StoredRound]) -> tuple[int, ...]:
@@ -132,24 +143,33 @@ def _uneven_rounds(rounds: Sequence[StoredRound]) -> tuple[int, ...]:
     Decoys are directions that nobody sends, so their scores vary only by noise and by the updates of other clients. An
     F-test compares each round with the others.
     """
-    kept = [one for one in rounds if len(one.scores) > DECOYS]
-    if len(kept) < 2:
+    stored_rounds = [round for round in rounds if len(round.scores) > DECOYS]
+    if len(stored_rounds) < 2:
         return ()
-    squares = np.square(np.array([one.scores[-DECOYS:] for one in kept]) / canary_norms(kept)[:, None]).sum(axis=1)
-    degrees = np.array([1 / (1 / DECOYS + (1 / one.size if one.size else 0)) for one in kept])
-    rest, freedom = squares.sum() - squares, degrees.sum() - degrees
+    squares = np.square(
+        np.array([stored_round.scores[-DECOYS:] for stored_round in stored_rounds])
+        / canary_norms(stored_rounds)[:, None]
+    ).sum(axis=1)
+    degrees = np.array(
+        [1 / (1 / DECOYS + (1 / stored_round.size if stored_round.size else 0)) for stored_round in stored_rounds]
+    )
+    other_squares, freedom = squares.sum() - squares, degrees.sum() - degrees
     with np.errstate(divide="ignore", invalid="ignore"):
-        ratios = np.where(rest > 0, squares / degrees * freedom / rest, 1.0)
+        ratios = np.where(other_squares > 0, squares / degrees * freedom / other_squares, 1.0)
     chances = fdtr(degrees, freedom, ratios)
-    return tuple(one.number for one, chance in zip(kept, chances, strict=True) if chance < FAMILY_LEVEL / len(kept))
+    return tuple(
+        stored_round.number
+        for stored_round, chance in zip(stored_rounds, chances, strict=True)
+        if chance < FAMILY_LEVEL / len(stored_rounds)
+    )
 
 
-def _is_sampled_otherwise(rounds: Sequence[StoredRound], canaries: int, terms: StatedReleases) -> bool:
+def _is_sampled_otherwise(rounds: Sequence[StoredRound], canaries: int, releases: StatedReleases) -> bool:
     """Return True if canaries took part too often for the claimed sampling rate, or if nothing shows how often."""
-    if terms.sampling_rate == 1:
+    if releases.sampling_rate == 1:
         return False
-    answered = [note for one in rounds for note in one.present]
-    if any(one.models_only for one in rounds) or any(note.coins is None for note in answered):
+    answered = [note for round in rounds for note in round.present]
+    if any(round.models_only for round in rounds) or any(note.coins is None for note in answered):
         return True
-    often = binom.sf(len(answered) - 1, canaries * len(rounds), terms.sampling_rate)
+    often = binom.sf(len(answered) - 1, canaries * len(rounds), releases.sampling_rate)
     return bool(often < FAMILY_LEVEL)

@@ -21,113 +21,114 @@ from fl_audit.verdict.verdict import Verdict
 _MOST_NUMBERED = 5  # largest number of rounds or canaries that are listed
 
 
-def live_headline(numbers: LiveFinding) -> str:
+def live_headline(finding: LiveFinding) -> str:
     """Return the verdict of a live audit, how many rounds were seen, and the lower bound on epsilon."""
-    return f"{capital(str(numbers.verdict))}: {_progress(numbers)}. {_opening(numbers)}"
+    return f"{capital(str(finding.verdict))}: {_progress(finding)}. {_opening(finding)}"
 
 
-def live_lines(numbers: LiveFinding) -> tuple[tuple[str, str], ...]:
+def live_lines(finding: LiveFinding) -> tuple[tuple[str, str], ...]:
     """Return the findings of a live audit, as pairs of a subject and a text: claim, lower bounds and next step."""
-    facts = [(fact.name, f"{fact.value} ({fact.note})") for fact in _facts(numbers)]
-    claimed = guarantee_line(guarantee_values(numbers.guarantee.epsilon, numbers.guarantee.claims))
-    return (("Claimed", claimed), *facts, ("Next", _next(numbers)))
+    facts = [(fact.name, f"{fact.value} ({fact.note})") for fact in _facts(finding)]
+    claimed = guarantee_line(guarantee_values(finding.guarantee.epsilon, finding.guarantee.claims))
+    return (("Claimed", claimed), *facts, ("Next", _next(finding)))
 
 
-def live_text(numbers: LiveFinding) -> PageText:
+def live_text(finding: LiveFinding) -> PageText:
     """Return the text of the page on a live audit."""
-    facts = "\n".join(map(fact_html, _facts(numbers)))
+    facts = "\n".join(map(fact_html, _facts(finding)))
     return PageText(
-        subtitle=f"One training as its own audit: {numbers.guarantee.claim}",
-        step=_next(numbers),
-        opening=_opening(numbers),
-        banner=_progress(numbers),
-        details=f'<dl class="facts">\n{facts}\n</dl>\n{_table(numbers)}<p>{_assumption(numbers)}</p>',
+        subtitle=f"One training as its own audit: {finding.guarantee.claim}",
+        step=_next(finding),
+        opening=_opening(finding),
+        banner=_progress(finding),
+        details=f'<dl class="facts">\n{facts}\n</dl>\n{_table(finding)}<p>{_assumption(finding)}</p>',
         is_listed=False,
     )
 
 
-def _assumption(numbers: LiveFinding) -> str:
+def _assumption(finding: LiveFinding) -> str:
     unseen = ""
-    if not numbers.knows_others:
+    if not finding.knows_others:
         unseen += " How many other clients answered was not seen:"
         unseen += " it is taken that their updates do not lie over the noise."
-    if not numbers.doubts.knows_canaries:
+    if not finding.doubts.knows_canaries:
         unseen += " What canaries send where they are out, and with which coins, was not noted: it is taken to be as"
         unseen += " the guarantee and the coins have it, as far as the scores do not speak against it."
-    if not numbers.knows_weights:
+    if not finding.knows_weights:
         unseen += " What replies weigh was not seen: none is taken to outweigh a canary."
-    return f"{numbers.finding.method.assumption}{unseen}{_light(numbers)}"
+    return f"{finding.finding.method.assumption}{unseen}{_light(finding)}"
 
 
-def _light(numbers: LiveFinding) -> str:
+def _light(finding: LiveFinding) -> str:
     """Return a sentence on the canary with the smallest weight; empty if it weighs as much as the heaviest client."""
-    least = min(numbers.weights)
-    if least == 1:
+    smallest = min(finding.weights)
+    if smallest == 1:
         return ""
-    more = f"{number_text(1 / least, 3)} times the mu of" if least else "more than"
+    suffix = f"{number_text(1 / smallest, 3)} times the mu of" if smallest else "more than"
     return (
-        f" Canary {numbers.weights.index(least)} weighs {number_text(least, 3)} of the heaviest client of a round, by "
-        f"number of examples: where the average counts these, it tells of that client up to {more} this canary."
+        f" Canary {finding.weights.index(smallest)} weighs {number_text(smallest, 3)} of the heaviest client of a "
+        "round, by "
+        f"number of examples: where the average counts these, it tells of that client up to {suffix} this canary."
     )
 
 
-def _progress(numbers: LiveFinding) -> str:
-    whole, claimed = numbers.finding.rounds, numbers.guarantee.rounds
-    left_out = numbers.released - numbers.carried_on - whole
-    wrong = ", ".join(map(str, numbers.misnamed))
+def _progress(finding: LiveFinding) -> str:
+    whole, claimed = finding.finding.rounds, finding.guarantee.rounds
+    left_out = finding.released - finding.carried_on - whole
+    wrong = ", ".join(map(str, finding.misnamed))
     twice = f", or clients named canaries twice or beside those that are watched ({wrong})" if wrong else ""
-    unfit = f", or {mismatches_text(numbers.misfits)}" if numbers.misfits else ""
+    unfit = f", or {mismatches_text(finding.misfits)}" if finding.misfits else ""
     without = f", {plural(left_out, 'round')} left out: a canary did not answer{twice}{unfit}" if left_out else ""
-    more = f", after {plural(numbers.carried_on, 'round')} of the same training that were set aside"
-    return f"{whole:,} whole rounds of {claimed:,} claimed{without}{more if numbers.carried_on else ''}"
+    suffix = f", after {plural(finding.carried_on, 'round')} of the same training that were set aside"
+    return f"{whole:,} whole rounds of {claimed:,} claimed{without}{suffix if finding.carried_on else ''}"
 
 
-def _opening(numbers: LiveFinding) -> str:
-    found, guarantee = numbers.finding, numbers.guarantee
-    lower, at = number_text(found.epsilon_lower, 3), f"at delta {number_text(guarantee.delta, 3)}"
+def _opening(finding: LiveFinding) -> str:
+    bounds, guarantee = finding.finding, finding.guarantee
+    lower, at = number_text(bounds.epsilon_lower, 3), f"at delta {number_text(guarantee.delta, 3)}"
     return (
         f"With noise as weak as the canaries certify, the training tells an epsilon of at least {lower} {at} "
-        f"({percent(found.confidence)} confidence in one look that was chosen beforehand, and less for whoever looks "
+        f"({percent(bounds.confidence)} confidence in one look that was chosen beforehand, and less for whoever looks "
         f"again); {number_text(guarantee.epsilon, 3)} is claimed."
     )
 
 
-def _reading(numbers: LiveFinding) -> Reading:
+def _reading(finding: LiveFinding) -> Reading:
     """Return how the lower bound on mu compares with the claimed mu.
 
     The page may be opened at any time, so the claim is "broken" only if the verdict from declared analyses is
     `violated`.
     """
-    found, is_violated = numbers.finding, numbers.verdict is Verdict.VIOLATED
-    wide = max((one.finding.mu_lower for one in numbers.looks), default=0.0) if is_violated else 0.0, math.inf
+    bounds, is_violated = finding.finding, finding.verdict is Verdict.VIOLATED
+    wide = max((look.finding.mu_lower for look in finding.looks), default=0.0) if is_violated else 0.0, math.inf
     return compare_with_claim(
-        (found.mu_lower, math.inf), found.mu_claimed, wide=lambda _: wide, level=numbers.level, sides=1
+        (bounds.mu_lower, math.inf), bounds.mu_claimed, wide=lambda _: wide, level=finding.level, sides=1
     ).reading
 
 
-def _facts(numbers: LiveFinding) -> tuple[Fact, ...]:
-    found, guarantee, said = numbers.finding, numbers.guarantee, _reading(numbers)
+def _facts(finding: LiveFinding) -> tuple[Fact, ...]:
+    bounds, guarantee, reading = finding.finding, finding.guarantee, _reading(finding)
     rarely = f"except with a chance of at most {one_in(guarantee.delta)}"
-    surer = f"claimed: at most {percent(guarantee.belief_bound)}, {rarely}; {said}"
+    surer = f"claimed: at most {percent(guarantee.belief_bound)}, {rarely}; {reading}"
     if is_certainty(guarantee.belief_bound):
         surer = str(Reading.NO_LIMIT)
-    needed = "none" if numbers.rounds_needed is None else f"{numbers.rounds_needed:,}"
+    needed = "none" if finding.rounds_needed is None else f"{finding.rounds_needed:,}"
     return (
-        Fact("Epsilon of the training, at least", number_text(found.epsilon_lower, 3),
-             f"claimed: {number_text(guarantee.epsilon, 3)} by {guarantee.accountant}; {said}"),
-        Fact("An insider may become as sure as", percent(numbers.belief_lower), surer),
-        Fact("Epsilon of a round, at least", number_text(found.epsilon_round, 3),
-             f"mu {number_text(found.mu_lower, 3)} or more, estimated {number_text(found.mu, 3)}; claimed "
-             f"{number_text(found.mu_claimed, 3)}; {said}"),
+        Fact("Epsilon of the training, at least", number_text(bounds.epsilon_lower, 3),
+             f"claimed: {number_text(guarantee.epsilon, 3)} by {guarantee.accountant}; {reading}"),
+        Fact("An insider may become as sure as", percent(finding.belief_lower), surer),
+        Fact("Epsilon of a round, at least", number_text(bounds.epsilon_round, 3),
+             f"mu {number_text(bounds.mu_lower, 3)} or more, estimated {number_text(bounds.mu, 3)}; claimed "
+             f"{number_text(bounds.mu_claimed, 3)}; {reading}"),
         Fact(f"Rounds that find {BREACH:g} times the guarantee", needed,
-             f"in 9 of 10 trainings with {plural(numbers.canaries, 'canary', 'canaries')}"),
+             f"in 9 of 10 trainings with {plural(finding.canaries, 'canary', 'canaries')}"),
     )  # fmt: skip
 
 
-def _next(numbers: LiveFinding) -> str:
-    match numbers.verdict:
-        case Verdict.VIOLATED if numbers.is_overrun:
-            where = f"{plural(numbers.released, 'round')} were released where {numbers.guarantee.rounds:,} are claimed"
+def _next(finding: LiveFinding) -> str:
+    match finding.verdict:
+        case Verdict.VIOLATED if finding.is_overrun:
+            where = f"{plural(finding.released, 'round')} were released where {finding.guarantee.rounds:,} are claimed"
             return f"Stop the training: {where}, and every further one spends more."
         case Verdict.VIOLATED:
             return (
@@ -136,36 +137,38 @@ def _next(numbers: LiveFinding) -> str:
                 "is divided by."
             )
         case Verdict.CONSISTENT:
-            return "Nothing so far contradicts the guarantee." + ("" if numbers.is_over else " Look again at the end.")
-        case Verdict.INCONCLUSIVE if numbers.misnamed:
+            return "Nothing so far contradicts the guarantee." + ("" if finding.is_over else " Look again at the end.")
+        case Verdict.INCONCLUSIVE if finding.misnamed:
             return "Give every node that sends canaries a number of its own, from 0: no other rounds count."
-        case Verdict.INCONCLUSIVE if numbers.misfits:
-            return f"Fix what does not fit: no other rounds count. {capital(mismatches_text(numbers.misfits))}."
-        case Verdict.INCONCLUSIVE if numbers.doubts.kinds:
-            return _doubt(next(one for one in Inconsistency if one in numbers.doubts.kinds), numbers)
-        case Verdict.INCONCLUSIVE if numbers.rounds_needed is None and min(numbers.weights) < 1:
-            return f"Have the heaviest clients send the canaries, or weigh all alike.{_light(numbers)}"
-        case Verdict.INCONCLUSIVE if numbers.rounds_needed is None:
+        case Verdict.INCONCLUSIVE if finding.misfits:
+            return f"Fix what does not fit: no other rounds count. {capital(mismatches_text(finding.misfits))}."
+        case Verdict.INCONCLUSIVE if finding.doubts.kinds:
+            return _doubt(
+                next(inconsistency for inconsistency in Inconsistency if inconsistency in finding.doubts.kinds), finding
+            )
+        case Verdict.INCONCLUSIVE if finding.rounds_needed is None and min(finding.weights) < 1:
+            return f"Have the heaviest clients send the canaries, or weigh all alike.{_light(finding)}"
+        case Verdict.INCONCLUSIVE if finding.rounds_needed is None:
             return f"Audit the strategy by itself, with `fl-audit strategy`: {HIDDEN_BY_OTHERS}."
         case Verdict.INCONCLUSIVE:
-            if numbers.covers_enough_rounds:
-                return f"Look again after {numbers.rounds_needed:,} whole rounds: these could not have told."
-            few = "with so few, not even all of its rounds can tell"
-            return f"Send more canaries in the next training: {few} {BREACH:g} times the guarantee.{_light(numbers)}"
+            if finding.covers_enough_rounds:
+                return f"Look again after {finding.rounds_needed:,} whole rounds: these could not have told."
+            remark = "with so few, not even all of its rounds can tell"
+            return f"Send more canaries in the next training: {remark} {BREACH:g} times the guarantee.{_light(finding)}"
         case Verdict.NOT_AUDITED | Verdict.NO_GUARANTEE:
             raise AssertionError("a watched training has a guarantee and is audited")
         case _:
-            assert_never(numbers.verdict)
+            assert_never(finding.verdict)
 
 
-def _doubt(doubt: Inconsistency, numbers: LiveFinding) -> str:
-    doubts = numbers.doubts
-    match doubt:
+def _doubt(inconsistency: Inconsistency, finding: LiveFinding) -> str:
+    doubts = finding.doubts
+    match inconsistency:
         case Inconsistency.OVERRUN:
             return (
-                f"Find out how many rounds there were: round {numbers.last:,} was kept, and "
-                f"{numbers.guarantee.rounds:,} "
-                f"are claimed. Only {numbers.released:,} were kept, so that it cannot be said from here."
+                f"Find out how many rounds there were: round {finding.last:,} was kept, and "
+                f"{finding.guarantee.rounds:,} "
+                f"are claimed. Only {finding.released:,} were kept, so that it cannot be said from here."
             )
         case Inconsistency.GAPS:
             return (
@@ -193,35 +196,35 @@ def _doubt(doubt: Inconsistency, numbers: LiveFinding) -> str:
                 "scale alone can be judged."
             )
         case Inconsistency.ATTENDANCE:
-            rate = percent(numbers.guarantee.claim.sampling_rate)
+            rate = percent(finding.guarantee.claim.sampling_rate)
             return (
                 f"Find out who is asked to take part: {rate} of the rounds are claimed of each client, and canaries "
                 "took part in more, or nobody saw in how many. Without the sampling, the training tells more than is "
                 "claimed."
             )
         case _:
-            assert_never(doubt)
+            assert_never(inconsistency)
 
 
-def _numbered(found: tuple[int, ...], one: str = "canary", many: str = "canaries") -> str:
+def _numbered(numbers: tuple[int, ...], singular: str = "canary", plural_word: str = "canaries") -> str:
     """Return at most five of the numbers as a phrase, such as "canaries 1, 4".
 
-    `one` is the noun for a single number, `many` the noun for several.
+    `singular` is the noun for a single number, `plural_word` the noun for several.
     """
-    more = ", ..." if len(found) > _MOST_NUMBERED else ""
-    return f"{one if len(found) == 1 else many} {', '.join(map(str, found[:_MOST_NUMBERED]))}{more}"
+    suffix = ", ..." if len(numbers) > _MOST_NUMBERED else ""
+    return f"{singular if len(numbers) == 1 else plural_word} {', '.join(map(str, numbers[:_MOST_NUMBERED]))}{suffix}"
 
 
-def _table(numbers: LiveFinding) -> str:
-    if not numbers.looks:
+def _table(finding: LiveFinding) -> str:
+    if not finding.looks:
         return "<p>No verdict yet: the first is passed after five whole rounds.</p>"
     rows = [
-        (plural(one.rounds, "whole round"), number_text(one.finding.mu_lower, 3),
-         number_text(one.finding.epsilon_lower, 3), "yes" if one.is_violated else "no")
-        for one in numbers.looks
+        (plural(look.rounds, "whole round"), number_text(look.finding.mu_lower, 3),
+         number_text(look.finding.epsilon_lower, 3), "yes" if look.is_violated else "no")
+        for look in finding.looks
     ]  # fmt: skip
     columns = ("look after", "mu of a round, at least", "epsilon of the training, at least", "breaks the guarantee")
-    together = f"their bounds hold together with {percent(numbers.finding.confidence)} confidence"
+    together = f"their bounds hold together with {percent(finding.finding.confidence)} confidence"
     at_most = f"{together}, and a kept guarantee fails any of them in at most {one_in(FAMILY_LEVEL)} trainings"
     title = f"Looks that were declared beforehand: {at_most}"
     return page_table(columns, rows, numbers=(1, 2), title=title)

@@ -28,45 +28,45 @@ _Said = Mapping[int, ReportedCanaryProperties | None]
 """Notes of canary clients, keyed by index of the reply; None for an unreadable note."""
 
 
-def watched(strategy: object, watch: TrainingObserver) -> Any:
+def watched(strategy: object, observer: TrainingObserver) -> Any:
     """Return a strategy that works exactly as the given one, and passes its releases to an observer."""
     if isinstance(strategy, Strategy):
-        return ObservedStrategy(strategy, watch)
+        return ObservedStrategy(strategy, observer)
     if isinstance(strategy, OldStrategy):
-        return ObservedLegacyStrategy(strategy, watch)
+        return ObservedLegacyStrategy(strategy, observer)
     raise InputError(f"strategy is a {type(strategy).__name__}: accepted are Flower's strategies, of either interface")
 
 
 class _ObservedStrategyBase:
     """Base class of strategies that delegate to another strategy, and pass its releases to an observer."""
 
-    def __init__(self, strategy: Any, watch: TrainingObserver) -> None:
-        self.strategy, self.watch = strategy, watch
+    def __init__(self, strategy: Any, observer: TrainingObserver) -> None:
+        self.strategy, self.watch = strategy, observer
         self._before: Any = None
 
     def _aggregated(
         self,
         number: int,
-        said: _Said,
+        notes: _Said,
         replies: Sequence[Any],
-        made: Callable[[], Any],
+        aggregate: Callable[[], Any],
         run: int | None,
         valid_replies: int,
     ) -> Any:
         """Return the wrapped strategy's result (`made()`), and pass the models before and after it to the observer.
 
-        `said` has the canaries' notes by index in `replies`; a note is None if it could not be read. `valid_replies`
+        `notes` has the canaries' notes by index in `replies`; a note is None if it could not be read. `valid_replies`
         is the number of valid replies, including those of canaries.
         """
         # Read before aggregation, in which Flower's adaptive wrappers change their clipping norm.
-        named = getattr(self.strategy, "clipping_norm", None)
-        norm = float(named) if isinstance(named, int | float) and 0 < named < float("inf") else None
-        released, metrics = made()
+        named_norm = getattr(self.strategy, "clipping_norm", None)
+        norm = float(named_norm) if isinstance(named_norm, int | float) and 0 < named_norm < float("inf") else None
+        released, metrics = aggregate()
         if released is not None and self._before is not None:
             # A canary whose note cannot be read counts as one of the other clients.
-            others = valid_replies - sum(note is not None for note in said.values())
-            before, after, present = _arrays(self._before), _arrays(released), _weighed(self.strategy, said, replies)
-            self.watch.store_scores(number, before, after, present, others, norm, run)
+            other_replies = valid_replies - sum(note is not None for note in notes.values())
+            before, after, present = _arrays(self._before), _arrays(released), _weighed(self.strategy, notes, replies)
+            self.watch.store_scores(number, before, after, present, other_replies, norm, run)
         return released, metrics
 
 
@@ -89,14 +89,17 @@ class ObservedStrategy(_ObservedStrategyBase, Strategy):
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Remove canary clients' notes from the replies, and return the wrapped strategy's result on the replies."""
         answered = list(replies)
-        said = {
-            place: read_note(one.content.config_records.pop(NOTE).get(NOTE), str(one.metadata.src_node_id))
-            for place, one in enumerate(answered)
-            if one.has_content() and NOTE in one.content.config_records
+        properties = {
+            index: read_note(message.content.config_records.pop(NOTE).get(NOTE), str(message.metadata.src_node_id))
+            for index, message in enumerate(answered)
+            if message.has_content() and NOTE in message.content.config_records
         }
-        run, others = next((one.metadata.run_id for one in answered), None), sum(one.has_content() for one in answered)
-        made = partial(self.strategy.aggregate_train, server_round, answered)
-        return self._aggregated(server_round, said, answered, made, run, others)
+        run, other_replies = (
+            next((message.metadata.run_id for message in answered), None),
+            sum(message.has_content() for message in answered),
+        )
+        aggregate = partial(self.strategy.aggregate_train, server_round, answered)
+        return self._aggregated(server_round, properties, answered, aggregate, run, other_replies)
 
 
 class ObservedLegacyStrategy(_ObservedStrategyBase, OldStrategy):
@@ -113,14 +116,14 @@ class ObservedLegacyStrategy(_ObservedStrategyBase, OldStrategy):
 
     def aggregate_fit(self, server_round: int, results: Any, failures: Any) -> Any:
         """Remove canary clients' notes from the replies, and return the wrapped strategy's result on the replies."""
-        said = {
-            place: read_note(found.metrics.pop(NOTE), one.cid)
-            for place, (one, found) in enumerate(results)
-            if NOTE in found.metrics
+        properties = {
+            index: read_note(reply.metrics.pop(NOTE), proxy.cid)
+            for index, (proxy, reply) in enumerate(results)
+            if NOTE in reply.metrics
         }
-        run = next((getattr(one, "run_id", None) for one, _ in results), None)
-        made = partial(self.strategy.aggregate_fit, server_round, results, failures)
-        return self._aggregated(server_round, said, results, made, run, len(results))
+        run = next((getattr(proxy, "run_id", None) for proxy, _ in results), None)
+        aggregate = partial(self.strategy.aggregate_fit, server_round, results, failures)
+        return self._aggregated(server_round, properties, results, aggregate, run, len(results))
 
 
 def _arrays(model: Mapping[str, Array] | Parameters) -> Iterator[NDArray[Any]]:
@@ -134,23 +137,25 @@ def _arrays(model: Mapping[str, Array] | Parameters) -> Iterator[NDArray[Any]]:
         yield from (array.numpy() for array in model.values())
 
 
-def _weighed(strategy: object, said: _Said, replies: Sequence[Any]) -> Iterator[ReportedCanaryProperties]:
+def _weighed(strategy: object, notes: _Said, replies: Sequence[Any]) -> Iterator[ReportedCanaryProperties]:
     """Yield what each canary client reports about its canary, with the weight of its reply in the average.
 
     Unreadable reports are left out. Weights are relative to the largest one. The function must be called after the
     averaging, because wrappers of the strategy may change weights before the averaging.
     """
     layers = [*layers_of(strategy)]
-    key = next((one.weighted_by_key for one in reversed(layers) if hasattr(one, "weighted_by_key")), "num-examples")
-    weights = [_weight(one, key) for one in replies]
+    key = next(
+        (layer.weighted_by_key for layer in reversed(layers) if hasattr(layer, "weighted_by_key")), "num-examples"
+    )
+    weights = [_weight(reply, key) for reply in replies]
     heaviest = max(weights, default=0.0)
-    way = getattr(layers[-1], "aggregate_train", None) or getattr(layers[-1], "aggregate_fit", None)
-    where, what = getattr(way, "__module__", ""), getattr(way, "__qualname__", "")
-    known = _OTHERWISE if where.startswith("flwr.") else {}
-    for place, note in said.items():
-        share = weights[place] / heaviest if heaviest > 0 else None
+    aggregate = getattr(layers[-1], "aggregate_train", None) or getattr(layers[-1], "aggregate_fit", None)
+    where, qualified_name = getattr(aggregate, "__module__", ""), getattr(aggregate, "__qualname__", "")
+    defaults = _OTHERWISE if where.startswith("flwr.") else {}
+    for name, note in notes.items():
+        share = weights[name] / heaviest if heaviest > 0 else None
         if note is not None:
-            yield replace(note, weight=known.get(what.partition(".")[0], share))
+            yield replace(note, weight=defaults.get(qualified_name.partition(".")[0], share))
 
 
 def _weight(reply: Any, key: str) -> float:
@@ -160,7 +165,7 @@ def _weight(reply: Any, key: str) -> float:
     """
     if isinstance(reply, Message):
         records = reply.content.metric_records.values() if reply.has_content() else ()
-        named = next((one.get(key) for one in records), None)
+        weight_value = next((record.get(key) for record in records), None)
     else:
-        named = reply[1].num_examples
-    return float(named) if isinstance(named, int | float) and 0 <= named < float("inf") else 0.0
+        weight_value = reply[1].num_examples
+    return float(weight_value) if isinstance(weight_value, int | float) and 0 <= weight_value < float("inf") else 0.0

@@ -58,7 +58,7 @@ class TrainingObserver:
         before: Iterable[NDArray[Any]],
         after: Iterable[NDArray[Any]],
         present: Iterable[ReportedCanaryProperties],
-        others: int | None = None,
+        other_clients: int | None = None,
         norm: float | None = None,
         run: int | None = None,
         models_only: bool = False,
@@ -82,8 +82,8 @@ class TrainingObserver:
             Arrays of the model after the round, in the order of `before`.
         present
             One reply for each canary whose client answered in the round.
-        others
-            Number of clients without a canary that answered; None uses the observer's field `others`.
+        other_clients
+            Number of clients without a canary that answered; None uses the observer's field `other_clients`.
         norm
             Clipping norm of the strategy in this round; None if unknown.
         run
@@ -97,23 +97,24 @@ class TrainingObserver:
             if not released.any():
                 return
             numbers = range(self.canaries + DECOYS)
-            drawn = (canary_direction(self.directions, server_round, one, released.size) for one in numbers)
-            scores = tuple(canary_score(released, one) for one in drawn)
-            kept = StoredRound(
-                server_round, tuple(sorted(present, key=lambda one: one.number)), scores,
-                self.others if others is None else others, released.size, norm, fingerprint(self.directions), run,
+            directions = (canary_direction(self.directions, server_round, number, released.size) for number in numbers)
+            scores = tuple(canary_score(released, direction) for direction in directions)
+            round = StoredRound(
+                server_round, tuple(sorted(present, key=lambda properties: properties.number)), scores,
+                self.others if other_clients is None else other_clients, released.size, norm,
+                fingerprint(self.directions), run,
                 models_only, *map(_digest, models),
             )  # fmt: skip
             from filelock import FileLock  # clients import this module, and only an observer keeps rounds  # noqa: PLC0415
 
             self.directory.mkdir(parents=True, exist_ok=True)
             with FileLock(self.directory / ".lock", timeout=_PATIENCE):
-                self._keep(kept)
+                self._keep(round)
 
-    def _keep(self, kept: StoredRound) -> None:
-        if kept.models_only and self._is_there(kept):
+    def _keep(self, stored_round: StoredRound) -> None:
+        if stored_round.models_only and self._is_there(stored_round):
             return
-        _set_aside(self.directory, kept)
+        _set_aside(self.directory, stored_round)
         path = self.directory / _GUARANTEE
         if self.terms is not None:
             ours = self.terms.to_json() | {"delta": self.delta, "canaries": self.canaries}
@@ -124,36 +125,40 @@ class TrainingObserver:
             )
             if not is_ours:
                 write_text(path, json.dumps(ours))
-        write_text(self.directory / _file_of(kept.number), json.dumps(asdict(kept)))
+        write_text(self.directory / _file_of(stored_round.number), json.dumps(asdict(stored_round)))
 
-    def _is_there(self, kept: StoredRound) -> bool:
+    def _is_there(self, stored_round: StoredRound) -> bool:
         """Return whether another client that observes the same run has already stored the same round.
 
         Raises `InputError` if the stored rounds of this run have other canaries or other models.
         """
-        near = [self.directory / _file_of(number) for number in (kept.number - 1, kept.number)]
+        near = [self.directory / _file_of(number) for number in (stored_round.number - 1, stored_round.number)]
         last, same = (kept_round(path) if path.is_file() else None for path in near)
-        for one in (last, same):
-            if one is None or one.run != kept.run or kept.number == 1:
+        for known_round in (last, same):
+            if known_round is None or known_round.run != stored_round.run or stored_round.number == 1:
                 continue
-            is_alike = (one.directions, len(one.scores), one.models_only) == (kept.directions, len(kept.scores), True)
-            follows = one.after == (kept.before if one is last else kept.after)
-            what = f"{self.directory} keeps what another observer has seen of this run, which is not the same"
-            require(is_alike and follows, f"{what}: accepted is a directory for each")
-        return same is not None and (same.run, same.after) == (kept.run, kept.after)
+            is_alike = (known_round.directions, len(known_round.scores), known_round.models_only) == (
+                stored_round.directions,
+                len(stored_round.scores),
+                True,
+            )
+            follows = known_round.after == (stored_round.before if known_round is last else stored_round.after)
+            problem = f"{self.directory} keeps what another observer has seen of this run, which is not the same"
+            require(is_alike and follows, f"{problem}: accepted is a directory for each")
+        return same is not None and (same.run, same.after) == (stored_round.run, stored_round.after)
 
 
 @contextmanager
-def printing_errors(what: str) -> Iterator[None]:
+def printing_errors(subject: str) -> Iterator[None]:
     """Print an exception of the `with` block on standard error instead of raising it.
 
-    `what` names the thing that is not stored because of the exception, such as "round 3".
+    `subject` names the thing that is not stored because of the exception, such as "round 3".
     """
     try:
         yield
     except Exception as error:  # any error
         with suppress(Exception):  # a process may have no error stream
-            sys.stderr.write(f"fl_audit: {what} is not kept, and does not count: {in_a_line(error)}\n")
+            sys.stderr.write(f"fl_audit: {subject} is not kept, and does not count: {in_a_line(error)}\n")
             sys.stderr.flush()
 
 
@@ -213,7 +218,7 @@ def _why_no_seed(text: str) -> str:
 def _change(before: Sequence[NDArray[Any]], after: Sequence[NDArray[Any]]) -> Floats:
     """Return the change of all arrays that had a floating-point type before, as one vector."""
     # The types before the round decide, because an average turns integer counters into fractions.
-    shapes = [one.shape for one in before], [one.shape for one in after]
+    shapes = [array.shape for array in before], [array.shape for array in after]
     require(shapes[0] == shapes[1], f"models have tensors of shapes {shapes[0]} and {shapes[1]}: accepted are the same")
     pairs = [(old, new) for old, new in zip(before, after, strict=True) if old.dtype.kind == "f"]
     return np.concatenate([np.zeros(0), *((new.astype(np.float64) - old).ravel() for old, new in pairs)])
@@ -225,9 +230,9 @@ def _file_of(server_round: int) -> str:
 
 def _digest(tensors: Iterable[NDArray[Any]]) -> str:
     digest = sha256()
-    for one in tensors:
-        digest.update(f"{one.dtype}{one.shape}".encode())
-        digest.update(np.ascontiguousarray(one).tobytes())
+    for tensor in tensors:
+        digest.update(f"{tensor.dtype}{tensor.shape}".encode())
+        digest.update(np.ascontiguousarray(tensor).tobytes())
     return digest.hexdigest()
 
 
@@ -237,8 +242,8 @@ def _run_and_number(path: Path, *_: int) -> tuple[int | None, int]:
 
     The result is cached; the further arguments are the file's `_stamp`, so that a rewritten file is read again.
     """
-    kept = kept_round(path)
-    return kept.run, kept.number
+    stored_round = kept_round(path)
+    return stored_round.run, stored_round.number
 
 
 def _stamp(path: Path) -> tuple[int, int, int]:
@@ -247,20 +252,27 @@ def _stamp(path: Path) -> tuple[int, int, int]:
     return stored.st_ino, stored.st_mtime_ns, stored.st_size
 
 
-def _set_aside(directory: Path, kept: StoredRound) -> None:
-    """Move the stored rounds that the new round `kept` makes outdated to a new subdirectory `earlier-N`.
+def _set_aside(directory: Path, stored_round: StoredRound) -> None:
+    """Move the stored rounds that the new round `stored_round` makes outdated to a new subdirectory `earlier-N`.
 
-    Rounds of other runs are outdated. Rounds of the same run are outdated if their number is that of `kept` or larger.
-    If the observer sees only models, another client may have stored such rounds of the same run. They are then moved
-    only if `kept` is round 1.
+    Rounds of other runs are outdated. Rounds of the same run are outdated if their number is that of `stored_round` or
+    larger. If the observer sees only models, another client may have stored such rounds of the same run. They are then
+    moved only if `stored_round` is round 1.
     """
-    found = {path: _run_and_number(path, *_stamp(path)) for path in directory.glob("round-*.json")}
-    later = [path for path, (run, number) in found.items() if run != kept.run or number >= kept.number]
-    if kept.models_only:  # another client may have kept later rounds of the run
-        later = [path for path in later if found[path][0] != kept.run or kept.number == 1]
+    earlier_rounds = {path: _run_and_number(path, *_stamp(path)) for path in directory.glob("round-*.json")}
+    later = [
+        path
+        for path, (run, number) in earlier_rounds.items()
+        if run != stored_round.run or number >= stored_round.number
+    ]
+    if stored_round.models_only:  # another client may have kept later rounds of the run
+        later = [path for path in later if earlier_rounds[path][0] != stored_round.run or stored_round.number == 1]
     if later:
         earlier = [path.name.removeprefix("earlier-") for path in directory.glob("earlier-*")]
-        aside = directory / f"earlier-{max((int(one) for one in earlier if one.isdecimal()), default=0) + 1}"
+        aside = (
+            directory
+            / f"earlier-{max((int(number_text) for number_text in earlier if number_text.isdecimal()), default=0) + 1}"
+        )
         aside.mkdir()
         for path in later:
             path.rename(aside / path.name)

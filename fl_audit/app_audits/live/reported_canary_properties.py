@@ -42,17 +42,17 @@ class ReportedCanaryProperties:
         return json.dumps({name: value for name, value in asdict(self).items() if name not in ("node", "weight")})
 
 
-def read_note(said: object, node: str | None = None) -> ReportedCanaryProperties | None:
+def read_note(note: object, node: str | None = None) -> ReportedCanaryProperties | None:
     """Return the note on a canary that a client's reply contains; None if the value is not a valid note.
 
     Parameters
     ----------
-    said
+    note
         Value of the reply's entry `NOTE`, which is untrusted input.
     node
         Identifier of the node that sent the reply; None if unknown.
     """
-    text = str(said)
+    text = str(note)
     if len(text) > _LONGEST:
         return None
     try:

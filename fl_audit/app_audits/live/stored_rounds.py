@@ -55,7 +55,7 @@ class StoredRound:
     @property
     def numbers(self) -> tuple[int, ...]:
         """The numbers of the canaries whose clients answered, in ascending order."""
-        return tuple(one.number for one in self.present)
+        return tuple(properties.number for properties in self.present)
 
     @property
     def canary_norm(self) -> float | None:
@@ -63,8 +63,8 @@ class StoredRound:
 
         It is the clipping norm of the strategy or, if that is unknown, the norm that every canary reports.
         """
-        said = [one.norm for one in self.present]
-        return self.norm or (said[0] if said and len(set(said)) == 1 else None)
+        norms = [properties.norm for properties in self.present]
+        return self.norm or (norms[0] if norms and len(set(norms)) == 1 else None)
 
 
 class MismatchedCanaryProperty(StrEnum):
@@ -103,38 +103,42 @@ class MismatchedCanary:
 
 def mismatches_text(wrong: tuple[MismatchedCanary, ...]) -> str:
     """Return a phrase that lists the first four of the given mismatches, and counts the others."""
-    more = f"; and {len(wrong) - _NAMED} more" if len(wrong) > _NAMED else ""
-    return "; ".join(map(str, wrong[:_NAMED])) + more
+    suffix = f"; and {len(wrong) - _NAMED} more" if len(wrong) > _NAMED else ""
+    return "; ".join(map(str, wrong[:_NAMED])) + suffix
 
 
-def _misfits(kept: StoredRound, terms: StatedReleases, coins: str) -> list[MismatchedCanary]:
+def _misfits(stored_round: StoredRound, releases: StatedReleases, coins: str) -> list[MismatchedCanary]:
     """Return the properties of a round's canaries that contradict the claim, the stored round or the seed of the coins.
 
-    `terms` is the claim, and `coins` the fingerprint of the seed.
+    `releases` is the claim, and `coins` the fingerprint of the seed.
     """
-    is_replaced = terms.adjacency.relation is Relation.REPLACE
-    found = list[MismatchedCanary]()
-    for one in kept.present:
+    is_replaced = releases.adjacency.relation is Relation.REPLACE
+    canaries = list[MismatchedCanary]()
+    for properties in stored_round.present:
         fits = {
-            MismatchedCanaryProperty.COINS: one.coins is None or one.coins == coins,
-            MismatchedCanaryProperty.OUT: one.is_replaced in (None, is_replaced),
-            MismatchedCanaryProperty.DIRECTIONS: one.directions in (None, kept.directions),
-            MismatchedCanaryProperty.SIZE: one.size in (None, kept.size),
-            MismatchedCanaryProperty.NORM: one.norm is None or kept.norm is None or one.norm >= _ROUNDED * kept.norm,
+            MismatchedCanaryProperty.COINS: properties.coins is None or properties.coins == coins,
+            MismatchedCanaryProperty.OUT: properties.is_replaced in (None, is_replaced),
+            MismatchedCanaryProperty.DIRECTIONS: properties.directions in (None, stored_round.directions),
+            MismatchedCanaryProperty.SIZE: properties.size in (None, stored_round.size),
+            MismatchedCanaryProperty.NORM: properties.norm is None
+            or stored_round.norm is None
+            or properties.norm >= _ROUNDED * stored_round.norm,
         }
-        found += [MismatchedCanary(one.number, one.node, what) for what, does in fits.items() if not does]
-    return found
+        canaries += [
+            MismatchedCanary(properties.number, properties.node, name) for name, does in fits.items() if not does
+        ]
+    return canaries
 
 
 @contextmanager
-def stored_in(path: Path, what: str) -> Iterator[Any]:
+def stored_in(path: Path, description: str) -> Iterator[Any]:
     """Yield the JSON value of a file, and turn an error in the `with` block into an `InputError` of one line.
 
     Parameters
     ----------
     path
         Path of the file.
-    what
+    description
         A noun phrase for what the file should contain, for the error message.
 
     Raises
@@ -145,7 +149,7 @@ def stored_in(path: Path, what: str) -> Iterator[Any]:
     try:
         yield json.loads(read_text_file(path))
     except (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
-        raise InputError(f"{path} is no {what}: {error}") from None
+        raise InputError(f"{path} is no {description}: {error}") from None
 
 
 def kept_round(path: Path) -> StoredRound:
@@ -153,16 +157,16 @@ def kept_round(path: Path) -> StoredRound:
     with stored_in(path, "round that canaries kept") as stored:
         scores = tuple(map(float, stored["scores"]))
         require(bool(np.isfinite(scores).all()), "scores are not finite")
-        others, size, run = (converted(int, stored.get(name)) for name in ("others", "size", "run"))
+        other_clients, size, run = (converted(int, stored.get(name)) for name in ("others", "size", "run"))
         directions, before, after = (converted(str, stored.get(name)) for name in ("directions", "before", "after"))
         norm = converted(float, stored.get("norm"))
-        fits = (others is None or others >= 0, size is None or size >= 1, norm is None or 0 < norm < inf)
-        require(all(fits), f"others are {others}, size is {size}, norm is {norm}")
+        fits = (other_clients is None or other_clients >= 0, size is None or size >= 1, norm is None or 0 < norm < inf)
+        require(all(fits), f"others are {other_clients}, size is {size}, norm is {norm}")
         present = tuple(map(note_of_json, stored["present"]))
-        seen = (scores, others, size, norm, directions, run, stored.get("models_only") is True, before, after)
+        fields = (scores, other_clients, size, norm, directions, run, stored.get("models_only") is True, before, after)
         number = stored["number"]
         require_number("its number is", number, f"whole numbers from 1 to {MOST_ROUNDS}")
-        return StoredRound(number, present, *seen)
+        return StoredRound(number, present, *fields)
 
 
 def _kept_rounds(directory: Path) -> list[StoredRound]:
@@ -182,17 +186,21 @@ def whole_rounds(directory: Path, canaries: int) -> tuple[list[StoredRound], lis
     canaries
         Number of canaries, at least 1, which are numbered from 0.
     """
-    found, every = _kept_rounds(directory), tuple(range(canaries))
-    whole = [one for one in found if one.numbers == every and len(one.scores) == canaries + DECOYS]
-    wrong = misnumbered(found, canaries)
-    named = f" once each, since clients name {', '.join(map(str, wrong))} twice or beside them" if wrong else ""
-    what = f"{directory} holds no round in which {canaries} canaries answered{named}"
-    require(bool(whole), f"{what}: accepted is one or more")
-    return whole, found
+    stored_rounds, every = _kept_rounds(directory), tuple(range(canaries))
+    whole = [
+        stored_round
+        for stored_round in stored_rounds
+        if stored_round.numbers == every and len(stored_round.scores) == canaries + DECOYS
+    ]
+    wrong = misnumbered(stored_rounds, canaries)
+    remark = f" once each, since clients name {', '.join(map(str, wrong))} twice or beside them" if wrong else ""
+    problem = f"{directory} holds no round in which {canaries} canaries answered{remark}"
+    require(bool(whole), f"{problem}: accepted is one or more")
+    return whole, stored_rounds
 
 
 def fitting_rounds(
-    rounds: list[StoredRound], terms: StatedReleases, coin_seed: int
+    rounds: list[StoredRound], releases: StatedReleases, coin_seed: int
 ) -> tuple[list[StoredRound], tuple[MismatchedCanary, ...]]:
     """Return the rounds whose canaries all match the guarantee and the coins, and the mismatches in the other rounds.
 
@@ -202,16 +210,16 @@ def fitting_rounds(
     ----------
     rounds
         The stored rounds to choose from.
-    terms
+    releases
         The claimed guarantee of the training, as the releases that it states.
     coin_seed
         Secret seed of the canaries' coins, from 0 to 2**64 - 1.
     """
     coins = fingerprint(coin_seed)
-    each = [(one, _misfits(one, terms, coins)) for one in rounds]
-    wrong = dict.fromkeys(misfit for _, found in each for misfit in found)
-    order = tuple(sorted(wrong, key=lambda one: (one.number, one.node or "", one.what)))
-    fitting = [one for one, found in each if not found]
+    misfits = [(round, _misfits(round, releases, coins)) for round in rounds]
+    wrong = dict.fromkeys(misfit for _, canaries in misfits for misfit in canaries)
+    order = tuple(sorted(wrong, key=lambda canary: (canary.number, canary.node or "", canary.what)))
+    fitting = [stored_round for stored_round, canaries in misfits if not canaries]
     require(bool(fitting), f"no round counts: {mismatches_text(order)}: accepted are canaries of one setting")
     return fitting, order
 
@@ -228,8 +236,13 @@ def misnumbered(rounds: Iterable[StoredRound], canaries: int) -> tuple[int, ...]
     canaries
         Number of canaries, which are numbered from 0.
     """
-    named = (one for kept in rounds for one in set(kept.numbers) if one >= canaries or kept.numbers.count(one) > 1)
-    return tuple(sorted(set(named)))
+    wrong_numbers = (
+        number
+        for round in rounds
+        for number in set(round.numbers)
+        if number >= canaries or round.numbers.count(number) > 1
+    )
+    return tuple(sorted(set(wrong_numbers)))
 
 
 def earlier_rounds_of_same_training(directory: Path, rounds: list[StoredRound]) -> int:
@@ -247,18 +260,27 @@ def earlier_rounds_of_same_training(directory: Path, rounds: list[StoredRound]) 
         The rounds in the directory itself.
     """
     chain, added = list(rounds), 0
-    aside = [_kept_rounds(one) for one in sorted(directory.glob("earlier-*")) if one.is_dir()]
-    while linked := next((one for one in aside if _is_linked(one, chain) or _is_linked(chain, one)), None):
+    aside = [_kept_rounds(path) for path in sorted(directory.glob("earlier-*")) if path.is_dir()]
+    while linked := next(
+        (
+            stored_rounds
+            for stored_rounds in aside
+            if _is_linked(stored_rounds, chain) or _is_linked(chain, stored_rounds)
+        ),
+        None,
+    ):
         aside.remove(linked)
-        known = {one.after for one in chain}
-        more = [one for one in linked if one.after not in known]
-        chain, added = chain + more, added + len(more)
+        afters = {stored_round.after for stored_round in chain}
+        later_rounds = [stored_round for stored_round in linked if stored_round.after not in afters]
+        chain, added = chain + later_rounds, added + len(later_rounds)
     return added
 
 
 def _is_linked(earlier: list[StoredRound], later: list[StoredRound]) -> bool:
     """Return whether a `later` round starts from a model that an `earlier` round released."""
-    return bool({one.after for one in earlier} & {one.before for one in later} - {None})
+    return bool(
+        {stored_round.after for stored_round in earlier} & {stored_round.before for stored_round in later} - {None}
+    )
 
 
 def scores_and_coins(rounds: list[StoredRound], coin_seed: int, canaries: int) -> tuple[Floats, Floats, Floats]:
@@ -276,12 +298,12 @@ def scores_and_coins(rounds: list[StoredRound], coin_seed: int, canaries: int) -
     canaries
         Number of canaries.
     """
-    scores = np.array([one.scores for one in rounds]) / canary_norms(rounds)[:, None]
-    coins = canary_coins(coin_seed, [one.number for one in rounds], canaries)
+    scores = np.array([round.scores for round in rounds]) / canary_norms(rounds)[:, None]
+    coins = canary_coins(coin_seed, [round.number for round in rounds], canaries)
     return scores[:, :canaries], coins.astype(np.float64), scores[:, canaries:]
 
 
 def canary_norms(rounds: list[StoredRound]) -> Floats:
     """Return the norm of a canary in each round, shape (rounds,); all 1 if it is unknown for any round."""
-    said = [one.canary_norm for one in rounds]
-    return np.array([1.0 if one is None or None in said else one for one in said])
+    norms = [round.canary_norm for round in rounds]
+    return np.array([1.0 if norm is None or None in norms else norm for norm in norms])

@@ -22,38 +22,40 @@ _COUNT_RELEASED = (
 _COUNTS = ("num-examples", "num_examples", "num-samples", "num_samples")
 
 
-def unasked(evidence: RecordedTrainings) -> dict[Pitfall, str]:
+def unasked(trainings: RecordedTrainings) -> dict[Pitfall, str]:
     """Return the pitfalls that could not be looked for, each with the reason."""
-    is_single = max(map(len, (evidence.repeated, *evidence.by_client.values())), default=0) < 2
-    is_unclipped = all(step.rows is None for training in evidence.private_trainings for step in training.steps)
+    is_single = max(map(len, (trainings.repeated, *trainings.by_client.values())), default=0) < 2
+    is_unclipped = all(step.rows is None for training in trainings.private_trainings for step in training.steps)
     reasons: tuple[tuple[bool, str, tuple[Pitfall, ...]], ...] = (
         (is_single, CALLED_ONCE, (Pitfall.SEEDED_NOISE, Pitfall.FIXED_SAMPLE)),
-        (len(evidence.by_client) < 2, "one client trained", (Pitfall.SHARED_NOISE,)),
-        (not evidence.replays, "no replay was compared", (Pitfall.COUPLED, Pitfall.OVER_NORM, Pitfall.LAYER_CLIPPING)),
-        (all(one.noise_moved is None or one.is_replaced for one in evidence.replays),
+        (len(trainings.by_client) < 2, "one client trained", (Pitfall.SHARED_NOISE,)),
+        (not trainings.replays, "no replay was compared", (Pitfall.COUPLED, Pitfall.OVER_NORM, Pitfall.LAYER_CLIPPING)),
+        (all(replay.noise_moved is None or replay.is_replaced for replay in trainings.replays),
          "no replay had the same noise and one record less", (Pitfall.NOISE_FOLLOWS,)),
-        (evidence.trace is None, "what leaves was not traced with other records",
+        (trainings.trace is None, "what leaves was not traced with other records",
          (Pitfall.BARE_OUTPUT, Pitfall.PRIVATE_SCHEDULE, Pitfall.PRIVATE_RATE)),
         (is_unclipped, "Opacus kept no gradients of single records", (Pitfall.CUT_BATCH, Pitfall.BATCH_CLIPPING)),
-        (evidence.claimed is None, "no epsilon was named", (Pitfall.CLAIMED_EPSILON, Pitfall.EARLY_EPSILON)),
-        (not any(one.is_accountant_seen for one in evidence.private_trainings), "no accountant of Opacus counted",
+        (trainings.claimed is None, "no epsilon was named", (Pitfall.CLAIMED_EPSILON, Pitfall.EARLY_EPSILON)),
+        (not any(training.is_accountant_seen for training in trainings.private_trainings),
+         "no accountant of Opacus counted",
          (Pitfall.UNCOUNTED_STEPS, Pitfall.UNTAKEN_STEPS, Pitfall.WRONG_RATE, Pitfall.WRONG_NOISE_COUNTED)),
-        (evidence.measured is not None, "the steps are taken without Opacus, and state no noise multiplier and no norm",
+        (trainings.measured is not None,
+         "the steps are taken without Opacus, and state no noise multiplier and no norm",
          (Pitfall.SMALL_NOISE, Pitfall.LAYER_CLIPPING)),
-        (evidence.measured is not None and any(one.coupling is None for one in evidence.measured.effects),
+        (trainings.measured is not None and any(effect.coupling is None for effect in trainings.measured.effects),
          "no second record was found whose values move the same step", (Pitfall.COUPLED,)),
-        (evidence.measured is not None, "no engine of Opacus made a model private", _OF_ENGINES),
-        (evidence.measured is not None, "replays leave records out of mini-batches alone",
+        (trainings.measured is not None, "no engine of Opacus made a model private", _OF_ENGINES),
+        (trainings.measured is not None, "replays leave records out of mini-batches alone",
          (Pitfall.PRIVATE_SIZE,)),
-        (not any(one.left.evaluation for one in evidence.private_trainings), "no evaluation replied",
+        (not any(training.left.evaluation for training in trainings.private_trainings), "no evaluation replied",
          (Pitfall.CLEAR_EVALUATION,)),
-        (not _has_numbers(evidence), "no numbers left", (Pitfall.EXACT_COUNT,)),
-        (evidence.trace is None and not _has_numbers(evidence), "what leaves was not traced with other records",
+        (not _has_numbers(trainings), "no numbers left", (Pitfall.EXACT_COUNT,)),
+        (trainings.trace is None and not _has_numbers(trainings), "what leaves was not traced with other records",
          (Pitfall.CLEAR_METRICS,)),
     )  # fmt: skip
-    named = {one.pitfall for one in found_pitfalls(evidence)}
-    found = {name: why for holds, why, names in reasons if holds for name in names if name not in named}
-    return dict(sorted(found.items(), key=lambda item: list(Pitfall).index(item[0])))
+    pitfalls = {pitfall.pitfall for pitfall in found_pitfalls(trainings)}
+    reasons_by_pitfall = {name: why for holds, why, names in reasons if holds for name in names if name not in pitfalls}
+    return dict(sorted(reasons_by_pitfall.items(), key=lambda item: list(Pitfall).index(item[0])))
 
 
 _OF_ENGINES = (
@@ -64,218 +66,226 @@ _OF_ENGINES = (
 """Pitfalls that are looked for in models that an engine of Opacus made private."""
 
 
-def _has_numbers(evidence: RecordedTrainings) -> bool:
-    return any(one.left.numbers or one.left.evaluation for one in evidence.private_trainings)
+def _has_numbers(trainings: RecordedTrainings) -> bool:
+    return any(training.left.numbers or training.left.evaluation for training in trainings.private_trainings)
 
 
 CALLED_ONCE = "the training ran once"
 """The reason for which it is not known whether a training repeats its draws."""
 
 
-def found_pitfalls(evidence: RecordedTrainings) -> tuple[FoundPitfall, ...]:
+def found_pitfalls(trainings: RecordedTrainings) -> tuple[FoundPitfall, ...]:
     """Return the pitfalls that the evidence shows, in the order of `CHECKS`; () if Opacus was not used."""
-    found = (FoundPitfall(pitfall, seen) for pitfall, check in CHECKS.items() if (seen := check(evidence)))
-    return tuple(found) if evidence.is_private else ()
+    pitfalls = (
+        FoundPitfall(pitfall, observation) for pitfall, check in CHECKS.items() if (observation := check(trainings))
+    )
+    return tuple(pitfalls) if trainings.is_private else ()
 
 
-def _claimed_epsilon(evidence: RecordedTrainings) -> str:
-    found = evidence.excess
+def _claimed_epsilon(trainings: RecordedTrainings) -> str:
+    excess = trainings.excess
     # Steps whose sampling was not seen may give less than those that are composed here without amplification.
-    if found is None or evidence.unseen_sampling:
+    if excess is None or trainings.unseen_sampling:
         return ""
-    over = "1 round" if found.rounds == 1 else f"{found.rounds} rounds"
-    epsilon = f"{found.epsilon:.3g}" if math.isfinite(found.epsilon) else "no finite one"
-    least = "at least " if evidence.measured is not None and math.isfinite(found.epsilon) else ""
+    over = "1 round" if excess.rounds == 1 else f"{excess.rounds} rounds"
+    epsilon = f"{excess.epsilon:.3g}" if math.isfinite(excess.epsilon) else "no finite one"
+    bound_words = "at least " if trainings.measured is not None and math.isfinite(excess.epsilon) else ""
     return (
-        f"epsilon {evidence.claimed:.3g} is claimed, and the steps of {over} give {least}{epsilon} "
-        f"at delta {found.delta:g}"
+        f"epsilon {trainings.claimed:.3g} is claimed, and the steps of {over} give {bound_words}{epsilon} "
+        f"at delta {excess.delta:g}"
     )
 
 
-def _early_epsilon(evidence: RecordedTrainings) -> str:
-    for training in evidence.private_trainings:
+def _early_epsilon(trainings: RecordedTrainings) -> str:
+    for training in trainings.private_trainings:
         if training.answers and training.answers[-1].after < len(training.noised):
-            left = len(training.noised) - training.answers[-1].after
-            return f"{left} of {len(training.noised)} steps were taken after epsilon was asked for"
+            uncounted = len(training.noised) - training.answers[-1].after
+            return f"{uncounted} of {len(training.noised)} steps were taken after epsilon was asked for"
     return ""
 
 
-def _large_delta(evidence: RecordedTrainings) -> str:
-    for training in evidence.private_trainings:
-        deltas = [one.delta for one in training.answers] + [one.target[1] for one in training.engines if one.target]
-        records = max((one.records for one in training.engines), default=0)
+def _large_delta(trainings: RecordedTrainings) -> str:
+    for training in trainings.private_trainings:
+        deltas = [answer.delta for answer in training.answers] + [
+            engine.target[1] for engine in training.engines if engine.target
+        ]
+        records = max((engine.records for engine in training.engines), default=0)
         if records and deltas and max(deltas) >= 1 / records:
             return f"delta is {max(deltas):g}, and a client has {records} records"
     return ""
 
 
-def _uncounted(evidence: RecordedTrainings) -> str:
-    for training in evidence.private_trainings:
-        is_fresh = len(training.engines) > 1 and bool(evidence.fresh_accountant)  # said there
+def _uncounted(trainings: RecordedTrainings) -> str:
+    for training in trainings.private_trainings:
+        is_fresh = len(training.engines) > 1 and bool(trainings.fresh_accountant)  # said there
         if training.is_accountant_seen and training.counted < len(training.noised) and not is_fresh:
             return f"{len(training.noised)} steps were taken, and the accountant counted {training.counted}"
     return ""
 
 
-def _untaken(evidence: RecordedTrainings) -> str:
-    for training in evidence.private_trainings:
-        taken = sum(step.is_applied for step in training.noised)
-        if training.counted > taken and training.counted != evidence.rounds * taken:
-            return f"the accountant counted {training.counted} steps, and {taken} were taken"
+def _untaken(trainings: RecordedTrainings) -> str:
+    for training in trainings.private_trainings:
+        applied = sum(step.is_applied for step in training.noised)
+        if training.counted > applied and training.counted != trainings.rounds * applied:
+            return f"the accountant counted {training.counted} steps, and {applied} were taken"
     return ""
 
 
-def _wrong_rate(evidence: RecordedTrainings) -> str:
-    for training in evidence.private_trainings:
+def _wrong_rate(trainings: RecordedTrainings) -> str:
+    for training in trainings.private_trainings:
         fed = [batch for step in training.noised for batch in training.batches_of(step)]
-        rates = [one.rate for one in fed if one.sampling is BatchSamplingKind.POISSON and one.rate is not None]
-        counted = [rate for _, rate, _ in training.counted_here]
-        if rates and counted and min(counted) < min(rates) * (1 - 1e-6):
-            return f"steps are counted with a sampling rate of {min(counted):.4g}, and drawn with {min(rates):.4g}"
+        rates = [batch.rate for batch in fed if batch.sampling is BatchSamplingKind.POISSON and batch.rate is not None]
+        counted_rates = [rate for _, rate, _ in training.counted_here]
+        if rates and counted_rates and min(counted_rates) < min(rates) * (1 - 1e-6):
+            return (
+                f"steps are counted with a sampling rate of {min(counted_rates):.4g}, and drawn with {min(rates):.4g}"
+            )
     return ""
 
 
-def _wrong_noise(evidence: RecordedTrainings) -> str:
-    for training in evidence.private_trainings:
+def _wrong_noise(trainings: RecordedTrainings) -> str:
+    for training in trainings.private_trainings:
         noise = [step.noise_multiplier for step in training.noised]
-        counted = [one for one, _, _ in training.counted_here]
-        if noise and counted and max(counted) > max(noise) * (1 + 1e-6):
-            said = f"steps are counted with noise multiplier {max(counted):.4g}, and taken with {max(noise):.4g}"
+        multipliers = [multiplier for multiplier, _, _ in training.counted_here]
+        if noise and multipliers and max(multipliers) > max(noise) * (1 + 1e-6):
+            text = f"steps are counted with noise multiplier {max(multipliers):.4g}, and taken with {max(noise):.4g}"
             is_adaptive = any(step.count_multiplier is not None for step in training.noised)
-            return f"{said}{_COUNT_RELEASED if is_adaptive else ''}"
+            return f"{text}{_COUNT_RELEASED if is_adaptive else ''}"
     return ""
 
 
-def _trained_before(evidence: RecordedTrainings) -> str:
-    for training in evidence.private_trainings:
-        before = [one for one in training.outside if one.is_before and one.tensors]
+def _trained_before(trainings: RecordedTrainings) -> str:
+    for training in trainings.private_trainings:
+        before = [step for step in training.outside if step.is_before and step.tensors]
         if before:
             return f"{before[0].optimizer} took {len(before)} steps on the model before an engine was made"
     return ""
 
 
-def _unwrapped(evidence: RecordedTrainings) -> str:
-    for training in evidence.private_trainings:
-        found = [one for one in training.outside if not one.is_before and one.is_wrapped]
-        if found:
-            return f"{found[0].optimizer} took {len(found)} steps that the engine did not make private"
+def _unwrapped(trainings: RecordedTrainings) -> str:
+    for training in trainings.private_trainings:
+        steps = [step for step in training.outside if not step.is_before and step.is_wrapped]
+        if steps:
+            return f"{steps[0].optimizer} took {len(steps)} steps that the engine did not make private"
     return ""
 
 
-def _outside_optimizer(evidence: RecordedTrainings) -> str:
-    for training in evidence.private_trainings:
-        found = [one for one in training.outside if not one.is_before and not one.is_wrapped and one.tensors]
-        if found:
-            return f"{found[0].optimizer} took {len(found)} steps on {found[0].tensors} tensors of the private model"
+def _outside_optimizer(trainings: RecordedTrainings) -> str:
+    for training in trainings.private_trainings:
+        steps = [step for step in training.outside if not step.is_before and not step.is_wrapped and step.tensors]
+        if steps:
+            return f"{steps[0].optimizer} took {len(steps)} steps on {steps[0].tensors} tensors of the private model"
     return ""
 
 
 def _moved(is_parameter: bool, is_frozen: bool) -> Check:
-    def check(evidence: RecordedTrainings) -> str:
-        if _is_traced(evidence):
+    def check(trainings: RecordedTrainings) -> str:
+        if _is_traced(trainings):
             return ""
         if any(
-            one.tensors and not one.is_before for training in evidence.private_trainings for one in training.outside
+            step.tensors and not step.is_before for training in trainings.private_trainings for step in training.outside
         ):
             return ""  # said already, with the optimizer that did it
-        for training in evidence.private_trainings:
-            found = [
-                one.name
-                for one in training.moved
-                if (one.is_parameter, one.is_frozen) == (is_parameter, is_frozen)
-                and not (one.is_at_end and training.left.earlier)
+        for training in trainings.private_trainings:
+            changed_names = [
+                change.name
+                for change in training.moved
+                if (change.is_parameter, change.is_frozen) == (is_parameter, is_frozen)
+                and not (change.is_at_end and training.left.earlier)
             ]
-            if found:
-                names = ", ".join(dict.fromkeys(found[:3]))
+            if changed_names:
+                names = ", ".join(dict.fromkeys(changed_names[:3]))
                 return f"{names} changed while the engine took no step"
         return ""
 
     return check
 
 
-def _is_traced(evidence: RecordedTrainings) -> bool:
+def _is_traced(trainings: RecordedTrainings) -> bool:
     """Return True if all arrays that leave follow from private steps: then it does not matter how they were made."""
-    return evidence.trace is not None and not evidence.trace.arrays and not evidence.trace.unstable
+    return trainings.trace is not None and not trainings.trace.arrays and not trainings.trace.unstable
 
 
-def _bare_output(evidence: RecordedTrainings) -> str:
-    names = evidence.trace.arrays if evidence.trace is not None else ()
-    if not names or _private_schedule(evidence) or _private_rate(evidence):
+def _bare_output(trainings: RecordedTrainings) -> str:
+    names = trainings.trace.arrays if trainings.trace is not None else ()
+    if not names or _private_schedule(trainings) or _private_rate(trainings):
         return ""  # with other steps everything is different
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return f"{', '.join(names[:3])}{more} follow the records although all private steps release the same"
+    suffix = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return f"{', '.join(names[:3])}{suffix} follow the records although all private steps release the same"
 
 
-def _unknown_tensors(evidence: RecordedTrainings) -> str:
-    if _is_traced(evidence):
+def _unknown_tensors(trainings: RecordedTrainings) -> str:
+    if _is_traced(trainings):
         return ""
-    names = [name for training in evidence.private_trainings for name in training.left.unknown]
+    names = [name for training in trainings.private_trainings for name in training.left.unknown]
     return f"{', '.join(dict.fromkeys(names[:3]))} left, and the private model has no such tensor" if names else ""
 
 
-def _chosen(evidence: RecordedTrainings) -> str:
+def _chosen(trainings: RecordedTrainings) -> str:
     # A choice among few steps may be the same with other records by chance: tracing does not tell what it follows.
-    for training in evidence.private_trainings:
+    for training in trainings.private_trainings:
         if training.left.earlier is not None:
             last = len(training.noised)
             return f"the weights that left are those after step {training.left.earlier} of {last}"
     return ""
 
 
-def _private_schedule(evidence: RecordedTrainings) -> str:
-    counts = [len(training.noised) for training in evidence.trace.runs] if evidence.trace else []
-    other = next((count for count in counts if count != counts[0]), None)
-    return "" if other is None else f"{counts[0]} steps were taken, and {other} with other records"
+def _private_schedule(trainings: RecordedTrainings) -> str:
+    counts = [len(training.noised) for training in trainings.trace.runs] if trainings.trace else []
+    other_count = next((count for count in counts if count != counts[0]), None)
+    return "" if other_count is None else f"{counts[0]} steps were taken, and {other_count} with other records"
 
 
-def _private_rate(evidence: RecordedTrainings) -> str:
-    runs = evidence.trace.runs if evidence.trace else ()
+def _private_rate(trainings: RecordedTrainings) -> str:
+    runs = trainings.trace.runs if trainings.trace else ()
     for training in runs[1:]:
         if training.measures != runs[0].measures:
             return "ReduceLROnPlateau is given a measure that follows the records"
-        one, other = ([step.learning_rate for step in each.noised] for each in (runs[0], training))
-        differ = [place for place, (left, right) in enumerate(zip(one, other, strict=False)) if left != right]
+        first, second = ([step.learning_rate for step in training.noised] for training in (runs[0], training))
+        differ = [index for index, (first, second) in enumerate(zip(first, second, strict=False)) if first != second]
         if differ:
-            rates = f"{one[differ[0]]:.3g}, and {other[differ[0]]:.3g} with other records"
+            rates = f"{first[differ[0]]:.3g}, and {second[differ[0]]:.3g} with other records"
             return f"the learning rate of step {differ[0] + 1} is {rates}"
     return ""
 
 
 def _sizes(training: RecordedTraining) -> set[int]:
     """Return the sizes of the data sets from which a training drew records."""
-    return {one.records for one in training.engines} | {one.records for one in training.batches}
+    return {engine.records for engine in training.engines} | {batch.records for batch in training.batches}
 
 
-def _exact_count(evidence: RecordedTrainings) -> str:
-    for training in evidence.private_trainings:
+def _exact_count(trainings: RecordedTrainings) -> str:
+    for training in trainings.private_trainings:
         records = _sizes(training)
         # Replies to training and to evaluation may use the same names.
         for name, value in (*training.left.numbers.items(), *training.left.evaluation.items()):
             if value in records and (value > 1 or name in _COUNTS):
-                follows = [one for one in training.answers if one.epsilon in training.left.numbers.values()]
-                more = "; epsilon, which follows from it, leaves too" if follows else ""
-                return f"{name} is {value:g}, which is the number of records{more}"
+                follows = [answer for answer in training.answers if answer.epsilon in training.left.numbers.values()]
+                suffix = "; epsilon, which follows from it, leaves too" if follows else ""
+                return f"{name} is {value:g}, which is the number of records{suffix}"
     return ""
 
 
-def _clear(evidence: RecordedTrainings, is_evaluation: bool) -> str:
-    if evidence.trace is not None and not is_evaluation:
-        names = evidence.trace.numbers
-        if not names or _private_schedule(evidence) or _private_rate(evidence):
+def _clear(trainings: RecordedTrainings, is_evaluation: bool) -> str:
+    if trainings.trace is not None and not is_evaluation:
+        names = trainings.trace.numbers
+        if not names or _private_schedule(trainings) or _private_rate(trainings):
             return ""
         return f"{', '.join(names[:5])} follow the records although all private steps release the same"
-    seen: dict[str, set[float]] = {}
-    for training in evidence.private_trainings:
+    values_by_name: dict[str, set[float]] = {}
+    for training in trainings.private_trainings:
         records = {float(count) for count in _sizes(training)}
-        public = records | {one.epsilon for one in training.answers} | {one.delta for one in training.answers}
+        public = (
+            records | {answer.epsilon for answer in training.answers} | {answer.delta for answer in training.answers}
+        )
         for engine in training.engines:
             public |= {engine.noise_multiplier, *engine.norms, engine.rate, *(engine.target or ())}
         public |= {step.learning_rate for step in training.steps}
-        left = training.left.evaluation if is_evaluation else training.left.numbers
-        for name, value in left.items():
-            if not any(abs(value - one) <= 1e-6 * max(1.0, abs(one)) for one in public):
-                seen.setdefault(name, set()).add(value)
-    sent = [name for name, values in seen.items() if len(values) > 1 and name not in _COUNTS]
+        numbers = training.left.evaluation if is_evaluation else training.left.numbers
+        for name, value in numbers.items():
+            if not any(abs(value - known_number) <= 1e-6 * max(1.0, abs(known_number)) for known_number in public):
+                values_by_name.setdefault(name, set()).add(value)
+    sent = [name for name, values in values_by_name.items() if len(values) > 1 and name not in _COUNTS]
     return f"{', '.join(sent)} follow the records of a client" if sent else ""
 
 

@@ -91,13 +91,13 @@ class GradientObserver:
         try:
             if closure is None:
                 self._observe(optimizer)
-                made = method(*args, **kwargs)
+                result = method(*args, **kwargs)
             else:
-                made = method(lambda: self._closed(optimizer, closure))
+                result = method(lambda: self._closed(optimizer, closure))
         finally:
             self._is_inside = False
         self._end_step(optimizer)
-        return made
+        return result
 
     def _closed(self, optimizer: Optimizer, closure: Callable[[], Any]) -> Any:
         loss = closure()
@@ -105,12 +105,12 @@ class GradientObserver:
         return loss
 
     def _observe(self, optimizer: Optimizer) -> None:
-        own = [one for group in optimizer.param_groups for one in group["params"] if one.grad is not None]
-        if not own:
+        parameters = [param for group in optimizer.param_groups for param in group["params"] if param.grad is not None]
+        if not parameters:
             return
         self._is_moved = self.moves_weights
         number = len(self.applied)
-        flat = torch.cat([_dense(one.grad).reshape(-1).float() for one in own]).cpu().numpy().copy()
+        flat = torch.cat([_dense(parameter.grad).reshape(-1).float() for parameter in parameters]).cpu().numpy().copy()
         batches, is_fresh = self._recorder.batches_of_applied_step()
         seed, is_first = torch.initial_seed(), number == 0 and self.plan.given_scales is None
         kind = type(optimizer).__name__, list(self._standard).index(id(optimizer))
@@ -119,18 +119,19 @@ class GradientObserver:
         self.applied.append(
             AppliedGradient(
                 *kind, rate, batches, is_fresh,
-                tuple(tuple(one.shape) for one in own), float(np.sqrt(np.mean(flat.astype(np.float64) ** 2))),
+                tuple(tuple(parameter.shape) for parameter in parameters),
+                float(np.sqrt(np.mean(flat.astype(np.float64) ** 2))),
                 self._passes, self._is_random, seed, is_known, flat if number < self.plan.kept_steps else None,
             )
         )  # fmt: skip
         if self.plan.given_scales:
-            self._put(own, self.plan.given_scales[min(number, len(self.plan.given_scales) - 1)], number)
+            self._put(parameters, self.plan.given_scales[min(number, len(self.plan.given_scales) - 1)], number)
 
-    def _put(self, own: list[Tensor], scale: float, number: int) -> None:
+    def _put(self, tensors: list[Tensor], scale: float, number: int) -> None:
         source = torch.Generator().manual_seed(_seed(self.plan.seed, _GIVEN, number))
         with torch._C.DisableTorchFunction():  # these draws are no draws of the training
-            for one in own:
-                one.grad = (scale * torch.randn(one.shape, generator=source)).to(one)
+            for tensor in tensors:
+                tensor.grad = (scale * torch.randn(tensor.shape, generator=source)).to(tensor)
 
     @property
     def moves_weights(self) -> bool:
@@ -140,8 +141,8 @@ class GradientObserver:
     def _end_step(self, optimizer: Optimizer) -> None:
         is_whole_run = self.plan.redraw is None and self.plan.last_step is None
         if self.plan.given_scales is not None and is_whole_run:
-            stepped = [one for group in optimizer.param_groups for one in group["params"]]
-            self._after |= {id(one): (one, one.detach().clone()) for one in stepped}
+            stepped = [param for group in optimizer.param_groups for param in group["params"]]
+            self._after |= {id(parameter): (parameter, parameter.detach().clone()) for parameter in stepped}
         scales = self.plan.given_scales
         # What is drawn after the last step is noise, if anything.
         if scales is not None and not self.plan.is_reset_at_draws and len(self.applied) < len(scales):
@@ -178,12 +179,12 @@ class GradientObserver:
         is_redrawn = self.plan.redraw is not None and self._passes == 0
         if is_redrawn:
             self._redraw_shared()
-        made = call()
+        result = call()
         self._passes += 1
         self.passes += 1
         if is_redrawn:
             self._redraw_shared()
-        return made
+        return result
 
     def _redraw_shared(self) -> None:
         self._draws += 1
@@ -198,9 +199,9 @@ class GradientObserver:
         after = source.get_state()
         self._draws += 1
         source.manual_seed(_seed(self.plan.seed, _OWN, self.plan.redraw, len(self.applied), self._draws))
-        made = call()
+        result = call()
         source.set_state(after)
-        return made
+        return result
 
     def _is_known(self, source: torch.Generator) -> bool:
         if id(source) not in self._is_predictable:
@@ -213,8 +214,8 @@ class GradientObserver:
 
 
 def _dense(gradient: Tensor) -> Tensor:
-    found = gradient.detach()
-    return found.to_dense() if found.is_sparse else found
+    tensor = gradient.detach()
+    return tensor.to_dense() if tensor.is_sparse else tensor
 
 
 def _torch_state() -> bytes:
@@ -286,10 +287,10 @@ class _OwnDraws(TorchFunctionMode):
         self._observer = observer
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        named = kwargs or {}
-        source = named.get("generator")
+        arguments = kwargs or {}
+        source = arguments.get("generator")
         if any(isinstance(value, np.ndarray) for value in args):
             self._observer.numpy_enters()
         if isinstance(source, torch.Generator) and source is not torch.default_generator:
-            return self._observer.draw(source, lambda: func(*args, **named))
-        return func(*args, **named)
+            return self._observer.draw(source, lambda: func(*args, **arguments))
+        return func(*args, **arguments)

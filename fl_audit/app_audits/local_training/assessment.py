@@ -39,46 +39,51 @@ class Assessment:
     unseen: tuple[str, ...]  # parts of this training that could not be observed, with the reasons
 
 
-def assess(name: str, evidence: RecordedTrainings, unseen: Sequence[str] = ()) -> Assessment:
+def assess(name: str, trainings: RecordedTrainings, unseen: Sequence[str] = ()) -> Assessment:
     """Check recorded trainings for pitfalls, compose their privacy loss, and return the assessment with a verdict."""
     order = list(Severity)
-    found = sorted(found_pitfalls(evidence), key=lambda one: order.index(one.weight))
-    composed = evidence.composed_of()
-    of_users = evidence.composed_of(of_user=True) if evidence.records_per_user > 1 else None
-    unseen = (*unseen, *evidence.unseen)
-    if evidence.is_private and CALLED_ONCE in unasked(evidence).values():
+    pitfalls = sorted(found_pitfalls(trainings), key=lambda pitfall: order.index(pitfall.weight))
+    composed = trainings.composed_of()
+    of_users = trainings.composed_of(of_user=True) if trainings.records_per_user > 1 else None
+    unseen = (*unseen, *trainings.unseen)
+    if trainings.is_private and CALLED_ONCE in unasked(trainings).values():
         unseen = (*unseen, f"whether noise and samples repeat when it trains again, since {CALLED_ONCE}; 2 calls tell")
-    verdict = _verdict(evidence, found, unseen)
-    if evidence.is_private and not evidence.replays:
+    verdict = _verdict(trainings, pitfalls, unseen)
+    if trainings.is_private and not trainings.replays:
         unseen = (*unseen, "replays without a record: the clipping of records by themselves was not compared")
-    return Assessment(name, verdict, evidence, tuple(found), composed, of_users, unseen)
+    return Assessment(name, verdict, trainings, tuple(pitfalls), composed, of_users, unseen)
 
 
-def _verdict(evidence: RecordedTrainings, found: Sequence[FoundPitfall], unseen: Sequence[str]) -> Verdict:
-    weights = {one.weight for one in found}
+def _verdict(trainings: RecordedTrainings, pitfalls: Sequence[FoundPitfall], unseen: Sequence[str]) -> Verdict:
+    weights = {pitfall.weight for pitfall in pitfalls}
     if Severity.BREAKS in weights:
         return Verdict.VIOLATED
-    if not evidence.is_private:
+    if not trainings.is_private:
         return Verdict.NOT_AUDITED
-    if Severity.DOUBT in weights or unseen or not evidence.replays or not any(one.noised for one in evidence.trainings):
+    if (
+        Severity.DOUBT in weights
+        or unseen
+        or not trainings.replays
+        or not any(training.noised for training in trainings.trainings)
+    ):
         return Verdict.INCONCLUSIVE
     return Verdict.CONSISTENT
 
 
 def headline(assessment: Assessment) -> str:
     """Return the main result of an assessment as text of one or two sentences."""
-    names = [str(one.pitfall) for one in assessment.found if one.weight is Severity.BREAKS]
-    beside = [str(one.pitfall) for one in assessment.found if one.weight is Severity.BESIDE]
-    doubts = [str(one.pitfall) for one in assessment.found if one.weight is Severity.DOUBT]
-    more = f" Beside the model: {', '.join(beside)}." if beside else ""
+    names = [str(pitfall.pitfall) for pitfall in assessment.found if pitfall.weight is Severity.BREAKS]
+    beside = [str(pitfall.pitfall) for pitfall in assessment.found if pitfall.weight is Severity.BESIDE]
+    doubts = [str(pitfall.pitfall) for pitfall in assessment.found if pitfall.weight is Severity.DOUBT]
+    suffix = f" Beside the model: {', '.join(beside)}." if beside else ""
     match assessment.verdict:
         case Verdict.VIOLATED:
-            return f"Violated: the private training breaks its claim by {', '.join(names)}.{more}"
+            return f"Violated: the private training breaks its claim by {', '.join(names)}.{suffix}"
         case Verdict.INCONCLUSIVE:
             why = ", ".join(doubts) or "; ".join(assessment.unseen[:1]) or "too little was seen"
-            return f"Inconclusive: nothing that ran breaks the claim of the private training. In doubt: {why}.{more}"
+            return f"Inconclusive: nothing that ran breaks the claim of the private training. In doubt: {why}.{suffix}"
         case Verdict.CONSISTENT:
-            return f"Consistent: the private training that ran is the one that is claimed.{more}"
+            return f"Consistent: the private training that ran is the one that is claimed.{suffix}"
         case Verdict.NOT_AUDITED | Verdict.NO_GUARANTEE:
             why = "; ".join(assessment.unseen[:1])
             return (
@@ -98,16 +103,19 @@ def report_lines(assessment: Assessment) -> tuple[tuple[str, str], ...]:
         lines += [] if warning is None else [("Warning", _sentence(warning))]
     if evidence.replays:
         lines.append(("Replayed", _replayed_words(evidence)))
-    for one in assessment.found:
-        about = f"{str(one.weight).partition(',')[0].capitalize()}: {one.pitfall}"
-        lines.append((about, f"{_sentence(one.seen)} Fix: {one.fix}"))
-    named = {one.pitfall for one in assessment.found}
+    for pitfall in assessment.found:
+        about = f"{str(pitfall.weight).partition(',')[0].capitalize()}: {pitfall.pitfall}"
+        lines.append((about, f"{_sentence(pitfall.seen)} Fix: {pitfall.fix}"))
+    pitfalls = {pitfall.pitfall for pitfall in assessment.found}
     if evidence.is_private:
         missing = unasked(evidence)
-        asked = len(CHECKS) - len(missing)
-        lines.append(("Not found", f"{asked - len(named)} of {asked} pitfalls that were looked for."))
+        asked_count = len(CHECKS) - len(missing)
+        lines.append(("Not found", f"{asked_count - len(pitfalls)} of {asked_count} pitfalls that were looked for."))
         lines += [
-            ("Not looked for", f"{', '.join(name for name, other in missing.items() if other == why)}: {why}.")
+            (
+                "Not looked for",
+                f"{', '.join(name for name, other_reason in missing.items() if other_reason == why)}: {why}.",
+            )
             for why in dict.fromkeys(missing.values())
         ]
     lines += [("Not looked at", _sentence(reason)) for reason in assessment.unseen]
@@ -118,120 +126,129 @@ def _sentence(words: str) -> str:
     return f"{capital(words)}."
 
 
-def _claimed_words(evidence: RecordedTrainings) -> str:
-    engine = next((one for training in evidence.trainings for one in training.engines), None)
-    said = list[str]()
+def _claimed_words(trainings: RecordedTrainings) -> str:
+    engine = next((engine for training in trainings.trainings for engine in training.engines), None)
+    phrases = list[str]()
     if engine is not None:
-        norms = ", ".join(f"{one:g}" for one in dict.fromkeys(engine.norms))
-        said.append(f"noise multiplier {_multipliers_words(evidence)}, {engine.clipping} clipping to norm {norms}")
-        said.append(f"sampling rate {engine.rate:.4g}, expected batch {engine.expected_batch}")
-    if evidence.claimed is None:
-        said.append("no epsilon was named")
-    elif evidence.epsilon is not None:
-        said.append(f"epsilon {evidence.epsilon:.3g} at delta {evidence.used_delta:g} over all rounds")
-    elif evidence.largest_reported_epsilon is None:
-        said.append(f"epsilon {evidence.claimed:.3g} at delta {evidence.used_delta:g}, which the engine was asked for")
+        norms = ", ".join(f"{norm:g}" for norm in dict.fromkeys(engine.norms))
+        phrases.append(f"noise multiplier {_multipliers_words(trainings)}, {engine.clipping} clipping to norm {norms}")
+        phrases.append(f"sampling rate {engine.rate:.4g}, expected batch {engine.expected_batch}")
+    if trainings.claimed is None:
+        phrases.append("no epsilon was named")
+    elif trainings.epsilon is not None:
+        phrases.append(f"epsilon {trainings.epsilon:.3g} at delta {trainings.used_delta:g} over all rounds")
+    elif trainings.largest_reported_epsilon is None:
+        phrases.append(
+            f"epsilon {trainings.claimed:.3g} at delta {trainings.used_delta:g}, which the engine was asked for"
+        )
     else:
-        said.append(_reported_words(evidence, evidence.largest_reported_epsilon))
-    return f"{'; '.join(said)}."
+        phrases.append(_reported_words(trainings, trainings.largest_reported_epsilon))
+    return f"{'; '.join(phrases)}."
 
 
-def _claim_warning(evidence: RecordedTrainings) -> str | None:
+def _claim_warning(trainings: RecordedTrainings) -> str | None:
     """Return a warning if the claimed epsilon excludes nothing that a person could object to, else None."""
-    if evidence.claimed is None:
+    if trainings.claimed is None:
         return None
-    return weak_claim_warning(evidence.claimed, evidence.used_delta, Adjacency.ADD_REMOVE_RECORD)
+    return weak_claim_warning(trainings.claimed, trainings.used_delta, Adjacency.ADD_REMOVE_RECORD)
 
 
-def _reported_words(evidence: RecordedTrainings, reported: ReportedEpsilon) -> str:
+def _reported_words(trainings: RecordedTrainings, reported: ReportedEpsilon) -> str:
     """Return the epsilon that an accountant reported, with the accountant, its steps and the rounds that it is for."""
-    named = {f"{one.epsilon:.3g}" for training in evidence.trainings for one in training.answers}
-    is_of_all = evidence.claimed_rounds > 1 and not evidence.fresh_accountant
-    rounds = f" over {plural(evidence.claimed_rounds, 'round')}" if is_of_all else ""
-    if not rounds and len(evidence.trainings) > 1 and len(named) == 1:
+    epsilons = {f"{answer.epsilon:.3g}" for training in trainings.trainings for answer in training.answers}
+    is_of_all = trainings.claimed_rounds > 1 and not trainings.fresh_accountant
+    rounds = f" over {plural(trainings.claimed_rounds, 'round')}" if is_of_all else ""
+    if not rounds and len(trainings.trainings) > 1 and len(epsilons) == 1:
         rounds = " in each round"
     by = f" by {reported.accountant}, which counted {plural(reported.steps, 'step')}" if reported.accountant else ""
     return f"epsilon {reported.epsilon:.3g}{rounds} at delta {reported.delta:g}{by}"
 
 
-def _multipliers_words(evidence: RecordedTrainings) -> str:
+def _multipliers_words(trainings: RecordedTrainings) -> str:
     """Return the noise multiplier that `make_private` was given, and the smallest of the steps if that is smaller."""
-    least, asked = min((one.multipliers for one in evidence.private_trainings), key=lambda pair: pair[0] - pair[1])
-    if least >= asked * (1 - 1e-6):
-        return f"{asked:.4g}"
-    return f"{asked:.4g} in make_private, down to {least:.4g} in the steps"
+    smallest, requested = min(
+        (training.multipliers for training in trainings.private_trainings), key=lambda pair: pair[0] - pair[1]
+    )
+    if smallest >= requested * (1 - 1e-6):
+        return f"{requested:.4g}"
+    return f"{requested:.4g} in make_private, down to {smallest:.4g} in the steps"
 
 
 def _done_words(evidence: RecordedTrainings) -> str:
     trainings = evidence.private_trainings
-    steps = sum(len(one.noised) for one in trainings)
-    fed = [batch for one in trainings for step in one.noised for batch in one.batches_of(step)]
-    sizes = [len(one.indices) for one in fed]
-    clients, rounds = len(evidence.by_client), len({one.round for one in trainings})
-    said = f"{plural(steps, 'step')} in {plural(rounds, 'round')} of {plural(clients, 'client')}"
+    steps = sum(len(training.noised) for training in trainings)
+    fed = [batch for training in trainings for step in training.noised for batch in training.batches_of(step)]
+    sizes = [len(batch.indices) for batch in fed]
+    clients, rounds = len(evidence.by_client), len({training.round for training in trainings})
+    text = f"{plural(steps, 'step')} in {plural(rounds, 'round')} of {plural(clients, 'client')}"
     if sizes:
-        samplers = " and ".join(sorted({one.sampler for one in fed}))
-        said += f", on batches of {min(sizes)} to {max(sizes)} records by {samplers}"
-    noise = [step for one in trainings for step in one.noised if step.noise is not None and step.noise_multiplier > 0]
+        samplers = " and ".join(sorted({batch.sampler for batch in fed}))
+        text += f", on batches of {min(sizes)} to {max(sizes)} records by {samplers}"
+    noise = [
+        step
+        for training in trainings
+        for step in training.noised
+        if step.noise is not None and step.noise_multiplier > 0
+    ]
     count = sum(step.noise.count for step in noise if step.noise is not None)
     if count and evidence.measured is not None:
-        said += f"; {_measured_noise_words(evidence.measured)}"
+        text += f"; {_measured_noise_words(evidence.measured)}"
     elif count:
         squares = sum(
             step.noise.squares / (step.gradient_multiplier * step.norm) ** 2 for step in noise if step.noise is not None
         )
         ratio = math.sqrt(squares / count)
-        said += f"; noise of {ratio:.3f} times the scale that the steps state, over {count:,} recorded values"
-    return f"{said}."
+        text += f"; noise of {ratio:.3f} times the scale that the steps state, over {count:,} recorded values"
+    return f"{text}."
 
 
 def _measured_noise_words(measured: MeasuredSteps) -> str:
     """Return the noise of measured steps in units of the effect of a record, with the largest that chance allows."""
-    least = min(measured.steps, key=lambda step: step.multiplier)
-    most = max(measured.steps, key=lambda step: step.multiplier)
-    numbers = f"{least.multiplier:.3g}"
-    if most.multiplier > least.multiplier:
-        numbers += f" to {most.multiplier:.3g}"
+    smallest_step = min(measured.steps, key=lambda step: step.multiplier)
+    largest_step = max(measured.steps, key=lambda step: step.multiplier)
+    numbers = f"{smallest_step.multiplier:.3g}"
+    if largest_step.multiplier > smallest_step.multiplier:
+        numbers += f" to {largest_step.multiplier:.3g}"
     return (
         f"measured noise of {numbers} times the effect of a record (for the smallest, chance leaves up to "
-        f"{least.largest_multiplier:.3g} possible)"
+        f"{smallest_step.largest_multiplier:.3g} possible)"
     )
 
 
 def _composed_words(assessment: Assessment) -> str:
-    found = assessment.composed
-    if found is None:
+    composed = assessment.composed
+    if composed is None:
         return "no step with noise was taken."
-    said = f"over {plural(found.rounds, 'round')}: {_line(found)}"
-    least = assessment.evidence.composed_of(is_least=True)
-    if assessment.evidence.measured is not None and least is not None and math.isfinite(least.epsilon):
-        said += f"; it is measured, and by chance it may be as little as {least.epsilon:.4g}"
+    text = f"over {plural(composed.rounds, 'round')}: {_line(composed)}"
+    privacy = assessment.evidence.composed_of(is_least=True)
+    if assessment.evidence.measured is not None and privacy is not None and math.isfinite(privacy.epsilon):
+        text += f"; it is measured, and by chance it may be as little as {privacy.epsilon:.4g}"
     if assessment.of_users is not None:
         users = assessment.of_users
-        said += f". For users with up to {users.records_per_user} records: {_line(users)}"
-    return f"{said}."
+        text += f". For users with up to {users.records_per_user} records: {_line(users)}"
+    return f"{text}."
 
 
-def _line(found: ComposedPrivacy) -> str:
-    if found.claim is None:
-        epsilon = "without bound" if found.steps else "0"
-        return f"epsilon {epsilon} at delta {found.delta:g}"
-    line = guarantee_line(guarantee_values(found.epsilon, (found.claim,)))
-    return f"at least {line}, since the effect of a record has no known bound" if found.is_least else line
+def _line(composed: ComposedPrivacy) -> str:
+    if composed.claim is None:
+        epsilon = "without bound" if composed.steps else "0"
+        return f"epsilon {epsilon} at delta {composed.delta:g}"
+    line = guarantee_line(guarantee_values(composed.epsilon, (composed.claim,)))
+    return f"at least {line}, since the effect of a record has no known bound" if composed.is_least else line
 
 
-def _replayed_words(evidence: RecordedTrainings) -> str:
-    if evidence.measured is not None:
-        return _measured_effect_words(evidence.measured)
-    most = max(evidence.replays, key=lambda one: one.moved / one.claimed)
-    compared = sum(one.steps for one in evidence.replays)
-    verb = "replaced" if most.is_replaced else "left out"
-    said = f"{plural(compared, 'step')} again with a record {verb}: a sum moved by up to {most.moved:.4g} times "
-    return f"{said}the clipping norm, and {most.claimed:g} is claimed."
+def _replayed_words(trainings: RecordedTrainings) -> str:
+    if trainings.measured is not None:
+        return _measured_effect_words(trainings.measured)
+    effect = max(trainings.replays, key=lambda replay: replay.moved / replay.claimed)
+    compared = sum(replay.steps for replay in trainings.replays)
+    verb = "replaced" if effect.is_replaced else "left out"
+    text = f"{plural(compared, 'step')} again with a record {verb}: a sum moved by up to {effect.moved:.4g} times "
+    return f"{text}the clipping norm, and {effect.claimed:g} is claimed."
 
 
 def _measured_effect_words(measured: MeasuredSteps) -> str:
-    effect = max(measured.effects, key=lambda one: max(one.over_noise))
+    effect = max(measured.effects, key=lambda effect: max(effect.over_noise))
     against = (
         "the same record without an effect" if effect.has_absence else "other values of it (half of the difference)"
     )
@@ -251,15 +268,20 @@ def assessment_json(assessment: Assessment) -> dict[str, Any]:
         "headline": headline(assessment),
         "warning": _claim_warning(evidence),
         "pitfalls": [
-            {"name": str(one.pitfall), "weight": one.weight.name.lower(), "seen": one.seen, "fix": one.fix}
-            for one in assessment.found
+            {
+                "name": str(pitfall.pitfall),
+                "weight": pitfall.weight.name.lower(),
+                "seen": pitfall.seen,
+                "fix": pitfall.fix,
+            }
+            for pitfall in assessment.found
         ],
         "claimed": {"epsilon": evidence.claimed, "delta": evidence.used_delta},
         "composed": _composed_json(assessment.composed),
         "users": _composed_json(assessment.of_users),
-        "replays": [asdict(one) for one in evidence.replays],
+        "replays": [asdict(replay) for replay in evidence.replays],
         "measured": _measured_json(evidence.measured),
-        "trainings": [_training_json(one) for one in evidence.private_trainings],
+        "trainings": [_training_json(training) for training in evidence.private_trainings],
         "not_looked_at": list(assessment.unseen),
         "not_looked_for": {str(name): why for name, why in unasked(evidence).items()} if evidence.is_private else {},
     }
@@ -279,31 +301,35 @@ def _measured_json(measured: MeasuredSteps | None) -> dict[str, Any] | None:
             }
             for step in measured.steps
         ],
-        "effects": [asdict(one) | {"over_noise": list(map(finite, one.over_noise))} for one in measured.effects],
+        "effects": [
+            asdict(effect) | {"over_noise": list(map(finite, effect.over_noise))} for effect in measured.effects
+        ],
     }
 
 
-def _composed_json(found: ComposedPrivacy | None) -> dict[str, Any] | None:
-    if found is None:
+def _composed_json(composed: ComposedPrivacy | None) -> dict[str, Any] | None:
+    if composed is None:
         return None
-    steps = [{"noise_multiplier": noise, "sampling_rate": rate, "steps": count} for noise, rate, count in found.steps]
-    line = dict.fromkeys(GUARANTEE_NAMES) | {"epsilon": finite(found.epsilon), "delta": found.delta}
-    if found.claim is not None:
-        line = guarantee_values(found.epsilon, (found.claim,))
-    more = {"rounds": found.rounds, "steps": steps, "records_per_user": found.records_per_user}
-    return line | more | {"is_least": found.is_least}
+    steps = [
+        {"noise_multiplier": noise, "sampling_rate": rate, "steps": count} for noise, rate, count in composed.steps
+    ]
+    line = dict.fromkeys(GUARANTEE_NAMES) | {"epsilon": finite(composed.epsilon), "delta": composed.delta}
+    if composed.claim is not None:
+        line = guarantee_values(composed.epsilon, (composed.claim,))
+    details = {"rounds": composed.rounds, "steps": steps, "records_per_user": composed.records_per_user}
+    return line | details | {"is_least": composed.is_least}
 
 
 def _training_json(training: RecordedTraining) -> dict[str, Any]:
     return {
         "client": training.client,
         "round": training.round,
-        "engines": [asdict(one) for one in training.engines],
+        "engines": [asdict(engine) for engine in training.engines],
         "steps": len(training.noised),
         "counted": training.counted,
-        "batch_sizes": [len(one.indices) for one in training.batches],
-        "answers": [asdict(one) for one in training.answers],
-        "history": [list(one) for one in training.history],
+        "batch_sizes": [len(batch.indices) for batch in training.batches],
+        "answers": [asdict(answer) for answer in training.answers],
+        "history": [list(entry) for entry in training.history],
         "numbers": dict(training.left.numbers),
         "evaluation": dict(training.left.evaluation),
     }

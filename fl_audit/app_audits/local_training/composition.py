@@ -63,12 +63,12 @@ def composed(
     require_number("effect of a record is", factor, "numbers from 1")
     require_number("records of a user are", records_per_user, "whole numbers from 1")
     total, share = rounds or len(trainings), (rounds or len(trainings)) / max(len(trainings), 1)
-    found: Counter[tuple[float, float]] = Counter()
+    counts: Counter[tuple[float, float]] = Counter()
     for training in trainings:
-        found.update(dict(_events(training, factor, records_per_user, is_amplified)))
-    steps = tuple((noise, rate, math.ceil(count * share)) for (noise, rate), count in sorted(found.items()))
-    bare = any(not step.noise_multiplier or step.noise is None for one in trainings for step in one.noised)
-    bare = bare or any(_has_unnoised_step(one) for one in trainings)
+        counts.update(dict(_events(training, factor, records_per_user, is_amplified)))
+    steps = tuple((noise, rate, math.ceil(count * share)) for (noise, rate), count in sorted(counts.items()))
+    bare = any(not step.noise_multiplier or step.noise is None for training in trainings for step in training.noised)
+    bare = bare or any(_has_unnoised_step(training) for training in trainings)
     epsilon = math.inf if bare else _epsilon(steps, delta, records_per_user)
     return ComposedPrivacy(epsilon, delta, total, steps, records_per_user)
 
@@ -118,8 +118,8 @@ def _events(
         rates = [batch.rate for batch in batches if batch.sampling is BatchSamplingKind.POISSON]
         is_poisson = bool(batches) and len(rates) == len(batches) and rates[0] is not None
         if is_poisson and is_amplified and rates[0] is not None:
-            most = logical * of_user
-            rate = -math.expm1(most * math.log1p(-min(rates[0], 1 - 1e-15)))
+            most_draws = logical * of_user
+            rate = -math.expm1(most_draws * math.log1p(-min(rates[0], 1 - 1e-15)))
             sampled[noise / logical, rate] += 1
         elif is_poisson or not batches:
             unseen[noise / logical] += 1
@@ -142,11 +142,15 @@ def real_noise(step: PrivateStep) -> float:
         return step.noise_multiplier
     if step.noise is None or step.norm <= 0:
         return 0.0
-    seen = step.noise.scale / step.norm
+    measured_multiplier = step.noise.scale / step.norm
     # The scale that is seen varies by chance; three parts in root of the coordinates are no difference.
-    if seen > step.gradient_multiplier * _lowest(step.noise.count):
+    if measured_multiplier > step.gradient_multiplier * _lowest(step.noise.count):
         return step.noise_multiplier
-    return seen if step.count_multiplier is None or seen <= 0 else combined_multiplier(seen, step.count_multiplier)
+    return (
+        measured_multiplier
+        if step.count_multiplier is None or measured_multiplier <= 0
+        else combined_multiplier(measured_multiplier, step.count_multiplier)
+    )
 
 
 def _lowest(count: int) -> float:
@@ -160,15 +164,15 @@ def _lowest(count: int) -> float:
 def _by_batches(training: RecordedTraining) -> list[list[PrivateStep]]:
     """Return the noised steps of a training, grouped by the mini-batches on which they were taken."""
     groups: list[list[PrivateStep]] = []
-    parts: list[int] = []
+    batches: list[int] = []
     for step in training.steps:
         if step.is_fresh:
-            parts += step.batches
+            batches += step.batches
         if not step.is_noised:
             continue
-        if parts or not groups or not step.batches:
-            groups.append([replace(step, batches=tuple(parts))])
+        if batches or not groups or not step.batches:
+            groups.append([replace(step, batches=tuple(batches))])
         else:
             groups[-1].append(step)
-        parts = []
+        batches = []
     return groups

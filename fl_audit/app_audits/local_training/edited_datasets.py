@@ -23,20 +23,20 @@ def without_record(dataset: Any, index: int) -> Any:
 
     `TensorDataset`, `Subset`, Hugging Face data sets, tuples and lists keep their type; others become a torch `Subset`.
     """
-    others = [place for place in range(length_of(dataset)) if place != index]
+    kept_indices = [position for position in range(length_of(dataset)) if position != index]
     match dataset:
         case TensorDataset():
-            return TensorDataset(*(one[others] for one in dataset.tensors))
+            return TensorDataset(*(tensor[kept_indices] for tensor in dataset.tensors))
         case Subset():
-            return Subset(dataset.dataset, [dataset.indices[place] for place in others])
+            return Subset(dataset.dataset, [dataset.indices[index] for index in kept_indices])
         case tuple() | list() if _is_of_arrays(dataset):
-            return type(dataset)(one[others] for one in dataset)
+            return type(dataset)(array[kept_indices] for array in dataset)
         case tuple() | list():
-            return type(dataset)(dataset[place] for place in others)
+            return type(dataset)(dataset[index] for index in kept_indices)
         case _ if hasattr(dataset, "select") and hasattr(dataset, "column_names"):
-            return dataset.select(others)
+            return dataset.select(kept_indices)
         case _:
-            return Subset(dataset, others)
+            return Subset(dataset, kept_indices)
 
 
 def with_record(dataset: Any, index: int, item: Any) -> Any:
@@ -52,15 +52,15 @@ def with_records(dataset: Any, items: Mapping[int, Any]) -> Any:
         case tuple() | list() if _is_of_arrays(dataset):
             return type(dataset)(_put(dataset, items))
         case tuple() | list():
-            return type(dataset)(items.get(place, item) for place, item in enumerate(dataset))
+            return type(dataset)(items.get(index, item) for index, item in enumerate(dataset))
         case _:
             return _EditedDataset(dataset, items)
 
 
 def with_other_labels(dataset: Any, is_one: bool = False) -> Any:
     """Return a data set with the same records, in the same order, but with labels of other records."""
-    places = np.arange(length_of(dataset))
-    order = [int(place) for place in (0 * places if is_one else np.roll(places, len(places) // 2 + 1))]
+    positions = np.arange(length_of(dataset))
+    order = [int(index) for index in (0 * positions if is_one else np.roll(positions, len(positions) // 2 + 1))]
     match dataset:
         case TensorDataset():
             return TensorDataset(*dataset.tensors[:-1], dataset.tensors[-1][order])
@@ -68,12 +68,12 @@ def with_other_labels(dataset: Any, is_one: bool = False) -> Any:
             return type(dataset)([*dataset[:-1], dataset[-1][order]])
         case tuple() | list():
             return type(dataset)(
-                with_label(one, label_of(dataset[place])) for one, place in zip(dataset, order, strict=True)
+                with_label(item, label_of(dataset[index])) for item, index in zip(dataset, order, strict=True)
             )
         case _:
             return _EditedDataset(
                 dataset,
-                {place: with_label(dataset[place], label_of(dataset[order[place]])) for place in range(len(order))},
+                {index: with_label(dataset[index], label_of(dataset[order[index]])) for index in range(len(order))},
             )
 
 
@@ -82,20 +82,20 @@ def with_other_records(dataset: Any, index: int) -> Any:
     order = np.roll(np.arange(length_of(dataset)), 1).tolist()
     match dataset:
         case TensorDataset():
-            turned: Any = TensorDataset(*(one[order] for one in dataset.tensors))
+            turned: Any = TensorDataset(*(tensor[order] for tensor in dataset.tensors))
         case tuple() | list() if _is_of_arrays(dataset):
-            turned = type(dataset)(one[order] for one in dataset)
+            turned = type(dataset)(array[order] for array in dataset)
         case tuple() | list():
-            turned = type(dataset)(dataset[place] for place in order)
+            turned = type(dataset)(dataset[index] for index in order)
         case _:
-            turned = _EditedDataset(dataset, {place: dataset[other] for place, other in enumerate(order)})
-    found = with_other_labels(turned)
-    return with_record(found, index, crafted_record(record_at(found, index)))
+            turned = _EditedDataset(dataset, {index: dataset[source] for index, source in enumerate(order)})
+    relabelled = with_other_labels(turned)
+    return with_record(relabelled, index, crafted_record(record_at(relabelled, index)))
 
 
 def record_at(dataset: Any, index: int) -> Any:
     """Return the record of a data set at a position; for a tuple of arrays, a tuple of their entries."""
-    return tuple(one[index] for one in dataset) if _is_of_arrays(dataset) else dataset[index]
+    return tuple(array[index] for array in dataset) if _is_of_arrays(dataset) else dataset[index]
 
 
 def crafted_record(item: Any, factor: float = _CRAFTED) -> Any:
@@ -161,7 +161,7 @@ def most_dissimilar(dataset: Any, among: Sequence[int]) -> int:
     """
     chosen = list(among)[:_MOST]
     try:
-        rows = np.stack([_flat(record_at(dataset, place)) for place in chosen])
+        rows = np.stack([_flat(record_at(dataset, index)) for index in chosen])
     except (ValueError, TypeError):  # records of several shapes
         return chosen[0]
     return int(chosen[int(np.linalg.norm(rows - rows.mean(axis=0), axis=1).argmax())])
@@ -194,30 +194,30 @@ def _is_of_arrays(dataset: object) -> bool:
     """Return True if a data set is a tuple or list of arrays, such as features and labels, instead of records."""
     if not isinstance(dataset, (tuple, list)) or len(dataset) < 2:
         return False
-    return all(isinstance(one, (Tensor, np.ndarray)) for one in dataset)
+    return all(isinstance(array, (Tensor, np.ndarray)) for array in dataset)
 
 
-def _put(parts: Sequence[Any], items: Mapping[int, Any]) -> list[Any]:
-    changed = [part.clone() if isinstance(part, Tensor) else part.copy() for part in parts]
+def _put(arrays: Sequence[Any], items: Mapping[int, Any]) -> list[Any]:
+    changed = [array.clone() if isinstance(array, Tensor) else array.copy() for array in arrays]
     for index, item in items.items():
-        for part, value in zip(changed, item, strict=True):
-            part[index] = value
+        for target_array, value in zip(changed, item, strict=True):
+            target_array[index] = value
     return changed
 
 
 def _flat(item: Any) -> Floats:
     match item:
         case Mapping():
-            parts = [_flat(value) for value in item.values()]
+            segments = [_flat(value) for value in item.values()]
         case tuple() | list():
-            parts = [_flat(value) for value in item]
+            segments = [_flat(value) for value in item]
         case Tensor():
-            parts = [item.detach().double().reshape(-1).numpy()]
+            segments = [item.detach().double().reshape(-1).numpy()]
         case str() | bytes() | None:
-            parts = []
+            segments = []
         case _:
-            parts = [np.asarray(item, dtype=np.float64).reshape(-1)]
-    return np.concatenate([np.zeros(0), *parts])
+            segments = [np.asarray(item, dtype=np.float64).reshape(-1)]
+    return np.concatenate([np.zeros(0), *segments])
 
 
 def is_sized(dataset: object) -> bool:
@@ -227,6 +227,6 @@ def is_sized(dataset: object) -> bool:
     """
     if isinstance(dataset, (tuple, list)):
         # Numbers and texts by themselves are no records.
-        has_records = bool(dataset) and all(isinstance(one, (Mapping, tuple, list)) for one in dataset)
+        has_records = bool(dataset) and all(isinstance(record, (Mapping, tuple, list)) for record in dataset)
         return _is_of_arrays(dataset) or has_records
     return hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__") and not isinstance(dataset, torch.Tensor)

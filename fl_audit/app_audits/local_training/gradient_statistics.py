@@ -73,19 +73,24 @@ def noise_scales(
     squares, counts = np.zeros((2, len(gradients), len(sizes)))
     for sample in samples:
         for step, noise in enumerate(sample):
-            squares[step] += [float(np.sum(part**2)) for part in np.split(noise, ends)]
+            squares[step] += [float(np.sum(tensor_noise**2)) for tensor_noise in np.split(noise, ends)]
             counts[step] += sizes
-    largest = np.array([[np.abs(part).max(initial=0.0) for part in np.split(each, ends)] for each in gradients])
+    largest = np.array(
+        [
+            [np.abs(tensor_values).max(initial=0.0) for tensor_values in np.split(gradient, ends)]
+            for gradient in gradients
+        ]
+    )
     is_bare = squares <= counts * (ROUNDING * largest) ** 2
     for axes in ((0, 1), (0,), ()):
         pooled_squares, pooled_counts = (
-            np.where(is_bare, 0.0, one).sum(axes, keepdims=True) for one in (squares, counts)
+            np.where(is_bare, 0.0, sums).sum(axes, keepdims=True) for sums in (squares, counts)
         )
         variances = np.where(is_bare, 0.0, pooled_squares / np.maximum(pooled_counts, 1.0))
         if not _is_told_apart(squares, counts, variances, is_bare):
             break
-    known = np.broadcast_to(pooled_counts, is_bare.shape)[~is_bare]
-    return NoiseScales(np.sqrt(variances), int(known.min(initial=np.inf)) if known.size else 0)
+    known_counts = np.broadcast_to(pooled_counts, is_bare.shape)[~is_bare]
+    return NoiseScales(np.sqrt(variances), int(known_counts.min(initial=np.inf)) if known_counts.size else 0)
 
 
 def _is_told_apart(squares: Floats, counts: Floats, variances: Floats, is_bare: Flags) -> bool:
@@ -100,11 +105,11 @@ def _is_told_apart(squares: Floats, counts: Floats, variances: Floats, is_bare: 
 
 def lengths(difference: Floats | Floats32, sizes: Sequence[int]) -> Floats:
     """Return the length of each tensor of a difference of gradients, (tensors,)."""
-    parts = np.split(difference.astype(np.float64), np.cumsum(sizes)[:-1])
-    return np.array([float(np.linalg.norm(part)) for part in parts])
+    tensors = np.split(difference.astype(np.float64), np.cumsum(sizes)[:-1])
+    return np.array([float(np.linalg.norm(tensor)) for tensor in tensors])
 
 
-def is_moved(one: Floats32, other: Floats32) -> bool:
+def is_moved(first: Floats32, second: Floats32) -> bool:
     """Return True if two gradients differ by more than rounding explains."""
-    largest = max(float(np.abs(one).max(initial=0.0)), float(np.abs(other).max(initial=0.0)))
-    return float(np.abs(one.astype(np.float64) - other).max(initial=0.0)) > ROUNDING * largest
+    largest = max(float(np.abs(first).max(initial=0.0)), float(np.abs(second).max(initial=0.0)))
+    return float(np.abs(first.astype(np.float64) - second).max(initial=0.0)) > ROUNDING * largest

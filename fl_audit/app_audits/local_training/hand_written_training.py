@@ -34,39 +34,39 @@ def with_measured_steps(
     unseen = [*measurement.unseen, *in_doubt]
     if not measurement.own.applied:
         unseen.append("its steps: no optimizer of torch took one")
-    own = dict.fromkeys(name for run in (*called, measurement.own) for name in run.own_optimizers)
-    unseen += [f"the steps of {name}, which changes weights by code of its own" for name in own]
-    found = replace(
+    optimizers = dict.fromkeys(name for run in (*called, measurement.own) for name in run.own_optimizers)
+    unseen += [f"the steps of {name}, which changes weights by code of its own" for name in optimizers]
+    measured_trainings = replace(
         evidence, trainings=trainings[: len(evidence.trainings)], repeated=trainings, trace=trace,
         measured=measurement.steps, replays=tuple(_replay(effect) for effect in measurement.steps.effects),
     )  # fmt: skip
-    return found, [*unseen, *_doubts(found, measurement.steps)]
+    return measured_trainings, [*unseen, *_doubts(measured_trainings, measurement.steps)]
 
 
-def _doubts(evidence: RecordedTrainings, measured: MeasuredSteps) -> list[str]:
+def _doubts(trainings: RecordedTrainings, measured: MeasuredSteps) -> list[str]:
     """Return what stays unknown of the effect of a record, where it decides on the claim."""
-    found = list[str]()
+    doubts = list[str]()
     if any(effect.is_growing and not effect.is_unbounded for effect in measured.effects):
-        found.append("what bounds the effect of a record: it grows with its values, and is small beside the noise")
-    if all(effect.has_absence for effect in measured.effects) or evidence.claimed is None:
-        return found
-    most = evidence.composed_of(evidence.claimed_rounds, factor=2.0)
-    if most is not None and most.epsilon > evidence.claimed:
-        found.append(
+        doubts.append("what bounds the effect of a record: it grows with its values, and is small beside the noise")
+    if all(effect.has_absence for effect in measured.effects) or trainings.claimed is None:
+        return doubts
+    privacy = trainings.composed_of(trainings.claimed_rounds, factor=2.0)
+    if privacy is not None and privacy.epsilon > trainings.claimed:
+        doubts.append(
             "the whole effect of a record: values of it were compared, of which one has at least the effect that is "
             "counted, and no value without an effect was found"
         )
-    return found
+    return doubts
 
 
-def _draws_again(one: ObservedRun, other: ObservedRun) -> bool:
+def _draws_again(run: ObservedRun, second_run: ObservedRun) -> bool:
     """Return True if two trainings applied the same gradients, with their own noise."""
     pairs = [
-        (left.values, right.values)
-        for left, right in zip(one.applied, other.applied, strict=False)
-        if left.values is not None and right.values is not None
+        (gradient.values, right.values)
+        for gradient, right in zip(run.applied, second_run.applied, strict=False)
+        if gradient.values is not None and right.values is not None
     ]
-    return bool(pairs) and all(np.array_equal(left, right) and bool(left.any()) for left, right in pairs)
+    return bool(pairs) and all(np.array_equal(first, second) and bool(first.any()) for first, second in pairs)
 
 
 def _with_steps(run: ObservedRun, measured: MeasuredSteps, sample: int) -> RecordedTraining:
@@ -77,12 +77,12 @@ def _with_steps(run: ObservedRun, measured: MeasuredSteps, sample: int) -> Recor
     applied = [replace(gradient, batches=()) if is_drawn_at_once else gradient for gradient in run.applied]
     is_unbounded = any(effect.is_unbounded for effect in measured.effects)
     is_predictable = any(gradient.is_predictable for gradient in run.applied)
-    made = (_private_step(applied[step.number], step, sample, is_unbounded, is_predictable) for step in steps)
+    private_steps = (_private_step(applied[step.number], step, sample, is_unbounded, is_predictable) for step in steps)
     answers = (
         replace(answer, after=sum(step.number < answer.after for step in steps))
         for answer in run.traced.training.answers
     )
-    return replace(run.traced.training, steps=tuple(made), answers=tuple(answers))
+    return replace(run.traced.training, steps=tuple(private_steps), answers=tuple(answers))
 
 
 def _private_step(
@@ -117,17 +117,17 @@ def _replay(effect: RecordEffect) -> LeaveOneOutEffect:
 
 def _trace(measurement: StepMeasurement) -> tuple[OutputTrace, list[str]]:
     """Return what follows the records otherwise than by steps, without noise; and a word on what has noise."""
-    own = measurement.own
-    trace = traced(own.traced, measurement.again.traced, [run.traced for run in measurement.others])
-    before, after = own.traced.outputs, measurement.redrawn.traced.outputs
+    own_run = measurement.own
+    trace = traced(own_run.traced, measurement.again.traced, [run.traced for run in measurement.others])
+    before, after = own_run.traced.outputs, measurement.redrawn.traced.outputs
     # Noise is drawn anew by the generators of torch, numpy and Python, once gradients were computed.
-    is_drawn_anew = own.passes > 0 and not measurement.redrawn.reads_numpy
+    is_drawn_anew = own_run.passes > 0 and not measurement.redrawn.reads_numpy
     noised = [
         name
         for name in trace.arrays
         if not is_drawn_anew or name not in after or after[name].digest != before[name].digest
     ]
-    runs = tuple(_with_rates(run) for run in (own, *measurement.others))
+    runs = tuple(_with_rates(run) for run in (own_run, *measurement.others))
     bare = tuple(name for name in trace.arrays if name not in noised)
     unseen = (
         f"the noise of {', '.join(noised[:3])}: what leaves there follows the records and random numbers otherwise "
@@ -140,9 +140,10 @@ def _with_rates(run: ObservedRun) -> RecordedTraining:
     """Return a training with steps that have the learning rates of the run."""
     steps = (
         PrivateStep(
-            one.optimizer, one.batches, one.is_fresh, None, True, True, 0.0, 1.0, one.learning_rate, None
+            gradient.optimizer, gradient.batches, gradient.is_fresh, None, True, True, 0.0, 1.0,
+            gradient.learning_rate, None
         )
-        for one in run.applied
+        for gradient in run.applied
     )  # fmt: skip
     return replace(run.traced.training, steps=tuple(steps))
 

@@ -93,15 +93,15 @@ def replays(run: Run, dataset: Any) -> tuple[LeaveOneOutEffect, ...]:
     dataset, track = first[0].dataset if dataset is None else dataset, first[0].track
     # Draws from other data sets, such as public ones, do not change.
     private = [batch for number, batch in enumerate(track.batches) if track.is_private(number)]
-    drawn = Counter(place for batch in private[: 2 * KEPT_STEPS] for place in batch)
-    if not drawn or not first[1].noised:
+    counter = Counter(record for batch in private[: 2 * KEPT_STEPS] for record in batch)
+    if not counter or not first[1].noised:
         return ()
     again = _repeated(run, first, start, len(first[1].noised) > _LONG)
     if again is None or again.moved > _TOLERANCE:
         raise NotRepeatableError
     has_same_noise = again.noise_moved is not None and again.noise_moved <= NOISE_TOLERANCE
-    usual = drawn.most_common(1)[0][0]
-    odd = most_dissimilar(dataset, sorted(drawn))
+    usual = counter.most_common(1)[0][0]
+    odd = most_dissimilar(dataset, sorted(counter))
     large, is_long = crafted_record(record_at(dataset, odd)), len(first[1].noised) > _LONG
 
     def with_large(data: Any) -> Any:
@@ -109,14 +109,16 @@ def replays(run: Run, dataset: Any) -> tuple[LeaveOneOutEffect, ...]:
 
     crafted = _recorded(run, with_large, start, None, is_long)
 
-    def compared(other: Any) -> tuple[LeaveOneOutEffect, ...]:
+    def compared(changed_dataset: Any) -> tuple[LeaveOneOutEffect, ...]:
         replayed = [
-            _replayed(run, "a record", usual, lambda data: data, first, start, other, is_long),
-            _replayed(run, "the most dissimilar record", odd, lambda data: data, first, start, other, is_long),
-            _replayed(run, "a crafted record", odd, with_large, crafted, start, other, is_long),
+            _replayed(run, "a record", usual, lambda data: data, first, start, changed_dataset, is_long),
+            _replayed(
+                run, "the most dissimilar record", odd, lambda data: data, first, start, changed_dataset, is_long
+            ),
+            _replayed(run, "a crafted record", odd, with_large, crafted, start, changed_dataset, is_long),
         ]
-        found = tuple(one for one in replayed if one is not None)
-        return found if has_same_noise else tuple(replace(one, noise_moved=None) for one in found)
+        effects = tuple(effect for effect in replayed if effect is not None)
+        return effects if has_same_noise else tuple(replace(effect, noise_moved=None) for effect in effects)
 
     another = record_at(dataset, 0 if usual else 1)
     # Layers that draw would draw otherwise for a smaller batch: there another record takes the place. So it does where
@@ -130,18 +132,18 @@ def _repeated(
     """Return how a replay with the same records differs from the training that it follows; None if in its steps."""
     leader, longer = led
     _, again = _recorded(run, lambda data: data, start, ReplayPlan(leader.track, None), is_short)
-    pairs = [pair for pair in _pairs(longer, again) if all(one.total is not None for one in pair)]
-    kept = sum(step.total is not None for step in longer.steps if step.is_fresh)
-    if not pairs or len(pairs) < kept:
+    pairs = [pair for pair in _pairs(longer, again) if all(step.total is not None for step in pair)]
+    fresh_sums = sum(step.total is not None for step in longer.steps if step.is_fresh)
+    if not pairs or len(pairs) < fresh_sums:
         return None
     return _compared("nothing", -1, True, pairs, longer, again, is_short)
 
 
 def _recorded(
-    run: Run, edit: Edit, start: GeneratorStates, followed: ReplayPlan | None = None, is_short: bool = False
+    run: Run, edit: Edit, start: GeneratorStates, replay_plan: ReplayPlan | None = None, is_short: bool = False
 ) -> tuple[Recorder, RecordedTraining]:
     start.restore()
-    recorder = Recorder(KEPT_STEPS, followed, is_short)
+    recorder = Recorder(KEPT_STEPS, replay_plan, is_short)
     return recorder, run(recorder, edit)
 
 
@@ -152,10 +154,10 @@ def _replayed(
     edit: Edit,
     led: tuple[Recorder, RecordedTraining],
     start: GeneratorStates,
-    other: Any,
+    changed_dataset: Any,
     is_short: bool,
 ) -> LeaveOneOutEffect | None:
-    """Repeat a training without record `index`, or with `other` in its place, and return the record's effect.
+    """Repeat a training without record `index`, or with `changed_dataset` in its place, and return the record's effect.
 
     `led` holds the recorder of the first training and what it recorded. The result is None if no step of the two
     trainings can be compared.
@@ -163,25 +165,31 @@ def _replayed(
     leader, longer = led
 
     def changed(data: Any) -> Any:
-        return without_record(edit(data), index) if other is None else with_record(edit(data), index, other)
+        return (
+            without_record(edit(data), index)
+            if changed_dataset is None
+            else with_record(edit(data), index, changed_dataset)
+        )
 
-    _, shorter = _recorded(run, changed, start, ReplayPlan(leader.track, index if other is None else None), is_short)
+    _, shorter = _recorded(
+        run, changed, start, ReplayPlan(leader.track, index if changed_dataset is None else None), is_short
+    )
     pairs = list(_pairs(longer, shorter))
-    last = max((place for place, both in enumerate(pairs) if all(one.total is not None for one in both)), default=-1)
+    last = max((index for index, pair in enumerate(pairs) if all(step.total is not None for step in pair)), default=-1)
     pairs = pairs[: last + 1]
     # Of a training that was ended early only what its engine was made with says something of its schedule.
-    return _compared(name, index, other is not None, pairs, longer, shorter, is_short) if pairs else None
+    return _compared(name, index, changed_dataset is not None, pairs, longer, shorter, is_short) if pairs else None
 
 
-def _pairs(longer: RecordedTraining, shorter: RecordedTraining) -> Iterator[tuple[PrivateStep, PrivateStep]]:
+def _pairs(training: RecordedTraining, shorter: RecordedTraining) -> Iterator[tuple[PrivateStep, PrivateStep]]:
     """Yield pairs of steps that the trainings with and without a record took on the same mini-batch.
 
     Of several steps on a mini-batch only the first is used, because only it starts from the recorded weights.
     """
-    found = {step.batches[-1:]: step for step in shorter.steps if step.is_fresh}
-    for step in longer.steps:
-        if step.is_fresh and step.batches[-1:] in found:
-            yield step, found[step.batches[-1:]]
+    steps_by_batches = {step.batches[-1:]: step for step in shorter.steps if step.is_fresh}
+    for step in training.steps:
+        if step.is_fresh and step.batches[-1:] in steps_by_batches:
+            yield step, steps_by_batches[step.batches[-1:]]
 
 
 def _compared(
@@ -189,77 +197,79 @@ def _compared(
     index: int,
     is_replaced: bool,
     pairs: list[tuple[PrivateStep, PrivateStep]],
-    longer: RecordedTraining,
+    training: RecordedTraining,
     shorter: RecordedTraining,
     is_short: bool,
 ) -> LeaveOneOutEffect:
-    moved, absent, others, taking, compared = 0.0, 0.0, list[float](), 0, 0
+    moved, absent, other_gaps, taking, compared = 0.0, 0.0, list[float](), 0, 0
     tensors, is_in = np.zeros(len(pairs[-1][0].sizes)), False
-    for one, two in pairs:
-        places = [place for batch in longer.batches_of(one) for place in batch.indices]
+    for step, two in pairs:
+        positions = [index for batch in training.batches_of(step) for index in batch.indices]
         # The record may have been in an earlier part of the sample that ends here.
-        is_in |= index in places
-        gap = _gap(one.gradients, two.gradients, places, index, is_replaced)
-        others += [] if gap is None else [gap]
-        if one.total is None or two.total is None:
+        is_in |= index in positions
+        gap = _gap(step.gradients, two.gradients, positions, index, is_replaced)
+        other_gaps += [] if gap is None else [gap]
+        if step.total is None or two.total is None:
             continue
-        gaps = np.split(one.total - two.total, np.cumsum(one.sizes)[:-1])
-        lengths = np.array([float(np.linalg.norm(part)) / one.norm for part in gaps])
+        gaps = np.split(step.total - two.total, np.cumsum(step.sizes)[:-1])
+        lengths = np.array([float(np.linalg.norm(gap)) / step.norm for gap in gaps])
         tensors, differs = np.maximum(tensors, lengths), float(np.linalg.norm(lengths))
         moved, absent = max(moved, differs), absent if is_in else max(absent, differs)
         taking, compared, is_in = taking + is_in, compared + 1, False
     claimed = 2.0 if is_replaced else 1.0
     return LeaveOneOutEffect(
-        name, index, is_replaced, compared, taking, claimed, moved, absent, max(others, default=None),
-        tuple(tensors.tolist()), len(longer.noised), len(shorter.noised),
-        () if is_replaced else tuple(_schedule(longer, shorter, is_short)),
+        name, index, is_replaced, compared, taking, claimed, moved, absent, max(other_gaps, default=None),
+        tuple(tensors.tolist()), len(training.noised), len(shorter.noised),
+        () if is_replaced else tuple(_schedule(training, shorter, is_short)),
         max((gap for pair in pairs if (gap := _noise_gap(*pair)) is not None), default=None),
     )  # fmt: skip
 
 
-def _noise_gap(one: PrivateStep, two: PrivateStep) -> float | None:
+def _noise_gap(step: PrivateStep, two: PrivateStep) -> float | None:
     """Return the largest difference of the noise of two steps, over its claimed scale; None without noise."""
-    scale = one.gradient_multiplier * one.norm
-    if one.total is None or one.noise is None or two.noise is None or scale <= 0:
+    scale = step.gradient_multiplier * step.norm
+    if step.total is None or step.noise is None or two.noise is None or scale <= 0:
         return None
-    if one.noise.sample.shape != two.noise.sample.shape:
+    if step.noise.sample.shape != two.noise.sample.shape:
         return None
     # What float32 rounds off a sum is no noise.
-    rounding = 1e-5 * float(np.abs(one.total).max(initial=0.0))
-    return max(0.0, float(np.abs(one.noise.sample - two.noise.sample).max()) - rounding) / scale
+    rounding = 1e-5 * float(np.abs(step.total).max(initial=0.0))
+    return max(0.0, float(np.abs(step.noise.sample - two.noise.sample).max()) - rounding) / scale
 
 
-def _gap(one: Floats | None, two: Floats | None, places: list[int], index: int, is_replaced: bool) -> float | None:
+def _gap(
+    first_rows: Floats | None, two: Floats | None, positions: list[int], index: int, is_replaced: bool
+) -> float | None:
     """Return the largest difference between the gradients of a step's records with and without the record at `index`.
 
-    With `is_replaced`, the second step may have another record in its place. Row i of `one` is the gradient of the
-    record at position `places[i]`. The difference is divided by the largest gradient. None if gradients are missing or
-    their shapes differ.
+    With `is_replaced`, the second step may have another record in its place. Row i of `first_rows` is the gradient of
+    the record at position `positions[i]`. The difference is divided by the largest gradient. None if gradients are
+    missing or their shapes differ.
     """
-    if one is None or two is None or len(one) != len(places):
+    if first_rows is None or two is None or len(first_rows) != len(positions):
         return None
-    keep = [row for row, place in enumerate(places) if place != index]
-    left, right = one[keep], two[keep] if is_replaced and len(two) == len(places) else two
-    if left.shape != right.shape:
+    keep = [row for row, position in enumerate(positions) if position != index]
+    first_kept, second_kept = first_rows[keep], two[keep] if is_replaced and len(two) == len(positions) else two
+    if first_kept.shape != second_kept.shape:
         return None
-    scale = max(float(np.abs(left).max(initial=0.0)), 1e-12)
-    return float(np.abs(left - right).max(initial=0.0)) / scale
+    scale = max(float(np.abs(first_kept).max(initial=0.0)), 1e-12)
+    return float(np.abs(first_kept - second_kept).max(initial=0.0)) / scale
 
 
 def _schedule(
-    longer: RecordedTraining, shorter: RecordedTraining, is_short: bool
+    training: RecordedTraining, shorter: RecordedTraining, is_short: bool
 ) -> Iterable[tuple[str, float, float]]:
     """Yield the settings of DP-SGD that depend on the left-out record: name, value with it, value without it.
 
     The number of steps is not compared if the replay ended early (`is_short`).
     """
-    for left, right in zip(longer.noised[:1], shorter.noised[:1], strict=False):
-        if left.expected_batch != right.expected_batch:
-            yield "expected batch", float(left.expected_batch or 0), float(right.expected_batch or 0)
-    for one, two in zip(longer.engines[:1], shorter.engines[:1], strict=False):
-        if one.rate != two.rate:
-            yield "sampling rate", one.rate, two.rate
-        if one.noise_multiplier != two.noise_multiplier:
-            yield "noise multiplier", one.noise_multiplier, two.noise_multiplier
-    if not is_short and len(longer.noised) != len(shorter.noised) and len(longer.batches) != len(shorter.batches):
-        yield "steps", len(longer.noised), len(shorter.noised)
+    for step, right in zip(training.noised[:1], shorter.noised[:1], strict=False):
+        if step.expected_batch != right.expected_batch:
+            yield "expected batch", float(step.expected_batch or 0), float(right.expected_batch or 0)
+    for engine, two in zip(training.engines[:1], shorter.engines[:1], strict=False):
+        if engine.rate != two.rate:
+            yield "sampling rate", engine.rate, two.rate
+        if engine.noise_multiplier != two.noise_multiplier:
+            yield "noise multiplier", engine.noise_multiplier, two.noise_multiplier
+    if not is_short and len(training.noised) != len(shorter.noised) and len(training.batches) != len(shorter.batches):
+        yield "steps", len(training.noised), len(shorter.noised)

@@ -23,10 +23,10 @@ class PrivateModels:
 
     def keep(self, optimizer: Any, is_step: bool = False) -> None:
         """Copy the current tensors of an optimizer's model, and drop older copies of the same tensors."""
-        own = {id(one) for one in optimizer.params}
-        for other in self.optimizers.values():
-            if any(id(one) in own for one in other.params):
-                self._after.pop(id(other), None)
+        parameters = {id(param) for param in optimizer.params}
+        for other_optimizer in self.optimizers.values():
+            if any(id(param) in parameters for param in other_optimizer.params):
+                self._after.pop(id(other_optimizer), None)
         after = {name: value.detach().cpu().clone() for name, value in self._live(optimizer).items()}
         self._after[id(optimizer)] = after
         if is_step:
@@ -34,13 +34,13 @@ class PrivateModels:
 
     def tensors(self) -> dict[str, Tensor]:
         """Return the current tensors of all models that Opacus has made private so far, by name."""
-        found, seen = dict[str, Tensor](), set[int]()
-        for place, optimizer in enumerate(self.optimizers.values()):
+        tensors, visited = dict[str, Tensor](), set[int]()
+        for index, optimizer in enumerate(self.optimizers.values()):
             for name, value in self._live(optimizer).items():
-                if id(value) not in seen:
-                    found[f"{place} {name}"] = value
-                    seen.add(id(value))
-        return found
+                if id(value) not in visited:
+                    tensors[f"{index} {name}"] = value
+                    visited.add(id(value))
+        return tensors
 
     def set_to(self, weights: Mapping[str, Tensor]) -> None:
         """Copy recorded weights into the models that Opacus made private; other names and shapes are skipped."""
@@ -55,17 +55,17 @@ class PrivateModels:
 
     def changed_tensors(self, optimizer: Any, is_at_end: bool) -> list[UnaccountedTensorChange]:
         """Return the tensors of an optimizer's model that were changed since the end of the optimizer's last step."""
-        after, found = self._after.get(id(optimizer), {}), []
+        after, changes = self._after.get(id(optimizer), {}), []
         for name, value in self._live(optimizer).items() if after else ():
             old = after.get(name)
             # NaN counts as equal to NaN, so weights that have become NaN count as unchanged.
             if old is None or torch.allclose(old, value.detach().cpu(), rtol=0, atol=0, equal_nan=True):
                 continue
             is_parameter = isinstance(value, nn.Parameter)
-            found.append(
+            changes.append(
                 UnaccountedTensorChange(name, is_parameter, is_parameter and not value.requires_grad, is_at_end)
             )
-        return found
+        return changes
 
     def compared(self, arrays: Mapping[str, Tensor]) -> tuple[tuple[str, ...], int | None]:
         """Compare the tensors that a client returned with the models that Opacus made private.
@@ -76,22 +76,22 @@ class PrivateModels:
         """
         names = {name.removeprefix(_PREFIX): value.detach().cpu() for name, value in arrays.items()}
         models = list(self._after.values())
-        known = {name: value for model in models for name, value in model.items()}
-        own = {name: value for name, value in names.items() if name in known}
+        tensors = {name: value for model in models for name, value in model.items()}
+        known_names = {name: value for name, value in names.items() if name in tensors}
         # A tensor of a private model may leave by another name.
         values = {digest(value) for model in models for value in model.values()}
-        other = [name for name in names if known and own and name not in known]
-        unknown = tuple(name for name in other if digest(names[name]) not in values)
+        unknown_names = [name for name in names if tensors and known_names and name not in tensors]
+        unknown = tuple(name for name in unknown_names if digest(names[name]) not in values)
         earlier = None
-        if own and not any(are_same(own, model) for model in models):
-            shown = {name: digest(value.to(known[name].dtype)) for name, value in own.items()}
-            found = (place for place, shot in enumerate(self._snapshots, 1) if shown.items() <= shot.items())
-            earlier = next(found, None)
+        if known_names and not any(are_same(known_names, model) for model in models):
+            digests = {name: digest(value.to(tensors[name].dtype)) for name, value in known_names.items()}
+            numbers = (index for index, shot in enumerate(self._snapshots, 1) if digests.items() <= shot.items())
+            earlier = next(numbers, None)
         return unknown, earlier
 
     def _live(self, optimizer: Any) -> dict[str, Tensor]:
-        own = {id(one) for one in optimizer.params}
+        parameters = {id(param) for param in optimizer.params}
         for module in reversed(self.modules):
-            if any(id(one) in own for one in module.parameters()):
+            if any(id(parameter) in parameters for parameter in module.parameters()):
                 return {name.removeprefix(_PREFIX): value for name, value in named_tensors(module)}
-        return {str(place): value for place, value in enumerate(optimizer.params)}
+        return {str(index): value for index, value in enumerate(optimizer.params)}

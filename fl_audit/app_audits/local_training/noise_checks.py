@@ -28,10 +28,10 @@ def _is_bare(step: PrivateStep) -> bool:
     return step.noise is None or step.noise.scale <= 1e-4 * step.norm
 
 
-def _no_noise(evidence: RecordedTrainings) -> str:
-    if evidence.measured is not None:
-        return _bare_tensors(evidence.measured)
-    for training in evidence.private_trainings:
+def _no_noise(trainings: RecordedTrainings) -> str:
+    if trainings.measured is not None:
+        return _bare_tensors(trainings.measured)
+    for training in trainings.private_trainings:
         bare = sum(map(_is_bare, training.noised))
         if bare:
             return f"{bare} of {len(training.noised)} steps added no noise"
@@ -43,43 +43,44 @@ def _bare_tensors(measured: MeasuredSteps) -> str:
     if not measured.bare:
         return ""
     tensors = sorted({tensor + 1 for step in measured.bare for tensor in step.bare_tensors})
-    named = ", ".join(map(str, tensors[:5]))
+    tensor_names = ", ".join(map(str, tensors[:5]))
     return (
         f"{len(measured.bare)} of {len(measured.steps)} steps added no noise that the generators draw to "
-        f"{plural(len(tensors), 'tensor')} (number {named} of {len(measured.bare[0].shapes)})"
+        f"{plural(len(tensors), 'tensor')} (number {tensor_names} of {len(measured.bare[0].shapes)})"
     )
 
 
-def _small_noise(evidence: RecordedTrainings) -> str:
+def _small_noise(trainings: RecordedTrainings) -> str:
     # Of measured steps no noise multiplier is stated: the epsilon that they give is held against the claim.
-    if _no_noise(evidence) or evidence.measured is not None:
+    if _no_noise(trainings) or trainings.measured is not None:
         return ""
-    for training in evidence.private_trainings:
-        least, asked = training.multipliers
+    for training in trainings.private_trainings:
+        smallest, requested = training.multipliers
         # A schedule of the noise is honest if the epsilon that is named counts it, which other checks compare.
-        if evidence.claimed is None and least < asked * (1 - 1e-6):
+        if trainings.claimed is None and smallest < requested * (1 - 1e-6):
             return (
-                f"steps have noise multiplier {least:.4g}, make_private was given {asked:.4g}, and no epsilon is named"
+                f"steps have noise multiplier {smallest:.4g}, make_private was given {requested:.4g}, and no "
+                "epsilon is named"
             )
         steps = [step for step in training.noised if step.noise is not None and _claimed(step) > 0]
         squares = sum(step.noise.squares / _claimed(step) ** 2 for step in steps if step.noise is not None)
         count = sum(step.noise.count for step in steps if step.noise is not None)
         if count and chi2.cdf(squares, count) < LEVEL:
             return f"the noise has {np.sqrt(squares / count):.3g} times the scale that is claimed"
-    if (found := rejected(evidence, OF_SIZE, LEVEL)) is not None:
-        where = f" in {found.place}" if found.place else ""
-        return f"the noise has {found.measured:.3g} times the scale that is claimed{where}"
+    if (test_result := rejected(trainings, OF_SIZE, LEVEL)) is not None:
+        where = f" in {test_result.place}" if test_result.place else ""
+        return f"the noise has {test_result.measured:.3g} times the scale that is claimed{where}"
     return ""
 
 
-def _noise_distribution(evidence: RecordedTrainings) -> str:
-    if _no_noise(evidence):
+def _noise_distribution(trainings: RecordedTrainings) -> str:
+    if _no_noise(trainings):
         return ""
-    for training in evidence.private_trainings:
-        parts = [step.noise.sample / step.noise.scale for step in training.noised if step.noise is not None]
-        if not parts:
+    for training in trainings.private_trainings:
+        standardised = [step.noise.sample / step.noise.scale for step in training.noised if step.noise is not None]
+        if not standardised:
             continue
-        values = np.concatenate(parts)
+        values = np.concatenate(standardised)
         if len(values) >= 50 and float(kstest(values, "norm").pvalue) < LEVEL:
             return f"{len(values)} recorded values of noise are not normal"
     return ""
@@ -97,45 +98,49 @@ def _heads(training: RecordedTraining) -> list[tuple[float, ...]]:
     ]
 
 
-def _is_alike(one: RecordedTraining, other: RecordedTraining) -> bool:
+def _is_alike(training: RecordedTraining, other_training: RecordedTraining) -> bool:
     """Return True if some step of one training has the same noise as some step of the other."""
-    return bool(set(_heads(one)) & set(_heads(other)))
+    return bool(set(_heads(training)) & set(_heads(other_training)))
 
 
-def _seeded(evidence: RecordedTrainings) -> str:
-    for training in (*evidence.private_trainings, *evidence.repeated):
+def _seeded(trainings: RecordedTrainings) -> str:
+    for training in (*trainings.private_trainings, *trainings.repeated):
         for step in training.noised:
             if step.noise is not None and step.noise.is_predictable and not _is_bare(step):
                 return f"the generator of the noise had the seed {step.noise.seed}, which others can try"
-    for each in (evidence.repeated, *evidence.by_client.values()):
-        for one, other in combinations(each, 2):
-            if _is_alike(one, other):
+    for trainings_of_client in (trainings.repeated, *trainings.by_client.values()):
+        for first, second in combinations(trainings_of_client, 2):
+            if _is_alike(first, second):
                 return "a client that trained again drew the same noise again"
     return ""
 
 
-def _shared(evidence: RecordedTrainings) -> str:
-    for one, other in combinations(evidence.by_client.values(), 2):
-        if any(_is_alike(left, right) for left in one for right in other if left.round == right.round):
+def _shared(trainings: RecordedTrainings) -> str:
+    for first, second in combinations(trainings.by_client.values(), 2):
+        if any(_is_alike(training, right) for training in first for right in second if training.round == right.round):
             return "two clients drew the same noise in the same round"
     return ""
 
 
-def _repeated(evidence: RecordedTrainings) -> str:
-    for training in evidence.private_trainings:
-        most = max(Counter(_heads(training)).values(), default=0)
-        if most > 1:
-            return f"{most} steps of a training added the same noise"
-    if _seeded(evidence) or _shared(evidence) or _no_noise(evidence):
+def _repeated(trainings: RecordedTrainings) -> str:
+    for training in trainings.private_trainings:
+        copies = max(Counter(_heads(training)).values(), default=0)
+        if copies > 1:
+            return f"{copies} steps of a training added the same noise"
+    if _seeded(trainings) or _shared(trainings) or _no_noise(trainings):
         return ""
-    if has_equal_values(evidence, LEVEL):
+    if has_equal_values(trainings, LEVEL):
         return "values of the noise are used again, at other places or with another sign"
-    found = None if _small_noise(evidence) else rejected(evidence, OF_COPIES, LEVEL)
-    return "" if found is None else f"the noise is not independent: {found.name}{found.place and f', {found.place}'}"
+    test_result = None if _small_noise(trainings) else rejected(trainings, OF_COPIES, LEVEL)
+    return (
+        ""
+        if test_result is None
+        else f"the noise is not independent: {test_result.name}{test_result.place and f', {test_result.place}'}"
+    )
 
 
-def _follows(evidence: RecordedTrainings) -> str:
-    for replay in evidence.replays:
+def _follows(trainings: RecordedTrainings) -> str:
+    for replay in trainings.replays:
         if replay.noise_moved is not None and replay.noise_moved > NOISE_TOLERANCE:
             return (
                 f"{replay.record} changed what a step adds to its sum by {replay.noise_moved:.3g} times the scale of "

@@ -20,18 +20,24 @@ OF_COPIES = (TestName.REPEATED_NOISE, TestName.CORRELATED_NOISE)
 
 def measured_noise(evidence: RecordedTrainings) -> NoiseMeasurements | None:
     """Return the noise of all trainings with as many steps as the shortest has; None if it cannot be compared."""
-    trainings = {id(one): one for one in (*evidence.private_trainings, *evidence.repeated)}.values()
-    steps = [[step for step in one.noised if _is_usable(step)] for one in trainings]
+    trainings = {id(training): training for training in (*evidence.private_trainings, *evidence.repeated)}.values()
+    steps = [[step for step in training.noised if _is_usable(step)] for training in trainings]
     rounds = min(map(len, steps), default=0)
-    noises = [[step.noise for step in each[:rounds] if step.noise is not None] for each in steps]
-    shapes = {noise.shapes for each in noises for noise in each}
+    noises = [
+        [step.noise for step in steps_of_training[:rounds] if step.noise is not None] for steps_of_training in steps
+    ]
+    shapes = {noise.shapes for noises_of_training in noises for noise in noises_of_training}
     if not rounds or len(shapes) != 1:
         return None
-    found = join([join([_statistics(noise) for noise in each], axis=1) for each in noises], axis=0)
-    sigma = np.array([[step.gradient_multiplier * step.norm for step in each[:rounds]] for each in steps])
+    statistics = join(
+        [join([_statistics(noise) for noise in noises_of_training], axis=1) for noises_of_training in noises], axis=0
+    )
+    sigma = np.array(
+        [[step.gradient_multiplier * step.norm for step in steps_of_training[:rounds]] for steps_of_training in steps]
+    )
     nothing = np.zeros(sigma.shape)
     members = np.zeros(len(sigma), dtype=np.bool_)
-    return NoiseMeasurements(members, nothing, nothing, sigma, float(sigma.max()), _over(found, sigma))
+    return NoiseMeasurements(members, nothing, nothing, sigma, float(sigma.max()), _over(statistics, sigma))
 
 
 def _is_usable(step: PrivateStep) -> bool:
@@ -44,27 +50,28 @@ def _statistics(noise: Noise) -> NoiseStatistics:
     return noise.statistics
 
 
-def _over(found: NoiseStatistics, sigma: Floats) -> NoiseStatistics:
+def _over(statistics: NoiseStatistics, sigma: Floats) -> NoiseStatistics:
     """Return statistics that were measured with a width of 1 as if they had been with the claimed width."""
     wide = sigma[..., None, None]
     return replace(
-        found, grain=found.grain / sigma, signal=found.signal / wide, strides=found.strides / wide**2,
-        sample=found.sample / wide,
+        statistics, grain=statistics.grain / sigma, signal=statistics.signal / wide,
+        strides=statistics.strides / wide**2,
+        sample=statistics.sample / wide,
     )  # fmt: skip
 
 
-def rejected(evidence: RecordedTrainings, names: tuple[TestName, ...], level: float) -> TestResult | None:
+def rejected(trainings: RecordedTrainings, names: tuple[TestName, ...], level: float) -> TestResult | None:
     """Return the first of some tests of the noise that has a smaller p-value than `level`; None if none has."""
-    measured = measured_noise(evidence)
+    measured = measured_noise(trainings)
     if measured is None:
         return None
-    made, _ = run_family(measured, names)
-    return next((one for one in made if one.p_value < level), None)
+    test_results, _ = run_family(measured, names)
+    return next((test_result for test_result in test_results if test_result.p_value < level), None)
 
 
-def has_equal_values(evidence: RecordedTrainings, level: float) -> bool:
+def has_equal_values(trainings: RecordedTrainings, level: float) -> bool:
     """Return True if more sampled values of the noise are equal, but for their signs, than chance explains."""
-    measured = measured_noise(evidence)
+    measured = measured_noise(trainings)
     if measured is None or not measured.sampled_trials.any():
         return False
     values = measured.sample[np.abs(measured.sample) > _BARE]

@@ -35,9 +35,11 @@ def named_tensors(module: nn.Module) -> list[tuple[str, Tensor]]:
     return [*module.named_parameters(), *module.named_buffers()]
 
 
-def are_same(left: Mapping[str, Tensor], right: Mapping[str, Tensor]) -> bool:
-    """Return True if every tensor of `left` is in `right` under the same name and with equal values."""
-    return all(name in right and torch.equal(value.to(right[name].dtype), right[name]) for name, value in left.items())
+def are_same(tensors: Mapping[str, Tensor], right: Mapping[str, Tensor]) -> bool:
+    """Return True if every tensor of `tensors` is in `right` under the same name and with equal values."""
+    return all(
+        name in right and torch.equal(value.to(right[name].dtype), right[name]) for name, value in tensors.items()
+    )
 
 
 def digest(value: Tensor) -> bytes:
@@ -89,9 +91,9 @@ def coupled_layers(module: nn.Module) -> tuple[str, ...]:
     """
     inner = module._module if isinstance(module, GradSampleModule) else module
     return tuple(
-        f"{name} ({type(one).__name__})"
-        for name, one in inner.named_modules()
-        if isinstance(one, _COUPLED) and (one.training or one.running_mean is None)
+        f"{name} ({type(layer).__name__})"
+        for name, layer in inner.named_modules()
+        if isinstance(layer, _COUPLED) and (layer.training or layer.running_mean is None)
     )
 
 
@@ -103,14 +105,14 @@ def multiplier_of(optimizer: DPOptimizer) -> float:
     whole step, and `add_noise` derives the noise of the sum from it. This derivation assumes that a record changes the
     count by one half (Andrew et al. 2021, theorem 1).
     """
-    told, of_count = float(optimizer.noise_multiplier), count_multiplier_of(optimizer)
-    if of_count is None or told <= 0:
-        return told
+    multiplier, of_count = float(optimizer.noise_multiplier), count_multiplier_of(optimizer)
+    if of_count is None or multiplier <= 0:
+        return multiplier
     if of_count <= 0:
         return 0.0
     if "noise_multiplier" in type(optimizer).add_noise.__code__.co_names:
-        told = (told**-2 - (2 * float(optimizer.unclipped_num_std)) ** -2) ** -0.5
-    return combined_multiplier(told, of_count)
+        multiplier = (multiplier**-2 - (2 * float(optimizer.unclipped_num_std)) ** -2) ** -0.5
+    return combined_multiplier(multiplier, of_count)
 
 
 def count_multiplier_of(optimizer: DPOptimizer) -> float | None:
@@ -150,32 +152,33 @@ def noise_of(optimizer: DPOptimizer, start_seed: int = 0) -> tuple[Noise | None,
     The sum, float64 (parameters,), does not contain the noise. The size of a tensor is its number of entries. The
     result is (None, None, ()) if there is no gradient.
     """
-    parts, sums, shapes = [], [], list[tuple[int, ...]]()
+    segments, sums, shapes = [], [], list[tuple[int, ...]]()
     share = 1.0
     if optimizer.loss_reduction == "mean" and optimizer.expected_batch_size:
         share = float(optimizer.expected_batch_size * optimizer.accumulated_iterations)
-    for one in optimizer.params:
-        if getattr(one, "summed_grad", None) is None or one.grad is None:
+    for param in optimizer.params:
+        if getattr(param, "summed_grad", None) is None or param.grad is None:
             continue
-        total = one.summed_grad.detach().double().reshape(-1)
-        parts.append(one.grad.detach().double().reshape(-1) * share - total)
+        total = param.summed_grad.detach().double().reshape(-1)
+        segments.append(param.grad.detach().double().reshape(-1) * share - total)
         sums.append(total)
-        shapes.append(tuple(one.shape))
-    if not parts:
+        shapes.append(tuple(param.shape))
+    if not segments:
         return None, None, ()
-    noise = torch.cat(parts).cpu().numpy()
+    noise = torch.cat(segments).cpu().numpy()
     source = torch.default_generator if optimizer.generator is None else optimizer.generator
     seed = source.initial_seed()
     # The noise is rounded in units of the claimed scale. Otherwise small noise, as for a tiny norm, would round to 0.
     scale = float(optimizer.noise_multiplier * optimizer.max_grad_norm) or 1.0
     head = tuple(np.round(noise[:_HEAD] / scale, 5).tolist())
     whole = torch.cat(sums).cpu().numpy()
-    each = tuple(shapes)
-    found = Noise(
+    shapes_of_tensors = tuple(shapes)
+    recorded_noise = Noise(
         noise.size, float((noise**2).sum()), head, noise[:_SAMPLE].copy(), int(seed),
-        seed != start_seed and is_predictable(source), each, statistics_of(noise, whole, each),
+        seed != start_seed and is_predictable(source), shapes_of_tensors,
+        statistics_of(noise, whole, shapes_of_tensors),
     )  # fmt: skip
-    return found, whole, tuple(one.numel() for one in sums)
+    return recorded_noise, whole, tuple(sum_values.numel() for sum_values in sums)
 
 
 def is_predictable(source: torch.Generator) -> bool:
@@ -207,8 +210,8 @@ def put_release(optimizer: DPOptimizer, number: int, norm: float) -> None:
     source = torch.Generator().manual_seed(number)
     expected = (optimizer.expected_batch_size or 1) * optimizer.accumulated_iterations
     scale = norm * (float(optimizer.noise_multiplier) or 1.0) / expected
-    for one in optimizer.params:
-        one.grad = (scale * torch.randn(one.shape, generator=source)).to(one)
+    for param in optimizer.params:
+        param.grad = (scale * torch.randn(param.shape, generator=source)).to(param)
     if isinstance(optimizer, AdaClipDPOptimizer):
         optimizer.max_grad_norm = norm
 
@@ -220,36 +223,36 @@ def record_gradients_of(optimizer: DPOptimizer, is_kept: bool) -> tuple[int | No
     they are not wanted, or if there are more than five million numbers.
     """
     with suppress(Exception):  # modes without gradients of single records
-        found = [value.detach() for value in optimizer.grad_samples]
-        rows = len(found[0])
-        if not is_kept or sum(value.numel() for value in found) > _MOST_ROWS:
+        tensors = [value.detach() for value in optimizer.grad_samples]
+        rows = len(tensors[0])
+        if not is_kept or sum(value.numel() for value in tensors) > _MOST_ROWS:
             return rows, None
-        flat = torch.cat([value.reshape(rows, -1) for value in found], dim=1)
+        flat = torch.cat([value.reshape(rows, -1) for value in tensors], dim=1)
         return rows, flat.double().cpu().numpy().copy()
     return None, None
 
 
-def positions_of(drawn: Any) -> list[int] | None:
+def positions_of(indices: Any) -> list[int] | None:
     """Return the positions in the data set that a sampler drew; None if it drew no integers, e.g. for a stream."""
-    if not isinstance(drawn, Iterable) or isinstance(drawn, Mapping):
+    if not isinstance(indices, Iterable) or isinstance(indices, Mapping):
         return None
     try:
-        return [index(one) for one in drawn]
+        return [index(record_index) for record_index in indices]
     except TypeError:
         return None
 
 
 def make_private_call(
-    engine: Any, asked: Mapping[str, Any], made: tuple[Any, ...], target: tuple[float, float] | None
+    engine: Any, request: Mapping[str, Any], returned: tuple[Any, ...], target: tuple[float, float] | None
 ) -> MakePrivateCall:
     """Return the facts of a call of Opacus's `PrivacyEngine.make_private`."""
-    loader, optimizer, given, norms = made[-1], made[1], asked["data_loader"], asked["max_grad_norm"]
+    loader, optimizer, loader_given, norms = returned[-1], returned[1], request["data_loader"], request["max_grad_norm"]
     sampler = getattr(loader, "batch_sampler", None) or getattr(loader, "sampler", None)
     return MakePrivateCall(
         float(optimizer.noise_multiplier),
         tuple(map(float, norms)) if isinstance(norms, (list, tuple)) else (float(norms),),
-        str(asked.get("clipping", "flat")), bool(asked.get("poisson_sampling", True)), sampling_of(sampler),
+        str(request.get("clipping", "flat")), bool(request.get("poisson_sampling", True)), sampling_of(sampler),
         type(inner_sampler(sampler)).__name__, 1 / max(len(loader), 1), optimizer.expected_batch_size,
-        len(loader.dataset), len(loader), given.batch_size, bool(given.drop_last),
+        len(loader.dataset), len(loader), loader_given.batch_size, bool(loader_given.drop_last),
         str(engine.accountant.mechanism()), history_of(engine.accountant), target,
     )  # fmt: skip

@@ -61,47 +61,47 @@ class TracedRun:
     printed: tuple[str, ...] = ()  # lines
 
 
-def traced(own: TracedRun, again: TracedRun, others: Iterable[TracedRun]) -> OutputTrace:
+def traced(first_run: TracedRun, again: TracedRun, runs: Iterable[TracedRun]) -> OutputTrace:
     """Return what follows the records otherwise than by private steps."""
-    others = list(others)
-    unstable = _differing(own.outputs, again.outputs)
-    found = dict.fromkeys(name for other in others for name in _differing(own.outputs, other.outputs))
-    followed = [name for name in found if name not in unstable]
-    kinds = {name: one.kind for run in (own, *others) for name, one in run.outputs.items()}
-    lines = tuple(_printed(own, again, others))
+    runs = list(runs)
+    unstable = _differing(first_run.outputs, again.outputs)
+    names = dict.fromkeys(name for run in runs for name in _differing(first_run.outputs, run.outputs))
+    followed = [name for name in names if name not in unstable]
+    kinds = {name: output.kind for run in (first_run, *runs) for name, output in run.outputs.items()}
+    lines = tuple(_printed(first_run, again, runs))
     return OutputTrace(
         tuple(name for name in followed if kinds[name] is OutputKind.ARRAY),
         (*(name for name in followed if kinds[name] is OutputKind.NUMBER), *lines),
         tuple(unstable),
-        len(own.outputs) + len(own.printed),
-        (own.training, *(one.training for one in others)),
+        len(first_run.outputs) + len(first_run.printed),
+        (first_run.training, *(run.training for run in runs)),
     )
 
 
-def _differing(one: Mapping[str, Output], other: Mapping[str, Output]) -> dict[str, None]:
-    names = dict.fromkeys((*one, *other))
-    return dict.fromkeys(name for name in names if _digest_of(one, name) != _digest_of(other, name))
+def _differing(outputs: Mapping[str, Output], other_outputs: Mapping[str, Output]) -> dict[str, None]:
+    names = dict.fromkeys((*outputs, *other_outputs))
+    return dict.fromkeys(name for name in names if _digest_of(outputs, name) != _digest_of(other_outputs, name))
 
 
 def _digest_of(outputs: Mapping[str, Output], name: str) -> bytes | None:
     return outputs[name].digest if name in outputs else None
 
 
-def _printed(own: TracedRun, again: TracedRun, others: Iterable[TracedRun]) -> Iterator[str]:
+def _printed(run: TracedRun, again: TracedRun, runs: Iterable[TracedRun]) -> Iterator[str]:
     """Yield the first printed line that follows the records; lines that differ by themselves are left out."""
-    for number, line in enumerate(own.printed):
+    for number, line in enumerate(run.printed):
         is_stable = again.printed[number : number + 1] == (line,)
-        if is_stable and any(other.printed[number : number + 1] != (line,) for other in others):
+        if is_stable and any(run.printed[number : number + 1] != (line,) for run in runs):
             yield f'{_PRINTED} {number + 1} ("{line.strip()[:60]}")'
             return
 
 
-def outputs_in(made: Any) -> dict[str, Output]:
+def outputs_in(returned: Any) -> dict[str, Output]:
     """Return all values in the result of a training, by name: tensors, arrays, numbers and text in containers.
 
     Of a module these are its parameters, its buffers and the values among its attributes.
     """
-    return {name or "result": one for name, one in _outputs(made, "", _DEPTH)}
+    return {name or "result": output for name, output in _outputs(returned, "", _DEPTH)}
 
 
 def _outputs(value: Any, name: str, depth: int) -> Iterator[tuple[str, Output]]:
@@ -118,8 +118,8 @@ def _outputs(value: Any, name: str, depth: int) -> Iterator[tuple[str, Output]]:
             number = float(value) if isinstance(value, (int, float)) else None
             yield name, Output(OutputKind.NUMBER, _hashed(repr(value).encode()), number)
         case _ if depth > 0:
-            for key, part in _parts(value):
-                yield from _outputs(part, f"{name}.{key}" if name else str(key), depth - 1)
+            for key, member in _parts(value):
+                yield from _outputs(member, f"{name}.{key}" if name else str(key), depth - 1)
 
 
 def _parts(value: Any) -> Iterator[tuple[Any, Any]]:
@@ -131,8 +131,8 @@ def _parts(value: Any) -> Iterator[tuple[Any, Any]]:
             for prefix, module in value.named_modules():
                 # What Opacus keeps in its own modules does not leave with the weights.
                 if not type(module).__module__.startswith("opacus."):
-                    own = (pair for pair in vars(module).items() if pair[0][:1] != "_" and pair[0] not in _OF_OPACUS)
-                    yield from ((f"{prefix}.{key}" if prefix else key, part) for key, part in own)
+                    pairs = (pair for pair in vars(module).items() if pair[0][:1] != "_" and pair[0] not in _OF_OPACUS)
+                    yield from ((f"{prefix}.{key}" if prefix else key, attribute) for key, attribute in pairs)
         case Mapping():
             yield from value.items()
         case tuple() | list():
@@ -165,21 +165,21 @@ def stamps_in(directory: Path | None) -> Stamps:
     """Return the stamps of all ordinary files in a directory; none without a directory."""
     if directory is None:
         return {}
-    found = ((path, path.lstat()) for path in directory.rglob("*") if path.is_file() and not path.is_symlink())
-    return {path: (stat.st_mtime_ns, stat.st_size) for path, stat in found}
+    files = ((path, path.lstat()) for path in directory.rglob("*") if path.is_file() and not path.is_symlink())
+    return {path: (stat.st_mtime_ns, stat.st_size) for path, stat in files}
 
 
 def files_written(directory: Path | None, before: Stamps) -> dict[str, Output]:
     """Return the files of a directory that are new or changed since `before`, by name."""
-    found = dict[str, Output]()
+    outputs = dict[str, Output]()
     for path, stamp in stamps_in(directory).items():
         if before.get(path) == stamp or path.suffix == ".pyc" or directory is None:
             continue
         content = read_file(path) if stamp[1] <= _MOST_BYTES else repr(stamp).encode()
         is_text = b"\0" not in content and _is_text(content)
         kind = OutputKind.NUMBER if is_text else OutputKind.ARRAY
-        found[f"file {path.relative_to(directory)}"] = Output(kind, _hashed(content))
-    return found
+        outputs[f"file {path.relative_to(directory)}"] = Output(kind, _hashed(content))
+    return outputs
 
 
 def _is_text(content: bytes) -> bool:

@@ -73,10 +73,10 @@ def _replaced(function: Callable[..., Any], replacement: _Replacement) -> Callab
 
 
 def _kinds(kind: type[Any]) -> list[type[Any]]:
-    found = {kind: None}
+    kinds = {kind: None}
     for below in type.__subclasses__(kind):
-        found |= dict.fromkeys(_kinds(below))
-    return list(found)
+        kinds |= dict.fromkeys(_kinds(below))
+    return list(kinds)
 
 
 class _ReportingWrappers:
@@ -100,14 +100,14 @@ class _ReportingWrappers:
         self._recorder.record_private_model(args[0] if args else kwargs["m"])
 
     def make_private(self, owner: Any, method: MethodType, /, *args: Any, **kwargs: Any) -> Any:
-        asked = dict(signature(method).bind(*args, **kwargs).arguments)
+        request = dict(signature(method).bind(*args, **kwargs).arguments)
         if self._recorder.edit is not None:
             kwargs["data_loader"] = _with_dataset(kwargs["data_loader"], self._recorder.edit)
-        self._recorder.record_private_model(asked["module"])
-        made = method(*args, **kwargs)
-        asked["data_loader"] = kwargs["data_loader"]
-        self._recorder.makes_engine(owner, asked, made)
-        return made
+        self._recorder.record_private_model(request["module"])
+        returned = method(*args, **kwargs)
+        request["data_loader"] = kwargs["data_loader"]
+        self._recorder.makes_engine(owner, request, returned)
+        return returned
 
     def make_private_with_epsilon(self, owner: Any, method: MethodType, /, *args: Any, **kwargs: Any) -> Any:
         self._recorder.target = float(kwargs["target_epsilon"]), float(kwargs["target_delta"])
@@ -117,31 +117,31 @@ class _ReportingWrappers:
             self._recorder.target = None
 
     def count(self, owner: Any, method: MethodType, /, *args: Any, **kwargs: Any) -> Any:
-        found = method(*args, **kwargs)
+        result = method(*args, **kwargs)
         self._recorder.record_counted_step(owner)
-        return found
+        return result
 
     def answer(self, owner: Any, method: MethodType, /, *args: Any, **kwargs: Any) -> Any:
         with self._recorder.answering() as is_outermost:  # an accountant asks others for a range to search in
-            found = _remembered(method, args, kwargs)
+            answer = _remembered(method, args, kwargs)
         if is_outermost:
-            self._recorder.answers_epsilon(owner, kwargs["delta"] if "delta" in kwargs else args[0], found)
-        return found
+            self._recorder.answers_epsilon(owner, kwargs["delta"] if "delta" in kwargs else args[0], answer)
+        return answer
 
     def draw(self, owner: Any, method: MethodType, /) -> Any:
         self._recorder.before_draw()
         try:
-            drawn = self._recorder.record_draws(owner, method())
+            iterator = self._recorder.record_draws(owner, method())
         except StopIteration:
             self._recorder.after_last_draw()
             raise
         self._recorder.after_draw()
-        return drawn
+        return iterator
 
     def hand_out(self, owner: Any, method: MethodType, /) -> Any:
-        found = method()
+        result = method()
         self._recorder.record_batch(owner)
-        return found
+        return result
 
     def new_pass(self, owner: Any, method: MethodType, /) -> Any:
         self._recorder.before_draw()

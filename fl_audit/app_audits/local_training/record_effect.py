@@ -92,29 +92,29 @@ class RecordEffectSearch:
 
         It is that of the first record with values that have no effect, or of the one with the largest effect.
         """
-        found = list[RecordEffect]()
-        for place, step in enumerate(self.steps[:KEPT_STEPS]):
+        effects = list[RecordEffect]()
+        for index, step in enumerate(self.steps[:KEPT_STEPS]):
             indices = self._by_effect(step)
-            effect = self._effect_of(indices, self.steps[place : place + KEPT_STEPS]) if indices else None
-            found += [] if effect is None else [effect]
-            if len(found) == _MOST_RECORDS or any(one.has_absence for one in found):
+            effect = self._effect_of(indices, self.steps[index : index + KEPT_STEPS]) if indices else None
+            effects += [] if effect is None else [effect]
+            if len(effects) == _MOST_RECORDS or any(effect.has_absence for effect in effects):
                 break
-        return max(found, key=lambda one: (one.has_absence, max(one.over_noise)), default=None)
+        return max(effects, key=lambda effect: (effect.has_absence, max(effect.over_noise)), default=None)
 
     def _gradients(
         self, steps: Sequence[int], items: Mapping[int, Any], without: int | None = None, redraw: int | None = None
     ) -> dict[int, Floats32]:
-        found = self.gradients_of(steps, items, without, redraw)
-        return {step: values for step, values in found.items() if values.shape == self.own[step].shape}
+        gradients = self.gradients_of(steps, items, without, redraw)
+        return {step: values for step, values in gradients.items() if values.shape == self.own[step].shape}
 
     def _by_effect(self, step: int) -> list[int]:
         """Return positions of some records of a step, those with the largest effect first.
 
         The first and the last record of the mini-batch are among them: a loop over records may leave the last gradient.
         """
-        places = [place for place in self.drawn.get(step, ()) if place < length_of(self.dataset)]
-        between = np.random.default_rng().permutation(places[1:-1])[:_MOST_BETWEEN].tolist()
-        effects = self._effects_of_records(step, dict.fromkeys([*places[:1], *places[-1:], *between]))
+        positions = [index for index in self.drawn.get(step, ()) if index < length_of(self.dataset)]
+        between = np.random.default_rng().permutation(positions[1:-1])[:_MOST_BETWEEN].tolist()
+        effects = self._effects_of_records(step, dict.fromkeys([*positions[:1], *positions[-1:], *between]))
         if not effects:  # positions of the loader are not those of the data set, or no loader drew
             everything = range(length_of(self.dataset))
             ends = (self._located(step, everything), self._located(step, everything[::-1]))
@@ -123,65 +123,65 @@ class RecordEffectSearch:
 
     def _effects_of_records(self, step: int, indices: Iterable[int]) -> dict[int, _StepEffect]:
         """Return the effects of records on a step, by their positions, with some of their versions."""
-        found = dict[int, _StepEffect]()
+        effects = dict[int, _StepEffect]()
         for index in indices:
-            versions = [one for one in record_versions(self.dataset, index) if one.factor == FACTORS[1]]
-            chosen = [one for one in versions if not one.is_jittered][:_MOST_VERSIONS]
+            versions = [version for version in record_versions(self.dataset, index) if version.factor == FACTORS[1]]
+            chosen = [version for version in versions if not version.is_jittered][:_MOST_VERSIONS]
             points = self._points(index, [step], [*chosen, *([ABSENT] if self.can_leave_out else [])])
             effect = self._step_effect(step, points[step])
             if effect is not None:
-                found[index] = effect
-        return found
+                effects[index] = effect
+        return effects
 
-    def _located(self, step: int, places: Sequence[int]) -> int | None:
+    def _located(self, step: int, positions: Sequence[int]) -> int | None:
         """Return a position, one of the first, whose record's values move a step; None if there is none."""
         count = length_of(self.dataset)
 
         def has_effect(chosen: Sequence[int]) -> bool:
             items = {}
-            for place in chosen:
-                other = label_of(record_at(self.dataset, (place + 1) % count))
-                items[place] = with_label(crafted_record(record_at(self.dataset, place)), other)
+            for index in chosen:
+                next_label = label_of(record_at(self.dataset, (index + 1) % count))
+                items[index] = with_label(crafted_record(record_at(self.dataset, index)), next_label)
             changed = self._gradients([step], items)
             return step in changed and is_moved(self.own[step], changed[step])
 
-        return located(has_effect, places)
+        return located(has_effect, positions)
 
     def _effect_of(self, indices: Sequence[int], window: Sequence[int]) -> RecordEffect | None:
         """Return the effect of the first of some records; the others are looked at for its effect on theirs."""
         index = indices[0]
         versions = record_versions(self.dataset, index)
         points = self._points(index, window, [*versions, *([ABSENT] if self.can_leave_out else [])])
-        found = [one for step in window if (one := self._step_effect(step, points[step])) is not None]
-        if not found:
+        effects = [effect for step in window if (effect := self._step_effect(step, points[step])) is not None]
+        if not effects:
             return None
-        best = max(found, key=lambda one: one.order)
+        best = max(effects, key=lambda effect: effect.order)
         everywhere = self._everywhere(index, best, versions)
-        over_noise, least = self._over_noise(best, everywhere)
+        over_noise, smallest_over_noise = self._over_noise(best, everywhere)
         return RecordEffect(
-            index, over_noise, least, best.length, self._growth(points), self._coupling(indices, best),
+            index, over_noise, smallest_over_noise, best.length, self._growth(points), self._coupling(indices, best),
             best.has_absence, self._noise_moved(index, best), len(self.steps), len(everywhere),
         )  # fmt: skip
 
     def _points(self, index: int, steps: Sequence[int], versions: Sequence[RecordVersion]) -> dict[int, Points]:
         """Return the gradients of steps with versions of a record, as far as they are finite."""
-        found: dict[int, Points] = {step: {} for step in steps}
+        points_by_step: dict[int, Points] = {step: {} for step in steps}
         for version in versions:
             is_absent = version is ABSENT
             items = {} if is_absent else {index: version.item}
             for step, values in self._gradients(steps, items, index if is_absent else None).items():
-                found[step][version] = values
-        return found
+                points_by_step[step][version] = values
+        return points_by_step
 
     def _step_effect(self, step: int, points: Points) -> _StepEffect | None:
         """Return the largest effect of versions of a record on a step; None if it does not differ between them."""
         reference = version_without_effect(points)
-        others = [version for version in points if not version.is_jittered and version is not reference]
+        versions = [version for version in points if not version.is_jittered and version is not reference]
         pairs = [
-            (version, other)
-            for version in others
-            for other in (others if reference is None else [reference])
-            if is_moved(points[version], points[other])
+            (version, other_version)
+            for version in versions
+            for other_version in (versions if reference is None else [reference])
+            if is_moved(points[version], points[other_version])
         ]
         if not pairs:
             return None
@@ -191,7 +191,7 @@ class RecordEffectSearch:
         if reference is not None:
             return _StepEffect(step, *effects[version, other], True, version, other, difference)
         # All versions are in a ball around the gradient without the record: its radius is the effect of the record.
-        values = np.array([points[one] for one in others], dtype=np.float64)
+        values = np.array([points[version] for version in versions], dtype=np.float64)
         scales = self.scales[step]
         noisy = scales > 0
         mu, length = effects[version, other][0] / 2, smallest_ball_radius(values)
@@ -199,10 +199,10 @@ class RecordEffectSearch:
             mu = max(mu, smallest_ball_radius(values[:, noisy] / scales[noisy]))
         return _StepEffect(step, mu, length, False, version, other, difference / 2)
 
-    def _over_noise_of(self, step: int, one: Floats32, other: Floats32) -> tuple[float, float]:
+    def _over_noise_of(self, step: int, first_gradient: Floats32, second_gradient: Floats32) -> tuple[float, float]:
         """Return the length of a difference of gradients in units of the noise, and the length itself."""
-        difference = one.astype(np.float64) - other
-        rounding = ROUNDING * float(np.abs(one).max(initial=0.0))
+        difference = first_gradient.astype(np.float64) - second_gradient
+        rounding = ROUNDING * float(np.abs(first_gradient).max(initial=0.0))
         return _over_noise(difference, self.scales[step], rounding), float(np.linalg.norm(difference))
 
     def _growth(self, points: Mapping[int, Points]) -> float:
@@ -222,83 +222,95 @@ class RecordEffectSearch:
         if best.reference is ABSENT:
             chosen = [best.version, ABSENT]
         elif best.has_absence:
-            steady, another = best.reference, next(one for one in versions if one.label != best.reference.label)
+            steady, another = (
+                best.reference,
+                next(version for version in versions if version.label != best.reference.label),
+            )
             labels = (steady.label, another.label)
-            chosen = [best.version, *(one for one in versions if one.factor == steady.factor and one.label in labels)]
+            chosen = [
+                best.version,
+                *(version for version in versions if version.factor == steady.factor and version.label in labels),
+            ]
             chosen = list(dict.fromkeys(chosen))
         else:
-            chosen = [one for one in versions if one.factor == best.version.factor and not one.is_jittered]
+            chosen = [
+                version for version in versions if version.factor == best.version.factor and not version.is_jittered
+            ]
             chosen += [] if best.reference in chosen else [best.reference]
         points = self._points(index, self.steps, chosen)
-        found = {step: self._step_effect(step, points[step]) for step in self.steps}
-        return {step: effect for step, effect in found.items() if effect is not None}
+        effects = {step: self._step_effect(step, points[step]) for step in self.steps}
+        return {step: effect for step, effect in effects.items() if effect is not None}
 
     def _over_noise(
-        self, best: _StepEffect, everywhere: Mapping[int, _StepEffect]
+        self, effect: _StepEffect, everywhere: Mapping[int, _StepEffect]
     ) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """Return the effect on each step in units of its noise, and the least that it may be.
 
         Of a step that the record was not in, the effect is taken to be that of other steps: in units of the noise, or
         at least of the same length where that is less.
         """
-        compared = [one.over_noise for one in everywhere.values() if one.has_absence is best.has_absence]
-        usual = float(np.median(compared)) if compared else best.over_noise
-        effects, least = list[float](), list[float]()
+        compared = [
+            step_effect.over_noise
+            for step_effect in everywhere.values()
+            if step_effect.has_absence is effect.has_absence
+        ]
+        usual = float(np.median(compared)) if compared else effect.over_noise
+        effects, smallest_effects = list[float](), list[float]()
         for step in self.steps:
-            own = everywhere.get(step)
-            known = 0.0 if own is None else own.over_noise
-            is_known = own is not None and own.has_absence
-            same = _over_noise(best.difference, self.scales[step], 0.0)
-            effects.append(_rounded(known if is_known else max(known, usual)))
-            least.append(_rounded(known if is_known else max(known, min(usual, same))))
-        return tuple(effects), tuple(least)
+            own_effect = everywhere.get(step)
+            known_effect = 0.0 if own_effect is None else own_effect.over_noise
+            is_known = own_effect is not None and own_effect.has_absence
+            same = _over_noise(effect.difference, self.scales[step], 0.0)
+            effects.append(_rounded(known_effect if is_known else max(known_effect, usual)))
+            smallest_effects.append(_rounded(known_effect if is_known else max(known_effect, min(usual, same))))
+        return tuple(effects), tuple(smallest_effects)
 
-    def _noise_moved(self, index: int, best: _StepEffect) -> float | None:
+    def _noise_moved(self, index: int, effect: _StepEffect) -> float | None:
         """Return by how much the noise of a step changes where the record is left out, over its scale.
 
         None if it cannot be left out, or nothing has noise.
         """
-        step, scales = best.step, self.scales[best.step]
+        step, scales = effect.step, self.scales[effect.step]
         noisy = scales > 0
         if not self.can_leave_out or not noisy.any():
             return None
         noises = list[Floats]()
         for without in (None, index):
             values = [self._gradients([step], {}, without, redraw).get(step) for redraw in (None, 0)]
-            known = [one.astype(np.float64) for one in values if one is not None]
-            if len(known) < 2:
+            known_values = [value.astype(np.float64) for value in values if value is not None]
+            if len(known_values) < 2:
                 return None
-            noises.append(known[1] - known[0])
+            noises.append(known_values[1] - known_values[0])
         rounding = ROUNDING * float(np.abs(self.own[step]).max(initial=0.0))
         moved = np.maximum(np.abs(noises[1] - noises[0])[noisy] - rounding, 0.0)
         return float((moved / scales[noisy]).max())
 
-    def _coupling(self, indices: Sequence[int], best: _StepEffect) -> float | None:
+    def _coupling(self, indices: Sequence[int], effect: _StepEffect) -> float | None:
         """Return the part of its effect by which the record changes that of another one; None if none is found."""
-        index, step = indices[0], best.step
-        for other in self._others_in(step, indices):
-            for version in record_versions(self.dataset, other):
+        index, step = indices[0], effect.step
+        for other_record in self._others_in(step, indices):
+            for version in record_versions(self.dataset, other_record):
                 if version.factor != FACTORS[1] or version.is_jittered:
                     continue
                 corners = [
-                    self._points_with(index, step, one, beside)
-                    for beside in ({}, {other: version.item})
-                    for one in (best.reference, best.version)
+                    self._points_with(index, step, version, beside)
+                    for beside in ({}, {other_record: version.item})
+                    for version in (effect.reference, effect.version)
                 ]
-                found = _interaction([corner for corner in corners if corner is not None])
-                if found is not None:
-                    return found
+                interaction = _interaction([corner for corner in corners if corner is not None])
+                if interaction is not None:
+                    return interaction
         return None
 
     def _others_in(self, step: int, indices: Sequence[int]) -> Iterator[int]:
         """Yield positions of records that may be in a step, beside the first of `indices`."""
-        index, drawn = indices[0], self.drawn.get(step, ())
+        index, sample = indices[0], self.drawn.get(step, ())
         count = length_of(self.dataset)
-        yield from (other for other in indices[1:] if other in drawn or not drawn)
-        yield from [place for place in drawn if place != index and place < count][:_MOST_BETWEEN]
-        if not drawn:
-            found = self._located(step, [place for place in range(count) if place != index])
-            yield from () if found is None else (found,)
+        yield from (index for index in indices[1:] if index in sample or not sample)
+        yield from [position for position in sample if position != index and position < count][:_MOST_BETWEEN]
+        if not sample:
+            located = self._located(step, [position for position in range(count) if position != index])
+            yield from () if located is None else (located,)
 
     def _points_with(self, index: int, step: int, version: RecordVersion, beside: Mapping[int, Any]) -> Floats32 | None:
         is_absent = version is ABSENT
@@ -326,10 +338,10 @@ def _interaction(corners: Sequence[Floats32]) -> float | None:
     """
     if len(corners) < 4:
         return None
-    neither, first, second, both = (corner.astype(np.float64) for corner in corners)
-    effects = [float(np.linalg.norm(one - neither)) for one in (first, second)]
+    neither, first, second, both_changed = (corner.astype(np.float64) for corner in corners)
+    effects = [float(np.linalg.norm(changed - neither)) for changed in (first, second)]
     rounding = 4 * ROUNDING * max(float(np.abs(corner).max(initial=0.0)) for corner in corners) * len(neither) ** 0.5
     if min(effects) <= rounding:
         return None
-    gap = float(np.linalg.norm(both - first - second + neither))
+    gap = float(np.linalg.norm(both_changed - first - second + neither))
     return 0.0 if gap <= rounding else gap / min(effects)

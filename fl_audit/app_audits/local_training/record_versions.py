@@ -55,17 +55,17 @@ def record_versions(dataset: Any, index: int) -> list[RecordVersion]:
     return versions
 
 
-def _labels(dataset: Any, own: Any, factor: float) -> list[Any]:
+def _labels(dataset: Any, own_label: Any, factor: float) -> list[Any]:
     """Return labels of the data set, that of the record first; for quantities, labels far above and below it."""
-    if own is None:
+    if own_label is None:
         return [None]
-    found = {_key(own): own}
+    labels = {_key(own_label): own_label}
     count = length_of(dataset)
-    for place in np.linspace(0, count - 1, min(count, _LOOKED_AT)).astype(int):
-        label = label_of(record_at(dataset, int(place)))
-        found.setdefault(_key(label), label)
-    is_quantity = len(found) > _MOST_LABELS and _is_floating(own)
-    return [own, own + factor, own - factor] if is_quantity else list(found.values())[:_MOST_LABELS]
+    for index in np.linspace(0, count - 1, min(count, _LOOKED_AT)).astype(int):
+        label = label_of(record_at(dataset, int(index)))
+        labels.setdefault(_key(label), label)
+    is_quantity = len(labels) > _MOST_LABELS and _is_floating(own_label)
+    return [own_label, own_label + factor, own_label - factor] if is_quantity else list(labels.values())[:_MOST_LABELS]
 
 
 def _is_floating(label: Any) -> bool:
@@ -78,14 +78,14 @@ def _key(label: Any) -> object:
     return tuple(np.asarray(label).reshape(-1).tolist()) if not isinstance(label, str) else label
 
 
-def located(has_effect: Callable[[Sequence[int]], bool], places: Sequence[int]) -> int | None:
+def located(has_effect: Callable[[Sequence[int]], bool], positions: Sequence[int]) -> int | None:
     """Return one of some positions whose record has an effect, by halving them; None if they have none together."""
-    if not places or not has_effect(places):
+    if not positions or not has_effect(positions):
         return None
-    while len(places) > 1:
-        half = places[: len(places) // 2]
-        places = half if has_effect(half) else places[len(places) // 2 :]
-    return places[0]
+    while len(positions) > 1:
+        half = positions[: len(positions) // 2]
+        positions = half if has_effect(half) else positions[len(positions) // 2 :]
+    return positions[0]
 
 
 def version_without_effect(gradients: Mapping[RecordVersion, Floats32]) -> RecordVersion | None:
@@ -100,7 +100,9 @@ def version_without_effect(gradients: Mapping[RecordVersion, Floats32]) -> Recor
         return ABSENT
     steady, has_moved = list[RecordVersion](), False
     for version, values in gradients.items():
-        again = next((one for one in gradients if one.is_jittered and one.label == version.label), None)
+        again = next(
+            (gradient for gradient in gradients if gradient.is_jittered and gradient.label == version.label), None
+        )
         if version.factor != FACTORS[1] or version.is_jittered or again is None:
             continue
         if is_moved(values, gradients[again]):

@@ -32,16 +32,16 @@ class RecordedTrainings:
     @cached_property
     def by_client(self) -> Mapping[int, tuple[RecordedTraining, ...]]:
         """The trainings of each client with private steps, in the order of rounds, keyed by the client's number."""
-        found: defaultdict[int, list[RecordedTraining]] = defaultdict(list)
-        for training in sorted(self.trainings, key=lambda one: one.round):
+        trainings: defaultdict[int, list[RecordedTraining]] = defaultdict(list)
+        for training in sorted(self.trainings, key=lambda training: training.round):
             if training.noised or training.engines:
-                found[training.client].append(training)
-        return {client: tuple(each) for client, each in found.items()}
+                trainings[training.client].append(training)
+        return {client: tuple(trainings) for client, trainings in trainings.items()}
 
     @cached_property
     def private_trainings(self) -> tuple[RecordedTraining, ...]:
         """Trainings of all clients that took private steps, client by client, each in the order of rounds."""
-        return tuple(one for each in self.by_client.values() for one in each)
+        return tuple(training for trainings in self.by_client.values() for training in trainings)
 
     @property
     def is_private(self) -> bool:
@@ -51,35 +51,41 @@ class RecordedTrainings:
     @cached_property
     def unseen_sampling(self) -> tuple[str, ...]:
         """Descriptions of noised steps whose sampling of records was not observed; () if there are none."""
-        steps = [(step, one.batches_of(step)) for one in self.private_trainings for step in one.noised]
-        found = []
+        steps = [(step, training.batches_of(step)) for training in self.private_trainings for step in training.noised]
+        unseen = []
         # Of a batch that was drawn before, code of the training may draw records by itself.
         hidden = sum(
             not fed or (not step.is_fresh and not step.has_gradient_of_each_record(fed)) for step, fed in steps
         )
         if hidden:
-            found.append(f"how {hidden} of {len(steps)} steps drew their records: no DataLoader of torch gave them")
-        other = sorted(
+            unseen.append(f"how {hidden} of {len(steps)} steps drew their records: no DataLoader of torch gave them")
+        other_samplers = sorted(
             {batch.sampler for _, fed in steps for batch in fed if batch.sampling is BatchSamplingKind.OTHER}
         )
-        if other:
-            found.append(f"whether {' and '.join(other)} draws every record by itself, as accounted")
-        return tuple(found)
+        if other_samplers:
+            unseen.append(f"whether {' and '.join(other_samplers)} draws every record by itself, as accounted")
+        return tuple(unseen)
 
     @cached_property
     def unseen(self) -> tuple[str, ...]:
         """Descriptions of facts, such as the sampling, that determine privacy and were not observed; () if none."""
         is_counted = self.epsilon is not None and self.measured is not None  # by the user, who names epsilon
-        uncounted = any(one.noised and not one.is_accountant_seen for one in self.private_trainings) and not is_counted
-        looks = 0 if self.trace else max((len(one.measures) for one in self.private_trainings), default=0)
-        found = [*self.unseen_sampling, *(["what counts the steps: no accountant of Opacus does"] if uncounted else ())]
+        uncounted = (
+            any(training.noised and not training.is_accountant_seen for training in self.private_trainings)
+            and not is_counted
+        )
+        looks = 0 if self.trace else max((len(training.measures) for training in self.private_trainings), default=0)
+        unseen = [
+            *self.unseen_sampling,
+            *(["what counts the steps: no accountant of Opacus does"] if uncounted else ()),
+        ]
         if looks:
-            said = f"{looks} times, and with it the learning rate"
-            found.append(f"whether the measure that ReduceLROnPlateau was given {said}, follows private records")
+            text = f"{looks} times, and with it the learning rate"
+            unseen.append(f"whether the measure that ReduceLROnPlateau was given {text}, follows private records")
         if self.trace and self.trace.unstable:
             names = ", ".join(self.trace.unstable[:3])
-            found.append(f"whether {names} follow the records: they differ when the training is repeated unchanged")
-        return tuple(found)
+            unseen.append(f"whether {names} follow the records: they differ when the training is repeated unchanged")
+        return tuple(unseen)
 
     @cached_property
     def largest_reported_epsilon(self) -> ReportedEpsilon | None:
@@ -87,8 +93,8 @@ class RecordedTrainings:
 
         None if no epsilon was reported.
         """
-        last = [each[-1].answers[-1] for each in self.by_client.values() if each[-1].answers]
-        return max(last, key=lambda one: one.epsilon, default=None)
+        last = [trainings[-1].answers[-1] for trainings in self.by_client.values() if trainings[-1].answers]
+        return max(last, key=lambda epsilon: epsilon.epsilon, default=None)
 
     @cached_property
     def used_delta(self) -> float:
@@ -97,7 +103,9 @@ class RecordedTrainings:
         The sources are the user, the last report of an accountant, and the target delta that Opacus's `PrivacyEngine`
         was given.
         """
-        target = next((one.target for each in self.trainings for one in each.engines if one.target), None)
+        target = next(
+            (engine.target for training in self.trainings for engine in training.engines if engine.target), None
+        )
         if self.delta is not None:
             return self.delta
         if self.largest_reported_epsilon is not None:
@@ -111,7 +119,7 @@ class RecordedTrainings:
         The sources are the user, the last report of an accountant, and the target epsilon that Opacus's `PrivacyEngine`
         was given.
         """
-        targets = [one.target[0] for each in self.trainings for one in each.engines if one.target]
+        targets = [engine.target[0] for training in self.trainings for engine in training.engines if engine.target]
         if self.epsilon is not None:
             return self.epsilon
         if self.largest_reported_epsilon is not None:
@@ -121,16 +129,21 @@ class RecordedTrainings:
     @cached_property
     def fresh_accountant(self) -> str:
         """Sentence on steps that were taken before an accountant began and that it forgot; "" if there are none."""
-        for each in self.by_client.values():
-            taken = 0
-            for number, training in enumerate(each):
-                taken += len(training.noised)
-                answered = (one.steps for one in training.answers)
-                counted = max(answered, default=sum(count for _, _, count in training.history))
-                own = training.counted
-                if (number or len(training.engines) > 1) and own and counted < taken and counted <= own:
+        for trainings in self.by_client.values():
+            applied = 0
+            for number, training in enumerate(trainings):
+                applied += len(training.noised)
+                answered = (answer.steps for answer in training.answers)
+                steps_counted = max(answered, default=sum(count for _, _, count in training.history))
+                own_steps = training.counted
+                if (
+                    (number or len(training.engines) > 1)
+                    and own_steps
+                    and steps_counted < applied
+                    and steps_counted <= own_steps
+                ):
                     where = f"round {training.round}" if number else "an engine that was made anew"
-                    return f"after {taken} steps the accountant of {where} knows of {counted}"
+                    return f"after {applied} steps the accountant of {where} knows of {steps_counted}"
         return ""
 
     @cached_property
@@ -142,18 +155,18 @@ class RecordedTrainings:
         """
         if self.epsilon is not None or self.fresh_accountant:
             return self.rounds
-        ran = max((len(each) for each in self.by_client.values()), default=1)
-        steps = max((len(one.noised) for one in self.private_trainings), default=0)
-        counted = self.largest_reported_epsilon.steps if self.largest_reported_epsilon else 0
-        return min(max(ran, counted // steps if steps else 0), max(self.rounds, ran))
+        ran = max((len(trainings) for trainings in self.by_client.values()), default=1)
+        steps = max((len(training.noised) for training in self.private_trainings), default=0)
+        steps_counted = self.largest_reported_epsilon.steps if self.largest_reported_epsilon else 0
+        return min(max(ran, steps_counted // steps if steps else 0), max(self.rounds, ran))
 
     @cached_property
     def excess(self) -> ComposedPrivacy | None:
         """Privacy loss of the rounds that the claim covers, if it exceeds the claimed epsilon; None otherwise."""
-        found = self.composed_of(self.claimed_rounds, is_least=True)
-        if found is None or self.claimed is None or found.epsilon <= self.claimed * (1 + _CLOSE) + 1e-3:
+        privacy = self.composed_of(self.claimed_rounds, is_least=True)
+        if privacy is None or self.claimed is None or privacy.epsilon <= self.claimed * (1 + _CLOSE) + 1e-3:
             return None
-        return found
+        return privacy
 
     @cached_property
     def factor(self) -> float:
@@ -161,14 +174,16 @@ class RecordedTrainings:
 
         An effect that is smaller than the claimed one says nothing of other records, which may have all of it.
         """
-        return max([1.0, *(one.moved / one.claimed for one in self.replays if not one.is_kept)])
+        return max([1.0, *(replay.moved / replay.claimed for replay in self.replays if not replay.is_kept)])
 
     @cached_property
     def has_bound(self) -> bool:
         """Whether the effect of a record on the sums of clipped gradients has a known bound."""
-        is_coupled = any(one.is_coupled for one in self.replays) or any(one.coupled for one in self.private_trainings)
+        is_coupled = any(replay.is_coupled for replay in self.replays) or any(
+            training.coupled for training in self.private_trainings
+        )
         is_measured = self.measured is None or self.measured.has_bound
-        return is_measured and not is_coupled and all(one.is_kept for one in self.replays)
+        return is_measured and not is_coupled and all(replay.is_kept for replay in self.replays)
 
     @cached_property
     def has_bare_output(self) -> bool:
@@ -176,7 +191,7 @@ class RecordedTrainings:
 
         A choice among the weights of several steps is not meant.
         """
-        is_choice = any(one.left.earlier for one in self.private_trainings)
+        is_choice = any(training.left.earlier for training in self.private_trainings)
         return self.trace is not None and bool(self.trace.arrays) and not is_choice
 
     def composed_of(
@@ -190,19 +205,21 @@ class RecordedTrainings:
         `factor`: A record is taken to have `factor` times the effect that it has.
         """
         unit = self.records_per_user if of_user else 1
-        is_amplified = not any(one.acts_undrawn for one in self.replays)
-        found = []
+        is_amplified = not any(replay.acts_undrawn for replay in self.replays)
+        epsilons = []
         for trainings in self.by_client.values():
             if not any(training.noised for training in trainings):
                 continue
-            counted = [_with_largest_noise(training) for training in trainings] if is_least else trainings
+            trainings_counted = [_with_largest_noise(training) for training in trainings] if is_least else trainings
             effect = factor * self.factor
-            found.append(composed(counted, self.used_delta, rounds or self.rounds, effect, unit, is_amplified))
-        most = max(found, key=lambda one: one.epsilon, default=None)
-        if most is None:
+            epsilons.append(
+                composed(trainings_counted, self.used_delta, rounds or self.rounds, effect, unit, is_amplified)
+            )
+        largest = max(epsilons, key=lambda composed: composed.epsilon, default=None)
+        if largest is None:
             return None
-        epsilon = math.inf if self.has_bare_output else most.epsilon
-        return replace(most, epsilon=epsilon, is_least=not self.has_bound)
+        epsilon = math.inf if self.has_bare_output else largest.epsilon
+        return replace(largest, epsilon=epsilon, is_least=not self.has_bound)
 
 
 def _with_largest_noise(training: RecordedTraining) -> RecordedTraining:

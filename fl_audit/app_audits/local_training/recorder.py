@@ -70,7 +70,7 @@ class Recorder:
     def __init__(
         self,
         kept_steps: int = 0,
-        followed: ReplayPlan | None = None,
+        replay_plan: ReplayPlan | None = None,
         is_short: bool = False,
         edit: Callable[[Any], Any] | None = None,
         has_given_releases: bool = False,
@@ -81,7 +81,7 @@ class Recorder:
         self.after_draw = _nothing  # called after a loader has drawn
         self.after_last_draw = _nothing  # called where a loader has nothing more to draw
         self._has_given_releases = has_given_releases
-        self.edit, self.track, self._kept, self._followed = edit, ReplayInputs(), kept_steps, followed
+        self.edit, self.track, self._kept, self._followed = edit, ReplayInputs(), kept_steps, replay_plan
         self.dataset: Any = None  # the data set of the first engine
         self._is_short = is_short
         self.engines, self.batches, self.steps = list[MakePrivateCall](), list[Batch](), list[PrivateStep]()
@@ -115,44 +115,44 @@ class Recorder:
         self.models.optimizers[id(optimizer.original_optimizer)] = optimizer
         self._alive.append(optimizer)
 
-    def makes_engine(self, engine: Any, asked: Mapping[str, Any], made: tuple[Any, ...]) -> None:
+    def makes_engine(self, engine: Any, request: Mapping[str, Any], returned: tuple[Any, ...]) -> None:
         """Record a call of Opacus's `PrivacyEngine.make_private`."""
         self._accountant = engine.accountant
         if self.dataset is None:
-            self.dataset = asked["data_loader"].dataset
+            self.dataset = request["data_loader"].dataset
         self.track.private = self.dataset
-        self.engines.append(make_private_call(engine, asked, made, self.target))
-        self._match_before(asked["module"])
-        self.models.keep(made[1])
+        self.engines.append(make_private_call(engine, request, returned, self.target))
+        self._match_before(request["module"])
+        self.models.keep(returned[1])
 
     @property
     def is_of_replay(self) -> bool:
         """Whether steps are compared with another training; workers of data loaders must then not load data ahead."""
         return self._kept > 0
 
-    def record_draws(self, iterator: Any, drawn: Any) -> Any:
+    def record_draws(self, iterator: Any, sample: Any) -> Any:
         """Record the positions of the records that a data loader has drawn, and return the positions to be used.
 
         In a training the drawn positions are used. In a replay, the positions that the earlier training has used at
         this draw take their place.
 
-        `drawn`: Anything else is returned unchanged and not recorded.
+        `sample`: Anything else is returned unchanged and not recorded.
         """
-        positions = positions_of(drawn)
+        positions = positions_of(sample)
         if positions is None:
-            return drawn
+            return sample
         if iterator._num_workers:
             # Workers prepare batches ahead of the step that is made of them.
             self._alive.append(iterator)
             self._ahead.setdefault(id(iterator), deque()).append(self._batch(iterator, positions))
-            return drawn
+            return sample
         number = len(self.batches)
         chosen = None if self._followed is None else self._followed.batch(number)
         if self._without in positions:
-            chosen = [place for place in positions if place != self._without]
+            chosen = [position for position in positions if position != self._without]
         self._follow(number)
         self._note_batch(self._batch(iterator, positions if chosen is None else chosen), positions, iterator._dataset)
-        return drawn if chosen is None else chosen
+        return sample if chosen is None else chosen
 
     def record_batch(self, iterator: Any) -> None:
         """Record a mini-batch when a data loader with workers hands it out to the training.
@@ -181,7 +181,7 @@ class Recorder:
         if len(track.batches) < _PER_STEP * self._kept:
             track.batches.append(positions)
             track.datasets.append(dataset)
-            track.norms.append([float(one.max_grad_norm) for one in self._adaptive()])
+            track.norms.append([float(optimizer.max_grad_norm) for optimizer in self._adaptive()])
             track.states.append(GeneratorStates.current())
             # Weights are needed for the steps that are compared; those of many batches would fill the memory.
             live = self.models.tensors() if self._keeps else {}
@@ -197,11 +197,11 @@ class Recorder:
             return
         track.states[number].restore()
         self.models.set_to(track.weights[number])
-        for one, norm in zip(self._adaptive(), track.norms[number], strict=False):
-            one.max_grad_norm = norm
+        for optimizer, norm in zip(self._adaptive(), track.norms[number], strict=False):
+            optimizer.max_grad_norm = norm
 
     def _adaptive(self) -> list[Any]:
-        return [one for one in self.models.optimizers.values() if isinstance(one, AdaClipDPOptimizer)]
+        return [optimizer for optimizer in self.models.optimizers.values() if isinstance(optimizer, AdaClipDPOptimizer)]
 
     def makes_step(self, optimizer: Any, call: Callable[[], Any]) -> Any:
         """Execute a call of Opacus's `DPOptimizer.pre_step`, record the step, and return the result of the call."""
@@ -224,8 +224,8 @@ class Recorder:
         is_kept = self._keeps
         rows, gradients = record_gradients_of(optimizer, is_kept)
         multiplier, norm = multiplier_of(optimizer), float(optimizer.max_grad_norm)
-        made = call()
-        is_noised = bool(made) and bool(optimizer.params)
+        result = call()
+        is_noised = bool(result) and bool(optimizer.params)
         noise, total, sizes = noise_of(optimizer, self._start_seed) if is_noised else (None, None, ())
         self.steps.append(
             PrivateStep(
@@ -240,7 +240,7 @@ class Recorder:
         if is_noised:
             self._noised += 1
             self._pending.add(id(optimizer))
-        return made
+        return result
 
     def inner_step(self, inner: Any, *_: Any) -> None:
         """Record that a torch optimizer has taken a step, with or without privacy."""
@@ -249,13 +249,13 @@ class Recorder:
             self._pending.discard(id(optimizer))
             self._apply(optimizer)
             return
-        moved = [one for group in inner.param_groups for one in group["params"] if one.grad is not None]
-        found = NonPrivateStep(type(inner).__name__, not self.engines, optimizer is not None, 0)
+        moved = [param for group in inner.param_groups for param in group["params"] if param.grad is not None]
+        step = NonPrivateStep(type(inner).__name__, not self.engines, optimizer is not None, 0)
         if self.engines:
-            own = {id(one) for module in self.models.modules for one in module.parameters()}
-            self.outside.append(replace(found, tensors=sum(id(one) in own for one in moved)))
+            parameters = {id(parameter) for module in self.models.modules for parameter in module.parameters()}
+            self.outside.append(replace(step, tensors=sum(id(parameter) in parameters for parameter in moved)))
             return
-        self._stepped.append((found, [one.detach() for one in moved]))
+        self._stepped.append((step, [parameter.detach() for parameter in moved]))
 
     def batches_of_applied_step(self) -> tuple[tuple[int, ...], bool]:
         """Return the mini-batches of a step without Opacus, and whether there are any new ones.
@@ -310,7 +310,7 @@ class Recorder:
 
     # The resulting facts.
 
-    def training(self, left: TrainingOutputs | None = None, client: int = 0, number: int = 1) -> RecordedTraining:
+    def training(self, outputs: TrainingOutputs | None = None, client: int = 0, number: int = 1) -> RecordedTraining:
         """Return all recorded facts of the training, after it has ended."""
         for optimizer in self.models.optimizers.values():
             self.moved += self.models.changed_tensors(optimizer, is_at_end=True)
@@ -318,7 +318,7 @@ class Recorder:
         return RecordedTraining(
             tuple(self.engines), tuple(self.batches), tuple(self.steps), tuple(self.answers), tuple(self.outside),
             tuple(dict.fromkeys(self.moved)), self._counted_by(accountant), history_of(accountant),
-            tuple(self._coupled), tuple(self._measures), left or TrainingOutputs(), client, number,
+            tuple(self._coupled), tuple(self._measures), outputs or TrainingOutputs(), client, number,
         )  # fmt: skip
 
     def outputs_of(
@@ -342,9 +342,9 @@ class Recorder:
         return batches_of_one_loader(self._fresh, self.batches, rows)
 
     def _apply(self, optimizer: Any) -> None:
-        place = next(number for number in reversed(range(len(self.steps))) if self.steps[number].is_noised)
-        step = self.steps[place]
-        self.steps[place] = replace(step, is_applied=True)
+        number_of_step = next(number for number in reversed(range(len(self.steps))) if self.steps[number].is_noised)
+        step = self.steps[number_of_step]
+        self.steps[number_of_step] = replace(step, is_applied=True)
         self.models.keep(optimizer, is_step=True)
 
     @property
@@ -357,10 +357,12 @@ class Recorder:
 
         For each earlier step, the number of its tensors that are parameters of `module` is stored.
         """
-        for found, moved in self._stepped:
-            own = [value.detach() for value in module.parameters()]
-            same = sum(any(one.shape == mine.shape and torch.equal(one, mine) for mine in own) for one in moved)
-            self.outside.append(replace(found, tensors=same))
+        for step, moved in self._stepped:
+            tensors = [value.detach() for value in module.parameters()]
+            same = sum(
+                any(tensor.shape == mine.shape and torch.equal(tensor, mine) for mine in tensors) for tensor in moved
+            )
+            self.outside.append(replace(step, tensors=same))
         self._stepped = []
 
 

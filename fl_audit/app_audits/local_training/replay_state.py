@@ -60,4 +60,4 @@ class ReplayPlan:
         gone = self.without
         if gone is None or not self.track.is_private(number):
             return list(self.track.batches[number])
-        return [place - (place > gone) for place in self.track.batches[number] if place != gone]
+        return [batch - (batch > gone) for batch in self.track.batches[number] if batch != gone]

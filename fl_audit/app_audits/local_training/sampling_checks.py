@@ -33,25 +33,27 @@ def _is_amplified(training: RecordedTraining) -> bool:
     return any(rate < 1 for _, rate, _ in training.history)
 
 
-def _is_claimed(evidence: RecordedTrainings) -> bool:
+def _is_claimed(trainings: RecordedTrainings) -> bool:
     """Return True if an epsilon was named that is kept, without a need for samples and batches to be what they seem.
 
     What records of fixed batches, of several batches and of several steps on a batch lose is in the composed epsilon.
     """
-    return evidence.claimed is not None and evidence.excess is None
+    return trainings.claimed is not None and trainings.excess is None
 
 
-def _no_poisson(evidence: RecordedTrainings) -> str:
-    found = evidence.excess
-    if found is None:  # an epsilon that is kept without amplification claims none; nor does one that nobody names
+def _no_poisson(trainings: RecordedTrainings) -> str:
+    excess = trainings.excess
+    if excess is None:  # an epsilon that is kept without amplification claims none; nor does one that nobody names
         return ""
-    said = _unamplified(evidence)
-    return f"{said}; so nothing amplifies, and the steps give {found.epsilon:.3g} at delta {found.delta:g}" * bool(said)
+    text = _unamplified(trainings)
+    return f"{text}; so nothing amplifies, and the steps give {excess.epsilon:.3g} at delta {excess.delta:g}" * bool(
+        text
+    )
 
 
-def _unamplified(evidence: RecordedTrainings) -> str:
+def _unamplified(trainings: RecordedTrainings) -> str:
     """Describe a loader that does not draw by Poisson, in a training whose accountant amplifies; "" without one."""
-    for training in evidence.private_trainings:
+    for training in trainings.private_trainings:
         if not _is_amplified(training):
             continue
         for engine in training.engines:
@@ -59,10 +61,10 @@ def _unamplified(evidence: RecordedTrainings) -> str:
                 draws = f"{engine.sampler} draws, and not every record by itself"
                 return f"the engine was made with poisson_sampling=False: {draws}"
         for _, batches in _fed(training):
-            other = [one for one in batches if one.sampling is BatchSamplingKind.OTHER]
-            said = _fixed_sizes(training) if other else ""
-            if said:
-                return f"{other[0].sampler} draws {said}"
+            other_batches = [batch for batch in batches if batch.sampling is BatchSamplingKind.OTHER]
+            text = _fixed_sizes(training) if other_batches else ""
+            if text:
+                return f"{other_batches[0].sampler} draws {text}"
     return ""
 
 
@@ -71,8 +73,8 @@ def _fixed_sizes(training: RecordedTraining) -> str:
 
     The phrase is "" if the sizes vary enough.
     """
-    sizes = [len(one.indices) for one in training.batches if one.sampling is BatchSamplingKind.OTHER]
-    records = [one.records for one in training.batches if one.sampling is BatchSamplingKind.OTHER]
+    sizes = [len(batch.indices) for batch in training.batches if batch.sampling is BatchSamplingKind.OTHER]
+    records = [batch.records for batch in training.batches if batch.sampling is BatchSamplingKind.OTHER]
     mean = float(np.mean(sizes))
     variance = mean * (1 - mean / max(records[0], 1))
     if len(sizes) < 2 or variance <= 0:
@@ -84,39 +86,45 @@ def _fixed_sizes(training: RecordedTraining) -> str:
     )
 
 
-def _other_loader(evidence: RecordedTrainings) -> str:
-    if _is_claimed(evidence):
+def _other_loader(trainings: RecordedTrainings) -> str:
+    if _is_claimed(trainings):
         return ""
-    for training in evidence.private_trainings:
-        is_poisson = any(one.sampling is BatchSamplingKind.POISSON for one in training.engines)
+    for training in trainings.private_trainings:
+        is_poisson = any(engine.sampling is BatchSamplingKind.POISSON for engine in training.engines)
         for _, batches in _fed(training):
-            other = [one for one in batches if one.sampling is BatchSamplingKind.FIXED]
-            if is_poisson and other:
+            other_batches = [batch for batch in batches if batch.sampling is BatchSamplingKind.FIXED]
+            if is_poisson and other_batches:
                 return (
-                    f"steps were fed by a loader with {other[0].sampler}, and not by the one that make_private returned"
+                    f"steps were fed by a loader with {other_batches[0].sampler}, and not by the one that "
+                    "make_private returned"
                 )
     return ""
 
 
-def _fixed_sample(evidence: RecordedTrainings) -> str:
-    for each in (*evidence.by_client.values(), evidence.repeated):
-        drawn = [_samples(training) for training in each if _is_amplified(training)]
-        for place, one in enumerate(drawn):
-            if sum(map(len, one)) >= _MIN_DRAWN and any(one == other for other in drawn[place + 1 :]):
+def _fixed_sample(trainings: RecordedTrainings) -> str:
+    for trainings_of_client in (*trainings.by_client.values(), trainings.repeated):
+        samples = [_samples(training) for training in trainings_of_client if _is_amplified(training)]
+        for index, sample in enumerate(samples):
+            if sum(map(len, sample)) >= _MIN_DRAWN and any(
+                sample == other_sample for other_sample in samples[index + 1 :]
+            ):
                 return "the same samples were drawn again when a client trained again"
     return ""
 
 
 def _samples(training: RecordedTraining) -> list[tuple[int, ...]]:
     return [
-        one.indices for _, batches in _fed(training) for one in batches if one.sampling is not BatchSamplingKind.FIXED
+        batch.indices
+        for _, batches in _fed(training)
+        for batch in batches
+        if batch.sampling is not BatchSamplingKind.FIXED
     ]
 
 
-def _repeated_batch(evidence: RecordedTrainings) -> str:
-    if _is_claimed(evidence):
+def _repeated_batch(trainings: RecordedTrainings) -> str:
+    if _is_claimed(trainings):
         return ""
-    for training in evidence.private_trainings:
+    for training in trainings.private_trainings:
         again = sum(
             not step.is_fresh and step.has_gradient_of_each_record(fed)
             for step, fed in _fed(training)
@@ -127,14 +135,14 @@ def _repeated_batch(evidence: RecordedTrainings) -> str:
     return ""
 
 
-def _accumulation(evidence: RecordedTrainings) -> str:
-    if _is_claimed(evidence):
+def _accumulation(trainings: RecordedTrainings) -> str:
+    if _is_claimed(trainings):
         return ""
-    for training in evidence.private_trainings:
+    for training in trainings.private_trainings:
         waiting = list[Batch]()
         for step, batches in _fed(training):
-            used = [one for one in batches if one.indices] if _uses_all(step, batches) else batches[-1:]
-            waiting += [one for one in used if one.is_whole]
+            used = [batch for batch in batches if batch.indices] if _uses_all(step, batches) else batches[-1:]
+            waiting += [batch for batch in used if batch.is_whole]
             if step.is_noised:
                 if _may_share_record(waiting):
                     return f"{len(waiting)} batches went into one step, and a record may have been in several of them"
@@ -144,38 +152,38 @@ def _accumulation(evidence: RecordedTrainings) -> str:
 
 def _may_share_record(batches: list[Batch]) -> bool:
     """Return True if a record may be in several batches: they are no parts of one shuffled pass over the records."""
-    is_one_pass = len({one.loader for one in batches}) == 1
-    is_disjoint = is_one_pass and all(one.sampling is BatchSamplingKind.FIXED for one in batches)
+    is_one_pass = len({batch.loader for batch in batches}) == 1
+    is_disjoint = is_one_pass and all(batch.sampling is BatchSamplingKind.FIXED for batch in batches)
     return len(batches) > 1 and not is_disjoint
 
 
 def _uses_all(step: PrivateStep, batches: list[Batch]) -> bool:
     """Return True if a step has at least two non-empty mini-batches, and clipped the gradients of all their records."""
-    sizes = [len(one.indices) for one in batches if one.indices]
+    sizes = [len(batch.indices) for batch in batches if batch.indices]
     return step.rows is not None and len(sizes) > 1 and step.rows == sum(sizes)
 
 
-def _partial_batch(evidence: RecordedTrainings) -> str:
-    for training in evidence.private_trainings:
+def _partial_batch(trainings: RecordedTrainings) -> str:
+    for training in trainings.private_trainings:
         sizes = [
-            len(one.indices)
+            len(batch.indices)
             for _, batches in _fed(training)
-            for one in batches
-            if one.sampling is BatchSamplingKind.FIXED
+            for batch in batches
+            if batch.sampling is BatchSamplingKind.FIXED
         ]
         if len(sizes) > 1 and min(sizes) < max(sizes):
             return f"batches have {max(sizes)} records, and the last one {min(sizes)}: that tells the number of records"
     return ""
 
 
-def _empty_skipped(evidence: RecordedTrainings) -> str:
-    for training in evidence.private_trainings:
+def _empty_skipped(trainings: RecordedTrainings) -> str:
+    for training in trainings.private_trainings:
         used = {number for step in training.steps for number in step.batches if _is_used(step, number, training)}
         last = max(used, default=-1)
         gone = [
             number
-            for number, one in enumerate(training.batches[:last])
-            if not one.indices and one.sampling is BatchSamplingKind.POISSON and number not in used
+            for number, batch in enumerate(training.batches[:last])
+            if not batch.indices and batch.sampling is BatchSamplingKind.POISSON and number not in used
         ]
         if gone:
             return f"{len(gone)} samples without a record got no step"
@@ -191,95 +199,101 @@ def _rows(training: RecordedTraining) -> Iterator[tuple[PrivateStep, int]]:
     """Yield each step whose number of per-record gradients is known, with the number of records drawn for it."""
     for step, batches in _fed(training):
         if step.rows is not None and step.is_fresh and batches:
-            drawn = sum(len(one.indices) for one in batches) if _uses_all(step, batches) else len(batches[-1].indices)
-            yield step, drawn
+            size = (
+                sum(len(batch.indices) for batch in batches) if _uses_all(step, batches) else len(batches[-1].indices)
+            )
+            yield step, size
 
 
-def _cut_batch(evidence: RecordedTrainings) -> str:
-    for training in evidence.private_trainings:
-        for step, drawn in _rows(training) if training.engines else ():
-            if step.rows is not None and 1 < step.rows < drawn and not _is_clipped_as_one(training):
-                return f"{drawn} records were drawn for a step, and it used {step.rows}"
+def _cut_batch(trainings: RecordedTrainings) -> str:
+    for training in trainings.private_trainings:
+        for step, size in _rows(training) if training.engines else ():
+            if step.rows is not None and 1 < step.rows < size and not _is_clipped_as_one(training):
+                return f"{size} records were drawn for a step, and it used {step.rows}"
     return ""
 
 
 def _is_clipped_as_one(training: RecordedTraining) -> bool:
     """Return True if gradients were clipped for groups of several records, instead of for each record."""
-    found = [(step.rows, drawn) for step, drawn in _rows(training) if drawn > 1 and step.rows]
-    if not found or all(rows == drawn for rows, drawn in found):
+    rows_and_sizes = [(step.rows, size) for step, size in _rows(training) if size > 1 and step.rows]
+    if not rows_and_sizes or all(rows == size for rows, size in rows_and_sizes):
         return False
-    if all(rows == 1 for rows, _ in found):
+    if all(rows == 1 for rows, _ in rows_and_sizes):
         return True
-    each = max(round(drawn / rows) for rows, drawn in found)
-    return each > 1 and all(rows == -(-drawn // each) for rows, drawn in found)
+    copies = max(round(size / rows) for rows, size in rows_and_sizes)
+    return copies > 1 and all(rows == -(-size // copies) for rows, size in rows_and_sizes)
 
 
-def _batch_clipping(evidence: RecordedTrainings) -> str:
-    for training in evidence.private_trainings:
-        found = [(step.rows, drawn) for step, drawn in _rows(training) if drawn > 1]
-        if found and _is_clipped_as_one(training):
-            rows, drawn = found[0]
-            return f"{drawn} records were clipped as {rows} gradient{'' if rows == 1 else 's'}"
+def _batch_clipping(trainings: RecordedTrainings) -> str:
+    for training in trainings.private_trainings:
+        rows_and_sizes = [(step.rows, size) for step, size in _rows(training) if size > 1]
+        if rows_and_sizes and _is_clipped_as_one(training):
+            rows, first_size = rows_and_sizes[0]
+            return f"{first_size} records were clipped as {rows} gradient{'' if rows == 1 else 's'}"
     return ""
 
 
-def _private_size(evidence: RecordedTrainings) -> str:
-    runs = evidence.trace.runs if evidence.trace else ()
+def _private_size(trainings: RecordedTrainings) -> str:
+    runs = trainings.trace.runs if trainings.trace else ()
     follows_values = len({len(training.noised) for training in runs}) > 1
-    for replay in evidence.replays:
-        schedule = [one for one in replay.schedule if one[0] != "steps" or not follows_values]
+    for replay in trainings.replays:
+        schedule = [change for change in replay.schedule if change[0] != "steps" or not follows_values]
         if schedule:
-            name, one, other = schedule[0]
-            return f"{name} is {one:.6g}, and {other:.6g} without one record"
-    for training in evidence.private_trainings:
+            name, first_value, second_value = schedule[0]
+            return f"{name} is {first_value:.6g}, and {second_value:.6g} without one record"
+    for training in trainings.private_trainings:
         used = {step.expected_batch for step in training.noised}
         for engine in training.engines:
             # If a user sets another expected batch, it does not follow the rule of Opacus.
-            said = _dependence_on_size(engine) if used <= {engine.expected_batch} else ""
-            if said:
-                return said
+            text = _dependence_on_size(engine) if used <= {engine.expected_batch} else ""
+            if text:
+                return text
     return ""
 
 
-def _dependence_on_size(engine: MakePrivateCall) -> str:
+def _dependence_on_size(call: MakePrivateCall) -> str:
     """Describe how Opacus's batch size or number of steps would change with one record more or less; "" if not."""
-    batch, records = engine.loader_batch, engine.records
-    if batch is None or engine.expected_batch is None or _by_rule(records, batch, engine) != _seen(engine):
+    batch, records = call.loader_batch, call.records
+    if batch is None or call.expected_batch is None or _by_rule(records, batch, call) != _seen(call):
         return ""
-    for other in (records - 1, records + 1):
-        rule = _by_rule(other, batch, engine) if other > 0 else None
-        if rule is not None and rule != _seen(engine):
-            names = zip(("expected batch", "number of steps"), _seen(engine), rule, strict=True)
-            name, one, two = next((name, left, right) for name, left, right in names if left != right)
-            return f"{name} is {one} with {records} records, and would be {two} with {other}"
+    for other_size in (records - 1, records + 1):
+        rule = _by_rule(other_size, batch, call) if other_size > 0 else None
+        if rule is not None and rule != _seen(call):
+            names = zip(("expected batch", "number of steps"), _seen(call), rule, strict=True)
+            name, first_size, two = next(
+                (name, first_value, second_value)
+                for name, first_value, second_value in names
+                if first_value != second_value
+            )
+            return f"{name} is {first_size} with {records} records, and would be {two} with {other_size}"
     return ""
 
 
-def _seen(engine: MakePrivateCall) -> tuple[int, int]:
-    return int(engine.expected_batch or 0), engine.batches
+def _seen(call: MakePrivateCall) -> tuple[int, int]:
+    return int(call.expected_batch or 0), call.batches
 
 
-def _by_rule(records: int, batch: int, engine: MakePrivateCall) -> tuple[int, int]:
+def _by_rule(records: int, batch: int, call: MakePrivateCall) -> tuple[int, int]:
     """Return the expected batch size and the steps per epoch that Opacus derives from the number of records."""
-    length = max(1, records // batch) if engine.is_last_dropped else batches_per_epoch(records, batch)
+    length = max(1, records // batch) if call.is_last_dropped else batches_per_epoch(records, batch)
     rate = 1 / length
-    steps = int(1 / rate) if engine.sampling is BatchSamplingKind.POISSON else length
+    steps = int(1 / rate) if call.sampling is BatchSamplingKind.POISSON else length
     # Opacus takes the length of the loader that it returns.
     return int(records * (1 / steps)), steps
 
 
-def _batch_norm(evidence: RecordedTrainings) -> str:
-    for training in evidence.private_trainings:
+def _batch_norm(trainings: RecordedTrainings) -> str:
+    for training in trainings.private_trainings:
         if training.coupled:
             return f"the private model has {', '.join(training.coupled[:3])}"
     return ""
 
 
-def _coupled(evidence: RecordedTrainings) -> str:
-    for replay in evidence.replays:
+def _coupled(trainings: RecordedTrainings) -> str:
+    for replay in trainings.replays:
         if replay.is_coupled:
             change = replay.others if replay.others is not None else replay.moved_absent
-            if evidence.measured is not None:
+            if trainings.measured is not None:
                 return f"{replay.record} changed the effect of another one by {change:.2g} of that"
             return f"{replay.record} changed the gradients of others by {change:.2g} of the largest"
     return ""
@@ -296,12 +310,12 @@ def _unclipped(measured: MeasuredSteps) -> str:
     return ""
 
 
-def _over_norm(evidence: RecordedTrainings) -> str:
-    if evidence.measured is not None:
-        return _unclipped(evidence.measured)
-    if _coupled(evidence) or _batch_clipping(evidence) or _layer_clipping(evidence):
+def _over_norm(trainings: RecordedTrainings) -> str:
+    if trainings.measured is not None:
+        return _unclipped(trainings.measured)
+    if _coupled(trainings) or _batch_clipping(trainings) or _layer_clipping(trainings):
         return ""
-    for replay in evidence.replays:
+    for replay in trainings.replays:
         if not replay.is_kept:
             return (
                 f"{replay.record} moved a sum by {replay.moved:.3g} times the clipping norm, "
@@ -310,8 +324,8 @@ def _over_norm(evidence: RecordedTrainings) -> str:
     return ""
 
 
-def _layer_clipping(evidence: RecordedTrainings) -> str:
-    for replay in evidence.replays:
+def _layer_clipping(trainings: RecordedTrainings) -> str:
+    for replay in trainings.replays:
         if replay.is_coupled or replay.is_kept or not replay.tensors:
             continue
         over = replay.moved / replay.claimed

@@ -56,8 +56,8 @@ class ObservedRun:
 
     def gradients(self, steps: Sequence[int]) -> list[Floats32]:
         """Return the gradients of some steps, as far as the run took them."""
-        taken = [self.applied[step].values for step in steps if step < len(self.applied)]
-        return [values for values in taken if values is not None]
+        applied_values = [self.applied[step].values for step in steps if step < len(self.applied)]
+        return [values for values in applied_values if values is not None]
 
 
 RunObserved = Callable[[Edit, ObservationPlan], ObservedRun]
@@ -102,8 +102,8 @@ class _Trainings:
             run = self.first_steps(max(steps) + 1, lambda data: with_records(data, items), redraw, without)
         except _FAILURES:  # records that the training does not accept
             return {}
-        found = {step: values for step in steps for values in run.gradients([step])}
-        return {step: values for step, values in found.items() if np.isfinite(values).all()}
+        gradients = {step: values for step in steps for values in run.gradients([step])}
+        return {step: values for step, values in gradients.items() if np.isfinite(values).all()}
 
 
 def _unchanged(data: Any) -> Any:
@@ -122,63 +122,68 @@ def measured_steps(
     Raises `NotRepeatableError` if the training, repeated from the same start, applies other gradients.
     """
     size = max((sum(map(math.prod, step.shapes)) for step in first), default=1)
-    kept = min(len(first), max(KEPT_STEPS, _MOST_NUMBERS // size))
+    step_count = min(len(first), max(KEPT_STEPS, _MOST_NUMBERS // size))
     scales = tuple(step.scale if math.isfinite(step.scale) else 1.0 for step in first)
     # Mini-batches may be drawn at once before the first step: then what follows is not drawn for a step.
     is_drawn_for_steps = sum(step.is_fresh for step in first) > 1 or all(step.is_fresh for step in first)
-    trainings = _Trainings(run, kept, scales, is_drawn_for_steps)
-    own, again = trainings.whole(), trainings.whole()
-    if not _is_same(own, again):
+    trainings = _Trainings(run, step_count, scales, is_drawn_for_steps)
+    first_run, again = trainings.whole(), trainings.whole()
+    if not _is_same(first_run, again):
         raise NotRepeatableError
-    others = _with_others(trainings, dataset)
+    runs = _with_others(trainings, dataset)
     redraws = [trainings.whole(redraw=number) for number in range(samples)]
-    steps = [number for number in range(min(len(own.applied), kept)) if _follows(number, own, others)]
-    found, unseen = list[MeasuredStep](), list[str]()
+    steps = [number for number in range(min(len(first_run.applied), step_count)) if _follows(number, first_run, runs)]
+    measured_steps_found, unseen = list[MeasuredStep](), list[str]()
     effects = list[RecordEffect]()
-    for group in _groups(own, steps):
-        measured, effect, why = _measured_group(trainings, dataset, group, [own, *redraws], others)
-        found += measured
+    for group in _groups(first_run, steps):
+        measured, effect, why = _measured_group(trainings, dataset, group, [first_run, *redraws], runs)
+        measured_steps_found += measured
         effects += [effect] if effect is not None else []
         unseen += why
-    if kept < len(own.applied):
-        unseen.append(f"{len(own.applied) - kept} of {len(own.applied)} steps, whose gradients are too many to be kept")
-    found.sort(key=lambda step: step.number)
-    return StepMeasurement(own, again, others, redraws[0], MeasuredSteps(tuple(found), tuple(effects)), tuple(unseen))
+    if step_count < len(first_run.applied):
+        unseen.append(
+            f"{len(first_run.applied) - step_count} of {len(first_run.applied)} steps, whose gradients are too "
+            "many to be kept"
+        )
+    measured_steps_found.sort(key=lambda step: step.number)
+    return StepMeasurement(
+        first_run, again, runs, redraws[0], MeasuredSteps(tuple(measured_steps_found), tuple(effects)), tuple(unseen)
+    )
 
 
-def _is_same(one: ObservedRun, other: ObservedRun) -> bool:
-    if [step.shapes for step in one.applied] != [step.shapes for step in other.applied]:
+def _is_same(run: ObservedRun, other_run: ObservedRun) -> bool:
+    if [step.shapes for step in run.applied] != [step.shapes for step in other_run.applied]:
         return False
-    everything = range(len(one.applied))
-    pairs = zip(one.gradients(everything), other.gradients(everything), strict=True)
-    return not any(is_moved(left, right) for left, right in pairs)
+    everything = range(len(run.applied))
+    pairs = zip(run.gradients(everything), other_run.gradients(everything), strict=True)
+    return not any(is_moved(first, second) for first, second in pairs)
 
 
 def _with_others(trainings: _Trainings, dataset: Any) -> tuple[ObservedRun, ...]:
     """Return runs with other records, and with one label for all records unless the training does not accept that."""
-    place = length_of(dataset) // 2
-    found = [trainings.whole(lambda data: with_other_records(data, place))]
+    middle = length_of(dataset) // 2
+    runs = [trainings.whole(lambda data: with_other_records(data, middle))]
     with suppress(*_FAILURES):
-        found.append(trainings.whole(lambda data: with_other_labels(data, is_one=True)))
-    return tuple(found)
+        runs.append(trainings.whole(lambda data: with_other_labels(data, is_one=True)))
+    return tuple(runs)
 
 
-def _follows(step: int, own: ObservedRun, others: Sequence[ObservedRun]) -> bool:
+def _follows(step: int, run: ObservedRun, other_runs: Sequence[ObservedRun]) -> bool:
     """Return True if a step applies another gradient with other records."""
     return any(
-        step >= len(other.applied)
-        or own.applied[step].shapes != other.applied[step].shapes
-        or any(is_moved(*pair) for pair in zip(own.gradients([step]), other.gradients([step]), strict=True))
-        for other in others
+        step >= len(other_run.applied)
+        or run.applied[step].shapes != other_run.applied[step].shapes
+        or any(is_moved(*pair) for pair in zip(run.gradients([step]), other_run.gradients([step]), strict=True))
+        for other_run in other_runs
     )
 
 
-def _groups(own: ObservedRun, steps: Sequence[int]) -> list[list[int]]:
+def _groups(run: ObservedRun, steps: Sequence[int]) -> list[list[int]]:
     """Return steps by their optimizer and the shapes of their tensors: each model of a training has its own group."""
-    found: dict[tuple[int, tuple[tuple[int, ...], ...]], list[int]] = {}
+    groups: dict[tuple[int, tuple[tuple[int, ...], ...]], list[int]] = {}
     for step in steps:
-        found.setdefault((own.applied[step].number, own.applied[step].shapes), []).append(step)
-    return list(found.values())
+        groups.setdefault((run.applied[step].number, run.applied[step].shapes), []).append(step)
+    return list(groups.values())
 
 
 def _measured_group(
@@ -186,109 +191,115 @@ def _measured_group(
     dataset: Any,
     steps: Sequence[int],
     redraws: Sequence[ObservedRun],
-    others: Sequence[ObservedRun],
+    runs: Sequence[ObservedRun],
 ) -> tuple[list[MeasuredStep], RecordEffect | None, list[str]]:
     """Return the measured steps of one group, the effect of a record on them, and what could not be seen."""
-    own = redraws[0]
-    drawn = [step for step in steps if own.applied[step].passes]
+    first_run = redraws[0]
+    noised_steps = [step for step in steps if first_run.applied[step].passes]
     unseen = list[str]()
-    if len(drawn) < len(steps):
-        unseen.append(f"the noise of {len(steps) - len(drawn)} steps, whose gradients torch.autograd did not compute")
-    if not drawn:
+    if len(noised_steps) < len(steps):
+        unseen.append(
+            f"the noise of {len(steps) - len(noised_steps)} steps, whose gradients torch.autograd did not compute"
+        )
+    if not noised_steps:
         return [], None, unseen
-    sizes = [math.prod(shape) for shape in own.applied[drawn[0]].shapes]
+    sizes = [math.prod(shape) for shape in first_run.applied[noised_steps[0]].shapes]
     samples = noise_samples(
-        [run.gradients(drawn) for run in [*redraws, *_short_redraws(trainings, drawn, sum(sizes), len(redraws) - 1)]]
+        [
+            run.gradients(noised_steps)
+            for run in [*redraws, *_short_redraws(trainings, noised_steps, sum(sizes), len(redraws) - 1)]
+        ]
     )
-    scales = noise_scales(samples, sizes, own.gradients(drawn))
-    bare = _bare_tensors(scales, sizes, drawn, own, others)
+    scales = noise_scales(samples, sizes, first_run.gradients(noised_steps))
+    bare = _bare_tensors(scales, sizes, noised_steps, first_run, runs)
     if any(bare) and redraws[1].reads_numpy:
         unseen.append(
             "whether arrays of numpy that the steps use are noise, since drawing the generator numpy.random anew does "
             "not change them; draw noise by the generators of torch, numpy and Python that every module shares"
         )
         return [], None, unseen
-    if any(bare) and own.moves_weights:
+    if any(bare) and first_run.moves_weights:
         unseen.append("the noise of weights that are changed beside the steps, which apply gradients without noise")
         return [], None, unseen
     effect = RecordEffectSearch(
-        trainings.gradients_of, dataset, dict(zip(drawn, own.gradients(drawn), strict=True)),
-        {step: np.repeat(row, sizes) for step, row in zip(drawn, scales.scales, strict=True)}, _places(own, drawn),
-        trainings.is_reset_at_draws and _can_leave_out(own, drawn),
+        trainings.gradients_of, dataset, dict(zip(noised_steps, first_run.gradients(noised_steps), strict=True)),
+        {step: np.repeat(row, sizes) for step, row in zip(noised_steps, scales.scales, strict=True)},
+        _places(first_run, noised_steps),
+        trainings.is_reset_at_draws and _can_leave_out(first_run, noised_steps),
     ).effect()  # fmt: skip
     if effect is None:
         unseen.append("the effect of a record: none was found whose values move a step")
-    return _steps(drawn, own, samples, scales, bare, effect), effect, unseen
+    return _steps(noised_steps, first_run, samples, scales, bare, effect), effect, unseen
 
 
-def _places(own: ObservedRun, steps: Sequence[int]) -> dict[int, list[int]]:
+def _places(run: ObservedRun, steps: Sequence[int]) -> dict[int, list[int]]:
     """Return the positions of the records of each step, as a loader drew them."""
-    training = own.traced.training
+    training = run.traced.training
     return {
-        step: [place for number in own.applied[step].batches for place in training.batches[number].indices]
+        step: [index for number in run.applied[step].batches for index in training.batches[number].indices]
         for step in steps
     }
 
 
-def _can_leave_out(own: ObservedRun, steps: Sequence[int]) -> bool:
+def _can_leave_out(run: ObservedRun, steps: Sequence[int]) -> bool:
     """Return True if a record can be left out of the mini-batches of steps, and all else stays the same.
 
     Poisson samples differ by a record where the data set does. Batches of a fixed size do not, and what draws between
     the mini-batch and its gradients (dropout) draws otherwise for a smaller one.
     """
-    batches = [own.traced.training.batches[number] for step in steps for number in own.applied[step].batches]
+    batches = [run.traced.training.batches[number] for step in steps for number in run.applied[step].batches]
     is_poisson = all(batch.sampling is BatchSamplingKind.POISSON for batch in batches)
-    return bool(batches) and is_poisson and not any(own.applied[step].is_random for step in steps)
+    return bool(batches) and is_poisson and not any(run.applied[step].is_random for step in steps)
 
 
-def _short_redraws(trainings: _Trainings, steps: Sequence[int], size: int, made: int) -> list[ObservedRun]:
+def _short_redraws(trainings: _Trainings, steps: Sequence[int], size: int, redraws: int) -> list[ObservedRun]:
     """Return more runs of the first steps with other noise, as many as its scale needs to be known well."""
-    count = min(_MOST_REDRAWS, -(-_NOISE_NUMBERS // (size * min(len(steps), KEPT_STEPS)))) - made
+    count = min(_MOST_REDRAWS, -(-_NOISE_NUMBERS // (size * min(len(steps), KEPT_STEPS)))) - redraws
     last = steps[:KEPT_STEPS][-1] + 1
-    return [trainings.first_steps(last, redraw=made + number) for number in range(max(0, count))]
+    return [trainings.first_steps(last, redraw=redraws + number) for number in range(max(0, count))]
 
 
 def _bare_tensors(
-    scales: NoiseScales, sizes: Sequence[int], steps: Sequence[int], own: ObservedRun, others: Sequence[ObservedRun]
+    scales: NoiseScales, sizes: Sequence[int], steps: Sequence[int], run: ObservedRun, runs: Sequence[ObservedRun]
 ) -> list[tuple[int, ...]]:
     """Return, for each step, the numbers of the tensors that follow the records and have no noise."""
-    found = list[tuple[int, ...]]()
+    bare_shapes = list[tuple[int, ...]]()
     for row, step in enumerate(steps):
-        values = own.gradients([step])[0]
+        values = run.gradients([step])[0]
         moved = np.zeros(len(sizes))
-        for other in others:
-            for changed in other.gradients([step]):
+        for other_run in runs:
+            for changed in other_run.gradients([step]):
                 moved = np.maximum(moved, lengths(values - changed, sizes) if values.shape == changed.shape else 0.0)
         rounding = ROUNDING * float(np.abs(values).max(initial=0.0)) * np.sqrt(sizes)
-        found.append(tuple(np.flatnonzero((scales.scales[row] <= 0) & (moved > rounding)).tolist()))
-    return found
+        bare_shapes.append(tuple(np.flatnonzero((scales.scales[row] <= 0) & (moved > rounding)).tolist()))
+    return bare_shapes
 
 
 def _steps(
     steps: Sequence[int],
-    own: ObservedRun,
+    run: ObservedRun,
     samples: Sequence[Sequence[Floats]],
     scales: NoiseScales,
     bare: Sequence[tuple[int, ...]],
     effect: RecordEffect | None,
 ) -> list[MeasuredStep]:
-    found = list[MeasuredStep]()
+    measured_steps_found = list[MeasuredStep]()
     for row, step in enumerate(steps):
         mu = math.inf if bare[row] else (0.0 if effect is None else effect.over_noise[row])
-        least = mu if effect is None or bare[row] else effect.least_over_noise[row]
-        multiplier, largest = (1 / value if value > 0 else math.inf for value in (mu, least))
+        smallest = mu if effect is None or bare[row] else effect.least_over_noise[row]
+        multiplier, largest = (1 / value if value > 0 else math.inf for value in (mu, smallest))
         length = 1.0 if effect is None else effect.length
         # Samples are given the width that the multiplier and the length name, in every tensor.
-        shapes = own.applied[step].shapes
+        shapes = run.applied[step].shapes
         widths = np.repeat(scales.scales[row], [math.prod(shape) for shape in shapes])
         unit = [
             np.divide(sample[row], widths, out=np.zeros_like(widths), where=widths > 0)
             for sample in samples
             if row < len(sample)
         ]
-        found.append(
+        measured_steps_found.append(
             MeasuredStep(
                 step, multiplier, largest * scales.largest_factor, length, bare[row], shapes, tuple(unit),
             )
         )  # fmt: skip
-    return found
+    return measured_steps_found

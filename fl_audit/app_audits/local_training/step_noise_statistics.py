@@ -17,10 +17,10 @@ _COORDINATES = 4096  # most coordinates that directions live on
 
 def statistics_of(noise: Floats, total: Floats, shapes: tuple[tuple[int, ...], ...]) -> NoiseStatistics:
     """Return the noise statistics of one step, whose noise and sum of clipped gradients are both (parameters,)."""
-    whole, shared = (torch.from_numpy(one).unsqueeze(0) for one in (noise + total, total))
+    whole, shared = (torch.from_numpy(values).unsqueeze(0) for values in (noise + total, total))
     nothing, width = torch.zeros_like(shared), torch.ones(1, dtype=torch.float64)
-    seen = ReleaseUnderHypotheses(slice(0, 1), whole, shared, nothing, nothing)
-    return _measurer(shapes).measure(seen, width, 0 * width).of_true_hypothesis(np.zeros(1, dtype=np.int64))
+    hypotheses = ReleaseUnderHypotheses(slice(0, 1), whole, shared, nothing, nothing)
+    return _measurer(shapes).measure(hypotheses, width, 0 * width).of_true_hypothesis(np.zeros(1, dtype=np.int64))
 
 
 @lru_cache(maxsize=8)

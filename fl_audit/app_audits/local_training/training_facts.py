@@ -113,7 +113,7 @@ class PrivateStep:
         The number of gradients must equal the number of records in all `batches` together, or in the last one alone.
         The result is also True if the number of gradients is unknown. It is False if there is no mini-batch.
         """
-        sizes = [len(one.indices) for one in batches]
+        sizes = [len(batch.indices) for batch in batches]
         return bool(sizes) and (self.rows is None or self.rows in (sizes[-1], sum(sizes)))
 
 
@@ -195,9 +195,9 @@ class RecordedTraining:
 
         Without an engine both are the same, and infinite without steps.
         """
-        least = min((step.noise_multiplier for step in self.noised), default=math.inf)
-        asked = self.engines[-1].noise_multiplier if self.engines else least
-        return min(least, asked), asked
+        smallest = min((step.noise_multiplier for step in self.noised), default=math.inf)
+        requested = self.engines[-1].noise_multiplier if self.engines else smallest
+        return min(smallest, requested), requested
 
     def batches_of(self, step: PrivateStep) -> list[Batch]:
         """Return the mini-batches that were drawn for a step of this training, in order."""
@@ -211,15 +211,15 @@ class RecordedTraining:
     @property
     def counted_here(self) -> History:
         """Entries of the accountant's history that belong to this training, without those of earlier rounds."""
-        found, left = list[tuple[float, float, int]](), self.counted
+        history, remaining = list[tuple[float, float, int]](), self.counted
         for noise, rate, steps in reversed(self.history):
-            if left > 0:
-                found.insert(0, (noise, rate, min(steps, left)))
-            left -= steps
-        return tuple(found)
+            if remaining > 0:
+                history.insert(0, (noise, rate, min(steps, remaining)))
+            remaining -= steps
+        return tuple(history)
 
 
-def batches_of_one_loader(drawn: Sequence[int], batches: Sequence[Batch], rows: int | None) -> tuple[int, ...]:
+def batches_of_one_loader(sample: Sequence[int], batches: Sequence[Batch], rows: int | None) -> tuple[int, ...]:
     """Return the numbers of the mini-batches on which an optimizer's step was taken.
 
     Several loaders may have drawn mini-batches before the step. The mini-batches of only one loader are returned. The
@@ -227,7 +227,7 @@ def batches_of_one_loader(drawn: Sequence[int], batches: Sequence[Batch], rows: 
     uses Poisson sampling; it was the last to draw.
     """
     passes: dict[int, list[int]] = {}
-    for number in drawn:
+    for number in sample:
         passes.setdefault(batches[number].loader, []).append(number)
 
     def order(key: int) -> tuple[bool, bool, int]:

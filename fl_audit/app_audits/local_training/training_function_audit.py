@@ -67,11 +67,14 @@ def audit_training(
     """
     require_number("rounds are", options.rounds, "whole numbers from 1")
     require_number("calls are", options.calls, "whole numbers from 1")
-    places = arguments_of(function, name)
-    given = {"model": model, "dataset": dataset}
-    for what in places:
-        require(given[what] is not None, f"{name} takes a {what}, and none is named: accepted is --{_FLAG[what]}")
-    runner = _Runner(function, name, model, dataset, places, directory)
+    names = arguments_of(function, name)
+    arguments = {"model": model, "dataset": dataset}
+    for argument in names:
+        require(
+            arguments[argument] is not None,
+            f"{name} takes a {argument}, and none is named: accepted is --{_FLAG[argument]}",
+        )
+    runner = _Runner(function, name, model, dataset, names, directory)
     start = GeneratorStates.current()
     calls = max(1, min(options.calls, max(options.rounds, 2)))
     # A function that is called once is called again all the same: only so is seen whether it repeats its noise.
@@ -81,25 +84,25 @@ def audit_training(
         for number, recorder in enumerate(recorders, 1)
     ]
     called = [run.traced.training for run in observed]
-    found = RecordedTrainings(
+    trainings = RecordedTrainings(
         tuple(called[: options.rounds]), options.rounds, tuple(called), delta=options.delta, epsilon=options.epsilon,
         records_per_user=options.records_per_user,
     )  # fmt: skip
-    if not found.is_private:
-        return _audit_without_opacus(runner, found, observed, start)
-    if "dataset" not in places or not is_sized(dataset):
-        why = "it takes no data set" if "dataset" not in places else "records of its data set cannot be taken out"
-        return assess(name, found, [f"replays without a record, and with other records, since {why}"])
+    if not trainings.is_private:
+        return _audit_without_opacus(runner, trainings, observed, start)
+    if "dataset" not in names or not is_sized(dataset):
+        why = "it takes no data set" if "dataset" not in names else "records of its data set cannot be taken out"
+        return assess(name, trainings, [f"replays without a record, and with other records, since {why}"])
     try:
         again, unseen = _replayed(runner, recorders[0].dataset)
     except NotRepeatableError:
-        return assess(name, found, [NOT_REPEATABLE])
+        return assess(name, trainings, [NOT_REPEATABLE])
     trace = runner.trace(start)
-    return assess(name, replace(found, replays=again, trace=trace), unseen)
+    return assess(name, replace(trainings, replays=again, trace=trace), unseen)
 
 
 def _audit_without_opacus(
-    runner: "_Runner", evidence: RecordedTrainings, called: Sequence[ObservedRun], start: GeneratorStates
+    runner: "_Runner", trainings: RecordedTrainings, called: Sequence[ObservedRun], start: GeneratorStates
 ) -> Assessment:
     """Measure the steps that optimizers of torch take without Opacus, and assess them against the claim.
 
@@ -108,14 +111,14 @@ def _audit_without_opacus(
     `start`: The random states with which every measured run begins.
     """
     applied, name = called[0].applied, runner.name
-    claims = [evidence.epsilon, *(answer.epsilon for run in called for answer in run.traced.training.answers)]
+    claims = [trainings.epsilon, *(answer.epsilon for run in called for answer in run.traced.training.answers)]
     if all(claim is None for claim in claims):
         counts = Counter(step.optimizer for step in applied)
-        return assess(name, evidence, [learned_without_opacus(counts)] if applied else [])
+        return assess(name, trainings, [learned_without_opacus(counts)] if applied else [])
     if "dataset" not in runner.places or not is_sized(runner.dataset):
         why = "it takes no data set" if "dataset" not in runner.places else "its data set has no records by position"
         unseen = f"its steps, which are taken without Opacus: records cannot be replaced, since {why}"
-        return assess(name, replace(evidence, measured=MeasuredSteps()), [unseen])
+        return assess(name, replace(trainings, measured=MeasuredSteps()), [unseen])
 
     seed = int(start.digests()["torch"][:15], 16)
 
@@ -126,8 +129,8 @@ def _audit_without_opacus(
     try:
         measurement = measured_steps(run, runner.dataset, applied, len(called))
     except NotRepeatableError:
-        return assess(name, replace(evidence, measured=MeasuredSteps()), [NOT_REPEATABLE])
-    return assess(name, *with_measured_steps(evidence, called, measurement))
+        return assess(name, replace(trainings, measured=MeasuredSteps()), [NOT_REPEATABLE])
+    return assess(name, *with_measured_steps(trainings, called, measurement))
 
 
 def _replayed(runner: "_Runner", inner: Any) -> tuple[tuple[LeaveOneOutEffect, ...], list[str]]:
@@ -152,12 +155,14 @@ _FLAG = {"model": "model", "dataset": "data"}
 def arguments_of(function: Callable[..., Any], name: str) -> tuple[str, ...]:
     """Return the arguments that a training function needs: ("model", "dataset"), ("dataset",) or ()."""
     kinds = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
-    places = [
-        one for one in signature(function).parameters.values() if one.kind in kinds and one.default is Parameter.empty
+    parameters = [
+        parameter
+        for parameter in signature(function).parameters.values()
+        if parameter.kind in kinds and parameter.default is Parameter.empty
     ]
     accepted = "accepted are train(model, dataset), train(dataset) and train(), and more arguments with defaults"
-    require(len(places) < 3, f"{name} takes {len(places)} arguments: {accepted}")
-    return (("model", "dataset")[-len(places) :]) if places else ()
+    require(len(parameters) < 3, f"{name} takes {len(parameters)} arguments: {accepted}")
+    return (("model", "dataset")[-len(parameters) :]) if parameters else ()
 
 
 @dataclass(frozen=True)
@@ -196,21 +201,21 @@ class _Runner:
 
     def run(self, recorder: Recorder, edit: Edit, number: int = 1) -> TracedRun:
         """Call the function on the data set that `edit` returns, and return its steps and its outputs."""
-        given = {"model": copy.deepcopy(self.model), "dataset": edit(self.dataset)}
+        arguments = {"model": copy.deepcopy(self.model), "dataset": edit(self.dataset)}
         before, printed = stamps_in(self.directory), io.StringIO()
         try:
             with recorded(recorder), redirect_stdout(printed):
-                made = self.function(*(given[what] for what in self.places))
+                returned = self.function(*(arguments[argument] for argument in self.places))
         except StopReplay:
-            made = None
+            returned = None
         except InputError:
             raise
         except (Exception, SystemExit) as error:
             raise InputError(f"{self.name} raised {in_a_line(error)}") from error
-        made = given["model"] if made is None else made
-        outputs = outputs_in(made) | files_written(self.directory, before)
-        numbers = {name: one.number for name, one in outputs.items() if one.number is not None}
-        training = recorder.training(recorder.outputs_of(_weights_in(made), numbers, {}), 0, number)
+        returned = arguments["model"] if returned is None else returned
+        outputs = outputs_in(returned) | files_written(self.directory, before)
+        numbers = {name: output.number for name, output in outputs.items() if output.number is not None}
+        training = recorder.training(recorder.outputs_of(_weights_in(returned), numbers, {}), 0, number)
         return TracedRun(training, outputs, tuple(printed.getvalue().splitlines()))
 
     def trace(self, start: GeneratorStates) -> OutputTrace | None:
@@ -224,26 +229,26 @@ class _Runner:
             return self.run(Recorder(has_given_releases=True), edit)
 
         try:
-            own, again = run(_unchanged), run(_unchanged)
-            drawn = next((batch.indices[0] for batch in own.training.batches if batch.indices), 0)
-            other = run(lambda data: with_other_records(data, drawn % length_of(self.dataset)))
+            first_run, again = run(_unchanged), run(_unchanged)
+            record = next((batch.indices[0] for batch in first_run.training.batches if batch.indices), 0)
+            other_run = run(lambda data: with_other_records(data, record % length_of(self.dataset)))
         except (InputError, IndexError, TypeError, KeyError, ValueError):
             return None
-        others = [other]
+        runs = [other_run]
         # Some functions do not accept a data set with a single label.
         with suppress(InputError, IndexError, TypeError, KeyError, ValueError):
-            others.append(run(lambda data: with_other_labels(data, is_one=True)))
-        return traced(own, again, others)
+            runs.append(run(lambda data: with_other_labels(data, is_one=True)))
+        return traced(first_run, again, runs)
 
 
-def _weights_in(made: Any) -> dict[str, Tensor]:
+def _weights_in(returned: Any) -> dict[str, Tensor]:
     """Return the weights, by name, of the first module or state dict in the result of a training function."""
-    match made:
+    match returned:
         case nn.Module():
-            return {name: value for name, value in made.state_dict().items() if isinstance(value, Tensor)}
-        case Mapping() if made and all(isinstance(value, Tensor) for value in made.values()):
-            return {str(name): value for name, value in made.items()}
+            return {name: value for name, value in returned.state_dict().items() if isinstance(value, Tensor)}
+        case Mapping() if returned and all(isinstance(value, Tensor) for value in returned.values()):
+            return {str(name): value for name, value in returned.items()}
         case tuple() | list():
-            return next((found for one in made if (found := _weights_in(one))), {})
+            return next((tensors for element in returned if (tensors := _weights_in(element))), {})
         case _:
             return {}

@@ -62,12 +62,12 @@ def read_app(directory: Path) -> AppDescription:
     return AppDescription(name, directory, server, client, config, options.get("num-supernodes"))
 
 
-def loaded(app: AppDescription, named: str, stand_ins: "StubImportFinder") -> object:
+def loaded(app: AppDescription, spec: str, finder: "StubImportFinder") -> object:
     """Import and return the ServerApp or the ClientApp of a Flower app."""
-    module, _, attribute = named.partition(":")
+    module, _, attribute = spec.partition(":")
     top = module.partition(".")[0]
     if top == OWN_PACKAGE:
-        raise InputError(f"{named} is in a package called {top}, as this software is: accepted is another name")
+        raise InputError(f"{spec} is in a package called {top}, as this software is: accepted is another name")
     if str(app.directory) not in sys.path:
         # As Flower does, so that the app's own modules are found before installed ones.
         sys.path.insert(0, str(app.directory))
@@ -75,7 +75,7 @@ def loaded(app: AppDescription, named: str, stand_ins: "StubImportFinder") -> ob
         return getattr(importlib.import_module(module), attribute)
     except (Exception, SystemExit) as error:
         hidden = collision_words(error, app.directory)
-        raise InputError(f"{named} cannot be imported ({in_a_line(error)}{hidden}){stand_ins.words}") from error
+        raise InputError(f"{spec} cannot be imported ({in_a_line(error)}{hidden}){finder.words}") from error
 
 
 class _StubMetaclass(type):
@@ -119,9 +119,9 @@ class _StandIn(metaclass=_StubMetaclass):
     def __exit__(self, *_: object) -> None: ...
 
 
-def is_stand_in(found: object) -> bool:
+def is_stand_in(module: object) -> bool:
     """Return whether an object is a stub for an object of a package that is not installed."""
-    return isinstance(found, (_StandIn, _StubMetaclass))
+    return isinstance(module, (_StandIn, _StubMetaclass))
 
 
 class StubImportFinder(MetaPathFinder, Loader):

@@ -76,8 +76,8 @@ def stated_by(
         if isinstance(mod, LocalDpMod):
             source = f"LocalDpMod of the client app, per message: clipping_norm = {mod.clipping_norm:g}"
             if not (0 < mod.epsilon < 100 and 0 < mod.delta < 1):
-                said = f"{source}; epsilon {mod.epsilon:g} at delta {mod.delta:g} is nothing to refute"
-                return StatedAppClaim(None, said, mod.clipping_norm, Observer.SERVER)
+                text = f"{source}; epsilon {mod.epsilon:g} at delta {mod.delta:g} is nothing to refute"
+                return StatedAppClaim(None, text, mod.clipping_norm, Observer.SERVER)
             claim = StatedClaim(adjacency or Adjacency.REPLACE_CLIENT, epsilon=mod.epsilon, delta=mod.delta)
             mu = mod.epsilon / sqrt(2 * log(1.25 / mod.delta))
             return StatedAppClaim(
@@ -103,24 +103,24 @@ def stated_by(
         if bits is not None:
             multiplier = (multiplier**-2 + (2 * bits[1]) ** -2) ** -0.5
         # Since 1.34 Flower's wrappers may have an accountant, which says at which delta and between which neighbours.
-        own = getattr(vars(layer).get("accountant"), "config", None)
-        is_replaced = "replace" in str(getattr(own, "neighboring_relation", "")).lower()
+        accountant_config = getattr(vars(layer).get("accountant"), "config", None)
+        is_replaced = "replace" in str(getattr(accountant_config, "neighboring_relation", "")).lower()
         relation = adjacency or (Adjacency.REPLACE_CLIENT if is_replaced else Adjacency.ADD_REMOVE_CLIENT)
-        delta = getattr(own, "target_delta", delta)
+        delta = getattr(accountant_config, "target_delta", delta)
         # An accountant for replacement takes the multiplier relative to the sensitivity. Otherwise it is relative to
         # the clipping norm, and a reviewer who asks about replacement asks what the same noise guarantees under it.
         over = MultiplierReference.SENSITIVITY if is_replaced else MultiplierReference.CLIPPING_NORM
         claim = StatedClaim(relation, delta=delta, noise_multiplier=multiplier, rounds=rounds, noise_over=over)
         source = f"{type(layer).__name__}: {noise[0]} = {noise[1]:g}, {norm[0]} = {norm[1]:g}"
         source += f", {count[0]} = {count[1]:g}" if count else ""
-        if own is not None:
-            source += f"; of its accountant: target_delta = {delta:g}, max_epsilon = {own.max_epsilon}"
+        if accountant_config is not None:
+            source += f"; of its accountant: target_delta = {delta:g}, max_epsilon = {accountant_config.max_epsilon}"
         clients = int(count[1]) if count else None
         return StatedAppClaim(
             claim, source, norm[1], clients=clients, noise=noise[1], clip=norm[1], is_of_flower=_is_of_flower(layer)
         )
-    said = "no noise is named by the strategy, its wrappers or the modifiers of its clients"
-    return StatedAppClaim(None, "; ".join(unseen) or said, unseen=tuple(unseen))
+    text = "no noise is named by the strategy, its wrappers or the modifiers of its clients"
+    return StatedAppClaim(None, "; ".join(unseen) or text, unseen=tuple(unseen))
 
 
 def _is_of_flower(layer: object) -> bool:
@@ -129,9 +129,9 @@ def _is_of_flower(layer: object) -> bool:
 
 def named_in(config: Mapping[str, object]) -> str:
     """Return a phrase with the privacy settings that a run configuration, keyed by name, switches on; "" if none."""
-    named = [f"{name} = {value}" for name, value in config.items() if _is_of_privacy(name) and is_on(value)]
-    said = f"the app's configuration names {', '.join(named)}, which was seen in nothing that was played"
-    return said if named else ""
+    settings = [f"{name} = {value}" for name, value in config.items() if _is_of_privacy(name) and is_on(value)]
+    text = f"the app's configuration names {', '.join(settings)}, which was seen in nothing that was played"
+    return text if settings else ""
 
 
 def _is_of_privacy(name: str) -> bool:
@@ -211,8 +211,8 @@ def training_doubt(stated: StatedAppClaim, rounds: int, played: int) -> str:
         tried = f"the claim was tried for {played} of {rounds} rounds, and nothing is known of the noise of the others."
         return tried if played < rounds else ""
     whole = gdp_epsilon(claim.delta, stated.mu * sqrt(max(rounds, 1)))
-    named = f"the noise that the app names comes to epsilon {whole:.2f} over its {rounds} rounds"
-    return f"{named}, and {claim.epsilon:g} is claimed." if whole > claim.epsilon else ""
+    noise_text = f"the noise that the app names comes to epsilon {whole:.2f} over its {rounds} rounds"
+    return f"{noise_text}, and {claim.epsilon:g} is claimed." if whole > claim.epsilon else ""
 
 
 def _number(layer: object, names: Sequence[str]) -> tuple[str, float] | None:

@@ -35,52 +35,52 @@ def count_asked_clients(strategy: Strategy, nodes: int) -> int:
 
     `strategy`: If it wraps another strategy, only the innermost strategy is used, in a copy.
     """
-    innermost = [one for one in layers_of(strategy) if isinstance(one, (Strategy, OldStrategy))][-1]
+    innermost = [layer for layer in layers_of(strategy) if isinstance(layer, (Strategy, OldStrategy))][-1]
     try:
         copy = adapted_strategy(deepcopy(innermost))
         with spared_generators(), no_news_from_flower():
-            asked = copy.configure_train(
+            messages = copy.configure_train(
                 1, ArrayRecord(), ConfigRecord(), _ClientShortageDetectingGrid(nodes, lambda _: None)
             )
-            return len(list(asked))
+            return len(list(messages))
     except Exception:  # a strategy may not work without its wrappers
         return 0
 
 
-def nodes_of(strategy: Strategy, named: int | None, made_for: int | None) -> tuple[int, list[str], str]:
+def nodes_of(strategy: Strategy, named_clients: int | None, made_for: int | None) -> tuple[int, list[str], str]:
     """Return the number of clients for a review, remarks on it, and a fault of it, which is empty without one.
 
     If neither reviewer nor app gives a number, it is the smallest one with which the strategy asks as many clients in a
     round as its DP wrapper is configured for. The fault is that the strategy asks another number of clients than that.
     """
-    least = _least_of(strategy)
-    nodes = max(named or USUAL_NODES, least)
+    fewest = _least_of(strategy)
+    nodes = max(named_clients or USUAL_NODES, fewest)
     if made_for is None:
         return nodes, [], ""
-    asked = count_asked_clients(strategy, nodes)
-    if named is None and asked > 0:
-        fitting = _least_nodes_that_ask(strategy, least, made_for)
+    sampled = count_asked_clients(strategy, nodes)
+    if named_clients is None and sampled > 0:
+        fitting = _least_nodes_that_ask(strategy, fewest, made_for)
         if count_asked_clients(strategy, fitting) == made_for:
             return fitting, [f"it names no number of clients: {fitting} are taken, of which it asks {made_for}"], ""
-    if asked in (0, made_for):
-        return nodes, [] if asked else [f"how many of {nodes} clients it asks in a round was not seen"], ""
+    if sampled in (0, made_for):
+        return nodes, [] if sampled else [f"how many of {nodes} clients it asks in a round was not seen"], ""
     effect = (
-        f"its noise is {made_for / asked:.3g} times smaller than it claims, for it shrinks with that number"
-        if asked < made_for
-        else f"its noise is {asked / made_for:.3g} times larger than it claims"
+        f"its noise is {made_for / sampled:.3g} times smaller than it claims, for it shrinks with that number"
+        if sampled < made_for
+        else f"its noise is {sampled / made_for:.3g} times larger than it claims"
     )
     return (
         nodes,
         [],
-        f"its noise is made for {made_for} clients a round, and of {nodes} clients it asks {asked}: {effect}",
+        f"its noise is made for {made_for} clients a round, and of {nodes} clients it asks {sampled}: {effect}",
     )
 
 
-def _least_nodes_that_ask(strategy: Strategy, least: int, made_for: int) -> int:
-    """Return the smallest number of clients from `least` with which a strategy asks at least `made_for` in a round."""
-    if count_asked_clients(strategy, least) >= made_for:
-        return least
-    low, high = least, 2 * least
+def _least_nodes_that_ask(strategy: Strategy, fewest: int, made_for: int) -> int:
+    """Return the smallest number of clients from `fewest` with which a strategy asks at least `made_for` in a round."""
+    if count_asked_clients(strategy, fewest) >= made_for:
+        return fewest
+    low, high = fewest, 2 * fewest
     while count_asked_clients(strategy, high) < made_for and high < 1000 * made_for:
         low, high = high, 2 * high
     while high - low > 1:
@@ -96,11 +96,11 @@ def too_few_clients(strategy: Strategy, made_for: int | None) -> tuple[int, int]
     that it then asks to train. The result is None if no round can begin too early, or if the second number is unknown.
     """
     first = _least_of(strategy)
-    asked = 0 if made_for is None else count_asked_clients(strategy, first)
-    return (first, asked) if made_for is not None and 0 < asked < made_for else None
+    sampled = 0 if made_for is None else count_asked_clients(strategy, first)
+    return (first, sampled) if made_for is not None and 0 < sampled < made_for else None
 
 
 def _least_of(strategy: Strategy) -> int:
     """Return how many clients a strategy waits for: its largest setting named `min_...`, at least 2."""
-    held = [entry for layer in layers_of(strategy) for entry in vars(layer).items()]
-    return max([2, *(value for name, value in held if name.startswith("min_") and isinstance(value, int))])
+    entries = [entry for layer in layers_of(strategy) for entry in vars(layer).items()]
+    return max([2, *(value for name, value in entries if name.startswith("min_") and isinstance(value, int))])

@@ -55,7 +55,7 @@ class ClientInspection:
 
 def look_into_clients(
     app: AppDescription,
-    caught: CapturedStrategy,
+    captured: CapturedStrategy,
     nodes: int,
     data: str | None,
     seconds: float,
@@ -70,7 +70,7 @@ def look_into_clients(
         if not isinstance(client, ClientApp):
             return ClientInspection(None, f"{app.client} is a {type(client).__name__}, and no ClientApp")
         with spared_generators(), no_news_from_flower(), _own_data(app, data), _limited(seconds):
-            return ClientInspection(_looked(_InspectedClients(app, client, nodes), caught, delta))
+            return ClientInspection(_looked(_InspectedClients(app, client, nodes), captured, delta))
     except _ClientsTimeoutError:
         return ClientInspection(None, f"clients did not finish {MOST_ROUNDS} rounds within {seconds:.0f} s")
     except (Exception, SystemExit) as error:
@@ -116,13 +116,13 @@ class _InspectedClients:
         """Return the reply of the client that a message is sent to; an error reply if the client raises."""
         node, kind = message.metadata.dst_node_id, message.metadata.message_type
         # Clients get their partitions in the order in which they are first asked.
-        place = self._seats.setdefault(node, len(self._seats))
-        if place >= MOST_CLIENTS and kind.split(".")[0] in self._last:
+        seat = self._seats.setdefault(node, len(self._seats))
+        if seat >= MOST_CLIENTS and kind.split(".")[0] in self._last:
             return Message(deepcopy(self._last[kind.split(".")[0]].content), reply_to=message)
         if kind.startswith("train") and self.first is None:
             self.first = deepcopy(message)
         try:
-            reply = self._answered(message, place, kind)
+            reply = self._answered(message, seat, kind)
         except Exception as error:
             self.errors.append(in_a_line(error))
             make_messages_for(RUN_ID, 1)
@@ -130,17 +130,17 @@ class _InspectedClients:
         self._last[kind.split(".")[0]] = reply
         return reply
 
-    def _answered(self, message: Message, place: int, kind: str) -> Message:
-        context = self._contexts.setdefault(place, self.context(place))
+    def _answered(self, message: Message, seat: int, kind: str) -> Message:
+        context = self._contexts.setdefault(seat, self.context(seat))
         if not kind.startswith("train"):
             reply = self.call(message, context)
-            self._evaluated(place, reply)
+            self._evaluated(seat, reply)
             return reply
-        recorder, number = Recorder(), self._rounds.get(place, 0) + 1
-        self._rounds[place] = number
+        recorder, number = Recorder(), self._rounds.get(seat, 0) + 1
+        self._rounds[seat] = number
         with recorded(recorder):
             reply = self.call(message, context)
-        self.trainings[place, number] = _training(recorder, reply, place, number)
+        self.trainings[seat, number] = _training(recorder, reply, seat, number)
         if self.dataset is None:
             self.dataset = recorder.dataset
         return reply
@@ -155,10 +155,10 @@ class _InspectedClients:
         finally:
             make_messages_for(RUN_ID, 1)
 
-    def context(self, place: int) -> Context:
-        config = UserConfig({"partition-id": place, "num-partitions": self.nodes})
+    def context(self, seat: int) -> Context:
+        config = UserConfig({"partition-id": seat, "num-partitions": self.nodes})
         return Context(
-            run_id=RUN_ID, node_id=FIRST_NODE + place, node_config=config, state=RecordDict(),
+            run_id=RUN_ID, node_id=FIRST_NODE + seat, node_config=config, state=RecordDict(),
             run_config=UserConfig(self.app.config),
         )  # fmt: skip
 
@@ -168,24 +168,24 @@ class _InspectedClients:
         `number` is the number of the round in the record.
         """
         assert self.first is not None, "a client was asked to train"
-        place = self._seats[self.first.metadata.dst_node_id]
+        seat = self._seats[self.first.metadata.dst_node_id]
         with suppress(StopReplay), recorded(recorder):
-            reply = self.call(deepcopy(self.first), self.context(place))
-            return _training(recorder, reply, place, number)
-        return recorder.training(None, place, number)
+            reply = self.call(deepcopy(self.first), self.context(seat))
+            return _training(recorder, reply, seat, number)
+        return recorder.training(None, seat, number)
 
-    def _evaluated(self, place: int, reply: Message) -> None:
+    def _evaluated(self, seat: int, reply: Message) -> None:
         """Add the metrics in a reply to the record of the client's last training, if there is one."""
-        number = self._rounds.get(place, 0)
-        known = self.trainings.get((place, number))
-        if known is not None and reply.has_content():
-            left = replace(known.left, evaluation=_numbers(reply))
-            self.trainings[place, number] = replace(known, left=left)
+        number = self._rounds.get(seat, 0)
+        training = self.trainings.get((seat, number))
+        if training is not None and reply.has_content():
+            outputs = replace(training.left, evaluation=_numbers(reply))
+            self.trainings[seat, number] = replace(training, left=outputs)
 
 
-def _looked(clients: _InspectedClients, caught: CapturedStrategy, delta: float | None) -> Assessment:
-    rounds = min(caught.rounds, MOST_ROUNDS)
-    start = caught.start.copied().copy_for_trial(rounds, np.random.default_rng())
+def _looked(clients: _InspectedClients, captured: CapturedStrategy, delta: float | None) -> Assessment:
+    rounds = min(captured.rounds, MOST_ROUNDS)
+    start = captured.start.copied().copy_for_trial(rounds, np.random.default_rng())
     try:
         start.call_start(InProcessGrid(clients.nodes, clients.answer))
     except Exception as error:
@@ -195,16 +195,16 @@ def _looked(clients: _InspectedClients, caught: CapturedStrategy, delta: float |
         why = clients.errors[0] if clients.errors else "no client was asked to train"
         raise InputError(why)
     trainings = tuple(clients.trainings.values())
-    found = RecordedTrainings(trainings, caught.rounds, delta=delta)
+    recorded = RecordedTrainings(trainings, captured.rounds, delta=delta)
     unseen = [f"{len(clients.errors)} messages, at which clients raised {clients.errors[0]}"] if clients.errors else []
-    if not found.is_private:
-        return assess(clients.app.name, found, unseen)
+    if not recorded.is_private:
+        return assess(clients.app.name, recorded, unseen)
     repeated = (clients.trainings[min(clients.trainings)], clients.train_first_again(Recorder()))
     try:
         again = replays(_edited(clients), clients.dataset) if clients.dataset is not None else ()
     except NotRepeatableError:
         again, unseen = (), [*unseen, NOT_REPEATABLE]
-    return assess(clients.app.name, replace(found, repeated=repeated, replays=again), unseen)
+    return assess(clients.app.name, replace(recorded, repeated=repeated, replays=again), unseen)
 
 
 def _edited(clients: _InspectedClients) -> Callable[[Recorder, Edit], RecordedTraining]:
@@ -216,41 +216,41 @@ def _edited(clients: _InspectedClients) -> Callable[[Recorder, Edit], RecordedTr
 
 
 def _numbers(reply: Message) -> dict[str, float]:
-    found: dict[str, float] = {}
+    numbers: dict[str, float] = {}
     for record in reply.content.metric_records.values():
-        found |= {name: float(value) for name, value in record.items() if isinstance(value, (int, float))}
-    return found
+        numbers |= {name: float(value) for name, value in record.items() if isinstance(value, (int, float))}
+    return numbers
 
 
-def _training(recorder: Recorder, reply: Message, place: int, number: int) -> RecordedTraining:
+def _training(recorder: Recorder, reply: Message, seat: int, number: int) -> RecordedTraining:
     if not reply.has_content():
         raise InputError(f"a client answered with an error ({reply.error.reason or reply.error.code})")
     arrays: dict[str, torch.Tensor] = {}
     for record in reply.content.array_records.values():
         arrays |= {name: torch.from_numpy(np.array(array.numpy())) for name, array in record.items()}
-    left: TrainingOutputs = recorder.outputs_of(arrays, _numbers(reply), {})
-    return recorder.training(left, place, number)
+    outputs: TrainingOutputs = recorder.outputs_of(arrays, _numbers(reply), {})
+    return recorder.training(outputs, seat, number)
 
 
 @contextmanager
-def _own_data(app: AppDescription, named: str | None) -> Iterator[None]:
+def _own_data(app: AppDescription, spec: str | None) -> Iterator[None]:
     """Let an app load its data, within a `with` block, by the function that the reviewer named as PACKAGE.MODULE:NAME.
 
     The function replaces the app's functions with the same name; if there are none, it replaces the loading methods of
-    Flower's `FederatedDataset`. If `named` is None, nothing is replaced.
+    Flower's `FederatedDataset`. If `spec` is None, nothing is replaced.
     """
-    if named is None:
+    if spec is None:
         yield
         return
-    make, name = import_function(named, "--client-data"), named.rpartition(":")[2]
+    make, name = import_function(spec, "--client-data"), spec.rpartition(":")[2]
     with ExitStack() as stack:
-        found = 0
+        count = 0
         for module in list(sys.modules.values()):
             file = getattr(module, "__file__", None) or ""
             if file and Path(file).is_relative_to(app.directory) and callable(vars(module).get(name)):
                 stack.enter_context(patch.object(module, name, make))
-                found += 1
-        if not found:
+                count += 1
+        if not count:
             stack.enter_context(patch.object(FederatedDataset, "__init__", _without_source))
             stack.enter_context(patch.object(FederatedDataset, "load_partition", _partition_of(make)))
             stack.enter_context(patch.object(FederatedDataset, "load_split", lambda *_, **__: make(0, 1)))
@@ -263,7 +263,9 @@ def _without_source(self: Any, *_: Any, **kwargs: Any) -> None:
 
 def _partition_of(make: Callable[..., Any]) -> Callable[..., Any]:
     def load_partition(self: Any, partition_id: int = 0, *_: Any, **__: Any) -> Any:
-        sizes = [getattr(one, "num_partitions", one) for one in self._partitioners_given.values()]
+        sizes = [
+            getattr(partitioner, "num_partitions", partitioner) for partitioner in self._partitioners_given.values()
+        ]
         return make(partition_id, sizes[0] if sizes and isinstance(sizes[0], int) else partition_id + 1)
 
     return load_partition

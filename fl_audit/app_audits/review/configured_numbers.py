@@ -19,15 +19,15 @@ def weaker_than_configured(stated: StatedAppClaim, config: Mapping[str, object],
     Compared are noise multipliers, clipping norms and epsilons. An epsilon is compared with that of the strategy's
     noise over all rounds, or with that of `LocalDpMod`.
     """
-    found = []
+    weaker = []
     for name, value in config.items():
         number = _number(value)
         if number is None or not is_on(number):
             continue
         words = frozenset(re.split(r"[^a-z0-9]+", _CAMEL.sub("-", name).lower()))
         if used := _weaker(stated, words, number, rounds):
-            found.append(f"the configuration names {name} {value}; {used}")
-    return tuple(found)
+            weaker.append(f"the configuration names {name} {value}; {used}")
+    return tuple(weaker)
 
 
 def _number(value: object) -> float | None:
@@ -57,6 +57,6 @@ def _weaker(stated: StatedAppClaim, words: frozenset[str], number: float, rounds
     return over if _is_below(number, whole) else ""
 
 
-def _is_below(one: float, other: float) -> bool:
+def _is_below(value: float, reference: float) -> bool:
     """Return whether a number is smaller than another by more than rounding, such as that to float32."""
-    return one < other * (1 - 1e-3)
+    return value < reference * (1 - 1e-3)

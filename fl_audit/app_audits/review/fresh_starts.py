@@ -53,13 +53,13 @@ class StartTrace:
         return asdict(self)
 
 
-def repeated_noise(first: StartTrace, second: StartTrace) -> str:
+def repeated_noise(trace: StartTrace, second: StartTrace) -> str:
     """Return a phrase on randomness that two fresh starts share; empty if there is none."""
-    random = [name for name, digest in first.releases.items() if digest != first.renewed.get(name)]
-    alike = [name for name in random if first.releases[name] == second.releases.get(name)]
+    random = [name for name, digest in trace.releases.items() if digest != trace.renewed.get(name)]
+    alike = [name for name in random if trace.releases[name] == second.releases.get(name)]
     if not alike:
         return ""
-    same = [name for name, digest in first.generators.items() if digest == second.generators.get(name)]
+    same = [name for name, digest in trace.generators.items() if digest == second.generators.get(name)]
     cause = "a generator of the app is seeded with a fixed number"
     if same:
         cause = f"{' and '.join(same)} {'is' if len(same) == 1 else 'are'} in the same state in both"
@@ -89,7 +89,7 @@ def compared_starts(stated: StatedAppClaim, traces: Sequence[StartTrace]) -> Com
         return ComparedStarts("No noise is claimed, so starts in fresh processes were not compared.")
     if len(traces) != 2:
         return NOT_COMPARED
-    failure = next((one.failure for one in traces if one.failure), "")
+    failure = next((trace.failure for trace in traces if trace.failure), "")
     if failure:
         why = f"whether its noise repeats in a fresh start is not seen: {failure}"
         return ComparedStarts(f"{capital(why)}.", unseen=(why,))
@@ -111,8 +111,8 @@ def trace_of_server(
 ) -> StartTrace:
     """Play the start of a strategy with its own generators and with new ones, and return what was released."""
 
-    def played(given: GeneratorStates | None) -> _Releases:
-        return _digests(recorded_training(start, nodes, system, claim, min(max(rounds, 1), _ROUNDS), given))
+    def played(states: GeneratorStates | None) -> _Releases:
+        return _digests(recorded_training(start, nodes, system, claim, min(max(rounds, 1), _ROUNDS), states))
 
     return _trace(played, states)
 
@@ -126,8 +126,8 @@ def trace_of_clients(directory: Path) -> StartTrace:
     states = GeneratorStates.current()
     noisy = [mod.mod for mod in mods if isinstance(mod.mod, LocalDpMod)]
 
-    def played(given: GeneratorStates | None) -> _Releases:
-        with generators_with(given):
+    def played(states: GeneratorStates | None) -> _Releases:
+        with generators_with(states):
             return _digests(_reply_of(noisy) for _ in range(_ROUNDS))
 
     with no_news_from_flower():
@@ -162,9 +162,9 @@ def _reply_of(mods: Sequence[Mod]) -> Release:
 
 
 def _digests(log: Iterable[Release]) -> _Releases:
-    found = _Releases()
-    for place, record in enumerate(log):
+    releases = _Releases()
+    for index, record in enumerate(log):
         for name, value in arrays_of(record).items():
             array = np.ascontiguousarray(value)
-            found[f"{place}: {name}"] = sha256(f"{array.dtype} {array.shape}".encode() + array.tobytes()).hexdigest()
-    return found
+            releases[f"{index}: {name}"] = sha256(f"{array.dtype} {array.shape}".encode() + array.tobytes()).hexdigest()
+    return releases

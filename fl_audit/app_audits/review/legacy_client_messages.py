@@ -31,7 +31,7 @@ def old_message(message: Message) -> Message:
     return message
 
 
-def of_old_message(reply: Message, asked: Message) -> Message:
+def of_old_message(reply: Message, message: Message) -> Message:
     """Return a client's reply in Flower's old interface, converted to the new one; an error reply is unchanged."""
     if not reply.has_content():
         return reply
@@ -39,11 +39,11 @@ def of_old_message(reply: Message, asked: Message) -> Message:
     if "fitres.num_examples" in reply.content.metric_records:
         fitted = flower.recorddict_to_fitres(reply.content, keep_input=True)
         arrays = parameters_to_ndarrays(fitted.parameters)
-        records["arrays"] = ArrayRecord({f"{place:03d}": Array(value) for place, value in enumerate(arrays)})
+        records["arrays"] = ArrayRecord({f"{index:03d}": Array(value) for index, value in enumerate(arrays)})
         numbers, count = dict(fitted.metrics), fitted.num_examples
     else:
         evaluated = flower.recorddict_to_evaluateres(reply.content)
         numbers, count = {**evaluated.metrics, "loss": evaluated.loss}, evaluated.num_examples
     plain = {name: float(value) for name, value in numbers.items() if isinstance(value, (int, float))}
     records["metrics"] = MetricRecord({**plain, "num-examples": int(count)})
-    return Message(RecordDict(records), reply_to=asked)
+    return Message(RecordDict(records), reply_to=message)

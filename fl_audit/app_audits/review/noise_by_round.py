@@ -31,7 +31,7 @@ def noise_of_rounds(
     """
     first, second = (_released(start, nodes, system, claim, rounds) for _ in range(2))
     moves = [np.diff(np.stack(models), axis=0) for models in (first, second)]
-    is_released = [bool(np.any(one) and np.any(other)) for one, other in zip(*moves, strict=True)]
+    is_released = [bool(np.any(move) and np.any(second)) for move, second in zip(*moves, strict=True)]
     return list(moves[0] - moves[1]), is_released
 
 

@@ -57,9 +57,11 @@ def own_model(start: StrategyStartCall) -> tuple[Arrays | None, list[str]]:
     return arrays, []
 
 
-def buffer_count(own: Arrays) -> int:
+def buffer_count(arrays: Arrays) -> int:
     """Return the number of a model's buffers: tensors of scalars, integers, booleans or running statistics."""
-    return sum(any(is_moved_by(direction, name, value) for direction in OF_FEW_TENSORS) for name, value in own.items())
+    return sum(
+        any(is_moved_by(direction, name, value) for direction in OF_FEW_TENSORS) for name, value in arrays.items()
+    )
 
 
 def smallest_budget(claim: StatedClaim, tests: int = _FEWEST.most) -> TrialBudget:
@@ -82,26 +84,28 @@ def _can_refute(claim: StatedClaim, budget: TrialBudget) -> bool:
     return any(bound.epsilon > limit.epsilon for bound, limit in zip(bounds, claim.limits, strict=True))
 
 
-def relevant_scenarios(kinds: Sequence[Scenario], own: Arrays | None, has_claim: bool) -> list[Scenario]:
+def relevant_scenarios(kinds: Sequence[Scenario], arrays: Arrays | None, has_claim: bool) -> list[Scenario]:
     """Return the scenarios in which an app with a given model can show a leak.
 
     A scenario is left out if it concerns metrics, evaluation, or a kind of tensor that the model lacks.
     """
-    found = [kind for kind in kinds if kind.name not in (NUMBERS[SideChannel.METRICS], NUMBERS[SideChannel.EVALUATION])]
+    other_kinds = [
+        kind for kind in kinds if kind.name not in (NUMBERS[SideChannel.METRICS], NUMBERS[SideChannel.EVALUATION])
+    ]
     if not has_claim:
-        plain = [kind for kind in found if kind.plain_name in ("removed", "opposite")]
-        return [kind for kind in plain if own is None or kind.stage.name == "own model"][:1]
-    if own is None:
-        return [kind for kind in found if kind.model is not ModelKind.OWN]
+        plain = [kind for kind in other_kinds if kind.plain_name in ("removed", "opposite")]
+        return [kind for kind in plain if arrays is None or kind.stage.name == "own model"][:1]
+    if arrays is None:
+        return [kind for kind in other_kinds if kind.model is not ModelKind.OWN]
 
-    def is_there(kind: Scenario) -> bool:
-        if kind.present.direction in OF_FEW_TENSORS:
-            of_own = (is_moved_by(kind.present.direction, name, value) for name, value in own.items())
-            return kind.model is ModelKind.OWN and any(of_own)
-        return kind.model is not ModelKind.HALF or any(value.dtype == np.float16 for value in own.values())
+    def is_there(scenario: Scenario) -> bool:
+        if scenario.present.direction in OF_FEW_TENSORS:
+            of_own = (is_moved_by(scenario.present.direction, name, value) for name, value in arrays.items())
+            return scenario.model is ModelKind.OWN and any(of_own)
+        return scenario.model is not ModelKind.HALF or any(value.dtype == np.float16 for value in arrays.values())
 
     # Sorts of tensors that the app's own model lacks cannot leak; scenarios on other sorts are run on this model.
-    return [kind for kind in found if kind.stage.name not in _LEFT_OUT and is_there(kind)]
+    return [kind for kind in other_kinds if kind.stage.name not in _LEFT_OUT and is_there(kind)]
 
 
 def plan_of(
@@ -109,23 +113,23 @@ def plan_of(
     claim: StatedClaim,
     own_seconds: float,
     seconds: float,
-    left: float,
-    wanted: int,
+    seconds_left: float,
+    wanted_trials: int,
     is_free: bool,
     is_quick: bool,
 ) -> ReviewPlan:
     """Return the first plan, from most to fewest trials, that fits into the remaining time; the smallest if none fits.
 
-    `left`: A plan fits if it needs less than half of it.
+    `seconds_left`: A plan fits if it needs less than half of it.
     """
-    rounds = sorted({wanted, 1 if is_free else wanted}, reverse=True)
+    rounds = sorted({wanted_trials, 1 if is_free else wanted_trials}, reverse=True)
     budgets = {
         "the usual number of trials": _USUAL,
         "fewer trials": _FEWER,
         "the fewest trials": smallest_budget(claim),
     }
     # Budgets that cannot refute the claim are left out, unless none can.
-    budgets = {words: one for words, one in budgets.items() if _can_refute(claim, one)} or budgets
+    budgets = {words: budget for words, budget in budgets.items() if _can_refute(claim, budget)} or budgets
     plans = [
         ReviewPlan(tuple(kinds), count, budget, words)
         for count in rounds
@@ -135,9 +139,9 @@ def plan_of(
     on_own = [kind for kind in kinds if kind.model is ModelKind.OWN]
     plainest = [kind for kind in on_own if kind is on_own[0] or kind.present.direction in OF_FEW_TENSORS]
     small = [kind for kind in kinds if kind.model is not ModelKind.OWN]
-    plans += [plans[-1]._replace(kinds=tuple(some)) for some in ([*plainest, *small], small) if some]
+    plans += [plans[-1]._replace(kinds=tuple(scenarios)) for scenarios in ([*plainest, *small], small) if scenarios]
     # Half of the time is left for busy machines, and for learning the distinguishers.
-    return next((plan for plan in plans if _seconds(plan, own_seconds, seconds) < 0.5 * left), plans[-1])
+    return next((plan for plan in plans if _seconds(plan, own_seconds, seconds) < 0.5 * seconds_left), plans[-1])
 
 
 def _seconds(plan: ReviewPlan, own_seconds: float, seconds: float) -> float:
@@ -150,5 +154,5 @@ def _seconds(plan: ReviewPlan, own_seconds: float, seconds: float) -> float:
     trials = min(budget.scout, budget.pilot) * len(of_kinds) + budget.most * budget.stages[0]
     if budget.scout < budget.pilot:
         trials += budget.pilot * min(budget.kept, len(of_kinds))
-    trials += sum(max(1, budget.deep >> place) * stage for place, stage in enumerate(budget.stages[1:]))
+    trials += sum(max(1, budget.deep >> index) * stage for index, stage in enumerate(budget.stages[1:]))
     return plan.rounds * mean * trials

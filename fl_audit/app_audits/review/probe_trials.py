@@ -28,68 +28,69 @@ def probed(system: AuditedSystem, claim: StatedClaim) -> tuple[AuditedSystem, fl
     trial.
     """
     plain = "removed" if claim.neighbours.relation is Relation.ADD_REMOVE else "opposite"
-    own = BY_NAME[f"{plain}, own model"] if system.model is not None else BY_NAME[plain]
+    scenario = BY_NAME[f"{plain}, own model"] if system.model is not None else BY_NAME[plain]
     copy, unoffered = WorkingCopy(Path.cwd()), dict[str, None]()
     for _ in range(_MOST_NAMES):
         with names_asked() as names:
-            seen, slow, blamed = _timed(system, claim, own, copy)
+            transcript, slow, blamed = _timed(system, claim, scenario, copy)
         # The app looks up metrics that the trial's clients did not report. They are added, first those without which
         # the app fails.
-        missing = re.fullmatch(r"KeyError: '([^']+)'", seen.refusal or "")
-        known = (LOSS, system.weight, *system.metrics, *unoffered)
-        wanted = [name for name in (missing.groups() if missing else names) if name not in known]
-        if not wanted:
+        missing = re.fullmatch(r"KeyError: '([^']+)'", transcript.refusal or "")
+        known_numbers = (LOSS, system.weight, *system.metrics, *unoffered)
+        wanted_names = [name for name in (missing.groups() if missing else names) if name not in known_numbers]
+        if not wanted_names:
             break
-        tried = replace(system, metrics=(*system.metrics, *dict.fromkeys(wanted)))
-        if seen.refusal is None and _timed(tried, claim, own, copy)[0].refusal is not None:
-            unoffered |= dict.fromkeys(wanted)
+        tried = replace(system, metrics=(*system.metrics, *dict.fromkeys(wanted_names)))
+        if transcript.refusal is None and _timed(tried, claim, scenario, copy)[0].refusal is not None:
+            unoffered |= dict.fromkeys(wanted_names)
             continue
         system = tried
-    longer = replace(own, present=replace(own.present, length=2.0))
+    longer = replace(scenario, present=replace(scenario.present, length=2.0))
     _require_scalable(system, _timed(system, claim, longer, copy)[0])
-    _require_played(seen, blamed)
+    _require_played(transcript, blamed)
     quick = _timed(system, claim, BY_NAME[plain], copy)[1]
     copy.remove()
     return system, slow, quick, copy.was_written, tuple(unoffered)
 
 
-def _require_played(seen: Transcript, blamed: str) -> None:
+def _require_played(transcript: Transcript, blamed: str) -> None:
     """Raise `InputError` if a trial failed, naming the strategy or the client mod `blamed` as the cause."""
-    errors = errors_in(seen)
-    is_refused = seen.refusal is not None
-    if (blamed and is_refused) or (errors and (is_refused or not seen.has_release)):
-        said = f"{seen.refusal}, {blamed}" if blamed else f"they replied with the error {errors[0]!r}"
+    errors = errors_in(transcript)
+    is_refused = transcript.refusal is not None
+    if (blamed and is_refused) or (errors and (is_refused or not transcript.has_release)):
+        error_text = f"{transcript.refusal}, {blamed}" if blamed else f"they replied with the error {errors[0]!r}"
         raise InputError(
-            f"the modifiers of its clients cannot be played: {said}; accepted are modifiers that bear an ordinary "
+            f"the modifiers of its clients cannot be played: {error_text}; accepted are modifiers that bear an "
+            "ordinary "
             "message to train"
         )
-    require(seen.refusal is None, f"the strategy cannot be played: it raised {seen.refusal}")
+    require(transcript.refusal is None, f"the strategy cannot be played: it raised {transcript.refusal}")
 
 
-def _require_scalable(system: AuditedSystem, seen: Transcript) -> None:
+def _require_scalable(system: AuditedSystem, transcript: Transcript) -> None:
     """Raise `InputError` if a strategy fails when it has to clip an update, because the model has integer tensors.
 
     Flower's wrappers for differential privacy clip by scaling every tensor in place, which NumPy refuses for integers.
-    `seen` is a trial with an update of twice the clipping norm, which has to be clipped for certain.
+    `transcript` is a trial with an update of twice the clipping norm, which has to be clipped for certain.
     """
     whole = [name for name, array in (system.model or {}).items() if array.dtype.kind in "iub"]
-    has_failed = "UFuncTypeError" in (seen.refusal or "") and bool(whole)
+    has_failed = "UFuncTypeError" in (transcript.refusal or "") and bool(whole)
     require(
         not has_failed,
-        f"the strategy cannot be played: at an update longer than its clipping norm it raised {seen.refusal}; it "
+        f"the strategy cannot be played: at an update longer than its clipping norm it raised {transcript.refusal}; it "
         f"cannot scale the model's arrays of whole numbers ({', '.join(whole)}): leave them out of the state that is "
         "sent, as with register_buffer(..., persistent=False)",
     )
 
 
 def _timed(
-    system: AuditedSystem, claim: StatedClaim, kind: Scenario, copy: WorkingCopy
+    system: AuditedSystem, claim: StatedClaim, scenario: Scenario, copy: WorkingCopy
 ) -> tuple[Transcript, float, str]:
     """Run one trial with the target; return its transcript, its duration in seconds, and the name of the failing part.
 
     The part is a Flower mod of the app. The name is "" if no mod failed.
     """
-    began, trial = time.monotonic(), BlackBoxTrial(system, claim, kind, True, generator(0, Purpose.BLACK_BOX))
+    began, trial = time.monotonic(), BlackBoxTrial(system, claim, scenario, True, generator(0, Purpose.BLACK_BOX))
     with in_working_copy(copy, thoroughly=False):
-        seen = trial.play()
-    return seen, time.monotonic() - began, trial.blamed
+        transcript = trial.play()
+    return transcript, time.monotonic() - began, trial.blamed

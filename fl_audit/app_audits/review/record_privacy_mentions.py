@@ -51,40 +51,40 @@ def find_record_privacy_mentions(directory: Path) -> tuple[RecordPrivacyMention,
     Such places are imports and calls of libraries for DP, and names that are usual in code for DP-SGD. Folders of
     installed packages, such as virtual environments, are left out.
     """
-    found = list[RecordPrivacyMention]()
+    mentions = list[RecordPrivacyMention]()
     for path in sorted(directory.rglob("*.py")):
         inner = path.relative_to(directory)
         if _LEFT_OUT.isdisjoint(inner.parts):
-            found += sorted(_in_file(path, str(inner)), key=lambda one: one.line)
-    return tuple(dict.fromkeys(found))
+            mentions += sorted(_in_file(path, str(inner)), key=lambda mention: mention.line)
+    return tuple(dict.fromkeys(mentions))
 
 
 def of_settings(file: Path, config: Mapping[str, object]) -> tuple[RecordPrivacyMention, ...]:
     """Return the settings in an app's `pyproject.toml` that switch on a noise multiplier or a privacy budget."""
     lines = read_text_file(file, errors="replace").split("\n")
-    found = list[RecordPrivacyMention]()
+    mentions = list[RecordPrivacyMention]()
     for name, value in config.items():
         last = name.rpartition(".")[2]
-        line = next((place for place, text in enumerate(lines, 1) if last in text.partition("=")[0]), None)
+        line = next((index for index, text in enumerate(lines, 1) if last in text.partition("=")[0]), None)
         if _SETTING.search(name) and is_on(value) and line is not None:
-            found.append(RecordPrivacyMention(f"{name} = {value}", file.name, line, is_library=False))
-    return tuple(found)
+            mentions.append(RecordPrivacyMention(f"{name} = {value}", file.name, line, is_library=False))
+    return tuple(mentions)
 
 
-def mentions_phrase(found: tuple[RecordPrivacyMention, ...]) -> str:
+def mentions_phrase(mentions: tuple[RecordPrivacyMention, ...]) -> str:
     """Return a phrase that lists mentions with their places, such as `Opacus (app.py:3)`; empty if there are none.
 
     If a library is mentioned, only libraries are listed.
     """
-    said = list[str]()
+    sentences = list[str]()
     # If a library is used, other names are usually parts of it.
-    shown = [one for one in found if one.is_library] or found
-    for what in dict.fromkeys(one.what for one in shown):
-        places = [f"{one.file}:{one.line}" for one in shown if one.what == what]
-        more = f" and {len(places) - _MOST_PLACES} more" if len(places) > _MOST_PLACES else ""
-        said.append(f"{what} ({', '.join(places[:_MOST_PLACES])}{more})")
-    more = f" and {len(said) - _MOST_PLACES} more names" if len(said) > _MOST_PLACES else ""
-    return f"{', '.join(said[:_MOST_PLACES])}{more}"
+    mentions_shown = [mention for mention in mentions if mention.is_library] or mentions
+    for subject in dict.fromkeys(mention.what for mention in mentions_shown):
+        locations = [f"{mention.file}:{mention.line}" for mention in mentions_shown if mention.what == subject]
+        suffix = f" and {len(locations) - _MOST_PLACES} more" if len(locations) > _MOST_PLACES else ""
+        sentences.append(f"{subject} ({', '.join(locations[:_MOST_PLACES])}{suffix})")
+    suffix = f" and {len(sentences) - _MOST_PLACES} more names" if len(sentences) > _MOST_PLACES else ""
+    return f"{', '.join(sentences[:_MOST_PLACES])}{suffix}"
 
 
 def _in_file(path: Path, name: str) -> Iterator[RecordPrivacyMention]:
@@ -117,11 +117,11 @@ def _imported(node: ast.AST) -> Iterator[tuple[str, str]]:
     """
     match node:
         case ast.Import(names=names):
-            for one in names:
-                yield one.name, one.asname or one.name.partition(".")[0]
+            for name in names:
+                yield name.name, name.asname or name.name.partition(".")[0]
         case ast.ImportFrom(module=str(module), names=names, level=0):
-            for one in names:
-                yield module, one.asname or one.name
+            for name in names:
+                yield module, name.asname or name.name
         case ast.Call(
             func=ast.Name(id="__import__" | "import_module") | ast.Attribute(attr="import_module"),
             args=[ast.Constant(value=str(module)), *_],

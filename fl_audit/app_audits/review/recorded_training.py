@@ -123,7 +123,7 @@ class _RecordingGrid(VirtualClientGrid):
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
         """Record the model of the first message, and send all messages."""
-        asked = list(messages)
-        if asked and asked[0].metadata.message_type.startswith("train"):
-            self._log += list(asked[0].content.array_records.values())
-        return super().push_messages(asked)
+        sent = list(messages)
+        if sent and sent[0].metadata.message_type.startswith("train"):
+            self._log += list(sent[0].content.array_records.values())
+        return super().push_messages(sent)

@@ -50,7 +50,7 @@ _CONFIDENCE_OF_MECHANISM, _CONFIDENCE_OF_OTHERS = 0.96, 0.99  # together, a true
 
 def review(
     directory: Path,
-    wishes: ReviewOptions,
+    options: ReviewOptions,
     tell: Tell = lambda _: None,
     keep: Callable[[ReviewResult], None] = lambda _: None,
     traces: tuple[StartTrace, ...] = (),
@@ -63,14 +63,14 @@ def review(
     starts of its clients.
     """
     began = time.monotonic()
-    read = read_reviewed_app(directory, wishes)
+    read = read_reviewed_app(directory, options)
     with spared_generators(), no_news_from_flower():
-        return _planned(read, wishes, began, tell, keep, traces).carried_out()
+        return _planned(read, options, began, tell, keep, traces).carried_out()
 
 
-def trace_start(directory: Path, wishes: ReviewOptions) -> StartTrace | None:
+def trace_start(directory: Path, options: ReviewOptions) -> StartTrace | None:
     """Start the app in a directory, in this fresh process, and return what it releases; None if it claims nothing."""
-    read = read_reviewed_app(directory, wishes, is_inspected=False)
+    read = read_reviewed_app(directory, options, is_inspected=False)
     if read.stated.claim is None:
         return None
     if read.stated.observer is Observer.SERVER:
@@ -79,14 +79,14 @@ def trace_start(directory: Path, wishes: ReviewOptions) -> StartTrace | None:
         return _traced(read, probed(read.system, read.claim)[0])
 
 
-def _traced(read: ReviewedApp, system: AuditedSystem) -> StartTrace:
-    assert read.caught.states is not None
-    return trace_of_server(read.start, read.caught.states, read.nodes, system, read.claim, read.caught.rounds)
+def _traced(app: ReviewedApp, system: AuditedSystem) -> StartTrace:
+    assert app.caught.states is not None
+    return trace_of_server(app.start, app.caught.states, app.nodes, system, app.claim, app.caught.rounds)
 
 
 def _planned(
-    read: ReviewedApp,
-    wishes: ReviewOptions,
+    app: ReviewedApp,
+    options: ReviewOptions,
     began: float,
     tell: Tell,
     keep: Callable[[ReviewResult], None],
@@ -96,40 +96,40 @@ def _planned(
 
     The time limit counts from `began`, a time of the monotonic clock in seconds.
     """
-    system, slow, quick, has_written, unoffered = probed(read.system, read.claim)
-    if len(traces) == 1 and read.stated.claim is not None:
-        traces = (_traced(read, system), *traces)
-    starts = compared_starts(read.stated, traces)
-    asked, stated, claim = dict(read.stage.most), read.stated, read.claim
-    kinds = planning.relevant_scenarios(kinds_of(system, claim), read.own, has_claim=stated.claim is not None)
-    left = (_OF_MODEL * wishes.seconds - (time.monotonic() - began)) * wishes.processes
+    system, slow, quick, has_written, unoffered = probed(app.system, app.claim)
+    if len(traces) == 1 and app.stated.claim is not None:
+        traces = (_traced(app, system), *traces)
+    starts = compared_starts(app.stated, traces)
+    sampled, stated, claim = dict(app.stage.most), app.stated, app.claim
+    kinds = planning.relevant_scenarios(kinds_of(system, claim), app.own, has_claim=stated.claim is not None)
+    seconds_left = (_OF_MODEL * options.seconds - (time.monotonic() - began)) * options.processes
     # A claimed noise multiplier can be composed over rounds. A reviewer's claim already covers several rounds.
     says_noise = stated.claim is not None and stated.claim.noise_multiplier is not None
     is_composed = says_noise or (stated.claim is not None and stated.is_of_reviewer)
-    wanted = (wishes.rounds or min(read.caught.rounds, planning.USUAL_ROUNDS)) if is_composed else 1
-    is_free, is_quick = wishes.rounds is None, wishes.is_quick or stated.claim is None
-    plan = planning.plan_of(kinds, claim, slow, quick, left, wanted, is_free, is_quick)
+    wanted_rounds = (options.rounds or min(app.caught.rounds, planning.USUAL_ROUNDS)) if is_composed else 1
+    is_free, is_quick = options.rounds is None, options.is_quick or stated.claim is None
+    plan = planning.plan_of(kinds, claim, slow, quick, seconds_left, wanted_rounds, is_free, is_quick)
     claim = replace(claim, rounds=plan.rounds)
     names = [kind.name for kind in plan.kinds]
     if plan.rounds > 1:
-        composed = planning.relevant_scenarios(kinds_of(system, claim), read.own, has_claim=True)
+        composed = planning.relevant_scenarios(kinds_of(system, claim), app.own, has_claim=True)
         names += [kind.name for kind in composed if kind not in kinds]
-    about = [kind for aside, kind in NUMBERS.items() if asked["evaluate"] or aside is not SideChannel.EVALUATION]
-    names_found, unseen = mentions_and_unseen(read.caught, stated, read.app, read.code)
-    late = _late_noise(read, system, read.claim, plan.rounds)
-    of_code = () if read.inside is not None and read.inside.assessment is not None else names_found
-    remarks = tuple(app_remarks(of_code, unoffered, read.stand_ins, has_written))
+    about = [kind for aside, kind in NUMBERS.items() if sampled["evaluate"] or aside is not SideChannel.EVALUATION]
+    names_found, unseen = mentions_and_unseen(app.caught, stated, app.app, app.code)
+    late = _late_noise(app, system, app.claim, plan.rounds)
+    of_code = () if app.inside is not None and app.inside.assessment is not None else names_found
+    remarks = tuple(app_remarks(of_code, unoffered, app.stand_ins, has_written))
     return _PlannedReview(
-        read, wishes, began, tell, keep, system, claim, plan, tuple(names), tuple(about), asked, names_found,
+        app, options, began, tell, keep, system, claim, plan, tuple(names), tuple(about), sampled, names_found,
         (*unseen, *starts.unseen, *late), remarks, starts,
     )  # fmt: skip
 
 
-def _late_noise(read: ReviewedApp, system: AuditedSystem, claim: StatedClaim, played: int) -> tuple[str, ...]:
+def _late_noise(app: ReviewedApp, system: AuditedSystem, claim: StatedClaim, played: int) -> tuple[str, ...]:
     """Return a phrase on rounds without noise that trials do not play; () if there are none, or clients add it."""
-    if read.stated.claim is None or read.stated.observer is Observer.SERVER:
+    if app.stated.claim is None or app.stated.observer is Observer.SERVER:
         return ()
-    return noise_doubt(read.start, read.nodes, system, claim, read.caught.rounds, played)
+    return noise_doubt(app.start, app.nodes, system, claim, app.caught.rounds, played)
 
 
 @dataclass(frozen=True)
@@ -188,27 +188,27 @@ class _PlannedReview:
         )
         return self.review_so_far(result, beside, early)
 
-    def _audit_of_model(self, waiting: ClaimAudit | None) -> ClaimAudit:
+    def _audit_of_model(self, claim_audit: ClaimAudit | None) -> ClaimAudit:
         """Test the model: first in the scenarios of the mechanism itself, then in all others.
 
-        `waiting` is the audit of side channels, which has not begun, or None without one.
+        `claim_audit` is the audit of side channels, which has not begun, or None without one.
         """
-        of_mechanism, others = split(self.names)
-        later = _not_begun(self.claim, others)
-        if not of_mechanism or not others:
+        of_mechanism, other_names = split(self.names)
+        later = _not_begun(self.claim, other_names)
+        if not of_mechanism or not other_names:
             return self.run_claim_audit(
                 self.system, self.claim, self.names, self.plan.budget, _OF_MODEL,
-                lambda came: self.review_so_far(came, waiting),
+                lambda came: self.review_so_far(came, claim_audit),
             )  # fmt: skip
         result = self.run_claim_audit(
             self.system, self.claim, of_mechanism, self.plan.budget, _OF_MECHANISM,
-            lambda came: self.review_so_far(merged(came, later), waiting), _CONFIDENCE_OF_MECHANISM,
+            lambda came: self.review_so_far(merged(came, later), claim_audit), _CONFIDENCE_OF_MECHANISM,
         )  # fmt: skip
-        rest = self.run_claim_audit(
-            self.system, self.claim, others, smallest_budget(self.claim, len(others)), _OF_MODEL,
-            lambda came: self.review_so_far(merged(result, came), waiting), _CONFIDENCE_OF_OTHERS,
+        audit_of_rest = self.run_claim_audit(
+            self.system, self.claim, other_names, smallest_budget(self.claim, len(other_names)), _OF_MODEL,
+            lambda came: self.review_so_far(merged(result, came), claim_audit), _CONFIDENCE_OF_OTHERS,
         )  # fmt: skip
-        return merged(result, rest)
+        return merged(result, audit_of_rest)
 
     def _early(self, so_far: Callable[[ClaimAudit], ReviewResult]) -> tuple[str, ...]:
         """Run trials with fewer clients than the app is made for, and return one remark on their results.
@@ -220,9 +220,9 @@ class _PlannedReview:
         early = too_few_clients(read.start.strategy, read.stated.clients)
         if early is None:
             return ()
-        few = TrialStrategyFactory(read.start, early[0], max(2, early[1]))
+        factory = TrialStrategyFactory(read.start, early[0], max(2, early[1]))
         plain = [kind.name for kind in kinds_of(self.system, self.claim) if kind.name in ("removed", "opposite")]
-        system = replace(self.system, strategy=few.new_strategy, clients=few.seats)
+        system = replace(self.system, strategy=factory.new_strategy, clients=factory.seats)
         came = self.run_claim_audit(system, self.claim, plain, smallest_budget(self.claim), _OF_EARLY, so_far)
         return (early_words(*early, read.stated.clients, came),)
 
@@ -248,17 +248,19 @@ class _PlannedReview:
             seconds=seconds, tell=self.tell, keep=lambda result: self.keep(so_far(result)),
         )  # fmt: skip
 
-    def review_so_far(self, result: ClaimAudit, beside: ClaimAudit | None, early: tuple[str, ...] = ()) -> ReviewResult:
+    def review_so_far(
+        self, claim_audit: ClaimAudit, beside: ClaimAudit | None, early: tuple[str, ...] = ()
+    ) -> ReviewResult:
         """Return the review so far, from audits that are finished or still running.
 
-        `result` is the audit of the released model. `beside` is the audit of side channels, or None without one.
+        `claim_audit` is the audit of the released model. `beside` is the audit of side channels, or None without one.
         `early` holds remarks on trials with the number of clients with which the app starts.
         """
         read, caught, stated = self.read, self.read.caught, self.read.stated
-        results = [result] if beside is None else [result, beside]
+        results = [claim_audit] if beside is None else [claim_audit, beside]
         planned = [*self.names, *(self.about if self.tests_side_channels else ())]
         weaker = weaker_than_configured(stated, read.app.config, caught.rounds)
-        of_server = server_verdict(stated, result, caught.rounds, self.plan.rounds, self.unseen, self.names_found)
+        of_server = server_verdict(stated, claim_audit, caught.rounds, self.plan.rounds, self.unseen, self.names_found)
         return ReviewResult(
             app=read.app.name,
             stated=stated,
@@ -270,7 +272,7 @@ class _PlannedReview:
             parameters=None if read.own is None else template_of(read.own).size,
             kinds=self.names,
             budget=self.plan.words,
-            result=result,
+            result=claim_audit,
             beside=beside,
             leaks=side_channel_results(results, planned),
             count_fault=read.count_fault,

@@ -38,13 +38,13 @@ _UNSEEN_OF_SERVER = (
 _EDGES = "they are of Flower's own code, and whether the app's clients can send such replies is not seen"
 
 
-def found_in(result: ClaimAudit) -> tuple[DistinguisherFinding, ...]:
+def found_in(claim_audit: ClaimAudit) -> tuple[DistinguisherFinding, ...]:
     """Return the findings of an audit's tests, each with the conditions of its trials and a usual fix."""
     groups = list(ScenarioGroup)
     # Faults of the mechanism lead, then numbers that are seen to be released, and last what only unusual replies would
     # show. Sorting is stable, so each of them keeps its order.
     ranked = sorted(
-        findings(result, WORDS, FIXES, PROVISOS),
+        findings(claim_audit, WORDS, FIXES, PROVISOS),
         key=lambda finding: (
             not finding.attempt.is_broken,
             groups.index(group_of_test(finding.attempt)),
@@ -59,7 +59,7 @@ def headline(review: ReviewResult) -> str:
     first = [f"{capital(review.count_fault)}."] if review.count_fault else []
     if review.starts.repeats:
         first = [f"Violated: {review.starts.repeats}.", *first, "The trials, which renew the noise:"]
-    after = [f"{capital(one)}." for one in (*review.early, *review.weaker)]
+    after = [f"{capital(sentence)}." for sentence in (*review.early, *review.weaker)]
     return " ".join((*first, _headline_of_verdict(review), *after))
 
 
@@ -85,50 +85,54 @@ def _headline_of_trials(review: ReviewResult) -> str:
         trials = f"The trials alone: {opening_sentences(review.result)}"
         return f"Inconclusive as to the whole training: {doubt} {trials}"
     aside = "" if review.beside is None else untried_words(review.beside)
-    more = aside and f"Beside the model: {aside}", doubt and f"And {doubt}"
-    return " ".join(part for part in (opening_sentences(review.result), *causes[:1], *more) if part)
+    remarks = aside and f"Beside the model: {aside}", doubt and f"And {doubt}"
+    return " ".join(phrase for phrase in (opening_sentences(review.result), *causes[:1], *remarks) if phrase)
 
 
 def _headline_of_edges(review: ReviewResult) -> str:
     """Return the message on a wrapper of Flower whose noise and clipping are as claimed, and which leaks otherwise."""
     reach = claim_words(of_mechanism(review.result))
-    said = [f"Noise and clipping are as claimed: {reach}"]
+    sentences = [f"Noise and clipping are as claimed: {reach}"]
     beside = broken_tests(review.result, ScenarioGroup.BESIDE)
-    numbers = dict.fromkeys(one.distinguisher.group for one in beside if one.is_beside_model)
+    numbers = dict.fromkeys(test.distinguisher.group for test in beside if test.is_beside_model)
     if numbers:
-        said.append(f"Violated beside the model: {', '.join(numbers)}, which is released without noise, tells clients.")
-    if any(not one.is_beside_model for one in beside):
-        said.append(
+        sentences.append(
+            f"Violated beside the model: {', '.join(numbers)}, which is released without noise, tells clients."
+        )
+    if any(not test.is_beside_model for test in beside):
+        sentences.append(
             "Inconclusive as to clients that name unequal numbers of examples, or send other than floating-point "
             "parameters: Flower's wrapper makes its noise for clients of equal weight."
         )
     if broken_tests(review.result, ScenarioGroup.EDGES):
-        said.append(f"Inconclusive as to unusual replies, a known edge of Flower's wrapper: {_edge_words(review)}.")
+        sentences.append(
+            f"Inconclusive as to unusual replies, a known edge of Flower's wrapper: {_edge_words(review)}."
+        )
     doubt = training_doubt(review.stated, review.rounds, review.played_rounds)
-    return " ".join((*said, *([f"And {doubt}"] if doubt else [])))
+    return " ".join((*sentences, *([f"And {doubt}"] if doubt else [])))
 
 
 def _edge_words(review: ReviewResult) -> str:
     """Return the names of the scenarios with unusual replies that refuted the claim, with shares of right guesses."""
     tests = broken_tests(review.result, ScenarioGroup.EDGES)
-    best = {one.distinguisher.kind: one for one in reversed(tests)}
-    return ", ".join(f"'{name}' ({one.right / one.trials:.0%} of trials told)" for name, one in best.items())
+    best = {test.distinguisher.kind: test for test in reversed(tests)}
+    return ", ".join(f"'{name}' ({test.right / test.trials:.0%} of trials told)" for name, test in best.items())
 
 
 def _without_claim(review: ReviewResult) -> str:
-    shares = [one.right / one.trials for one in review.result.attempts]
-    told = f"whether a client took part was guessed rightly in {max(shares):.0%} of trials" if shares else ""
+    shares = [attempt.right / attempt.trials for attempt in review.result.attempts]
+    guess_text = f"whether a client took part was guessed rightly in {max(shares):.0%} of trials" if shares else ""
     if review.unseen:
-        return f"{told or 'none could be played'}."
-    aside = told and f": {told}"
+        return f"{guess_text or 'none could be played'}."
+    aside = guess_text and f": {guess_text}"
     is_seen_inside = review.inside is not None and review.inside.assessment is not None
     if review.verdict is not Verdict.NOT_AUDITED and not is_seen_inside:
         return f"No guarantee: {review.app} guarantees no privacy of clients{aside}."
     if review.inside is not None and review.inside.assessment is not None:
         return f"Nothing is claimed{aside}."
-    named = f"the code of {review.app} names {mentions_phrase(review.of_records)}"
+    names_text = f"the code of {review.app} names {mentions_phrase(review.of_records)}"
     return (
-        f"Unseen: {named}, and what that guarantees of records is kept or broken inside clients, where no review "
+        f"Unseen: {names_text}, and what that guarantees of records is kept or broken inside clients, where no review "
         f"looks. Of the privacy of clients nothing is claimed{aside}."
     )
 
@@ -145,7 +149,7 @@ def report_lines_of_review(review: ReviewResult) -> tuple[tuple[str, str], ...]:
     kinds = [name for name in review.kinds if name not in review.result.unplayed]
     broken = [finding for finding in found_in(review.result) if finding.attempt.is_broken]
     lost = {finding.attempt.distinguisher.kind for finding in broken}
-    lost |= {one.kind for one in review.result.refusals if not one.is_allowed}
+    lost |= {refusal.kind for refusal in review.result.refusals if not refusal.is_allowed}
     # A scenario is listed as holding only if it was tested and not broken in all its environments.
     lost |= {name for names in not_tried(review.result).values() for name in names}
     gone = {BY_NAME[name].plain_name for name in lost}
@@ -156,11 +160,13 @@ def report_lines_of_review(review: ReviewResult) -> tuple[tuple[str, str], ...]:
     if stated.claim is not None:
         lines.append(("No contradiction", ", ".join(holds) or "in no scenario"))
         is_edge = has_edges_of_flower_alone(stated, review.result)
-        by = [] if is_edge else [(one.words, one.attempt) for one in broken]
-        told = [f"{one.distinguisher.kind} ({words}): {one.right / one.trials:.0%} of trials told" for words, one in by]
-        lines.append(("Broken by", "; ".join(told) or "no scenario"))
-        said = untried_words(review.result, most=max(len(review.kinds), 1)).removeprefix("Not tried: ")
-        lines += [("Not tried", said)] if said else []
+        by = [] if is_edge else [(finding.words, finding.attempt) for finding in broken]
+        texts = [
+            f"{test.distinguisher.kind} ({words}): {test.right / test.trials:.0%} of trials told" for words, test in by
+        ]
+        lines.append(("Broken by", "; ".join(texts) or "no scenario"))
+        text = untried_words(review.result, largest=max(len(review.kinds), 1)).removeprefix("Not tried: ")
+        lines += [("Not tried", text)] if text else []
     leaks = "the server sees every number that a client reports"
     if review.beside is not None:
         leaks = "; ".join(_leak_words(leak, review) for leak in review.leaks)
@@ -168,14 +174,14 @@ def report_lines_of_review(review: ReviewResult) -> tuple[tuple[str, str], ...]:
     lines += [("Not loaded", f"{capital(reason)}.") for reason in review.unseen]
     lines += [("Number of clients", f"{capital(review.count_fault)}.")] if review.count_fault else []
     lines.append(("Fresh starts", review.starts.words))
-    lines += [("Begins early", f"{capital(one)}.") for one in review.early]
+    lines += [("Begins early", f"{capital(sentence)}.") for sentence in review.early]
     lines += [("Note", f"{capital(remark)}.") for remark in review.remarks]
     if review.stated.is_of_flower and broken_tests(review.result, ScenarioGroup.EDGES):
         lines.append(("Known edges of Flower's wrapper", f"{_edge_words(review)}: {_EDGES}."))
     not_seen = ("Not seen", f"{unseen_of_review(review)}.")
     if review.inside is None or inside is None:
         return (*lines, *_uninspected_clients(review), not_seen)
-    lines += [(f"Inside clients, {uncapital(about)}", said) for about, said in report_lines(inside)]
+    lines += [(f"Inside clients, {uncapital(about)}", text) for about, text in report_lines(inside)]
     return (*lines, not_seen)
 
 
@@ -199,36 +205,46 @@ def _played_words(review: ReviewResult, kinds: Sequence[str]) -> str:
     """Return a phrase on scenarios, trials, model, rounds and clients; `kinds` are the played scenarios."""
     is_of_own = any(BY_NAME[name].model is ModelKind.OWN for name in kinds)
     model = f"its own model of {review.parameters:,} parameters" if is_of_own and review.parameters else "a small model"
-    asked = f"{review.asked['train']} to train and {review.asked['evaluate']} to evaluate"
+    asked_text = f"{review.asked['train']} to train and {review.asked['evaluate']} to evaluate"
     attempts = review.result.attempts
     tried = "none tried a distinguisher"
     if attempts:
-        most, count = max(attempt.trials for attempt in attempts), len(attempts)
+        largest, count = max(attempt.trials for attempt in attempts), len(attempts)
         best = "the best one" if count == 1 else f"each of the {count} best ones"
-        tried = f"up to {most:,} tried {best} ({review.budget})"
+        tried = f"up to {largest:,} tried {best} ({review.budget})"
     trials = "1 scenario" if len(kinds) == 1 else f"{len(kinds)} scenarios"
     return (
         f"{trials}, the plainest on {model}, {review.played_rounds} of its {review.rounds} rounds each; of "
-        f"{review.nodes} clients it asks {asked}; {review.result.pilots} trials looked for distinguishers, and {tried}"
+        f"{review.nodes} clients it asks {asked_text}; {review.result.pilots} trials looked for distinguishers, "
+        f"and {tried}"
     )
 
 
-def _leak_words(leak: SideChannelResult, review: ReviewResult) -> str:
-    why = "; ".join(f"{', '.join(map(repr, names))} ({said})" for said, names in leak.untried.items())
-    left = f"; not tried: {why}" if why else ""
-    if leak.share is not None:
-        return f"{leak.aside} told {leak.share:.0%} of trials{_leaking_number_text(leak, review)}{left}"
-    if leak.is_played and leak.aside in _NAMED and not leak.names:
-        return f"no number of {_NAMED[leak.aside]} was given out in {leak.trials:,} trials that asked{left}"
-    if leak.is_played:
-        named = f" ({', '.join(leak.names)})" if leak.names else ""
+def _leak_words(side_channel: SideChannelResult, review: ReviewResult) -> str:
+    why = "; ".join(f"{', '.join(map(repr, names))} ({name})" for name, names in side_channel.untried.items())
+    untried = f"; not tried: {why}" if why else ""
+    if side_channel.share is not None:
+        return (
+            f"{side_channel.aside} told {side_channel.share:.0%} of "
+            f"trials{_leaking_number_text(side_channel, review)}{untried}"
+        )
+    if side_channel.is_played and side_channel.aside in _NAMED and not side_channel.names:
+        return (
+            f"no number of {_NAMED[side_channel.aside]} was given out in {side_channel.trials:,} trials that "
+            f"asked{untried}"
+        )
+    if side_channel.is_played:
+        names_text = f" ({', '.join(side_channel.names)})" if side_channel.names else ""
         allowed = "the claim" if review.stated.claim is not None else f"epsilon {review.result.claim.epsilon:g}"
-        if leak.aside in (SideChannel.METRICS, SideChannel.EVALUATION) and review.beside is not None:
+        if side_channel.aside in (SideChannel.METRICS, SideChannel.EVALUATION) and review.beside is not None:
             allowed = f"epsilon {review.beside.claim.epsilon:g}"
-        return f"{leak.aside}{named} told nothing beyond {allowed} in {leak.trials:,} trials that asked{left}"
+        return (
+            f"{side_channel.aside}{names_text} told nothing beyond {allowed} in {side_channel.trials:,} trials "
+            f"that asked{untried}"
+        )
     if why:
-        return f"{leak.aside} were not tried: {why}"
-    match leak.aside:
+        return f"{side_channel.aside} were not tried: {why}"
+    match side_channel.aside:
         case SideChannel.EVALUATION:
             return "no client was asked to evaluate in the trial that was watched"
         case SideChannel.BUFFERS if review.buffers == 0:
@@ -236,26 +252,26 @@ def _leak_words(leak: SideChannelResult, review: ReviewResult) -> str:
         case SideChannel.BUFFERS if review.buffers is None:
             return "buffers were not tried: its own model was not seen"
         case SideChannel.BUFFERS | SideChannel.METRICS | SideChannel.EXAMPLES:
-            return f"{leak.aside} were not tried"
+            return f"{side_channel.aside} were not tried"
         case _:
-            assert_never(leak.aside)
+            assert_never(side_channel.aside)
 
 
 _NAMED = {SideChannel.METRICS: "training", SideChannel.EVALUATION: "an evaluation"}
 """Words for the source of a side channel's numbers, keyed by side channel; only if the numbers have names."""
 
 
-def _leaking_number_text(leak: SideChannelResult, review: ReviewResult) -> str:
+def _leaking_number_text(side_channel: SideChannelResult, review: ReviewResult) -> str:
     """Return the name of the metric or other number that leaked the secret, in parentheses; empty if there is none.
 
     If the number is the loss that the trials' clients report, a remark says that the app's own clients may not report
     it.
     """
-    if leak.by is None or leak.by.startswith("what was released"):
+    if side_channel.by is None or side_channel.by.startswith("what was released"):
         return ""
-    is_ours = leak.by in (f"metrics: {LOSS}", f"evaluation: {LOSS}") and LOSS not in review.asked_for
+    is_ours = side_channel.by in (f"metrics: {LOSS}", f"evaluation: {LOSS}") and LOSS not in review.asked_for
     ours = ", which the clients of the trials report; whether the app's own do is not seen" if is_ours else ""
-    return f" ({leak.by}{ours})"
+    return f" ({side_channel.by}{ours})"
 
 
 def review_json(review: ReviewResult) -> dict[str, Any]:
@@ -277,10 +293,10 @@ def review_json(review: ReviewResult) -> dict[str, Any]:
         "model": result_json(result, found_in(result)),
         "beside": None if review.beside is None else result_json(review.beside, found_in(review.beside)),
         "leaks": {
-            str(one.aside): {"played": one.is_played, "trials": one.trials, "share": one.share, "by": one.by}
-            for one in review.leaks
+            str(leak.aside): {"played": leak.is_played, "trials": leak.trials, "share": leak.share, "by": leak.by}
+            for leak in review.leaks
         },
-        "of_records": [asdict(one) for one in review.of_records],
+        "of_records": [asdict(record) for record in review.of_records],
         "inside": _inside_json(review),
         "remarks": list(review.remarks),
         "repeated_noise": review.starts.repeats,
@@ -291,5 +307,5 @@ def review_json(review: ReviewResult) -> dict[str, Any]:
 def _inside_json(review: ReviewResult) -> dict[str, Any] | None:
     if review.inside is None:
         return None
-    found = review.inside.assessment
-    return {"unseen": review.inside.unseen} if found is None else assessment_json(found)
+    assessment = review.inside.assessment
+    return {"unseen": review.inside.unseen} if assessment is None else assessment_json(assessment)

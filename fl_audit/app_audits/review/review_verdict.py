@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def mentions_and_unseen(
-    caught: CapturedStrategy, stated: StatedAppClaim, app: AppDescription, found: tuple[RecordPrivacyMention, ...]
+    captured: CapturedStrategy, stated: StatedAppClaim, app: AppDescription, mentions: tuple[RecordPrivacyMention, ...]
 ) -> tuple[tuple[RecordPrivacyMention, ...], tuple[str, ...]]:
     """Return all mentions of record-level privacy in an app, and the parts of its claim that were not observed.
 
@@ -24,35 +24,38 @@ def mentions_and_unseen(
     has mentions too, and otherwise to the parts that were not observed.
     """
     if stated.claim is not None:
-        return found, caught.unseen
-    if found:
-        return (*found, *of_settings(app.directory / "pyproject.toml", app.config)), (*caught.unseen, *stated.unseen)
-    return (), (*caught.unseen, *stated.unseen, *filter(None, [named_in(app.config)]))
+        return mentions, captured.unseen
+    if mentions:
+        return (*mentions, *of_settings(app.directory / "pyproject.toml", app.config)), (
+            *captured.unseen,
+            *stated.unseen,
+        )
+    return (), (*captured.unseen, *stated.unseen, *filter(None, [named_in(app.config)]))
 
 
 def app_remarks(
-    found: tuple[RecordPrivacyMention, ...], unoffered: Sequence[str], stand_ins: StubImportFinder, has_written: bool
+    mentions: tuple[RecordPrivacyMention, ...], unoffered: Sequence[str], finder: StubImportFinder, has_written: bool
 ) -> Iterator[str]:
     """Yield remarks on an app for the report of its review."""
-    if found:
-        names = mentions_phrase(found)
+    if mentions:
+        names = mentions_phrase(mentions)
         yield f"its code names {names}: what that guarantees of records is kept or broken inside clients, unseen"
     if unoffered:
         names = ", ".join(unoffered)
         yield f"it looks for {names} in what clients report, and fails if these are numbers: nothing is said of them"
-    if stand_ins.packages:
-        yield f"inert stand-ins took the place of what is not installed: {', '.join(stand_ins.packages)}"
+    if finder.packages:
+        yield f"inert stand-ins took the place of what is not installed: {', '.join(finder.packages)}"
     if has_written:
         yield "it writes files while it trains: they were written to a copy, and removed after every trial"
 
 
 def server_verdict(
     stated: StatedAppClaim,
-    result: ClaimAudit,
+    claim_audit: ClaimAudit,
     rounds: int,
     played: int,
     unseen: Sequence[str] = (),
-    found: tuple[RecordPrivacyMention, ...] = (),
+    mentions: tuple[RecordPrivacyMention, ...] = (),
 ) -> Verdict:
     """Return the verdict on an app's claim to protect clients; inconclusive if parts of the app were not observed.
 
@@ -67,21 +70,21 @@ def server_verdict(
     if unseen:
         return Verdict.INCONCLUSIVE
     if stated.claim is None:
-        return Verdict.NOT_AUDITED if found else Verdict.NO_GUARANTEE
+        return Verdict.NOT_AUDITED if mentions else Verdict.NO_GUARANTEE
     # Numbers that an ordinary update moves are seen to be released.
-    is_told = any(one.is_beside_model for one in broken_tests(result, ScenarioGroup.BESIDE))
-    if has_edges_of_flower_alone(stated, result) and not is_told:
+    is_told = any(test.is_beside_model for test in broken_tests(claim_audit, ScenarioGroup.BESIDE))
+    if has_edges_of_flower_alone(stated, claim_audit) and not is_told:
         return Verdict.INCONCLUSIVE
-    is_doubted = result.verdict is Verdict.CONSISTENT and training_doubt(stated, rounds, played) != ""
-    return Verdict.INCONCLUSIVE if is_doubted else result.verdict
+    is_doubted = claim_audit.verdict is Verdict.CONSISTENT and training_doubt(stated, rounds, played) != ""
+    return Verdict.INCONCLUSIVE if is_doubted else claim_audit.verdict
 
 
-def has_edges_of_flower_alone(stated: StatedAppClaim, result: ClaimAudit) -> bool:
+def has_edges_of_flower_alone(stated: StatedAppClaim, claim_audit: ClaimAudit) -> bool:
     """Return whether a wrapper of Flower has noise and clipping as claimed, and something else refutes the claim."""
-    return stated.is_of_flower and result.verdict is Verdict.VIOLATED and is_mechanism_as_claimed(result)
+    return stated.is_of_flower and claim_audit.verdict is Verdict.VIOLATED and is_mechanism_as_claimed(claim_audit)
 
 
-def joint_verdict(verdict: Verdict, stated: StatedAppClaim, inside: "ClientInspection | None") -> Verdict:
+def joint_verdict(verdict: Verdict, stated: StatedAppClaim, inspection: "ClientInspection | None") -> Verdict:
     """Return the joint verdict of the trials and of the inspection of the clients' training.
 
     The first rule that applies decides. If the inspection has no result, the joint verdict is that of the trials. If
@@ -90,24 +93,27 @@ def joint_verdict(verdict: Verdict, stated: StatedAppClaim, inside: "ClientInspe
     the inspection. If one of the two verdicts is `inconclusive`, it is `inconclusive`. Otherwise it is the verdict of
     the trials.
     """
-    if inside is None or inside.assessment is None:
+    if inspection is None or inspection.assessment is None:
         return verdict
-    own = inside.assessment.verdict
-    if Verdict.VIOLATED in (verdict, own):
+    verdict_of_inspection = inspection.assessment.verdict
+    if Verdict.VIOLATED in (verdict, verdict_of_inspection):
         return Verdict.VIOLATED
-    if own is Verdict.NOT_AUDITED:
+    if verdict_of_inspection is Verdict.NOT_AUDITED:
         return verdict
     # If nothing is claimed about clients, the verdict is on the claim about records.
     if stated.claim is None and verdict in (Verdict.NO_GUARANTEE, Verdict.NOT_AUDITED):
-        return own
-    return Verdict.INCONCLUSIVE if Verdict.INCONCLUSIVE in (verdict, own) else verdict
+        return verdict_of_inspection
+    return Verdict.INCONCLUSIVE if Verdict.INCONCLUSIVE in (verdict, verdict_of_inspection) else verdict
 
 
-def early_words(first: int, asked: int, made_for: int | None, came: ClaimAudit) -> str:
+def early_words(first: int, sampled: int, made_for: int | None, claim_audit: ClaimAudit) -> str:
     """Return a remark on trials of an app that starts with fewer clients than its noise is calibrated for."""
-    said = f"it begins as soon as {first} clients are there and asks {asked} of them, and its noise is for {made_for}"
-    if came.worst is None:
-        return f"{said}: no trials were played with so few"
-    broken = "which breaks the claim" if came.verdict is Verdict.VIOLATED else "which does not refute the claim"
-    told = f"{came.worst.right / came.worst.trials:.0%} of {came.worst.trials} trials were guessed rightly"
-    return f"{said}: with so few {told}, where the claim allows {came.claim.success:.0%}, {broken}"
+    text = f"it begins as soon as {first} clients are there and asks {sampled} of them, and its noise is for {made_for}"
+    if claim_audit.worst is None:
+        return f"{text}: no trials were played with so few"
+    broken = "which breaks the claim" if claim_audit.verdict is Verdict.VIOLATED else "which does not refute the claim"
+    share_text = (
+        f"{claim_audit.worst.right / claim_audit.worst.trials:.0%} of {claim_audit.worst.trials} trials were "
+        "guessed rightly"
+    )
+    return f"{text}: with so few {share_text}, where the claim allows {claim_audit.claim.success:.0%}, {broken}"

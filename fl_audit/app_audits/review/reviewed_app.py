@@ -48,62 +48,67 @@ class ReviewedApp:
     count_fault: str = ""  # fault of the number of clients that the noise is made for; empty without one
 
 
-def read_reviewed_app(directory: Path, wishes: ReviewOptions, is_inspected: bool = True) -> ReviewedApp:
+def read_reviewed_app(directory: Path, options: ReviewOptions, is_inspected: bool = True) -> ReviewedApp:
     """Load an app and its claim, inspect its clients' training if they use Opacus, and prepare the audited system."""
     stand_ins = StubImportFinder(directory)
     sys.meta_path.append(stand_ins)
     app = read_app(directory)
-    named = wishes.clients or app.nodes
-    caught = capture_strategy(app, named or USUAL_NODES, stand_ins)
+    nodes_named = options.clients or app.nodes
+    caught = capture_strategy(app, nodes_named or USUAL_NODES, stand_ins)
     # One round is enough to detect releases without noise, and to measure the duration of a round.
-    stated = reviewed_claim(caught, wishes, rounds=1)
+    stated = reviewed_claim(caught, options, rounds=1)
     code = find_record_privacy_mentions(app.directory)
-    inside = None if not is_inspected else _look_inside(app, caught, named or USUAL_NODES, wishes, code)
-    claim = stated.claim or StatedClaim(wishes.adjacency or Adjacency.ADD_REMOVE_CLIENT, epsilon=REFERENCE)
-    nodes, on_clients, count_fault = nodes_of(caught.start.strategy, named, stated.clients)
-    own, on_model = planning.own_model(caught.start)
+    inside = None if not is_inspected else _look_inside(app, caught, nodes_named or USUAL_NODES, options, code)
+    claim = stated.claim or StatedClaim(options.adjacency or Adjacency.ADD_REMOVE_CLIENT, epsilon=REFERENCE)
+    nodes, on_clients, count_fault = nodes_of(caught.start.strategy, nodes_named, stated.clients)
+    own_arrays, on_model = planning.own_model(caught.start)
     start = replace(caught.start, arguments={k: v for k, v in caught.start.arguments.items() if k != "initial_arrays"})
     stage = TrialStrategyFactory(start, nodes, max(2, count_asked_clients(start.strategy, nodes)))
-    weights = [one.weighted_by_key for one in layers_of(start.strategy) if hasattr(one, "weighted_by_key")]
+    weights = [layer.weighted_by_key for layer in layers_of(start.strategy) if hasattr(layer, "weighted_by_key")]
     system = AuditedSystem(
-        stage.new_strategy, caught.mods, None, stage.seats, stated.norm, wishes.is_clipped, stated.observer, own,
+        stage.new_strategy, caught.mods, None, stage.seats, stated.norm, options.is_clipped, stated.observer,
+        own_arrays,
         *weights[-1:],
     )  # fmt: skip
     return ReviewedApp(
-        app, caught, stand_ins, code, inside, stated, claim, nodes, own, start, stage, system, tuple(on_clients),
+        app, caught, stand_ins, code, inside, stated, claim, nodes, own_arrays, start, stage, system, tuple(on_clients),
         tuple(on_model), count_fault,
     )  # fmt: skip
 
 
 def _look_inside(
     app: AppDescription,
-    caught: CapturedStrategy,
+    captured: CapturedStrategy,
     nodes: int,
-    wishes: ReviewOptions,
+    options: ReviewOptions,
     code: tuple[RecordPrivacyMention, ...],
 ) -> "ClientInspection | None":
     """Inspect the clients' training if the app uses Opacus or the reviewer gives data; otherwise return None."""
-    if not app.client or not (wishes.client_data or any(one.what == "Opacus" for one in code)):
+    if not app.client or not (options.client_data or any(mention.what == "Opacus" for mention in code)):
         return None
     # Imported here because it imports Opacus.
     from fl_audit.app_audits.review.client_inspection import look_into_clients  # noqa: PLC0415
 
-    return look_into_clients(app, caught, nodes, wishes.client_data, _OF_CLIENTS * wishes.seconds)
+    return look_into_clients(app, captured, nodes, options.client_data, _OF_CLIENTS * options.seconds)
 
 
-def reviewed_claim(caught: CapturedStrategy, wishes: ReviewOptions, rounds: int) -> StatedAppClaim:
+def reviewed_claim(captured: CapturedStrategy, options: ReviewOptions, rounds: int) -> StatedAppClaim:
     """Return the reviewer's privacy claim if there is one, and otherwise the claim found in the app."""
-    adjacency = None if wishes.adjacency is None else Adjacency(wishes.adjacency)
-    found = stated_by(caught.start.strategy, [one.mod for one in caught.mods], adjacency, rounds, wishes.delta)
-    if wishes.epsilon is not None or wishes.noise_multiplier is not None:
+    adjacency = None if options.adjacency is None else Adjacency(options.adjacency)
+    stated_claim = stated_by(
+        captured.start.strategy, [mod.mod for mod in captured.mods], adjacency, rounds, options.delta
+    )
+    if options.epsilon is not None or options.noise_multiplier is not None:
         between = adjacency or Adjacency.ADD_REMOVE_CLIENT
-        noise, over = wishes.noise_multiplier, wishes.noise_over
-        claim = StatedClaim(between, wishes.epsilon, wishes.delta, noise, rounds, over)
-        usual = stated_by(caught.start.strategy, [one.mod for one in caught.mods], None, rounds, wishes.delta)
-        own = None if usual.claim is None else usual.claim.mu or usual.mu
-        if own is not None and usual.claim is not None:
+        noise, over = options.noise_multiplier, options.noise_over
+        claim = StatedClaim(between, options.epsilon, options.delta, noise, rounds, over)
+        usual = stated_by(captured.start.strategy, [mod.mod for mod in captured.mods], None, rounds, options.delta)
+        mu_of_claim = None if usual.claim is None else usual.claim.mu or usual.mu
+        if mu_of_claim is not None and usual.claim is not None:
             # The noise is the same, but the sum may have a larger sensitivity than under the app's own adjacency.
-            moves, meant = (one.neighbours.sensitivity_of_sum(1.0) for one in (claim, usual.claim))
-            own *= max(1.0, moves / meant)
-        found = replace(found, claim=claim, source="named by the reviewer", is_of_reviewer=True, mu=own)
-    return replace(found, norm=wishes.norm or found.norm)
+            moves, meant = (claim.neighbours.sensitivity_of_sum(1.0) for claim in (claim, usual.claim))
+            mu_of_claim *= max(1.0, moves / meant)
+        stated_claim = replace(
+            stated_claim, claim=claim, source="named by the reviewer", is_of_reviewer=True, mu=mu_of_claim
+        )
+    return replace(stated_claim, norm=options.norm or stated_claim.norm)

@@ -26,8 +26,15 @@ class ScenarioGroup(StrEnum):
 def group_of(name: str) -> ScenarioGroup:
     """Return the group of a scenario, given its name."""
     kind = BY_NAME[name]
-    contributions = [part for part in (kind.present, kind.absent, kind.others) if isinstance(part, ClientContribution)]
-    if any(part.form is not ReplyFault.PLAIN or part.direction is Direction.ZERO for part in contributions):
+    contributions = [
+        contribution
+        for contribution in (kind.present, kind.absent, kind.others)
+        if isinstance(contribution, ClientContribution)
+    ]
+    if any(
+        contribution.form is not ReplyFault.PLAIN or contribution.direction is Direction.ZERO
+        for contribution in contributions
+    ):
         return ScenarioGroup.EDGES
     is_beside = kind.plain_name in (*NUMBERS.values(), "many examples") or kind.present.direction in OF_FEW_TENSORS
     return ScenarioGroup.BESIDE if is_beside else ScenarioGroup.MECHANISM
@@ -42,56 +49,60 @@ def group_of_test(test: DistinguisherTest) -> ScenarioGroup:
     return ScenarioGroup.BESIDE if test.is_beside_model and group is ScenarioGroup.MECHANISM else group
 
 
-def broken_tests(result: ClaimAudit, group: ScenarioGroup) -> tuple[DistinguisherTest, ...]:
+def broken_tests(claim_audit: ClaimAudit, group: ScenarioGroup) -> tuple[DistinguisherTest, ...]:
     """Return the tests in a group's scenarios that refute the claim."""
-    return tuple(one for one in result.attempts if one.is_broken and group_of_test(one) is group)
+    return tuple(attempt for attempt in claim_audit.attempts if attempt.is_broken and group_of_test(attempt) is group)
 
 
-def is_mechanism_as_claimed(result: ClaimAudit) -> bool:
+def is_mechanism_as_claimed(claim_audit: ClaimAudit) -> bool:
     """Return whether the tests in scenarios of the mechanism, by themselves, are consistent with the claim."""
-    return _verdict_on_mechanism(result) is Verdict.CONSISTENT
+    return _verdict_on_mechanism(claim_audit) is Verdict.CONSISTENT
 
 
-def _verdict_on_mechanism(result: ClaimAudit) -> Verdict:
-    tests = [one for one in result.attempts if group_of_test(one) is ScenarioGroup.MECHANISM]
-    return verdict_of(result.claim, tests)
+def _verdict_on_mechanism(claim_audit: ClaimAudit) -> Verdict:
+    tests = [attempt for attempt in claim_audit.attempts if group_of_test(attempt) is ScenarioGroup.MECHANISM]
+    return verdict_of(claim_audit.claim, tests)
 
 
-def of_mechanism(result: ClaimAudit) -> ClaimAudit:
+def of_mechanism(claim_audit: ClaimAudit) -> ClaimAudit:
     """Return the audit without the tests of other groups that refute the claim, and with the verdict of the rest."""
-    tests = tuple(one for one in result.attempts if not one.is_broken or group_of_test(one) is ScenarioGroup.MECHANISM)
-    if any(one.is_broken for one in tests):
-        return replace(result, attempts=tests)
-    return replace(result, attempts=tests, verdict=_verdict_on_mechanism(result))
+    tests = tuple(
+        attempt
+        for attempt in claim_audit.attempts
+        if not attempt.is_broken or group_of_test(attempt) is ScenarioGroup.MECHANISM
+    )
+    if any(test.is_broken for test in tests):
+        return replace(claim_audit, attempts=tests)
+    return replace(claim_audit, attempts=tests, verdict=_verdict_on_mechanism(claim_audit))
 
 
-def merged(first: ClaimAudit, second: ClaimAudit) -> ClaimAudit:
+def merged(claim_audit: ClaimAudit, second: ClaimAudit) -> ClaimAudit:
     """Return two audits of one claim, in different scenarios, as one audit.
 
     It is `violated` if one of them is. Otherwise it has the verdict of the first, unless readings of the second
     contradict this verdict.
     """
-    is_violated = Verdict.VIOLATED in (first.verdict, second.verdict)
-    verdict = without_broken_readings(first.verdict, first.claim, second.attempts)
-    floats = [one for one in (first.floating, second.floating) if one is not None]
-    knowing = first if first.knowing is not None else second
+    is_violated = Verdict.VIOLATED in (claim_audit.verdict, second.verdict)
+    verdict = without_broken_readings(claim_audit.verdict, claim_audit.claim, second.attempts)
+    floats = [test for test in (claim_audit.floating, second.floating) if test is not None]
+    knowing = claim_audit if claim_audit.knowing is not None else second
     return replace(
-        first,
+        claim_audit,
         verdict=Verdict.VIOLATED if is_violated else verdict,
-        attempts=tuple(sorted((*first.attempts, *second.attempts), key=_weakest_last)),
-        refusals=first.refusals + second.refusals,
-        pilots=first.pilots + second.pilots,
-        floating=max(floats, key=lambda one: one.is_broken, default=None),
-        unplayed=first.unplayed + second.unplayed,
-        untried=first.untried + second.untried,
-        passed_over=first.passed_over + second.passed_over,
-        passed_over_within=first.passed_over_within + second.passed_over_within,
-        silent=first.silent + second.silent,
-        refused=first.refused + second.refused,
+        attempts=tuple(sorted((*claim_audit.attempts, *second.attempts), key=_weakest_last)),
+        refusals=claim_audit.refusals + second.refusals,
+        pilots=claim_audit.pilots + second.pilots,
+        floating=max(floats, key=lambda test: test.is_broken, default=None),
+        unplayed=claim_audit.unplayed + second.unplayed,
+        untried=claim_audit.untried + second.untried,
+        passed_over=claim_audit.passed_over + second.passed_over,
+        passed_over_within=claim_audit.passed_over_within + second.passed_over_within,
+        silent=claim_audit.silent + second.silent,
+        refused=claim_audit.refused + second.refused,
         knowing=knowing.knowing,
         not_covered=knowing.not_covered,
-        asked={**first.asked, **second.asked},
-        hindrance=first.hindrance or second.hindrance,
+        asked={**claim_audit.asked, **second.asked},
+        hindrance=claim_audit.hindrance or second.hindrance,
     )
 
 

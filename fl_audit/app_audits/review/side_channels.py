@@ -50,10 +50,14 @@ _BESIDE = {SideChannel.METRICS: "metrics: ", SideChannel.EVALUATION: "evaluation
 """Prefix of the names of a side channel's numbers in transcripts, keyed by side channel."""
 
 
-def _unknown(result: ClaimAudit) -> dict[str, tuple[str, ...]]:
+def _unknown(claim_audit: ClaimAudit) -> dict[str, tuple[str, ...]]:
     """Return the names of the scenarios without a result or with too few trials, keyed by the reason."""
-    weak = tuple(one.distinguisher.kind for one in result.attempts if one.ceiling <= one.distinguisher.limit.epsilon)
-    return {why: kinds for why, kinds in not_tried(result).items() if why != TOO_FEW} | (
+    weak = tuple(
+        attempt.distinguisher.kind
+        for attempt in claim_audit.attempts
+        if attempt.ceiling <= attempt.distinguisher.limit.epsilon
+    )
+    return {why: kinds for why, kinds in not_tried(claim_audit).items() if why != TOO_FEW} | (
         {TOO_FEW: weak} if weak else {}
     )
 
@@ -76,37 +80,39 @@ def side_channel_results(results: Sequence[ClaimAudit], kinds: Sequence[str]) ->
     `results`: Some audits attack the released model, others the numbers that are released beside it.
     """
 
-    def is_about(aside: SideChannel, kind: Scenario) -> bool:
-        if aside is SideChannel.BUFFERS:
-            return kind.present.direction in OF_FEW_TENSORS
-        return kind.plain_name == NUMBERS[aside] or (
-            aside is SideChannel.EXAMPLES and kind.plain_name == "many examples"
+    def is_about(channel: SideChannel, scenario: Scenario) -> bool:
+        if channel is SideChannel.BUFFERS:
+            return scenario.present.direction in OF_FEW_TENSORS
+        return scenario.plain_name == NUMBERS[channel] or (
+            channel is SideChannel.EXAMPLES and scenario.plain_name == "many examples"
         )
 
-    found = []
+    results_found = []
     attempts = [attempt for result in results for attempt in result.attempts if attempt.is_broken]
     broken = {attempt.distinguisher.kind for attempt in attempts}
-    asked = {name: one for result in results for name, one in result.asked.items()}
+    summaries = {name: summary for result in results for name, summary in result.asked.items()}
     for aside in SideChannel:
         # A number is tested in one of the scenarios that release it, whichever tells most.
-        told = [
-            one
-            for one in attempts
-            if _channel_of_number(one) is aside or is_about(aside, BY_NAME[one.distinguisher.kind])
+        tests = [
+            attempt
+            for attempt in attempts
+            if _channel_of_number(attempt) is aside or is_about(aside, BY_NAME[attempt.distinguisher.kind])
         ]
-        worst = max(told, key=_strength, default=None)
+        worst = max(tests, key=_strength, default=None)
         share, by = (None, None) if worst is None else (worst.right / worst.trials, worst.distinguisher.group)
         about = [name for name in kinds if is_about(aside, BY_NAME[name])]
         untried = {
-            why: some
+            why: named_numbers
             for result in results
             for why, names in _unknown(result).items()
-            if (some := tuple(name for name in names if name in about and name not in broken))
+            if (named_numbers := tuple(name for name in names if name in about and name not in broken))
         }
-        left = {name for names in untried.values() for name in names}
-        tried = [asked.get(name, ScenarioTrialsSummary()) for name in about if name not in left]
+        untried_names = {name for names in untried.values() for name in names}
+        tried = [summaries.get(name, ScenarioTrialsSummary()) for name in about if name not in untried_names]
         start = _BESIDE.get(aside, "")
-        seen = dict.fromkeys(name.removeprefix(start) for one in tried for name in one.names if name.startswith(start))
-        trials, names = sum(one.trials for one in tried), tuple(seen) if start else ()
-        found.append(SideChannelResult(aside, bool(tried), trials, share, by, untried, names))
-    return tuple(found)
+        numbers = dict.fromkeys(
+            name.removeprefix(start) for summary in tried for name in summary.names if name.startswith(start)
+        )
+        trials, names = sum(summary.trials for summary in tried), tuple(numbers) if start else ()
+        results_found.append(SideChannelResult(aside, bool(tried), trials, share, by, untried, names))
+    return tuple(results_found)

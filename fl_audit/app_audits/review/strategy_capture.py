@@ -89,29 +89,29 @@ class _EarlyMessageError(BaseException):
     """Raised if an app sends messages to its clients before it starts a strategy."""
 
 
-def capture_strategy(app: AppDescription, nodes: int, stand_ins: StubImportFinder) -> CapturedStrategy:
+def capture_strategy(app: AppDescription, nodes: int, finder: StubImportFinder) -> CapturedStrategy:
     """Run a Flower app's ServerApp until it starts its strategy; return this strategy and the app's client mods."""
     # Some apps import these names from where earlier versions of Flower had them.
     sys.modules.setdefault("flwr.client.typing", flwr.clientapp.typing)
     vars(flwr.common.typing).setdefault("UserConfig", UserConfig)
     with _noted_mods() as noted:
-        server = loaded(app, app.server, stand_ins)
+        server = loaded(app, app.server, finder)
         if not isinstance(server, ServerApp):
             raise InputError(f"{app.server} is a {type(server).__name__}: accepted is a ServerApp")
-        found = _until_start(server, app, nodes, stand_ins)
+        started = _until_start(server, app, nodes, finder)
         states = GeneratorStates.current()
         # Clients run in other processes: what they seed says nothing of the server's generators.
         with spared_generators():
-            mods, remarks, unseen = _client_mods(app, stand_ins, noted)
+            mods, remarks, unseen = _client_mods(app, finder, noted)
     strategy = adapted_strategy(
-        found.strategy._inner if isinstance(found.strategy, TrialsAfterTrainingStrategy) else found.strategy
+        started.strategy._inner if isinstance(started.strategy, TrialsAfterTrainingStrategy) else started.strategy
     )
-    if isinstance(found.workflow, (SecAggPlusWorkflow, SecAggWorkflow)):
+    if isinstance(started.workflow, (SecAggPlusWorkflow, SecAggWorkflow)):
         remarks.append(_AGREED)
     elif _AGREED in remarks:
         remarks.append(_ALONE)
     try:
-        start = start_of(strategy, found.args, found.kwargs)
+        start = start_of(strategy, started.args, started.kwargs)
         rounds = start.arguments.get("num_rounds", 3)
         remarks = list(dict.fromkeys(remarks))
         return CapturedStrategy(start.copied(), int(rounds), mods, tuple(remarks), tuple(unseen), states)
@@ -119,7 +119,7 @@ def capture_strategy(app: AppDescription, nodes: int, stand_ins: StubImportFinde
         raise InputError(f"the strategy cannot be started or copied ({in_a_line(error)}): {_ACCEPTED}") from error
 
 
-def _until_start(server: ServerApp, app: AppDescription, nodes: int, stand_ins: StubImportFinder) -> _StrategyStarted:
+def _until_start(server: ServerApp, app: AppDescription, nodes: int, finder: StubImportFinder) -> _StrategyStarted:
     state, config = RecordDict(), UserConfig(app.config)
     context = Context(run_id=RUN_ID, node_id=1, node_config=UserConfig(), state=state, run_config=config)
     try:
@@ -130,9 +130,9 @@ def _until_start(server: ServerApp, app: AppDescription, nodes: int, stand_ins: 
     except _EarlyMessageError:
         raise InputError(f"{app.name} speaks with its clients without a strategy: {_ACCEPTED}") from None
     except (Exception, SystemExit) as error:
-        said = f"{in_a_line(error)}{collision_words(error, app.directory)}{stand_ins.words}"
+        text = f"{in_a_line(error)}{collision_words(error, app.directory)}{finder.words}"
         remedy = f"accepted is a ServerApp that starts its strategy without data and network; {STRATEGY_ALONE}"
-        raise InputError(f"the ServerApp of {app.name} raised {said}: {remedy}") from error
+        raise InputError(f"the ServerApp of {app.name} raised {text}: {remedy}") from error
     raise InputError(f"the ServerApp of {app.name} ended and started nothing: {_ACCEPTED}")
 
 
@@ -151,10 +151,10 @@ def _caught_starts() -> Iterator[None]:
         raise _old_start(context.strategy, context.config, grid, self.fit_workflow)
 
     def components(server: Any, config: Any, strategy: Any, client_manager: Any, grid: Grid) -> NoReturn:
-        found = strategy or getattr(server, "strategy", None)
-        if found is None:
+        captured_strategy = strategy or getattr(server, "strategy", None)
+        if captured_strategy is None:
             raise InputError(f"server_fn names no strategy: {_ACCEPTED}")
-        raise _old_start(found, config, grid)
+        raise _old_start(captured_strategy, config, grid)
 
     with ExitStack() as stack:
         for kind in _kinds(Strategy):
@@ -186,20 +186,20 @@ def _kinds(kind: type) -> set[type]:
 @contextmanager
 def _noted_mods() -> Iterator[_NotedMods]:
     """Record in a `with` block which mods Flower wraps around each function of an imported client app."""
-    noted, kept, make = dict[int, Sequence[Mod]](), list[object](), vars(flower_client)["make_ffn"]
+    noted, kept_alive, make = dict[int, Sequence[Mod]](), list[object](), vars(flower_client)["make_ffn"]
 
     def made(function: Callable[..., Message], mods: list[Mod]) -> Callable[..., Message]:
-        found: Callable[..., Message] = make(function, mods)
-        noted[id(found)] = tuple(mods)
-        kept.append(found)
-        return found
+        call: Callable[..., Message] = make(function, mods)
+        noted[id(call)] = tuple(mods)
+        kept_alive.append(call)
+        return call
 
     with patch.dict(vars(flower_client), make_ffn=made):
         yield noted
 
 
 def _client_mods(
-    app: AppDescription, stand_ins: StubImportFinder, noted: _NotedMods
+    app: AppDescription, finder: StubImportFinder, noted: _NotedMods
 ) -> tuple[tuple[CapturedMod, ...], list[str], list[str]]:
     """Return the client mods that trials call, remarks on other mods, and a line if some mods could not be loaded.
 
@@ -210,11 +210,11 @@ def _client_mods(
         return (), ["it names no ClientApp, so its clients have no modifiers"], []
     lost = "the clients' modifiers could not be loaded"
     try:
-        client = loaded(app, app.client, stand_ins)
+        client = loaded(app, app.client, finder)
     except InputError as error:
         return (), [], [f"{lost} ({error})"]
     if not isinstance(client, ClientApp):
-        return (), [], [f"{lost} ({app.client} is a {type(client).__name__}, no ClientApp{stand_ins.words})"]
+        return (), [], [f"{lost} ({app.client} is a {type(client).__name__}, no ClientApp{finder.words})"]
     placed: list[tuple[Mod, frozenset[str] | None]] = [(mod, None) for mod in client._mods]
     if client._registered_funcs:
         placed = [
@@ -223,28 +223,28 @@ def _client_mods(
             for mod in noted.get(id(function), client._mods)
         ]
     there = [(mod, types) for mod, types in placed if not is_stand_in(mod)]
-    unseen = [f"{lost} (of {len(placed)}, {len(placed) - len(there)} are missing{stand_ins.words})"]
-    config, remarks, kept = UserConfig(app.config), list[str](), list[tuple[Mod, frozenset[str] | None]]()
+    unseen = [f"{lost} (of {len(placed)}, {len(placed) - len(there)} are missing{finder.words})"]
+    config, remarks, noted_mods = UserConfig(app.config), list[str](), list[tuple[Mod, frozenset[str] | None]]()
     for types in dict.fromkeys(types for _, types in there):
-        inner, said = _within_masks(app, [mod for mod, of_types in there if of_types == types])
-        kept += [(mod, types) for mod in inner]
-        remarks += said
-    played = tuple(CapturedMod(_in_new_form(mod), types, config) for mod, types in kept)
+        inner, remarks_inside = _within_masks(app, [mod for mod, of_types in there if of_types == types])
+        noted_mods += [(mod, types) for mod in inner]
+        remarks += remarks_inside
+    played = tuple(CapturedMod(_in_new_form(mod), types, config) for mod, types in noted_mods)
     return played, list(dict.fromkeys(remarks)), unseen if len(there) < len(placed) else []
 
 
-def client_mods_alone(app: AppDescription, stand_ins: StubImportFinder) -> tuple[CapturedMod, ...]:
+def client_mods_alone(app: AppDescription, finder: StubImportFinder) -> tuple[CapturedMod, ...]:
     """Load a Flower app's ClientApp without its ServerApp, and return its mods, outermost first."""
     with _noted_mods() as noted:
-        return _client_mods(app, stand_ins, noted)[0]
+        return _client_mods(app, finder, noted)[0]
 
 
 def _within_masks(app: AppDescription, mods: Sequence[Mod]) -> tuple[Sequence[Mod], list[str]]:
     """Return the mods that see an update before secure aggregation masks it, and remarks on all other mods."""
-    places = [place for place, mod in enumerate(mods) if name_of(mod) in AGREEING]
-    if not places:
+    positions = [index for index, mod in enumerate(mods) if name_of(mod) in AGREEING]
+    if not positions:
         return mods, []
-    outer, agreeing, inner = mods[: places[0]], mods[places[0]], mods[places[-1] + 1 :]
+    outer, agreeing, inner = mods[: positions[0]], mods[positions[0]], mods[positions[-1] + 1 :]
     inside = name_of(agreeing)
     for mod in outer:
         fault = fault_outside([mod], agreeing)
@@ -257,15 +257,15 @@ def _within_masks(app: AppDescription, mods: Sequence[Mod]) -> tuple[Sequence[Mo
                 f"mods=[{inside}, {name}, ...]"
             )
     names = ", ".join(map(name_of, outer))
-    said = f"outside of {inside}, {names} would see masked vectors alone: trials are played without what stands there"
-    return inner, [_AGREED, *([said] if outer else [])]
+    remark = f"outside of {inside}, {names} would see masked vectors alone: trials are played without what stands there"
+    return inner, [_AGREED, *([remark] if outer else [])]
 
 
 def _in_new_form(mod: Mod) -> Mod:
     """Convert a mod of Flower's old client interface to its counterpart in the new one; return other mods unchanged."""
     if getattr(mod, "__module__", "").startswith("flwr.client.mod"):
-        found: Callable[..., Any] | None = getattr(new_mods, name_of(mod), None)
-        if isinstance(found, type):
-            return found(mod.clipping_norm, mod.sensitivity, mod.epsilon, mod.delta)  # type: ignore[attr-defined]
-        return found or mod
+        new_mod: Callable[..., Any] | None = getattr(new_mods, name_of(mod), None)
+        if isinstance(new_mod, type):
+            return new_mod(mod.clipping_norm, mod.sensitivity, mod.epsilon, mod.delta)  # type: ignore[attr-defined]
+        return new_mod or mod
     return mod

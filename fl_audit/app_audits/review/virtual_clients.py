@@ -41,14 +41,14 @@ class VirtualClientGrid(DelegatingGrid):
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
         """Send messages to the simulated clients, one each, and return their IDs; further messages get no reply."""
-        asked = list(messages)
-        nodes = [message.metadata.dst_node_id for message in asked]
+        sent = list(messages)
+        nodes = [message.metadata.dst_node_id for message in sent]
         for kind in self.most:
-            count = sum(message.metadata.message_type.startswith(kind) for message in asked)
+            count = sum(message.metadata.message_type.startswith(kind) for message in sent)
             self.most[kind] = max(self.most[kind], count)
-        for place, message in enumerate(asked[: self._seats]):
-            message.metadata.dst_node_id = FIRST_NODE + place
-        numbers = list(self.grid.push_messages(asked[: self._seats]))
+        for index, message in enumerate(sent[: self._seats]):
+            message.metadata.dst_node_id = FIRST_NODE + index
+        numbers = list(self.grid.push_messages(sent[: self._seats]))
         self._asked |= dict(zip(numbers, nodes, strict=False))
         return numbers
 

@@ -108,7 +108,9 @@ def bound_of_guesses(
     """
     _require_confidence(confidence)
     perfect = Guesses(guesses.coins, guesses.guessed, guesses.guessed)
-    (epsilon, mu), (ceiling, _) = (_epsilon_and_mu(one, delta, 1 - confidence, method) for one in (guesses, perfect))
+    (epsilon, mu), (ceiling, _) = (
+        _epsilon_and_mu(guesses, delta, 1 - confidence, method) for guesses in (guesses, perfect)
+    )
     return OneRunBound(method, epsilon, mu, delta, confidence, ceiling, guesses)
 
 
@@ -180,10 +182,10 @@ def one_run_bound(
     return bound_of_guesses(guesses, delta, confidence, method)
 
 
-def _by_shift(members: Floats, others: Floats, coins: int, delta: float, confidence: float) -> OneRunBound:
-    low = gaussian_shift(members, others, confidence).low
-    seen = detectable_shift(members.size, others.size, 0.0, 1 - confidence)
-    limit = math.inf if math.isinf(seen) else gdp_epsilon(delta, seen)
+def _by_shift(members: Floats, nonmembers: Floats, coins: int, delta: float, confidence: float) -> OneRunBound:
+    low = gaussian_shift(members, nonmembers, confidence).low
+    shift = detectable_shift(members.size, nonmembers.size, 0.0, 1 - confidence)
+    limit = math.inf if math.isinf(shift) else gdp_epsilon(delta, shift)
     none = Guesses(coins, 0, 0)
     return OneRunBound(OneRunMethod.SHIFT, gdp_epsilon(delta, low), low, delta, confidence, limit, none)
 
@@ -191,11 +193,11 @@ def _by_shift(members: Floats, others: Floats, coins: int, delta: float, confide
 def _by_cosines(sent: Floats, dimension: int | None, delta: float, confidence: float) -> OneRunBound:
     if dimension is None:
         raise InputError("cosines need the dimension of the release: accepted are whole numbers from 1000")
-    found = from_final_model(sent, dimension, delta, confidence)
+    cosines = from_final_model(sent, dimension, delta, confidence)
     # The distribution of cosines with unsent directions is known, as if there were very many unsent canaries.
     limit = gdp_epsilon(delta, detectable_shift(sent.size, 1000 * sent.size, 0.0, 1 - confidence))
-    bounds = (found.epsilon_lower, found.mu_lower, delta, confidence, limit)
-    return OneRunBound(OneRunMethod.COSINES, *bounds, Guesses(sent.size, 0, 0), estimate=found.epsilon)
+    bounds = (cosines.epsilon_lower, cosines.mu_lower, delta, confidence, limit)
+    return OneRunBound(OneRunMethod.COSINES, *bounds, Guesses(sent.size, 0, 0), estimate=cosines.epsilon)
 
 
 def _epsilon_and_mu(guesses: Guesses, delta: float, level: float, method: OneRunMethod) -> tuple[float, float | None]:

@@ -67,26 +67,29 @@ def canary_records(federation: LoadedFederation, server_round: int, trials: tupl
     Each tensor is float32 and has shape (canaries, parameters).
     """
     seed, canaries, size = federation.public.data_seed, range(federation.public.canaries), federation.model.layout.size
-    drawn = ([canary_direction(seed, server_round, one, size, trial) for one in canaries] for trial in trials)
-    return [torch.from_numpy(np.stack(one).astype(np.float32)) for one in drawn]
+    directions = (
+        [canary_direction(seed, server_round, canary, size, trial) for canary in canaries] for trial in trials
+    )
+    return [torch.from_numpy(np.stack(canary_rows).astype(np.float32)) for canary_rows in directions]
 
 
-def canary_scores(federation: LoadedFederation, seen: ObservedRound, trials: tuple[int, ...]) -> Floats:
+def canary_scores(federation: LoadedFederation, observed_round: ObservedRound, trials: tuple[int, ...]) -> Floats:
     """Return the score of each canary and decoy in a round, shape (trials, directions).
 
     A score is the inner product of the release with the direction, divided by the norm of one canary in the release.
     """
     public, at_server = federation.public, federation.public.threat_model.adversary is Adversary.SERVER
-    observed = seen.side.contribution if at_server else seen.sums(public.mechanism)
+    observed = observed_round.side.contribution if at_server else observed_round.sums(public.mechanism)
     assert observed is not None, "the server sees what every client sent"
     units = np.broadcast_to(
-        _norm_in_release(federation) if seen.side.norms_array is None else seen.side.norms_array, len(trials)
+        _norm_in_release(federation) if observed_round.side.norms_array is None else observed_round.side.norms_array,
+        len(trials),
     )
     scores = np.empty((len(trials), directions_read(public)))
     for row, (trial, sums) in enumerate(zip(trials, observed.double().cpu().numpy(), strict=True)):
-        for one in range(scores.shape[1]):
-            direction = canary_direction(public.data_seed, seen.number, one, sums.size, trial)
-            scores[row, one] = canary_score(sums, direction) / units[row]
+        for index in range(scores.shape[1]):
+            direction = canary_direction(public.data_seed, observed_round.number, index, sums.size, trial)
+            scores[row, index] = canary_score(sums, direction) / units[row]
     return scores
 
 
@@ -121,18 +124,18 @@ def canary_facts(federation: LoadedFederation) -> PublicCanaryFacts | None:
         return None
     if not isinstance(mechanism.contribution, PrivateTraining):
         units = federation.public.clients if mechanism.adjacency.unit is Unit.CLIENT else federation.public.records
-        others = mechanism.participation.mean_units(units)
-        return PublicCanaryFacts(1 / mechanism.noise_multiplier, others=others, size=federation.model.layout.size)
-    steps, own = private_steps(mechanism), len(federation.shards[federation.victim])
-    seen = (
-        [own]
+        other_units = mechanism.participation.mean_units(units)
+        return PublicCanaryFacts(1 / mechanism.noise_multiplier, others=other_units, size=federation.model.layout.size)
+    steps, shard_size = private_steps(mechanism), len(federation.shards[federation.victim])
+    rounds_seen = (
+        [shard_size]
         if federation.public.threat_model.adversary is Adversary.SERVER
         else [len(shard) for shard in federation.shards]
     )
     # In a local step a canary has weight 1 over the mean batch, and no record has a larger one.
-    others = steps.mean_batch(own) * sum(map(steps.count, seen)) / sqrt(steps.count(own))
-    mu = _norm_in_release(federation) / sqrt(sum(map(steps.update_variance, seen)))
-    return PublicCanaryFacts(mu, federation.victim, own, others, federation.model.layout.size)
+    other_units = steps.mean_batch(shard_size) * sum(map(steps.count, rounds_seen)) / sqrt(steps.count(shard_size))
+    mu = _norm_in_release(federation) / sqrt(sum(map(steps.update_variance, rounds_seen)))
+    return PublicCanaryFacts(mu, federation.victim, shard_size, other_units, federation.model.layout.size)
 
 
 def _norm_in_release(federation: LoadedFederation) -> float:

@@ -52,11 +52,13 @@ def canary_detection_limit(
         degrees = max(1, round(number * longer) - 2)
         return detectable_slope(root * sqrt(longer), degrees, claimed_mu, FAMILY_LEVEL, DETECTION_POWER)
 
-    found = shift(1.0)
-    mu = hidden.true_mu(found)
-    needed = smallest_number(lambda one: shift(one / rounds) <= sought, _MOST_ROUNDS) if sought > claimed_mu else None
+    shift_found = shift(1.0)
+    mu = hidden.true_mu(shift_found)
+    needed = (
+        smallest_number(lambda count: shift(count / rounds) <= sought, _MOST_ROUNDS) if sought > claimed_mu else None
+    )
     limit = over_the_training(claim, mu / claimed_mu) if isfinite(mu) else inf
-    return CanaryDetectionLimit(limit, found <= sought, needed)
+    return CanaryDetectionLimit(limit, shift_found <= sought, needed)
 
 
 def planned_canaries(federation: LoadedFederation, guarantee: Guarantee, trials: int) -> CanaryDetectionLimit | None:
@@ -80,5 +82,7 @@ def canaries_needed_text(limit: CanaryDetectionLimit) -> str:
     """Return a sentence that says how canaries could find smaller breaches, such as by more rounds or fewer clients."""
     if limit.rounds_needed is None:
         return f"{capital(HIDDEN_BY_OTHERS)}: take fewer clients, or a model with more parameters."
-    more = "More rounds or more canaries find smaller breaches (rounds in [training], canaries in [audit])"
-    return f"{more}." if limit.conclusive else f"{more}: {limit.rounds_needed:,} rounds would find {BREACH:g} times."
+    remedy = "More rounds or more canaries find smaller breaches (rounds in [training], canaries in [audit])"
+    return (
+        f"{remedy}." if limit.conclusive else f"{remedy}: {limit.rounds_needed:,} rounds would find {BREACH:g} times."
+    )

@@ -40,8 +40,8 @@ def canary_direction(seed: int, round: int, canary: int, dimension: int, trial: 
     """
     require_number("dimension is", dimension, "whole numbers from 1")
     key = generator(seed, Purpose.CANARY_DIRECTION, trial=trial, round=round, client=canary)
-    drawn = key.standard_normal(dimension)
-    return drawn / np.linalg.norm(drawn)
+    normal = key.standard_normal(dimension)
+    return normal / np.linalg.norm(normal)
 
 
 def canary_coin(seed: int, round: int, canary: int, trial: int = 0) -> bool:
@@ -73,7 +73,7 @@ def canary_coins(seed: int, rounds: ArrayLike, canaries: int) -> Flags:
     canaries
         Number of canaries.
     """
-    tossed = [[canary_coin(seed, int(number), one) for one in range(canaries)] for number in np.asarray(rounds)]
+    tossed = [[canary_coin(seed, int(number), index) for index in range(canaries)] for number in np.asarray(rounds)]
     return np.array(tossed, dtype=np.bool_).reshape(len(tossed), canaries)
 
 
@@ -103,7 +103,7 @@ def canary_score(release: ArrayLike, direction: Floats) -> float:
     direction
         Direction of the canary, shape (dimension,).
     """
-    seen = np.asarray(release, dtype=np.float64)
-    require(seen.shape == direction.shape, f"release has shape {seen.shape}: accepted is {direction.shape}")
-    require(bool(np.isfinite(seen).all()), "release is not finite: accepted are finite numbers")
-    return float(seen @ direction)
+    values = np.asarray(release, dtype=np.float64)
+    require(values.shape == direction.shape, f"release has shape {values.shape}: accepted is {direction.shape}")
+    require(bool(np.isfinite(values).all()), "release is not finite: accepted are finite numbers")
+    return float(values @ direction)

@@ -61,10 +61,10 @@ def from_final_model(cosines: ArrayLike, dimension: int, delta: float, confidenc
     confidence
         Confidence of the lower bound, above 0.5 and below 1.
     """
-    seen = _scaled(cosines, dimension, confidence, axes=1)
+    scaled = _scaled(cosines, dimension, confidence, axes=1)
     require_delta(delta)
-    estimate = epsilon_of_two_normals(float(seen.mean()), float(seen.std()), delta)
-    return _finding(estimate, seen[np.newaxis], delta, confidence)
+    estimate = epsilon_of_two_normals(float(scaled.mean()), float(scaled.std()), delta)
+    return _finding(estimate, scaled[np.newaxis], delta, confidence)
 
 
 def from_all_iterates(
@@ -90,14 +90,16 @@ def from_all_iterates(
     confidence
         Confidence of the lower bound, above 0.5 and below 1.
     """
-    seen, other = (_scaled(one, dimension, confidence, axes=2) for one in (cosines, unsent))
+    scaled, unsent_scaled = (
+        _scaled(values_of_run, dimension, confidence, axes=2) for values_of_run in (cosines, unsent)
+    )
     require_delta(delta)
-    fits = seen.shape[0] == other.shape[0]
-    require(fits, f"unsent cosines have {other.shape[0]} rounds: accepted is {seen.shape[0]}")
-    largest, reference = seen.max(axis=0), other.max(axis=0)
+    fits = scaled.shape[0] == unsent_scaled.shape[0]
+    require(fits, f"unsent cosines have {unsent_scaled.shape[0]} rounds: accepted is {scaled.shape[0]}")
+    largest, reference = scaled.max(axis=0), unsent_scaled.max(axis=0)
     unit = float(reference.std())
     shift = float(largest.mean() - reference.mean()) / unit
-    return _finding(epsilon_of_two_normals(shift, float(largest.std()) / unit, delta), seen, delta, confidence)
+    return _finding(epsilon_of_two_normals(shift, float(largest.std()) / unit, delta), scaled, delta, confidence)
 
 
 def epsilon_of_two_normals(mean: float, spread: float, delta: float) -> float:
@@ -158,17 +160,17 @@ def _mass(low: float, high: float) -> float:
     return float(ndtr(-low) - ndtr(-high)) if low > 0 else float(ndtr(high) - ndtr(low))
 
 
-def _finding(estimate: float, seen: Floats, delta: float, confidence: float) -> EpsilonFromCosines:
+def _finding(estimate: float, scaled: Floats, delta: float, confidence: float) -> EpsilonFromCosines:
     """Return the finding: an `estimate` of epsilon, and a lower bound at `confidence`.
 
-    The array `seen` holds each canary's cosine times sqrt(dimension), (rounds, canaries).
+    The array `scaled` holds each canary's cosine times sqrt(dimension), (rounds, canaries).
     """
-    rounds, number, mean = math.sqrt(seen.shape[0]), seen.size, float(seen.mean())
-    low = mean - float(stdtrit(number - 1, confidence)) * float(seen.std(ddof=1)) / math.sqrt(number)
+    rounds, number, mean = math.sqrt(scaled.shape[0]), scaled.size, float(scaled.mean())
+    low = mean - float(stdtrit(number - 1, confidence)) * float(scaled.std(ddof=1)) / math.sqrt(number)
     mu, mu_lower = max(0.0, mean * rounds), max(0.0, low * rounds)
     return EpsilonFromCosines(
         epsilon=estimate, epsilon_lower=gdp_epsilon(delta, mu_lower), mu=mu, mu_lower=mu_lower, delta=delta,
-        confidence=confidence, canaries=seen.shape[1], rounds=seen.shape[0],
+        confidence=confidence, canaries=scaled.shape[1], rounds=scaled.shape[0],
     )  # fmt: skip
 
 

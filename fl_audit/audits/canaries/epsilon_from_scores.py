@@ -49,7 +49,7 @@ def certify(
     confidence: float = 0.95,
     method: OneRunMethod = OneRunMethod.SHIFT,
     decoys: ArrayLike = (),
-    parts: ArrayLike = (),
+    partial_scores: ArrayLike = (),
 ) -> CanaryEpsilonBounds:
     """Return lower bounds on the privacy loss of a training with Gaussian noise, from its canaries' scores and coins.
 
@@ -72,7 +72,7 @@ def certify(
         Scores of random directions that nobody sent, for the method `shift` only. They are added to the scores of
         canaries that are out. Under the replacement relation there are no decoys, because something is sent for a
         canary that is out.
-    parts
+    partial_scores
         The share of a whole canary that each score contains if the canary is in, at least 0, of the shape of `scores`;
         1 by default. For the method `shift` only. Suppose that clients train with DP-SGD, and that k of s local steps
         sampled a canary record. Its share is then k / sqrt(s), its scores are in units of sqrt(s) canaries, and the
@@ -91,10 +91,12 @@ def certify(
         raise InputError(f"the claim releases {claim.events[0]}: accepted are rounds with Gaussian noise")
     comparable = np.size(decoys) == 0 or claim.adjacency.relation is Relation.ADD_REMOVE
     require(comparable, f"decoys under {claim.adjacency}: accepted are none, since canaries that are out are sent too")
-    others = np.asarray(decoys, dtype=np.float64).ravel()
-    whole = np.size(parts) == 0
-    held = np.append(np.where(tossed, 1.0 if whole else np.reshape(parts, -1), 0.0), np.zeros(others.size))
-    estimate = gaussian_slope(held, np.append(values, others), confidence)
+    decoy_scores = np.asarray(decoys, dtype=np.float64).ravel()
+    whole = np.size(partial_scores) == 0
+    inclusion = np.append(
+        np.where(tossed, 1.0 if whole else np.reshape(partial_scores, -1), 0.0), np.zeros(decoy_scores.size)
+    )
+    estimate = gaussian_slope(inclusion, np.append(values, decoy_scores), confidence)
     mu_lower, epsilon = estimate.low, gdp_epsilon(claim.delta, estimate.low)
     if whole or method is not OneRunMethod.SHIFT:
         require(whole, f"parts with {method}: accepted with shift alone")

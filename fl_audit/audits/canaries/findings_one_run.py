@@ -49,11 +49,11 @@ class CanaryBoundsFinding:
 
     def to_json(self) -> dict[str, Any]:
         """Return this finding as a dict with the one key `one_run`, for `summary.json`."""
-        found, names = self.finding, ("canaries", "rounds", "mu", "mu_lower", "mu_claimed", "delta", "confidence")
-        told = {name: getattr(found, name) for name in (*names, "epsilon_round", "epsilon_lower", "epsilon_claimed")}
-        told |= {"method": found.method, "assumption": found.method.assumption, "mu_true": self.mu_true}
-        told |= {"trials": self.trials, "trials_held": self.held, "mean_mu_lower": self.mean_mu_lower}
-        return {"one_run": json_of(told | {"epsilon_told": self.epsilon_told})}
+        bounds, names = self.finding, ("canaries", "rounds", "mu", "mu_lower", "mu_claimed", "delta", "confidence")
+        values = {name: getattr(bounds, name) for name in (*names, "epsilon_round", "epsilon_lower", "epsilon_claimed")}
+        values |= {"method": bounds.method, "assumption": bounds.method.assumption, "mu_true": self.mu_true}
+        values |= {"trials": self.trials, "trials_held": self.held, "mean_mu_lower": self.mean_mu_lower}
+        return {"one_run": json_of(values | {"epsilon_told": self.epsilon_told})}
 
 
 def measure_one_run(run: FinishedRun, _: Findings) -> CanaryBoundsFinding | None:
@@ -65,10 +65,10 @@ def measure_one_run(run: FinishedRun, _: Findings) -> CanaryBoundsFinding | None
     if table is None or guarantee is None or facts is None:
         return None
     claim = _claim_of_canaries(run, facts)
-    each = [_certified(run, one, claim, run.plan.confidence) for _, one in table.groupby("trial", sort=True)]
-    lower = np.array([one.mu_lower for one in each])
-    held, mean = int((lower <= facts.mu).sum()), float(lower.mean())
-    return CanaryBoundsFinding(each[0], facts.mu, len(each), held, mean, _client_epsilon(run, facts, claim))
+    bounds = [_certified(run, frame, claim, run.plan.confidence) for _, frame in table.groupby("trial", sort=True)]
+    lower = np.array([bounds.mu_lower for bounds in bounds])
+    covered, mean = int((lower <= facts.mu).sum()), float(lower.mean())
+    return CanaryBoundsFinding(bounds[0], facts.mu, len(bounds), covered, mean, _client_epsilon(run, facts, claim))
 
 
 def certified_at(run: FinishedRun, confidence: float) -> CanaryEpsilonBounds:
@@ -98,22 +98,27 @@ def judge_canaries(run: FinishedRun) -> VerdictDetails | None:
     if table is None or guarantee is None or facts is None:
         return None
     claim = _claim_of_canaries(run, facts)
-    bound, at_level = (_certified(run, table, claim, one) for one in (run.plan.confidence, 1 - FAMILY_LEVEL))
-    held = (table["part"] * table["is_in"]).to_numpy(dtype=np.float64)
-    root, limit = root_sum_of_squared_deviations(held), CanaryDetectionLimit()
+    bound, at_level = (
+        _certified(run, table, claim, confidence) for confidence in (run.plan.confidence, 1 - FAMILY_LEVEL)
+    )
+    inclusion = (table["part"] * table["is_in"]).to_numpy(dtype=np.float64)
+    root, limit = root_sum_of_squared_deviations(inclusion), CanaryDetectionLimit()
     if root > 0:
         federation = run.plan.federation
         is_replaced = federation.mechanism.adjacency.relation is Relation.REPLACE
         squared = squared_spread(facts.others, federation.canaries, facts.size, is_replaced)
         hidden = other_clients_variance(
-            squared, at_level.mu_claimed, at_level.mu, at_level.mu_lower, (root, held.size - 2)
+            squared, at_level.mu_claimed, at_level.mu, at_level.mu_lower, (root, inclusion.size - 2)
         )
-        limit = canary_detection_limit((root, held.size), federation.rounds, hidden, claim, at_level.mu_claimed)
-    told = _client_epsilon(run, facts, claim)
-    is_broken = at_level.is_violated or (told is not None and at_level.epsilon_lower > told)
-    claimed, more = guarantee.epsilon if told is None else min(guarantee.epsilon, told), {"delta": guarantee.delta}
+        limit = canary_detection_limit((root, inclusion.size), federation.rounds, hidden, claim, at_level.mu_claimed)
+    client_epsilon = _client_epsilon(run, facts, claim)
+    is_broken = at_level.is_violated or (client_epsilon is not None and at_level.epsilon_lower > client_epsilon)
+    claimed, details = (
+        guarantee.epsilon if client_epsilon is None else min(guarantee.epsilon, client_epsilon),
+        {"delta": guarantee.delta},
+    )
     lower, p_value = at_level.epsilon_lower, 0.0 if is_broken else 1.0
-    test = TestResult(TestName.CANARIES, lower, p_value, lower, claimed, limit.limit_of_detection, more=more)
+    test = TestResult(TestName.CANARIES, lower, p_value, lower, claimed, limit.limit_of_detection, more=details)
     bounds, method, assumption = (bound.epsilon_lower, lower), str(TestName.CANARIES), at_level.method.assumption
     judged = judged_by_one(test, bounds, confidence=run.plan.confidence, method=method, assumption=assumption)
     needed = canaries_needed_text(limit)
@@ -125,14 +130,14 @@ def _certified(run: FinishedRun, table: pd.DataFrame, claim: Claim, confidence: 
     """Return the lower bounds from the canaries of all trainings in `table`, pooled."""
     federation = run.plan.federation
     canaries = table[table["canary"] < federation.canaries]
-    scores, coins, parts = (
+    scores, coins, partial_scores = (
         canaries[name].to_numpy().reshape(-1, federation.canaries) for name in ("score", "is_in", "part")
     )
     has_decoys = federation.mechanism.adjacency.relation is Relation.ADD_REMOVE
     decoys = table.loc[table["canary"] >= federation.canaries, "score"].to_numpy() if has_decoys else ()
-    some = parts if isinstance(federation.mechanism.contribution, PrivateTraining) else ()
-    found = certify(scores, coins.astype(np.bool_), claim, confidence, OneRunMethod.SHIFT, decoys, some)
-    return replace(found, rounds=found.rounds // table["trial"].nunique())
+    given_parts = partial_scores if isinstance(federation.mechanism.contribution, PrivateTraining) else ()
+    bounds = certify(scores, coins.astype(np.bool_), claim, confidence, OneRunMethod.SHIFT, decoys, given_parts)
+    return replace(bounds, rounds=bounds.rounds // table["trial"].nunique())
 
 
 def _claim_of_canaries(run: FinishedRun, facts: PublicCanaryFacts) -> Claim:

@@ -30,13 +30,13 @@ class CanaryGuaranteeTests(GuaranteeTests):
         require_clients(public, 2)
         adjacency = f"{setting} with adjacency '{mechanism.adjacency}'"
         require(mechanism.unit is not Unit.USER, f"{adjacency}: accepted are adjacencies of records and clients")
-        found = f"private is false with {setting}, which holds noise against a guarantee"
-        require(mechanism.adds_noise, f"{found}: set private = true")
+        problem = f"private is false with {setting}, which holds noise against a guarantee"
+        require(mechanism.adds_noise, f"{problem}: set private = true")
         alone = not public.with_insider and public.insiders == 1 and public.threat_model.colluders == 0
         require(alone, f"{setting} has one observer, who weighs no pair: leave out insider, insiders and colluders")
-        known = mechanism.noise.carries_canaries and mechanism.scaling is SensitivityKind.GLOBAL
+        is_supported = mechanism.noise.carries_canaries and mechanism.scaling is SensitivityKind.GLOBAL
         accepted = f"accepted are noise = {quoted_names(carries_canaries=True)}, with sensitivity 'global'"
-        require(known, f"{setting} reads fresh noise of a known scale in every round: {accepted}")
+        require(is_supported, f"{setting} reads fresh noise of a known scale in every round: {accepted}")
         trains_privately = isinstance(mechanism.contribution, PrivateTraining)
         by_server = public.threat_model.adversary is Adversary.SERVER and not trains_privately
         require(

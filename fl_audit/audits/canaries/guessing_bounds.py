@@ -61,8 +61,8 @@ class Guesses:
 
     def __post_init__(self) -> None:
         ordered = 0 <= self.right <= self.guessed <= self.coins and self.coins >= 1
-        found = f"{self.right} right of {self.guessed} guesses about {self.coins} coins"
-        require(ordered, f"{found}: accepted are 0 <= right <= guesses <= coins, 1 coin or more")
+        problem = f"{self.right} right of {self.guessed} guesses about {self.coins} coins"
+        require(ordered, f"{problem}: accepted are 0 <= right <= guesses <= coins, 1 coin or more")
 
 
 def guesses_of_scores(scores: ArrayLike, is_in: ArrayLike, positive: int, negative: int) -> Guesses:
@@ -95,8 +95,8 @@ def guesses_of_scores(scores: ArrayLike, is_in: ArrayLike, positive: int, negati
     values, coins = checked_scores(scores, is_in)
     guessed = positive + negative
     fits = positive >= 0 and negative >= 0 and guessed <= values.size
-    asked = f"{positive} positive and {negative} negative guesses"
-    require(fits, f"{asked} about {values.size} coins: accepted are numbers from 0, together at most the coins")
+    requested = f"{positive} positive and {negative} negative guesses"
+    require(fits, f"{requested} about {values.size} coins: accepted are numbers from 0, together at most the coins")
     if np.all(values == values[0]):
         return Guesses(values.size, guessed, guessed // 2)
     # The seed depends on the scores. A seed by the number of coins alone would break all ties alike, in favour of some
@@ -120,9 +120,9 @@ def checked_scores(scores: ArrayLike, is_in: ArrayLike) -> tuple[Floats, Flags]:
     is_in
         Whether each canary was in, bool or 0 and 1, of the shape of `scores`.
     """
-    given, tossed = in_one_axis(scores), in_one_axis(is_in)
-    values, coins = np.asarray(given, dtype=np.float64).ravel(), tossed.ravel()
-    require(given.shape == tossed.shape, f"coins have shape {np.shape(is_in)}: accepted is {np.shape(scores)}")
+    score_values, tossed = in_one_axis(scores), in_one_axis(is_in)
+    values, coins = np.asarray(score_values, dtype=np.float64).ravel(), tossed.ravel()
+    require(score_values.shape == tossed.shape, f"coins have shape {np.shape(is_in)}: accepted is {np.shape(scores)}")
     require(bool(np.isin(coins, (0, 1)).all()), "coins are not all 0 or 1: accepted are 0 (out) and 1 (in)")
     require(values.size > 0, "scores are empty: accepted is at least one")
     require(not bool(np.isnan(values).any()), "scores contain NaN: accepted are numbers")

@@ -42,46 +42,47 @@ class OtherClientsVariance:
         """
         return 1 / hypot(1 / mu, self.spread)
 
-    def true_mu(self, shown: float) -> float:
-        """Return the true mu of a canary from the smaller mu that its scores show, `shown`.
+    def true_mu(self, observed_mu: float) -> float:
+        """Return the true mu of a canary from the smaller mu that its scores show, `observed_mu`.
 
         Updates of other clients lower the mu that scores show. The result is infinite if even an infinite true mu would
-        show no more than `shown`.
+        show no more than `observed_mu`.
         """
-        left = shown**-2 - self.spread**2
-        return 1 / sqrt(left) if left > 0 else inf
+        precision_left = observed_mu**-2 - self.spread**2
+        return 1 / sqrt(precision_left) if precision_left > 0 else inf
 
 
-def squared_spread(others: float, canaries: int, size: int, is_replaced: bool) -> float:
+def squared_spread(other_squares: float, canaries: int, size: int, is_replaced: bool) -> float:
     """Return an upper bound on the variance that other clients' updates add to the canary scores of a round.
 
     This bound is s^2 in the docstring of the module. Its unit is the squared sensitivity.
     """
     sent, unit = (canaries, 2) if is_replaced else (canaries / 2, 1)
-    return (others**2 + sent) / size / unit**2
+    return (other_squares**2 + sent) / size / unit**2
 
 
 def other_clients_variance(
-    squared: float, claimed: float, found: float, low: float, sizes: tuple[float, float]
+    squared: float, claimed: float, variance: float, low: float, sizes: tuple[float, float]
 ) -> OtherClientsVariance:
     """Return the variance that other clients' updates add to the scores of canaries, on top of the noise.
 
     The variance lowers mu. The result is the upper bound `squared` if the claimed noise and this bound explain a mu as
-    low as `found`. If they do not (at level 1 in 1,000), the result is the larger of `squared` and the variance at
+    low as `variance`. If they do not (at level 1 in 1,000), the result is the larger of `squared` and the variance at
     which the claimed noise gives the mu `low`.
     """
-    least = OtherClientsVariance(sqrt(squared), is_seen=False)
-    if not is_significantly_below(least.measured_mu(claimed), found, sizes, FAMILY_LEVEL):
-        return least
-    left = low**-2 - claimed**-2 if low else inf
-    return OtherClientsVariance(sqrt(max(squared, left)), is_seen=True)
+    smallest_variance = OtherClientsVariance(sqrt(squared), is_seen=False)
+    if not is_significantly_below(smallest_variance.measured_mu(claimed), variance, sizes, FAMILY_LEVEL):
+        return smallest_variance
+    precision_left = low**-2 - claimed**-2 if low else inf
+    return OtherClientsVariance(sqrt(max(squared, precision_left)), is_seen=True)
 
 
-def is_significantly_below(shown: float, found: float, sizes: tuple[float, float], level: float) -> bool:
-    """Return whether the estimated mu of a canary, `found`, is significantly below the expected mu, `shown`.
+def is_significantly_below(observed_mu: float, estimate_found: float, sizes: tuple[float, float], level: float) -> bool:
+    """Return whether the estimated mu of a canary, `estimate_found`, is significantly below the expected mu,
+    `observed_mu`.
 
     `sizes` holds two numbers: the square root of the coins' sum of squared deviations from their mean, and the degrees
     of freedom of the test. `level` is its significance level.
     """
     root, degrees = sizes
-    return degrees >= 2 and found * root < noncentral_t_quantile(level, degrees, shown * root)
+    return degrees >= 2 and estimate_found * root < noncentral_t_quantile(level, degrees, observed_mu * root)

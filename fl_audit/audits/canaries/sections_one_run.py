@@ -12,13 +12,14 @@ from fl_audit.report.report_elements import ReportContents, ReportNumber, Sectio
 
 
 def _sentence(numbers: CanaryBoundsFinding, contents: ReportContents) -> str:
-    found = numbers.finding
+    finding = numbers.finding
     text = (
-        f"This one training was its own audit. In each of {plural(found.rounds, 'round')}, "
-        f"{plural(found.canaries, 'canary', 'canaries')} tossed a coin each; at heads a canary sent the largest "
+        f"This one training was its own audit. In each of {plural(finding.rounds, 'round')}, "
+        f"{plural(finding.canaries, 'canary', 'canaries')} tossed a coin each; at heads a canary sent the largest "
         "contribution that clipping lets pass, in a random direction. Looking for them in what was released certifies "
-        f"an epsilon of at least {number_text(found.epsilon_lower, 3)} over the training ({percent(found.confidence)} "
-        f"confidence); {number_text(found.epsilon_claimed, 3)} is claimed."
+        f"an epsilon of at least {number_text(finding.epsilon_lower, 3)} over the training "
+        f"({percent(finding.confidence)} "
+        f"confidence); {number_text(finding.epsilon_claimed, 3)} is claimed."
     )
     if not numbers.is_reported_epsilon_too_low:
         return text
@@ -26,34 +27,36 @@ def _sentence(numbers: CanaryBoundsFinding, contents: ReportContents) -> str:
 
 
 def _rows(numbers: CanaryBoundsFinding, contents: ReportContents) -> list[ReportNumber]:
-    found, mechanism = numbers.finding, contents.plan.federation.mechanism
-    what = "step" if isinstance(mechanism.contribution, PrivateTraining) else "round"
-    how = f"{found.method}, {percent(found.confidence)} confidence; {found.method.assumption}"
-    delta = at_delta(found.delta)
+    bounds, mechanism = numbers.finding, contents.plan.federation.mechanism
+    unit_of_time = "step" if isinstance(mechanism.contribution, PrivateTraining) else "round"
+    basis_text = f"{bounds.method}, {percent(bounds.confidence)} confidence; {bounds.method.assumption}"
+    delta = at_delta(bounds.delta)
     rows = [
-        ReportNumber("Canaries", found.canaries, f"each tossed a coin in each of {plural(found.rounds, 'round')}"),
+        ReportNumber("Canaries", bounds.canaries, f"each tossed a coin in each of {plural(bounds.rounds, 'round')}"),
         ReportNumber(
-            f"mu of a {what}, estimated", found.mu, "distance of the mean scores over their spread; no confidence"
+            f"mu of a {unit_of_time}, estimated",
+            bounds.mu,
+            "distance of the mean scores over their spread; no confidence",
         ),
         ReportNumber(
-            f"mu of a {what}, at least",
-            found.mu_lower,
-            how,
-            limit=found.mu_claimed,
+            f"mu of a {unit_of_time}, at least",
+            bounds.mu_lower,
+            basis_text,
+            limit=bounds.mu_claimed,
             is_bound=True,
             on_page=True,
             wide=lambda confidence: (certified_at(contents.run, confidence).mu_lower, math.inf),
         ),
         ReportNumber(
-            f"mu of a {what} by the distribution of the noise",
+            f"mu of a {unit_of_time} by the distribution of the noise",
             numbers.mu_true,
             "the truth, if the noise is what it should be",
         ),
         ReportNumber(
             "Epsilon of the training, at least (nats)",
-            finite(found.epsilon_lower),
-            f"{how} Composed by the claimed accountant{delta}",
-            limit=finite(found.epsilon_claimed),
+            finite(bounds.epsilon_lower),
+            f"{basis_text} Composed by the claimed accountant{delta}",
+            limit=finite(bounds.epsilon_claimed),
             is_bound=True,
             wide=lambda confidence: (certified_at(contents.run, confidence).epsilon_lower, math.inf),
             on_page=True,

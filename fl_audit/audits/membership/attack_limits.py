@@ -83,11 +83,11 @@ def largest_auc_within_training(profile: PrivacyProfile) -> float:
     if (mu := profile.gaussian_mu) is not None:
         return float(ndtr(mu))
     curve = _Tradeoff(profile)
-    alarms, found = curve.corners, 1 - curve.missed(curve.corners)
+    alarms, powers = curve.corners, 1 - curve.missed(curve.corners)
     # Both functions are linear between corners, so their composition is largest at a corner of one of them.
-    rates, first = np.unique(found, return_index=True)  # the smallest FPR of each TPR
-    corners = np.unique(np.concatenate([alarms, np.interp(1 - found, rates, alarms[first])]))
-    once = np.interp(corners, alarms, found)
+    rates, first = np.unique(powers, return_index=True)  # the smallest FPR of each TPR
+    corners = np.unique(np.concatenate([alarms, np.interp(1 - powers, rates, alarms[first])]))
+    once = np.interp(corners, alarms, powers)
     return float((1 + np.max(1 - np.interp(1 - once, rates, alarms[first]) - corners)) / 2)
 
 
@@ -122,8 +122,8 @@ def _corners(curve: pld.PrivacyCurve) -> tuple[Floats, Floats]:
     """
     # One more point below the grid: if losses below 0 are almost impossible, the grid begins above 0.
     losses = np.append(curve.losses[0] - curve.interval, curve.losses)
-    kept = losses > -curve.interval / 2
-    above = np.append(np.cumsum(curve.probabilities[::-1])[::-1], 0.0)[kept] + curve.infinity
+    is_kept = losses > -curve.interval / 2
+    above = np.append(np.cumsum(curve.probabilities[::-1])[::-1], 0.0)[is_kept] + curve.infinity
     scaled = np.append(math.exp(-curve.interval) * (curve.probabilities[0] + curve.lower_masses[0]), curve.lower_masses)
-    beyond = np.exp(-losses[kept]) * scaled[kept]
+    beyond = np.exp(-losses[is_kept]) * scaled[is_kept]
     return np.maximum.accumulate(1 - np.minimum(above, 1.0)), np.minimum.accumulate(beyond)

@@ -63,8 +63,8 @@ def one_target_scores(
     require(values.shape == shape, f"scores have shape {values.shape}: accepted is {shape}, trials and targets")
     targets = draw.integers(membership.targets, size=membership.trials)
     rows = np.arange(membership.trials)
-    drawn, was_in = values[rows, targets], membership.is_in[rows, targets]
-    return OneTargetPerTrialScores(drawn[was_in], drawn[~was_in], np.asarray(targets, dtype=np.int64))
+    scores_drawn, was_in = values[rows, targets], membership.is_in[rows, targets]
+    return OneTargetPerTrialScores(scores_drawn[was_in], scores_drawn[~was_in], np.asarray(targets, dtype=np.int64))
 
 
 def epsilon_of_one_target(
@@ -76,10 +76,12 @@ def epsilon_of_one_target(
 
     Shapes: `scores` (trials, targets).
     """
-    drawn = one_target_scores(scores, membership, draw)
-    if not (drawn.members.size and drawn.nonmembers.size):
+    drawn_scores = one_target_scores(scores, membership, draw)
+    if not (drawn_scores.members.size and drawn_scores.nonmembers.size):
         return None
-    return epsilon_lower_bound(drawn.members, drawn.nonmembers, delta, confidence, BoundMethod.ORDER_STATISTIC)
+    return epsilon_lower_bound(
+        drawn_scores.members, drawn_scores.nonmembers, delta, confidence, BoundMethod.ORDER_STATISTIC
+    )
 
 
 @dataclass(frozen=True)
@@ -138,8 +140,8 @@ class AttackScores:
         """Return the rates, the ROC curve and the lower bounds on epsilon of these scores."""
         one_run, by_tradeoff = None, None
         if not self.knows_coins:
-            few = max(1, floor(_GUESSED * self.membership.targets))
-            guesses = guesses_of_scores(self.values[0], self.membership.is_in[0], few, few)
+            fewest_guesses = max(1, floor(_GUESSED * self.membership.targets))
+            guesses = guesses_of_scores(self.values[0], self.membership.is_in[0], fewest_guesses, fewest_guesses)
             one_run = bound_of_guesses(guesses, delta, confidence, OneRunMethod.STEINKE)
             by_tradeoff = bound_of_guesses(guesses, delta, confidence, OneRunMethod.TRADE_OFF)
         roc = roc_curve(self.values, self.membership)

@@ -54,15 +54,15 @@ class ModelOutputs:
     def of(self, trials: Integers) -> "ModelOutputs":
         """Return the outputs of the models of the given trials only; fields that have a default are None."""
         logits = None if self.logits is None else self.logits[trials]
-        seen = self.log_probability[trials], self.confidence[trials]
-        return ModelOutputs(*seen, logits, self.labels, self.population[trials])
+        values = self.log_probability[trials], self.confidence[trials]
+        return ModelOutputs(*values, logits, self.labels, self.population[trials])
 
 
 _TRIALS_AT_ONCE = 32  # largest number of trials whose logits are converted together
 
 
 def attack_scores(
-    attack: Attack | str, answers: ModelOutputs, membership: TargetMembership, shadows: Flags | None = None
+    attack: Attack | str, outputs: ModelOutputs, membership: TargetMembership, shadows: Flags | None = None
 ) -> Floats:
     """Return the scores that an attack gives the targets, higher for a likelier member, shape (trials, targets).
 
@@ -70,7 +70,7 @@ def attack_scores(
     ----------
     attack
         A built-in attack, or the location `package.module:name` of the user's own attack function as a string.
-    answers
+    outputs
         Outputs of the models of all trials on the targets.
     membership
         The membership of the targets in all trials. The attack on a trial never uses the trial's own membership.
@@ -85,23 +85,23 @@ def attack_scores(
     """
     match attack:
         case Attack.LOSS:
-            return loss_scores(-answers.log_probability)
+            return loss_scores(-outputs.log_probability)
         case Attack.LIRA:
             count = membership.trials if shadows is None else int(shadows.sum())
             spread = LiraSpread.SHARED if count < _FEW_TRIALS else LiraSpread.EACH
-            return lira_scores(answers.confidence, membership, spread=spread, shadows=shadows)
+            return lira_scores(outputs.confidence, membership, spread=spread, shadows=shadows)
         case Attack.RMIA:
-            return rmia_scores(answers.log_probability, answers.population, membership, shadows=shadows)
+            return rmia_scores(outputs.log_probability, outputs.population, membership, shadows=shadows)
         case Attack.WHITE_BOX | Attack.WHITE_BOX_ROUNDS:
-            assert answers.white_box is not None, "a run that names the attack keeps what it sees"
-            assert answers.known is not None
-            seen = answers.white_box if attack is Attack.WHITE_BOX_ROUNDS else answers.white_box.of_last_release()
-            return white_box_scores(seen, membership, answers.known)
+            assert outputs.white_box is not None, "a run that names the attack keeps what it sees"
+            assert outputs.known is not None
+            features = outputs.white_box if attack is Attack.WHITE_BOX_ROUNDS else outputs.white_box.of_last_release()
+            return white_box_scores(features, membership, outputs.known)
         case Attack.ACTIVE:
-            assert answers.under_ascent is not None, "a run that names the attack keeps what it sees"
-            return active_scores(answers.under_ascent[np.newaxis])
+            assert outputs.under_ascent is not None, "a run that names the attack keeps what it sees"
+            return active_scores(outputs.under_ascent[np.newaxis])
         case Attack.SHADOW:
-            logits, labels = _of_records(answers.logits, attack), _of_records(answers.labels, attack)
+            logits, labels = _of_records(outputs.logits, attack), _of_records(outputs.labels, attack)
             # Single precision and pieces save memory: with many trials this is the largest array of a report.
             pieces = np.array_split(logits, -(-len(logits) // _TRIALS_AT_ONCE))
             values = np.concatenate([log_probabilities(piece).astype(np.float32) for piece in pieces])
@@ -109,12 +109,12 @@ def attack_scores(
         case Attack.ATTRIBUTE:
             raise InputError(f"attack '{attack}' guesses values: accepted are attacks that score membership")
         case str():
-            return _own_scores(attack, answers, membership, shadows)
+            return _own_scores(attack, outputs, membership, shadows)
         case _:
             assert_never(attack)
 
 
-def _own_scores(name: str, answers: ModelOutputs, membership: TargetMembership, shadows: Flags | None) -> Floats:
+def _own_scores(name: str, outputs: ModelOutputs, membership: TargetMembership, shadows: Flags | None) -> Floats:
     """Return the scores of a user's attack, shape (trials, targets); NaN for the trials in `shadows`.
 
     `name` is the location of the attack, as `package.module:function`. It is called as `attack(model, shadows, is_in)`
@@ -123,16 +123,16 @@ def _own_scores(name: str, answers: ModelOutputs, membership: TargetMembership, 
     """
     attack = import_function(name, "attack")
     scores = np.full(membership.is_in.shape, np.nan)
-    others = np.ones(membership.trials, dtype=np.bool_) if shadows is None else shadows
+    usable = np.ones(membership.trials, dtype=np.bool_) if shadows is None else shadows
     for trial in range(membership.trials) if shadows is None else np.flatnonzero(~shadows):
-        known = others & (np.arange(membership.trials) != trial)
-        own, theirs = answers.of(np.array([trial])), answers.of(np.flatnonzero(known))
-        found = np.asarray(attack(own, theirs, membership.is_in[known]))
-        good = found.shape == (membership.targets,) and np.issubdtype(found.dtype, np.number)
-        told = f"attack {name!r} returned {found.dtype} of shape {found.shape}"
+        shadow_trials = usable & (np.arange(membership.trials) != trial)
+        own_outputs, theirs = outputs.of(np.array([trial])), outputs.of(np.flatnonzero(shadow_trials))
+        scores_found = np.asarray(attack(own_outputs, theirs, membership.is_in[shadow_trials]))
+        good = scores_found.shape == (membership.targets,) and np.issubdtype(scores_found.dtype, np.number)
+        problem = f"attack {name!r} returned {scores_found.dtype} of shape {scores_found.shape}"
         accepted = f"accepted is a finite number for each of {membership.targets} targets"
-        require(good and bool(np.isfinite(found).all()), f"{told}: {accepted}")
-        scores[trial] = found
+        require(good and bool(np.isfinite(scores_found).all()), f"{problem}: {accepted}")
+        scores[trial] = scores_found
     return scores
 
 

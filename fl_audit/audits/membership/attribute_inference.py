@@ -70,13 +70,13 @@ def attribute_guesses(
     log_prior, true = _log_prior(prior, values.shape[1:]), _true_values(truth, values.shape[1:])
     if distribution is None:  # the value of the least loss, and the likelier one where losses are equal
         possible = np.where(np.isfinite(log_prior), values, np.inf)
-        least = possible == possible.min(axis=-1, keepdims=True)
-        guessed = np.argmax(np.where(least, log_prior, -np.inf), axis=-1)
+        is_smallest = possible == possible.min(axis=-1, keepdims=True)
+        guessed = np.argmax(np.where(is_smallest, log_prior, -np.inf), axis=-1)
     else:  # the value of the largest posterior probability
         density = np.asarray(distribution(values), dtype=np.float64)
         fits = density.shape == values.shape and not bool(np.isnan(density).any())
-        found = f"the distribution of losses returned shape {density.shape} or NaN"
-        require(fits, f"{found}: accepted are numbers of {values.shape}")
+        problem = f"the distribution of losses returned shape {density.shape} or NaN"
+        require(fits, f"{problem}: accepted are numbers of {values.shape}")
         guessed = np.argmax(density + log_prior, axis=-1)
     return AttributeGuesses(guessed.astype(np.int64), np.asarray(guessed == true, dtype=np.bool_))
 
@@ -95,12 +95,12 @@ def attribute_guesses_with_shadows(
     shape = (membership.trials, membership.targets)
     require(values.shape[:2] == shape, f"losses have shape {values.shape}: accepted is {shape} and the values")
     _true_values(true, values.shape[1:])
-    own = np.take_along_axis(values, true[np.newaxis, :, np.newaxis], axis=2)[..., 0]
+    true_values = np.take_along_axis(values, true[np.newaxis, :, np.newaxis], axis=2)[..., 0]
     guessed, right = np.empty(shape, dtype=np.int64), np.empty(shape, dtype=np.bool_)
-    for part in (0, 1):
-        distribution = sampled_distribution(own[1 - part :: 2][membership.is_in[1 - part :: 2]])
-        found = attribute_guesses(values[part::2], true, prior, distribution)
-        guessed[part::2], right[part::2] = found.values, found.right
+    for half in (0, 1):
+        distribution = sampled_distribution(true_values[1 - half :: 2][membership.is_in[1 - half :: 2]])
+        guesses = attribute_guesses(values[half::2], true, prior, distribution)
+        guessed[half::2], right[half::2] = guesses.values, guesses.right
     return AttributeGuesses(guessed, right)
 
 
@@ -120,13 +120,13 @@ def sampled_distribution(member_losses: ArrayLike) -> LossDistribution:
     kernels = scipy.stats.gaussian_kde(np.log(sample + offset), bw_method=(count * 3 / 4) ** -0.2)
 
     def log_density(losses: Floats) -> Floats:
-        places = np.log(np.maximum(losses, 0.0) + offset)
-        if places.size <= _MOST_PLACES:
-            density = kernels.logpdf(places.ravel())
+        logarithms = np.log(np.maximum(losses, 0.0) + offset)
+        if logarithms.size <= _MOST_PLACES:
+            density = kernels.logpdf(logarithms.ravel())
         else:
-            asked = np.linspace(places.min(), places.max(), _MOST_PLACES)
-            density = np.interp(places.ravel(), asked, kernels.logpdf(asked))
-        return np.asarray(density.reshape(places.shape) - places, dtype=np.float64)
+            grid = np.linspace(logarithms.min(), logarithms.max(), _MOST_PLACES)
+            density = np.interp(logarithms.ravel(), grid, kernels.logpdf(grid))
+        return np.asarray(density.reshape(logarithms.shape) - logarithms, dtype=np.float64)
 
     return log_density
 

@@ -28,12 +28,12 @@ class MembershipAudit(TargetsAudit):
         of_unit = Adjacency.ADD_REMOVE_RECORD if strategy == "dp-fedsgd" else Adjacency.ADD_REMOVE_CLIENT
         audit, relation = super().defaults(strategy, privacy)
         of_records = str(privacy.get("adjacency", of_unit)).endswith("record")
-        return audit | {"attacks": [str(one) for one in (USUAL if of_records else OF_ANY_UNIT)]}, relation
+        return audit | {"attacks": [str(attack) for attack in (USUAL if of_records else OF_ANY_UNIT)]}, relation
 
-    def query(self, public: "Federation") -> ReleaseQueryKind:
+    def query(self, federation: "Federation") -> ReleaseQueryKind:
         """Return TARGETS, which asks the insiders for the log-odds of each target; NOTHING without insiders."""
-        return ReleaseQueryKind.TARGETS if public.with_insider else ReleaseQueryKind.NOTHING
+        return ReleaseQueryKind.TARGETS if federation.with_insider else ReleaseQueryKind.NOTHING
 
-    def keeps_outputs(self, public: "Federation") -> bool:
+    def keeps_outputs(self, federation: "Federation") -> bool:
         """Return True, because the attacks use the outputs of the models after the run."""
         return True

@@ -47,7 +47,7 @@ class AllAttacksFinding:
     @property
     def outsiders(self) -> dict[str, AttackResults]:
         """The results of the attacks that use only models, keyed by attack; those of the insiders are left out."""
-        return {name: found for name, found in self.achieved.items() if name != INSIDER}
+        return {name: attack_results for name, attack_results in self.achieved.items() if name != INSIDER}
 
     def largest_auc_of(self, name: str) -> float | None:
         """Return the largest AUC that the guarantee allows the attack with the given name; None without a guarantee."""
@@ -57,20 +57,23 @@ class AllAttacksFinding:
         """Return this finding as a dict with the one key `attacks`, for `summary.json`."""
         limits = {"largest_auc": self.largest_auc, "largest_auc_within_trials": self.largest_order}
         limits |= {"insider_auc_from_signal": self.insider_auc}
-        by_name = {name: _json(found) for name, found in self.achieved.items()}
+        by_name = {name: _json(attack_results) for name, attack_results in self.achieved.items()}
         return {"attacks": {"trials": self.trials, "targets": self.targets} | limits | {"by_name": by_name}}
 
 
-def _json(found: AttackResults) -> dict[str, Any]:
-    rates, one_run = found.rates, found.one_run
-    named = ("auc", "tpr_at_fpr_0001", "tpr_at_fpr_001", "balanced_accuracy")
-    told: dict[str, Any] = {name: asdict(getattr(rates, name)) for name in named}
-    told |= {"confidence": rates.confidence, "lower_bound": None if found.bound is None else bound_json(found.bound)}
-    if one_run is None or found.by_tradeoff is None:
-        return told | {"one_run": None}
-    counted = {name: getattr(one_run.guesses, name) for name in ("coins", "guessed", "right")}
+def _json(results: AttackResults) -> dict[str, Any]:
+    rates, one_run = results.rates, results.one_run
+    rate_names = ("auc", "tpr_at_fpr_0001", "tpr_at_fpr_001", "balanced_accuracy")
+    values: dict[str, Any] = {name: asdict(getattr(rates, name)) for name in rate_names}
+    values |= {
+        "confidence": rates.confidence,
+        "lower_bound": None if results.bound is None else bound_json(results.bound),
+    }
+    if one_run is None or results.by_tradeoff is None:
+        return values | {"one_run": None}
+    counts = {name: getattr(one_run.guesses, name) for name in ("coins", "guessed", "right")}
     bounds = {"epsilon": one_run.epsilon, "ceiling": one_run.limit_of_detection}
-    return told | {"one_run": json_of(bounds | {"epsilon_by_tradeoff": found.by_tradeoff.epsilon}) | counted}
+    return values | {"one_run": json_of(bounds | {"epsilon_by_tradeoff": results.by_tradeoff.epsilon}) | counts}
 
 
 def scores_of(run: FinishedRun, name: str) -> AttackScores:
@@ -79,8 +82,8 @@ def scores_of(run: FinishedRun, name: str) -> AttackScores:
     assert table is not None, "only the membership audit has targets"
     trials = table["trial"].nunique()
 
-    def column(named: str) -> Floats:
-        return table[named].to_numpy(dtype=np.float64).reshape(trials, -1)
+    def column(rate_name: str) -> Floats:
+        return table[rate_name].to_numpy(dtype=np.float64).reshape(trials, -1)
 
     membership = TargetMembership(column("is_in").astype(np.bool_))
     if name == INSIDER:
@@ -96,8 +99,8 @@ def scores_of(run: FinishedRun, name: str) -> AttackScores:
 def rate_ends(run: FinishedRun, name: str, rate: str, confidence: float) -> tuple[float, float]:
     """Return the ends of the confidence interval of a single rate of an attack."""
     # The four intervals share the error probability.
-    found = getattr(scores_of(run, name).rates(1 - _RATES * (1 - confidence)), rate)
-    return found.low, found.high
+    interval = getattr(scores_of(run, name).rates(1 - _RATES * (1 - confidence)), rate)
+    return interval.low, interval.high
 
 
 def bound_end(run: FinishedRun, name: str, confidence: float) -> tuple[float, float]:
@@ -105,8 +108,8 @@ def bound_end(run: FinishedRun, name: str, confidence: float) -> tuple[float, fl
 
     The lower bound is 0 if the attack has no usable scores.
     """
-    found = scores_of(run, name).bound(run.plan.config.privacy.delta, confidence)
-    return 0.0 if found is None else found.epsilon, math.inf
+    bound = scores_of(run, name).bound(run.plan.config.privacy.delta, confidence)
+    return 0.0 if bound is None else bound.epsilon, math.inf
 
 
 def measure_attacks(run: FinishedRun, _: Findings) -> AllAttacksFinding | None:
@@ -125,23 +128,23 @@ def measure_attacks(run: FinishedRun, _: Findings) -> AllAttacksFinding | None:
     delta = run.plan.config.privacy.delta
     confidence, achieved = run.plan.confidence, dict[str, AttackResults]()
     membership = TargetMembership(table["is_in"].to_numpy(dtype=np.bool_).reshape(trials, -1))
-    for name in (str(named)[len(SCORE) :] for named in table.columns if str(named).startswith(SCORE)):
+    for name in (str(column)[len(SCORE) :] for column in table.columns if str(column).startswith(SCORE)):
         achieved[name] = scores_of(run, name).results(delta, confidence)
-    known = None
+    known_accuracy = None
     if "log_odds" in table:
         achieved[INSIDER] = scores_of(run, INSIDER).results(delta, confidence)
         is_secret = run.plan.is_sampled and not run.plan.federation.threat_model.sees_participation
         mu = table["mu"].to_numpy(dtype=np.float64).reshape(trials, -1)
-        known = None if is_secret else _auc_of_signals(mu, membership)
+        known_accuracy = None if is_secret else _auc_of_signals(mu, membership)
     if not achieved:
         return None
     if guarantee is None:
-        return AllAttacksFinding(achieved, trials, membership.targets, known, None, None, (None, None, None))
+        return AllAttacksFinding(achieved, trials, membership.targets, known_accuracy, None, None, (None, None, None))
     profile = guarantee.claim.profile
     auc, order = largest_auc(profile), largest_auc_within_training(profile)
     at_0001, at_001 = largest_tpr(profile, np.array([1e-3, 1e-2]))
     rates = (float(at_0001), float(at_001), (1 + guarantee.advantage_bound_exact) / 2)
-    return AllAttacksFinding(achieved, trials, membership.targets, known, auc, order, rates)
+    return AllAttacksFinding(achieved, trials, membership.targets, known_accuracy, auc, order, rates)
 
 
 def _auc_of_signals(mu: Floats, membership: TargetMembership) -> float | None:

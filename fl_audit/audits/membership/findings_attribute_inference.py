@@ -46,9 +46,9 @@ class AttributeFinding:
 
     def to_json(self) -> dict[str, Any]:
         """Return this finding as a dict with the one key `attribute`, for `summary.json`."""
-        told = {name.removeprefix("attribute_"): json_of(found) for name, found in self.by_name.items()}
+        values = {name.removeprefix("attribute_"): json_of(accuracy) for name, accuracy in self.by_name.items()}
         numbers = {"attribute": self.attribute, "values": self.values, "largest_advantage": self.largest}
-        return {"attribute": numbers | {"by_name": told}}
+        return {"attribute": numbers | {"by_name": values}}
 
 
 def measure_attributes(run: FinishedRun, _: Findings) -> AttributeFinding | None:
@@ -59,10 +59,10 @@ def measure_attributes(run: FinishedRun, _: Findings) -> AttributeFinding | None
     table, guarantee = run.tables.targets, run.plan.guarantee
     if table is None or TRUTH not in table or not can_compare_targets(run):
         return None
-    found = {name: _guesser(table, name, run.plan.confidence) for name in GUESSERS}
+    accuracies = {name: _guesser(table, name, run.plan.confidence) for name in GUESSERS}
     truth = table[TRUTH].to_numpy()
     largest = None if guarantee is None else 2 * largest_auc_within_training(guarantee.claim.profile) - 1
-    return AttributeFinding(str(run.plan.config.audit.attribute), len(np.unique(truth)), found, largest)
+    return AttributeFinding(str(run.plan.config.audit.attribute), len(np.unique(truth)), accuracies, largest)
 
 
 def _guesser(table: pd.DataFrame, name: str, confidence: float) -> AttributeGuessAccuracy:
@@ -72,13 +72,13 @@ def _guesser(table: pd.DataFrame, name: str, confidence: float) -> AttributeGues
     values, truth = (table[column].to_numpy().reshape(trials, -1) for column in (name, TRUTH))
     guesses = AttributeGuesses(values, values == truth)
     advantages = guesses.advantage(TargetMembership(is_in))
-    known = advantages[~np.isnan(advantages)]  # a trial with everybody in, or nobody, has no advantage
+    known_advantages = advantages[~np.isnan(advantages)]  # a trial with everybody in, or nobody, has no advantage
     shares = float(guesses.right[is_in].mean()), float(guesses.right[~is_in].mean())
-    return AttributeGuessAccuracy(*shares, mean_advantage(known, confidence))
+    return AttributeGuessAccuracy(*shares, mean_advantage(known_advantages, confidence))
 
 
 def attribute_ends(run: FinishedRun, name: str, confidence: float) -> tuple[float, float]:
     """Return the two ends of a confidence interval for an adversary's advantage at guessing an attribute."""
     assert run.tables.targets is not None, "an attribute is guessed of targets"
-    found = _guesser(run.tables.targets, name, confidence).advantage
-    return found.low, found.high
+    advantage = _guesser(run.tables.targets, name, confidence).advantage
+    return advantage.low, advantage.high

@@ -19,8 +19,8 @@ _COLUMNS, _SCORE = ["membership_advantage", "record_membership_guess"], "record_
 
 def membership_ends(run: FinishedRun, confidence: float) -> tuple[float, float]:
     """Return the ends of the confidence interval of the membership adversary's mean advantage."""
-    found = mean_advantage(run.tables.trials[_COLUMNS[0]].to_numpy(dtype=np.float64), confidence)
-    return found.low, found.high
+    interval = mean_advantage(run.tables.trials[_COLUMNS[0]].to_numpy(dtype=np.float64), confidence)
+    return interval.low, interval.high
 
 
 def record_bound_end(run: FinishedRun, confidence: float) -> tuple[float, float]:

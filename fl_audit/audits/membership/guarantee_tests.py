@@ -22,12 +22,12 @@ class MembershipGuaranteeTests(TargetsGuaranteeTests):
         It uses the insider's log-odds for the target, and the noise along the target's contribution. None without
         insiders.
         """
-        drawn = target_scores(run)
-        if drawn is None:
+        scores = target_scores(run)
+        if scores is None:
             return None
-        guarantee, noise = run.plan.stated_guarantee, noise_along(run, drawn.targets)
-        found = judge_scores(drawn.members, drawn.nonmembers, guarantee, run.plan.confidence, noise)
-        return judged_with_opened(found, opened_of_targets(run))
+        guarantee, noise = run.plan.stated_guarantee, noise_along(run, scores.targets)
+        details = judge_scores(scores.members, scores.nonmembers, guarantee, run.plan.confidence, noise)
+        return judged_with_opened(details, opened_of_targets(run))
 
     def covers(self, plan: RunPlan) -> str:
         """Return a sentence on the pairs of training sets and the seed that a verdict covers."""

@@ -50,7 +50,7 @@ class TargetEvidence(NamedTuple):
 
 
 def observe_targets(
-    federation: LoadedFederation, seen: ObservedRound, membership: TargetMembership | None
+    federation: LoadedFederation, observed: ObservedRound, membership: TargetMembership | None
 ) -> TargetEvidence:
     """Return the evidence that one round gives about each target: its log-likelihood ratio, signal and noise.
 
@@ -62,14 +62,14 @@ def observe_targets(
     `membership`: Pass None in the reconstruction audit, where exactly one candidate is in and the insider does not know
     which. The log-likelihood ratio then compares "this candidate is in" with "no candidate is in".
     """
-    public, trials = federation.public, len(seen.start)
+    public, trials = federation.public, len(observed.start)
     membership = membership or TargetMembership(np.zeros((trials, federation.public.targets), dtype=np.bool_))
     mechanism, sees = public.mechanism, public.threat_model.sees_participation
-    sigma = mechanism.noise_scale(np.zeros(trials), public.threat_model, seen.side.norms_array)
-    steps = whitening_terms(federation, seen)
-    whole, of_sum, clip = _alignments(federation, seen, steps, membership, sigma)
-    part = _taking_part(federation, seen, seen.number, trials) if len(steps) == 1 else None
-    takes_part = None if part is None else part[:, federation.targets]
+    sigma = mechanism.noise_scale(np.zeros(trials), public.threat_model, observed.side.norms_array)
+    steps = whitening_terms(federation, observed)
+    whole, of_sum, clip = _alignments(federation, observed, steps, membership, sigma)
+    participation = _taking_part(federation, observed, observed.number, trials) if len(steps) == 1 else None
+    takes_part = None if participation is None else participation[:, federation.targets]
     added = increments(*whole, clip, sigma, membership.is_in, takes_part, mechanism.sampling_rate, sees)
     longest = signal_to_noise(whole.norms, clip, sigma)
     signal = longest if takes_part is None or not (sees or mechanism.sampling_rate == 1) else longest * takes_part
@@ -89,7 +89,7 @@ class _Alignment(NamedTuple):
 
 def _alignments(
     federation: LoadedFederation,
-    seen: ObservedRound,
+    observed: ObservedRound,
     steps: Sequence[WhiteningTerm],
     membership: TargetMembership,
     sigma: Floats,
@@ -102,35 +102,35 @@ def _alignments(
     """
     match federation.unit:
         case Unit.RECORD if len(steps) == 1:
-            alone = _of_single_round(federation, seen, steps[0], membership)
+            alone = _of_single_round(federation, observed, steps[0], membership)
         case Unit.USER if len(steps) == 1 and not federation.public.mechanism.is_adaptive:
-            alone = _of_single_round(federation, seen, steps[0], membership)
+            alone = _of_single_round(federation, observed, steps[0], membership)
         case Unit.RECORD | Unit.USER:
-            return *_of_records_over_rounds(federation, seen, steps, membership, sigma), None
+            return *_of_records_over_rounds(federation, observed, steps, membership, sigma), None
         case Unit.CLIENT:
-            return *_of_clients(federation, seen, steps, membership, sigma), None
+            return *_of_clients(federation, observed, steps, membership, sigma), None
         case _:
             assert_never(federation.unit)
     return alone, alone, federation.public.mechanism.clipping_norm
 
 
 def _of_single_round(
-    federation: LoadedFederation, seen: ObservedRound, step: WhiteningTerm, membership: TargetMembership
+    federation: LoadedFederation, observed: ObservedRound, term: WhiteningTerm, membership: TargetMembership
 ) -> _Alignment:
     """Return the inner products of a round's noise with the targets' unclipped gradients, and the gradients' norms."""
-    noise = _noise_of_records(federation, seen, step, membership)[0]
+    noise = _noise_of_records(federation, observed, term, membership)[0]
     targets = federation.differing
     norms, products = gradient_norms_and_products(
-        federation.model, step.start, targets.features, targets.labels, noise, targets.user
+        federation.model, term.start, targets.features, targets.labels, noise, targets.user
     )
     return _Alignment(_array(products), _array(norms))
 
 
-def _taking_part(federation: LoadedFederation, seen: ObservedRound, number: int, trials: int) -> Flags | None:
+def _taking_part(federation: LoadedFederation, observed: ObservedRound, number: int, trials: int) -> Flags | None:
     """Return which units take part in a round if they are in the data, bool (trials, units); None if all do."""
-    turn, shown = federation.public.eligible_units(number), seen.side.taking_part
-    if shown is not None:
-        return shown.bool().cpu().numpy()
+    turn, tensor = federation.public.eligible_units(number), observed.side.taking_part
+    if tensor is not None:
+        return tensor.bool().cpu().numpy()
     return (
         None
         if turn is None
@@ -138,44 +138,44 @@ def _taking_part(federation: LoadedFederation, seen: ObservedRound, number: int,
     )
 
 
-def _in_sum(federation: LoadedFederation, membership: TargetMembership, part: Flags | None) -> Flags:
-    """Return which units are members and take part, bool (trials, units); `part` is None if all units take part."""
-    held = np.ones((membership.trials, federation.units), dtype=np.bool_)
-    held[:, federation.targets] = membership.is_in
-    return held if part is None else held & part
+def _in_sum(federation: LoadedFederation, membership: TargetMembership, takes_part: Flags | None) -> Flags:
+    """Return which units are members and take part, bool (trials, units); `takes_part` is None if all take part."""
+    is_in_sum = np.ones((membership.trials, federation.units), dtype=np.bool_)
+    is_in_sum[:, federation.targets] = membership.is_in
+    return is_in_sum if takes_part is None else is_in_sum & takes_part
 
 
 def _noise_of_records(
-    federation: LoadedFederation, seen: ObservedRound, step: WhiteningTerm, membership: TargetMembership
+    federation: LoadedFederation, observed: ObservedRound, term: WhiteningTerm, membership: TargetMembership
 ) -> tuple[Tensor, Tensor | None]:
     """Return the noise of a round: its release minus all clipped gradients, float64 (trials, parameters).
 
     The second value, (trials,), is the noise on the sum of the quantile bits; None if the clipping norm is not
     adaptive.
     """
-    part = _taking_part(federation, seen, step.number, membership.trials)
-    held = _in_sum(federation, membership, part)
+    takes_part = _taking_part(federation, observed, term.number, membership.trials)
+    is_in_sum = _in_sum(federation, membership, takes_part)
     if federation.user is not None:
-        held = held[:, federation.user]
-    in_sum = torch.from_numpy(held).to(step.start.device)
-    found = contributed(
+        is_in_sum = is_in_sum[:, federation.user]
+    in_sum = torch.from_numpy(is_in_sum).to(term.start.device)
+    trial = contributed(
         federation,
         federation.victim,
         federation.training,
-        step.start,
-        RoundContext(step.number, seen.side.norms),
+        term.start,
+        RoundContext(term.number, observed.side.norms),
         in_sum,
     )
-    noise = step.release.double() - found.total.double()
-    bits = None if seen.side.bits is None else seen.side.bits - found.centred_bits
+    noise = term.release.double() - trial.total.double()
+    bits = None if observed.side.bits is None else observed.side.bits - trial.centred_bits
     return (
-        noise - ascent_contribution(federation, step.start).double() if federation.public.ascent > 0 else noise
+        noise - ascent_contribution(federation, term.start).double() if federation.public.ascent > 0 else noise
     ), bits
 
 
 def _of_records_over_rounds(
     federation: LoadedFederation,
-    seen: ObservedRound,
+    observed: ObservedRound,
     steps: Sequence[WhiteningTerm],
     membership: TargetMembership,
     sigma: Floats,
@@ -186,33 +186,37 @@ def _of_records_over_rounds(
     becomes white. Under adaptive clipping, the first result has one more coordinate than the second: the bit that says
     whether a gradient is within the clipping norm.
     """
-    mechanism, side = federation.public.mechanism, seen.side
+    mechanism, side = federation.public.mechanism, observed.side
     unit, noise = _sum_to_bit_noise_ratio(federation, sigma), torch.zeros(())
     for step in steps:
-        noise = noise + step.factor * _with_bit(*_noise_of_records(federation, seen, step, membership), unit)
+        noise = noise + step.factor * _with_bit(*_noise_of_records(federation, observed, step, membership), unit)
     shape, differing, target = membership.is_in.shape, federation.differing, federation.target_of_records
     limit = mechanism.clipping_norm if side.norms is None else side.norms[:, None, None]
-    kept = noise.shape[1], noise.shape[1] - mechanism.is_adaptive
-    products, norms = [np.empty(shape) for _ in kept], [np.empty(shape) for _ in kept]
+    noise_shape = noise.shape[1], noise.shape[1] - mechanism.is_adaptive
+    products, norms = [np.empty(shape) for _ in noise_shape], [np.empty(shape) for _ in noise_shape]
     together = max(1, GRADIENT_BUDGET // steps[0].start.numel() * shape[1] // len(target))
-    for some in slices(shape[1], together):
+    for trial_slice in slices(shape[1], together):
         whole = torch.zeros(())
-        records = slice(*np.searchsorted(target, (some.start, some.stop)).tolist())
-        place = torch.from_numpy(target[records] - some.start).to(noise.device)
+        records = slice(*np.searchsorted(target, (trial_slice.start, trial_slice.stop)).tolist())
+        tensor = torch.from_numpy(target[records] - trial_slice.start).to(noise.device)
         for step in steps:
             portion = Microbatch(differing.features[records], differing.labels[records])
-            each = federation.model.example_gradients(step.start, portion).double()
-            if len(place) > some.stop - some.start:  # a target with several records adds their sum
-                each = each.new_zeros(len(each), some.stop - some.start, each.shape[2]).index_add_(1, place, each)
-            lengths = each.norm(dim=2, keepdim=True)
-            each = each * (limit / lengths).clamp(max=1)
+            clipped = federation.model.example_gradients(step.start, portion).double()
+            if len(tensor) > trial_slice.stop - trial_slice.start:  # a target with several records adds their sum
+                clipped = clipped.new_zeros(
+                    len(clipped), trial_slice.stop - trial_slice.start, clipped.shape[2]
+                ).index_add_(1, tensor, clipped)
+            lengths = clipped.norm(dim=2, keepdim=True)
+            clipped = clipped * (limit / lengths).clamp(max=1)
             if mechanism.is_adaptive:
                 bits = (lengths <= limit).double() - 0.5
-                each = torch.cat([each, bits * unit.to(bits.device)[:, None, None]], dim=2)
-            whole = whole + step.factor * each
-        for number, end in enumerate(kept):
-            products[number][:, some] = _array(torch.bmm(whole[..., :end], noise[:, :end].unsqueeze(2)).squeeze(2))
-            norms[number][:, some] = _array(whole[..., :end].norm(dim=2))
+                clipped = torch.cat([clipped, bits * unit.to(bits.device)[:, None, None]], dim=2)
+            whole = whole + step.factor * clipped
+        for number, end in enumerate(noise_shape):
+            products[number][:, trial_slice] = _array(
+                torch.bmm(whole[..., :end], noise[:, :end].unsqueeze(2)).squeeze(2)
+            )
+            norms[number][:, trial_slice] = _array(whole[..., :end].norm(dim=2))
     return _Alignment(products[0], norms[0]), _Alignment(products[1], norms[1])
 
 
@@ -227,7 +231,7 @@ def _sum_to_bit_noise_ratio(federation: LoadedFederation, sigma: Floats) -> Tens
 
 def _of_clients(
     federation: LoadedFederation,
-    seen: ObservedRound,
+    observed: ObservedRound,
     steps: Sequence[WhiteningTerm],
     membership: TargetMembership,
     sigma: Floats,
@@ -237,32 +241,32 @@ def _of_clients(
     They are sums over the rounds that whitening combines. The first alignment includes the quantile bits. The second
     one leaves them out, because after a small update their noise would hide the noise on the sum.
     """
-    mechanism, side = federation.public.mechanism, seen.side
+    mechanism, side = federation.public.mechanism, observed.side
     unit = _sum_to_bit_noise_ratio(federation, sigma)
     noise: Tensor | float = 0.0
     updates: dict[int, Tensor] = {}
     for step in steps:
-        part, moment = (
-            _taking_part(federation, seen, step.number, membership.trials),
+        takes_part, moment = (
+            _taking_part(federation, observed, step.number, membership.trials),
             RoundContext(step.number, side.norms),
         )
-        held = _in_sum(federation, membership, part)
+        is_in_sum = _in_sum(federation, membership, takes_part)
         noise = noise + step.factor * _with_bit(step.release, side.bits, unit)
         for client in range(federation.units):
-            is_target = client in federation.targets and (part is None or bool(part[:, client].any()))
-            if not held[:, client].any() and not is_target:
+            is_target = client in federation.targets and (takes_part is None or bool(takes_part[:, client].any()))
+            if not is_in_sum[:, client].any() and not is_target:
                 continue
-            one = contributed(federation, client, federation.shard(client), step.start, moment)
-            added = step.factor * _with_bit(one.total, one.centred_bits if mechanism.is_adaptive else None, unit)
-            noise = noise - added * torch.from_numpy(held[:, client]).to(added.device).unsqueeze(1)
+            trial = contributed(federation, client, federation.shard(client), step.start, moment)
+            added = step.factor * _with_bit(trial.total, trial.centred_bits if mechanism.is_adaptive else None, unit)
+            noise = noise - added * torch.from_numpy(is_in_sum[:, client]).to(added.device).unsqueeze(1)
             if is_target:
                 updates[client] = updates.get(client, 0.0) + added
     assert isinstance(noise, Tensor), "a round is weighed"
     nothing = torch.zeros_like(noise)
     of_targets = [updates.get(int(client), nothing) for client in federation.targets]
-    kept = noise.shape[1], noise.shape[1] - mechanism.is_adaptive
-    along = [torch.stack([(noise * one)[:, :end].sum(dim=1) for one in of_targets], dim=1) for end in kept]
-    norms = [torch.stack([one[:, :end].norm(dim=1) for one in of_targets], dim=1) for end in kept]
+    shape = noise.shape[1], noise.shape[1] - mechanism.is_adaptive
+    along = [torch.stack([(noise * target)[:, :end].sum(dim=1) for target in of_targets], dim=1) for end in shape]
+    norms = [torch.stack([target[:, :end].norm(dim=1) for target in of_targets], dim=1) for end in shape]
     return _Alignment(_array(along[0]), _array(norms[0])), _Alignment(_array(along[1]), _array(norms[1]))
 
 
@@ -283,8 +287,10 @@ def ascent_contribution(federation: LoadedFederation, models: Tensor) -> Tensor:
 
     Shapes: `models` (trials, parameters).
     """
-    asked, rate, norm = federation.differing, federation.public.ascent, federation.public.mechanism.clipping_norm
-    return ascent(federation.model, models, asked.features, asked.labels, rate, None if math.isinf(norm) else norm)
+    examples, rate, norm = federation.differing, federation.public.ascent, federation.public.mechanism.clipping_norm
+    return ascent(
+        federation.model, models, examples.features, examples.labels, rate, None if math.isinf(norm) else norm
+    )
 
 
 def _array(values: Tensor) -> Floats:

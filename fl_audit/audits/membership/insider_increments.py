@@ -72,8 +72,10 @@ def increments(
     require_sampling_rate(sampling_rate)
     is_told = takes_part is not None or sampling_rate == 1
     require(is_told, f"sampling rate is {sampling_rate} and nothing says who takes part: accepted is bool {shape}")
-    part = _checked_flags(np.ones(shape, dtype=np.bool_) if takes_part is None else takes_part, "takes_part", shape)
-    in_sum = _checked_flags(is_in, "is_in", shape) & part
+    participation = _checked_flags(
+        np.ones(shape, dtype=np.bool_) if takes_part is None else takes_part, "takes_part", shape
+    )
+    in_sum = _checked_flags(is_in, "is_in", shape) & participation
     along, lengths = _checked(products, "products"), _checked(norms, "norms")
     require(lengths.shape == along.shape, f"norms have shape {lengths.shape}: accepted is {along.shape}, the products'")
     scale, clipped = _checked_sigma(sigma, len(along)), _clipped(lengths, clipping_norm)
@@ -82,7 +84,7 @@ def increments(
     log_odds = factor * along / scale / scale + np.where(in_sum, 0.5, -0.5) * np.square(clipped / scale)
     if sampling_rate < 1 and not sees_participation:
         return np.asarray(mixed_llr(torch.from_numpy(log_odds), sampling_rate).numpy(), dtype=np.float64)
-    return np.where(part, log_odds, 0.0)
+    return np.where(participation, log_odds, 0.0)
 
 
 def _clipped(lengths: Floats, clipping_norm: float | None) -> Floats:
@@ -94,10 +96,10 @@ def _clipped(lengths: Floats, clipping_norm: float | None) -> Floats:
 
 def _checked(values: ArrayLike, name: str) -> Floats:
     """Return values as float64 (trials, targets); raise `InputError` if they do not fit or are not finite."""
-    found = np.asarray(values, dtype=np.float64)
-    require(found.ndim == 2, f"{name} have shape {found.shape}: accepted is (trials, targets)")
-    require(bool(np.isfinite(found).all()), f"{name} contain NaN or infinity: accepted are finite numbers")
-    return found
+    array = np.asarray(values, dtype=np.float64)
+    require(array.ndim == 2, f"{name} have shape {array.shape}: accepted is (trials, targets)")
+    require(bool(np.isfinite(array).all()), f"{name} contain NaN or infinity: accepted are finite numbers")
+    return array
 
 
 def _checked_sigma(sigma: ArrayLike, trials: int) -> Floats:
@@ -112,7 +114,7 @@ def _checked_sigma(sigma: ArrayLike, trials: int) -> Floats:
 
 
 def _checked_flags(flags: Flags, name: str, shape: tuple[int, ...]) -> Flags:
-    found = np.asarray(flags)
-    accepted = found.dtype == np.bool_ and found.shape == shape
-    require(accepted, f"{name} is {found.dtype} of shape {found.shape}: accepted is bool {shape}, as the products")
-    return found
+    array = np.asarray(flags)
+    accepted = array.dtype == np.bool_ and array.shape == shape
+    require(accepted, f"{name} is {array.dtype} of shape {array.shape}: accepted is bool {shape}, as the products")
+    return array

@@ -12,9 +12,9 @@ def target_scores(run: FinishedRun) -> OneTargetPerTrialScores | None:
 
     The result is None if the run is no membership audit, or if it has no insiders.
     """
-    if (found := log_odds_of_targets(run, is_exactly_one=False)) is None:
+    if (results := log_odds_of_targets(run, is_exactly_one=False)) is None:
         return None
-    log_odds, is_in = found
+    log_odds, is_in = results
     return one_target_scores(log_odds, TargetMembership(is_in), generator(0, Purpose.TARGET_CHOICE, round=1))
 
 

@@ -52,10 +52,10 @@ def scaled_confidence(logits: ArrayLike, labels: ArrayLike) -> Floats:
     `labels`: The shape must broadcast to the shape of `logits` without the last axis.
     """
     values = _checked(logits)
-    places, others = _places(labels, values), values.copy()
-    np.put_along_axis(others, places, -np.inf, axis=-1)
-    own = np.take_along_axis(values, places, axis=-1)[..., 0]
-    return np.asarray(own - logsumexp(others, axis=-1), dtype=np.float64)
+    label_indices, other_values = _places(labels, values), values.copy()
+    np.put_along_axis(other_values, label_indices, -np.inf, axis=-1)
+    label_values = np.take_along_axis(values, label_indices, axis=-1)[..., 0]
+    return np.asarray(label_values - logsumexp(other_values, axis=-1), dtype=np.float64)
 
 
 def _checked(logits: ArrayLike) -> Floats:
@@ -69,13 +69,13 @@ def _checked(logits: ArrayLike) -> Floats:
 
 def _places(labels: ArrayLike, logits: Floats) -> NDArray[np.intp]:
     """Return the labels as indices of the last axis of logits, (..., 1); raise `InputError` if they do not fit."""
-    found = np.asarray(labels)
+    array = np.asarray(labels)
     classes = logits.shape[-1]
-    require(np.issubdtype(found.dtype, np.integer), f"labels are {found.dtype}: accepted are whole numbers")
-    in_range = found.size == 0 or (found.min() >= 0 and found.max() < classes)
+    require(np.issubdtype(array.dtype, np.integer), f"labels are {array.dtype}: accepted are whole numbers")
+    in_range = array.size == 0 or (array.min() >= 0 and array.max() < classes)
     require(in_range, f"labels lie outside 0 to {classes - 1}: accepted are the {classes} classes of the logits")
     try:
-        wide = np.broadcast_to(found, logits.shape[:-1])
+        wide = np.broadcast_to(array, logits.shape[:-1])
     except ValueError:
-        require(False, f"labels have shape {found.shape}: accepted is {logits.shape[:-1]}, or what broadcasts to it")
+        require(False, f"labels have shape {array.shape}: accepted is {logits.shape[:-1]}, or what broadcasts to it")
     return np.asarray(wide[..., np.newaxis], dtype=np.intp)

@@ -47,7 +47,7 @@ def rmia_scores(
     log_probabilities: Floats,
     population: Floats,
     membership: TargetMembership,
-    rule: RmiaSettings | None = None,
+    settings: RmiaSettings | None = None,
     shadows: Flags | None = None,
 ) -> Floats:
     """Return the RMIA score of each target in each trial, from 0 to 1, shape (trials, targets); higher for members.
@@ -79,7 +79,7 @@ def rmia_scores(
         The membership of the targets in all trials. The attack on a trial uses only the rows of other trials.
     shadows
         Whether each trial's model may serve as a reference, bool (trials,); None allows all but the attacked one.
-    rule
+    settings
         Settings of the attack; `RmiaSettings()` if None.
 
     Examples
@@ -89,26 +89,28 @@ def rmia_scores(
     >>> rmia_scores(own, others, TargetMembership(bits), RmiaSettings(slope=1.0)).ravel().tolist()
     [1.0, 0.0, 1.0]
     """
-    rule = rule or RmiaSettings()
+    settings = settings or RmiaSettings()
     targets = _checked(_of_targets(log_probabilities, membership, "log-probabilities"), "log-probabilities")
     records = np.asarray(population, dtype=np.float64)
     fits = records.ndim == 2 and len(records) == membership.trials and records.size > 0
     shape = f"({membership.trials}, records)"
     require(fits, f"log-probabilities of the population have shape {records.shape}: accepted is {shape}")
     records = _checked(records, "log-probabilities of the population")
-    flags, is_offline = _shadow_flags(membership, shadows), RmiaForm(rule.form) is RmiaForm.OFFLINE
+    flags, is_offline = _shadow_flags(membership, shadows), RmiaForm(settings.form) is RmiaForm.OFFLINE
     # The mean confidence of reference models in each target, and in each record of the population.
     sure = np.exp(targets)
     out = _shadow_group(sure, ~membership.is_in, flags, "out", 1)
-    reference = _from_out(out, rule)
+    reference = _from_out(out, settings)
     if not is_offline:
         inside = _shadow_group(sure, membership.is_in, flags, "in", 1)
         reference = (inside.mean + out.mean) / 2
-    own = targets - _log(reference)
+    ratios = targets - _log(reference)
     out = _shadow_group(np.exp(records), np.ones(records.shape, dtype=np.bool_), flags)
-    theirs = records - _log(_from_out(out, rule) if is_offline else out.mean)
-    pairs = zip(np.sort(theirs, axis=1), own - np.log(rule.gamma), strict=True)
-    outdone = np.stack([np.searchsorted(others, asked, side="right") for others, asked in pairs])
+    theirs = records - _log(_from_out(out, settings) if is_offline else out.mean)
+    pairs = zip(np.sort(theirs, axis=1), ratios - np.log(settings.gamma), strict=True)
+    outdone = np.stack(
+        [np.searchsorted(population_ratios, target_ratios, side="right") for population_ratios, target_ratios in pairs]
+    )
     return np.asarray(outdone / theirs.shape[1], dtype=np.float64)
 
 
@@ -117,21 +119,21 @@ def _log(confidence: Floats) -> Floats:
     return np.asarray(np.log(np.maximum(confidence, np.finfo(np.float64).tiny)), dtype=np.float64)
 
 
-def _from_out(out: ShadowGroupMoments, rule: RmiaSettings) -> Floats:
+def _from_out(out: ShadowGroupMoments, settings: RmiaSettings) -> Floats:
     """Return the mean confidence of reference models in each record, estimated from models that did not train on it.
 
     Half of the reference models are taken to have used the record. Then the mean is ((1 + a) p_out + 1 - a) / 2, where
     p_out is the mean confidence of models that did not use it, and a is `rule.slope`.
     """
-    return np.asarray(((1 + rule.slope) * out.mean + 1 - rule.slope) / 2, dtype=np.float64)
+    return np.asarray(((1 + settings.slope) * out.mean + 1 - settings.slope) / 2, dtype=np.float64)
 
 
-def _checked(values: Floats, what: str) -> Floats:
+def _checked(values: Floats, name: str) -> Floats:
     """Return log-probabilities unchanged, or raise `InputError` if they are not valid.
 
-    They are not valid if one of them is above 0 or not finite. `what` is their name in the error message.
+    They are not valid if one of them is above 0 or not finite. `name` is their name in the error message.
     """
-    require(bool(np.isfinite(values).all()), f"{what} contain NaN or infinity: accepted are finite numbers")
+    require(bool(np.isfinite(values).all()), f"{name} contain NaN or infinity: accepted are finite numbers")
     highest = float(values.max())
-    require(highest <= 0, f"{what} reach {highest:g}: accepted are numbers up to 0")
+    require(highest <= 0, f"{name} reach {highest:g}: accepted are numbers up to 0")
     return values

@@ -92,7 +92,7 @@ def roc_curve(scores: ArrayLike, membership: TargetMembership) -> RocCurve:
     Shapes: `scores` (trials, targets).
     """
     ranked = _RankedScores(_checked(scores, membership), membership, 0.0)
-    hits, alarms = (found[0, ranked.last] for found in ranked.counts(np.ones((1, membership.trials))))
+    hits, alarms = (count[0, ranked.last] for count in ranked.counts(np.ones((1, membership.trials))))
     return RocCurve(fpr=np.append(0.0, alarms / alarms[-1]), tpr=np.append(0.0, hits / hits[-1]))
 
 
@@ -134,15 +134,15 @@ def membership_rates(
     point = ranked.rates(np.ones((1, trials)))[0]
     weights = generator.multinomial(trials, np.full(trials, 1 / trials), size=resamples).astype(np.float64)
     step = max(1, _CELLS_AT_ONCE // ranked.top)
-    drawn = np.concatenate([ranked.rates(weights[start : start + step]) for start in range(0, resamples, step)])
+    rates_drawn = np.concatenate([ranked.rates(weights[start : start + step]) for start in range(0, resamples, step)])
     stretch = math.sqrt(2) if shadows_of_each_other else 1.0
     level = (1 - confidence) / point.size
     reach = math.sqrt(trials / (trials - 1)) * float(stdtrit(trials - 1, 1 - level / 2))
-    below, above = np.nanquantile(drawn, [float(ndtr(-reach)), 1 - float(ndtr(-reach))], axis=0)
-    half = stretch * np.maximum(reach * np.nanstd(drawn, axis=0), np.maximum(point - below, above - point))
+    below, above = np.nanquantile(rates_drawn, [float(ndtr(-reach)), 1 - float(ndtr(-reach))], axis=0)
+    half = stretch * np.maximum(reach * np.nanstd(rates_drawn, axis=0), np.maximum(point - below, above - point))
     low, high = np.clip(point - half, 0, 1), np.clip(point + half, 0, 1)
     auc, tpr_0001, tpr_001, balanced = (
-        IntervalEstimate(*map(float, one)) for one in zip(point, low, high, strict=True)
+        IntervalEstimate(*map(float, ends)) for ends in zip(point, low, high, strict=True)
     )
     if of_insiders:
         auc = _share_of(_areas_between_trials(values, membership), level)
@@ -159,21 +159,24 @@ def _areas_between_trials(scores: ArrayLike, membership: TargetMembership) -> Fl
     # the pairs with trial w. The value of w among W trials is W T/P - (W - 1) (T - t_w) / (P - p_w) (Tukey's
     # pseudo-values of a U-statistic).
     values, is_in = _checked(scores, membership), membership.is_in
-    members, others = np.sort(values[is_in]), np.sort(values[~is_in])
+    members, nonmembers = np.sort(values[is_in]), np.sort(values[~is_in])
 
     def beside(these: Floats, those: Floats) -> Floats:
         """Return, for each number in `these`, how many numbers in `those` are smaller; ties count one half."""
         return (np.searchsorted(those, these, "left") + np.searchsorted(those, these, "right")) / 2
 
-    below = np.where(is_in, beside(values, others), 0.0).sum(axis=1)
+    below = np.where(is_in, beside(values, nonmembers), 0.0).sum(axis=1)
     above = np.where(is_in, 0.0, len(members) - beside(values, members)).sum(axis=1)
-    size, rest = is_in.sum(axis=1), (~is_in).sum(axis=1)
-    own = np.where(is_in, rankdata(values, axis=1), 0.0).sum(axis=1) - size * (size + 1) / 2
-    won, pairs = below + above - 2 * own, size * (len(others) - rest) + rest * (len(members) - size)
+    size, nonmember_count = is_in.sum(axis=1), (~is_in).sum(axis=1)
+    rank_sums = np.where(is_in, rankdata(values, axis=1), 0.0).sum(axis=1) - size * (size + 1) / 2
+    won, pairs = (
+        below + above - 2 * rank_sums,
+        size * (len(nonmembers) - nonmember_count) + nonmember_count * (len(members) - size),
+    )
     all_won, all_pairs, trials = won.sum() / 2, pairs.sum() / 2, len(values)
     with np.errstate(invalid="ignore", divide="ignore"):
-        left = (all_won - won) / (all_pairs - pairs)
-        return np.asarray(trials * all_won / all_pairs - (trials - 1) * left, dtype=np.float64)
+        without_trial = (all_won - won) / (all_pairs - pairs)
+        return np.asarray(trials * all_won / all_pairs - (trials - 1) * without_trial, dtype=np.float64)
 
 
 def _share_of(values: Floats, level: float) -> IntervalEstimate:
@@ -211,8 +214,8 @@ class _RankedScores:
         called = values > threshold
         self._size = membership.is_in.sum(axis=1), (~membership.is_in).sum(axis=1)
         self._right = (called & membership.is_in).sum(axis=1), (~called & ~membership.is_in).sum(axis=1)
-        members, others = self._size
-        self.pairs = members * others
+        members, nonmember_count = self._size
+        self.pairs = members * nonmember_count
         ranks = np.where(membership.is_in, rankdata(values, axis=1), 0.0)
         self._won = ranks.sum(axis=1) - members * (members + 1) / 2
 
@@ -225,36 +228,36 @@ class _RankedScores:
         weight, is_in = weights[:, self._trial[:top]], self._is_in[:top]
         return np.cumsum(weight * is_in, axis=1), np.cumsum(weight * ~is_in, axis=1)
 
-    def _top_counts(self, weights: Floats, others: Floats) -> tuple[Floats, Floats]:
+    def _top_counts(self, weights: Floats, nonmember_count: Floats) -> tuple[Floats, Floats]:
         """Return the results of `counts` at the highest distinct scores, which suffice for the TPR at FPR 1 %.
 
-        The last of these scores has an FPR above 1 % in every resample. `others` are the weighted numbers of all
-        nonmembers, (resamples,).
+        The last of these scores has an FPR above 1 % in every resample. `nonmember_count` are the weighted numbers of
+        all nonmembers, (resamples,).
         """
-        all_scores, most, taken = len(self._trial), SMALL_RATES[-1] * (1 + 1e-12) * others, self.top
+        all_scores, most_alarms, count = len(self._trial), SMALL_RATES[-1] * (1 + 1e-12) * nonmember_count, self.top
         while True:
-            hits, alarms = self.counts(weights, taken)
-            if taken == all_scores or bool(((alarms[:, -1] > most) | (others == 0)).all()):
-                return hits[:, self.last[:taken]], alarms[:, self.last[:taken]]
-            taken = min(all_scores, 2 * taken)
+            hits, alarms = self.counts(weights, count)
+            if count == all_scores or bool(((alarms[:, -1] > most_alarms) | (nonmember_count == 0)).all()):
+                return hits[:, self.last[:count]], alarms[:, self.last[:count]]
+            count = min(all_scores, 2 * count)
 
     def rates(self, weights: Floats) -> Floats:
         """Return AUC, TPR at FPR 0.1 % and at 1 %, and balanced accuracy, (resamples, 4).
 
         They are NaN in a resample without members or without nonmembers.
         """
-        members, others = (weights @ size for size in self._size)
-        hits, alarms = self._top_counts(weights, others)
+        members, nonmember_count = (weights @ size for size in self._size)
+        hits, alarms = self._top_counts(weights, nonmember_count)
         with np.errstate(invalid="ignore", divide="ignore"):
             # The rank sum of Mann and Whitney in each trial.
-            found = [weights @ self._won / (weights @ self.pairs)]
+            rates_found = [weights @ self._won / (weights @ self.pairs)]
             for rate in SMALL_RATES:
                 # The slack keeps rounding from turning 3 of 3000 into more than 0.001.
-                allowed = alarms <= (rate * others * (1 + 1e-12))[:, np.newaxis]
-                found.append(np.where(allowed, hits, 0.0).max(axis=1, initial=0.0) / members)
+                allowed = alarms <= (rate * nonmember_count * (1 + 1e-12))[:, np.newaxis]
+                rates_found.append(np.where(allowed, hits, 0.0).max(axis=1, initial=0.0) / members)
             shares = [weights @ right / (weights @ size) for right, size in zip(self._right, self._size, strict=True)]
-        defined = (members > 0) & (others > 0)
-        return np.where(defined[:, np.newaxis], np.stack([*found, sum(shares) / 2], axis=1), np.nan)
+        defined = (members > 0) & (nonmember_count > 0)
+        return np.where(defined[:, np.newaxis], np.stack([*rates_found, sum(shares) / 2], axis=1), np.nan)
 
 
 def _checked(scores: ArrayLike, membership: TargetMembership) -> Floats:
@@ -264,6 +267,6 @@ def _checked(scores: ArrayLike, membership: TargetMembership) -> Floats:
     require(values.shape == shape, f"scores have shape {values.shape}: accepted is {shape}, trials and targets")
     require(not bool(np.isnan(values).any()), "scores contain NaN: accepted are numbers, of attacked trials alone")
     members = int(membership.is_in.sum())
-    found = f"there are {members} members and {values.size - members} others"
-    require(0 < members < values.size, f"{found}: accepted is at least one of each")
+    problem = f"there are {members} members and {values.size - members} others"
+    require(0 < members < values.size, f"{problem}: accepted is at least one of each")
     return values

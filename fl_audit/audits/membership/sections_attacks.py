@@ -38,21 +38,21 @@ _RATES_SHOWN = np.concatenate([[0.0], np.logspace(np.log10(_SMALLEST_RATE / 10),
 _LOOKS = (("#12426e", "-"), ("#4d7a2a", "--"), ("#7a3b69", "-."), ("#2a7f86", ":"), ("#5c5c5c", (0, (5, 1, 1, 1))))
 
 
-def _auc_row(name: str, numbers: evidence.AllAttacksFinding, run: FinishedRun) -> ReportNumber:
-    rates = numbers.achieved[name].rates
+def _auc_row(name: str, finding: evidence.AllAttacksFinding, run: FinishedRun) -> ReportNumber:
+    rates = finding.achieved[name].rates
     which, interval = ("one trial", "bootstrap") if name != evidence.INSIDER else ("different trials", "jackknife")
-    how = (
+    basis_text = (
         f"share of pairs of {which} that the score puts in order; {interval} interval over trials, about "
         "as sure as stated for it and its rates together; trials are independent; targets of one trial share its model"
     )
     return ReportNumber(
         f"AUC, {_NAMES.get(name, name)}",
         rates.auc.value,
-        how,
+        basis_text,
         rates.auc.low,
         rates.auc.high,
         rates.confidence,
-        numbers.largest_auc_of(name),
+        finding.largest_auc_of(name),
         origin=0.5,
         largest=1.0,
         on_page=True,
@@ -64,135 +64,153 @@ _RATES = ("auc", "tpr_at_fpr_0001", "tpr_at_fpr_001", "balanced_accuracy")
 
 
 def _rate_row(
-    rate: str, limit: float | None, name: str, found: AttackResults, contents: ReportContents
+    rate: str, limit: float | None, name: str, results: AttackResults, contents: ReportContents
 ) -> ReportNumber:
-    one, origin = getattr(found.rates, rate), 0.0 if rate.startswith("tpr") else 0.5
+    interval, origin = getattr(results.rates, rate), 0.0 if rate.startswith("tpr") else 0.5
     wide = partial(evidence.rate_ends, contents.run, name, rate)
     return ReportNumber(
-        rate, one.value, "", one.low, one.high, found.rates.confidence, limit, origin=origin, largest=1.0, wide=wide
+        rate,
+        interval.value,
+        "",
+        interval.low,
+        interval.high,
+        results.rates.confidence,
+        limit,
+        origin=origin,
+        largest=1.0,
+        wide=wide,
     )
 
 
-def _sentence(numbers: evidence.AllAttacksFinding, contents: ReportContents) -> str:
+def _sentence(finding: evidence.AllAttacksFinding, contents: ReportContents) -> str:
     words = contents.words
-    trials, targets = plural(numbers.trials, "training"), plural(numbers.targets, words.one)
+    trials, targets = plural(finding.trials, "training"), plural(finding.targets, words.one)
     text = f"In {trials} we tossed a coin for each of {targets}, and trained with those that won."
-    if numbers.outsiders:
-        name, found = max(numbers.outsiders.items(), key=lambda one: one[1].rates.auc.value)
-        several = len(numbers.outsiders) > 1
-        who, were = ("Attackers", "were") if several else (f"An attacker ({_NAMES.get(name, name)})", "was")
+    if finding.outsiders:
+        name, attack_results = max(finding.outsiders.items(), key=lambda entry: entry[1].rates.auc.value)
+        several = len(finding.outsiders) > 1
+        subject, were = ("Attackers", "were") if several else (f"An attacker ({_NAMES.get(name, name)})", "was")
         text += (
-            f" {who} who saw the finished models alone {were} then shown one that was in and one that was not; "
+            f" {subject} who saw the finished models alone {were} then shown one that was in and one that was not; "
             f"{f'the best of them ({_NAMES.get(name, name)})' if several else 'it'} picked the right one in "
-            f"{percent(found.rates.auc.value)} of cases{_auc_row(name, numbers, contents.run).comparison_in_brackets}, "
-            f"where coin-flipping has 50 %{_allowed(numbers.largest_order)}{_of_two(numbers.largest_order, words.one)}."
+            f"{percent(attack_results.rates.auc.value)} of "
+            f"cases{_auc_row(name, finding, contents.run).comparison_in_brackets}, "
+            f"where coin-flipping has 50 %{_allowed(finding.largest_order)}{_of_two(finding.largest_order, words.one)}."
         )
-    insider = numbers.achieved.get(evidence.INSIDER)
+    insider = finding.achieved.get(evidence.INSIDER)
     if insider is not None:
         text += (
             f" A participant who knows everything but one coin, and sees every update, tells a training with the "
             f"{words.one} from one without it in {percent(insider.rates.auc.value)} of cases"
-            f"{_auc_row(evidence.INSIDER, numbers, contents.run).comparison_in_brackets}{_allowed(numbers.largest_auc)}"
-            f"{_of_one(numbers.largest_auc, words.one)}."
+            f"{_auc_row(evidence.INSIDER, finding, contents.run).comparison_in_brackets}{_allowed(finding.largest_auc)}"
+            f"{_of_one(finding.largest_auc, words.one)}."
         )
     return text
 
 
-def _of_two(limit: float | None, one: str) -> str:
-    return "" if limit is None else f" here, since two {one}s are told apart at once and each counts"
+def _of_two(limit: float | None, text: str) -> str:
+    return "" if limit is None else f" here, since two {text}s are told apart at once and each counts"
 
 
-def _of_one(limit: float | None, one: str) -> str:
-    return "" if limit is None else f" here, where one {one} alone decides"
+def _of_one(limit: float | None, text: str) -> str:
+    return "" if limit is None else f" here, where one {text} alone decides"
 
 
 def _allowed(limit: float | None) -> str:
     return "" if limit is None else f"; the guarantee allows at most {percent(limit)}"
 
 
-def _tables(numbers: evidence.AllAttacksFinding, contents: ReportContents) -> list[Table]:
+def _tables(finding: evidence.AllAttacksFinding, contents: ReportContents) -> list[Table]:
     columns = ("Who attacks", "AUC", "TPR at 0.1 % FPR", "TPR at 1 % FPR", "Balanced accuracy")
     rows = []
-    for name, found in numbers.achieved.items():
-        limits = (numbers.largest_auc_of(name), *numbers.largest_rates)
+    for name, attack_results in finding.achieved.items():
+        limits = (finding.largest_auc_of(name), *finding.largest_rates)
         beside = [
-            _rate_row(rate, limit, name, found, contents).text for rate, limit in zip(_RATES, limits, strict=True)
+            _rate_row(rate, limit, name, attack_results, contents).text
+            for rate, limit in zip(_RATES, limits, strict=True)
         ]
         rows.append((_NAMES.get(name, name), *beside))
     if contents.plan.has_guarantee:
-        told = [f"at most {number_text(value, 3)}" for value in (numbers.largest_order, *numbers.largest_rates)]
-        one = contents.words.one
-        told[0] += f" (two {one}s compared), an insider {number_text(numbers.largest_auc, 3)} (one {one})"
+        limits_text = [f"at most {number_text(value, 3)}" for value in (finding.largest_order, *finding.largest_rates)]
+        unit_name = contents.words.one
+        limits_text[0] += (
+            f" (two {unit_name}s compared), an insider {number_text(finding.largest_auc, 3)} (one {unit_name})"
+        )
         whose = with_standing_in_brackets("Nobody, by the guarantee", standing_of_claim(contents))
-        rows.append((whose, *told))
-    title = f"Membership attacks on {plural(numbers.targets, 'target')} in {plural(numbers.trials, 'trial')}"
+        rows.append((whose, *limits_text))
+    title = f"Membership attacks on {plural(finding.targets, 'target')} in {plural(finding.trials, 'trial')}"
     return [Table(title, columns, tuple(rows))]
 
 
-def _rows(numbers: evidence.AllAttacksFinding, contents: ReportContents) -> list[ReportNumber]:
-    guarantee, found = contents.plan.guarantee, list[ReportNumber]()
+def _rows(finding: evidence.AllAttacksFinding, contents: ReportContents) -> list[ReportNumber]:
+    guarantee, numbers = contents.plan.guarantee, list[ReportNumber]()
     epsilon = None if guarantee is None else guarantee.epsilon
-    for name, one in numbers.achieved.items():
-        said = _NAMES.get(name, name)
-        found.append(_auc_row(name, numbers, contents.run))
+    for name, attack_results in finding.achieved.items():
+        attack_name = _NAMES.get(name, name)
+        numbers.append(_auc_row(name, finding, contents.run))
         basis = "not computed: the trials were shadow models of each other"
-        if one.bound is not None:
+        if attack_results.bound is not None:
             basis = (
-                f"holds at {percent(one.bound.confidence)} confidence; {one.bound.method}{at_delta(one.bound.delta)}, "
-                f"one target drawn in each trial; {one.bound.assumption}"
+                f"holds at {percent(attack_results.bound.confidence)} confidence; "
+                f"{attack_results.bound.method}{at_delta(attack_results.bound.delta)}, "
+                f"one target drawn in each trial; {attack_results.bound.assumption}"
             )
-        proved = None if one.bound is None else finite(one.bound.epsilon)
-        found.append(ReportNumber(f"Lower bound on epsilon, {said} (nats)", proved, basis, limit=epsilon, is_bound=True,
+        proved = None if attack_results.bound is None else finite(attack_results.bound.epsilon)
+        numbers.append(ReportNumber(
+            f"Lower bound on epsilon, {attack_name} (nats)", proved, basis, limit=epsilon, is_bound=True,
                          on_page=bool(proved), wide=partial(evidence.bound_end, contents.run, name)))  # fmt: skip
-        if one.one_run is not None:
-            at = f"holds at {percent(one.one_run.confidence)} confidence; coins are independent"
-            counted = f"{one.one_run.guesses.right} of {one.one_run.guesses.guessed} guesses right in trial 0"
-            basis = f"Steinke et al. 2023{at_delta(one.one_run.delta)}; {counted}; {at}"
-            one_run = finite(one.one_run.epsilon)
-            found.append(
+        if attack_results.one_run is not None:
+            at = f"holds at {percent(attack_results.one_run.confidence)} confidence; coins are independent"
+            guesses_text = (
+                f"{attack_results.one_run.guesses.right} of {attack_results.one_run.guesses.guessed} guesses "
+                "right in trial 0"
+            )
+            basis = f"Steinke et al. 2023{at_delta(attack_results.one_run.delta)}; {guesses_text}; {at}"
+            one_run = finite(attack_results.one_run.epsilon)
+            numbers.append(
                 ReportNumber(
-                    f"One-run bound on epsilon, {said} (nats)",
+                    f"One-run bound on epsilon, {attack_name} (nats)",
                     one_run,
                     basis,
                     limit=epsilon,
                     is_bound=True,
-                    wide=partial(_one_run_end, one.one_run),
+                    wide=partial(_one_run_end, attack_results.one_run),
                 )
             )
-            if one.by_tradeoff is not None:
-                basis, what = f"after Mahloujifar et al. 2024; the same; {at}", "One-run bound by the trade-off curve"
-                found.append(
+            if attack_results.by_tradeoff is not None:
+                basis, label = f"after Mahloujifar et al. 2024; the same; {at}", "One-run bound by the trade-off curve"
+                numbers.append(
                     ReportNumber(
-                        f"{what}, {said} (nats)",
-                        finite(one.by_tradeoff.epsilon),
+                        f"{label}, {attack_name} (nats)",
+                        finite(attack_results.by_tradeoff.epsilon),
                         basis,
                         limit=epsilon,
                         is_bound=True,
-                        wide=partial(_one_run_end, one.by_tradeoff),
+                        wide=partial(_one_run_end, attack_results.by_tradeoff),
                     )
                 )
-    if numbers.insider_auc is not None:
-        found.append(ReportNumber("AUC that the insiders' signals lead to", numbers.insider_auc,
+    if finding.insider_auc is not None:
+        numbers.append(ReportNumber("AUC that the insiders' signals lead to", finding.insider_auc,
                          "mean of Phi(sqrt(mu_1^2 + mu_0^2) / 2) over pairs, if the signals were fixed"))  # fmt: skip
-    return found
+    return numbers
 
 
 def _one_run_end(bound: OneRunBound, confidence: float) -> tuple[float, float]:
     return bound_of_guesses(bound.guesses, bound.delta, confidence, bound.method).epsilon, math.inf
 
 
-def _roc_figure(figure: Figure, numbers: evidence.AllAttacksFinding, contents: ReportContents) -> None:
+def _roc_figure(figure: Figure, finding: evidence.AllAttacksFinding, contents: ReportContents) -> None:
     axes = figure.add_subplot()
-    for place, (name, found) in enumerate(numbers.achieved.items()):
-        colour, line = (INK, "-") if name == evidence.INSIDER else _LOOKS[place % len(_LOOKS)]
+    for index, (name, attack_results) in enumerate(finding.achieved.items()):
+        colour, line = (INK, "-") if name == evidence.INSIDER else _LOOKS[index % len(_LOOKS)]
         # Only as many corners as a figure can show, because memory would grow with every score.
-        shown = np.unique(np.searchsorted(found.roc.fpr, _RATES_SHOWN, side="right") - 1)
-        fpr = np.maximum(found.roc.fpr[shown], _SMALLEST_RATE / 10)
+        shown_points = np.unique(np.searchsorted(attack_results.roc.fpr, _RATES_SHOWN, side="right") - 1)
+        fpr = np.maximum(attack_results.roc.fpr[shown_points], _SMALLEST_RATE / 10)
         width = 2.6 if name == evidence.INSIDER else 1.8
-        label = f"{_NAMES.get(name, name)}: AUC {found.rates.auc.value:.3f}"
-        axes.plot(fpr, found.roc.tpr[shown], linestyle=line, color=colour, linewidth=width, label=label)
-        for rate, at in ((1e-3, found.rates.tpr_at_fpr_0001), (1e-2, found.rates.tpr_at_fpr_001)):
-            beside, ends = rate * 1.05 ** (place + 1), [max(at.low, _SMALLEST_RATE), at.high]  # bars beside each other
+        label = f"{_NAMES.get(name, name)}: AUC {attack_results.rates.auc.value:.3f}"
+        axes.plot(fpr, attack_results.roc.tpr[shown_points], linestyle=line, color=colour, linewidth=width, label=label)
+        for rate, at in ((1e-3, attack_results.rates.tpr_at_fpr_0001), (1e-2, attack_results.rates.tpr_at_fpr_001)):
+            beside, ends = rate * 1.05 ** (index + 1), [max(at.low, _SMALLEST_RATE), at.high]  # bars beside each other
             axes.plot([beside, beside], ends, "-", color=colour, marker="_", markersize=6)
     rates = np.logspace(np.log10(_SMALLEST_RATE), 0, 60)
     axes.plot(rates, rates, linestyle=":", color=MUTED, linewidth=1.4, label="coin-flipping")

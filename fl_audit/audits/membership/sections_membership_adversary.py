@@ -42,8 +42,8 @@ def _scope_of(plan: RunPlan) -> str:
     return text
 
 
-def _membership_sentence(numbers: evidence.FinalModelMembershipFinding, contents: ReportContents) -> str:
-    insider, mean = contents.find(InsiderFinding), _mean_row(numbers, contents.run)
+def _membership_sentence(finding: evidence.FinalModelMembershipFinding, contents: ReportContents) -> str:
+    insider, mean = contents.find(InsiderFinding), _mean_row(finding, contents.run)
     beside = ""
     if insider is not None and insider.estimate.trials > 1:
         scored = advantage_row(insider.estimate, contents)
@@ -55,18 +55,18 @@ def _membership_sentence(numbers: evidence.FinalModelMembershipFinding, contents
     )
 
 
-def _mean_row(numbers: evidence.FinalModelMembershipFinding, run: FinishedRun) -> ReportNumber:
-    mean, attack = numbers.over_trials, "a member where the final loss is at most the average one in training"
+def _mean_row(finding: evidence.FinalModelMembershipFinding, run: FinishedRun) -> ReportNumber:
+    mean, attack = finding.over_trials, "a member where the final loss is at most the average one in training"
     basis = f"TPR - FPR, mean over trials; {attack} (Yeom et al. 2018); betting interval, for this D and this sample"
-    limit = None if numbers.bounds is None else numbers.bounds.exact
+    limit = None if finding.bounds is None else finding.bounds.exact
     return ReportNumber("Membership advantage", mean.advantage, basis, mean.low, mean.high, mean.confidence, limit,
                largest=1.0, on_page=True, wide=partial(evidence.membership_ends, run))  # fmt: skip
 
 
-def _membership_rows(numbers: evidence.FinalModelMembershipFinding, contents: ReportContents) -> list[ReportNumber]:
-    record, bounds, differing = numbers.record, numbers.bounds, contents.words.differing
+def _membership_rows(finding: evidence.FinalModelMembershipFinding, contents: ReportContents) -> list[ReportNumber]:
+    record, bounds, differing = finding.record, finding.bounds, contents.words.differing
     rows = [
-        _mean_row(numbers, contents.run),
+        _mean_row(finding, contents.run),
         ReportNumber(
             f"Right guesses about {differing}", record.wins, "counted; the same rule, threshold from all others"
         ),
@@ -77,7 +77,7 @@ def _membership_rows(numbers: evidence.FinalModelMembershipFinding, contents: Re
             record.low,
             record.high,
             record.confidence,
-            numbers.record_bound,
+            finding.record_bound,
             largest=1.0,
             wide=partial(advantage_ends, record.wins, record.trials),
         ),
@@ -99,11 +99,11 @@ def _membership_rows(numbers: evidence.FinalModelMembershipFinding, contents: Re
             ),
             ReportNumber(
                 f"Bound about {differing}, exact",
-                numbers.record_bound,
+                finding.record_bound,
                 f"that of the insider (Bernau et al. 2021, prop. 1), by {exact_by}; {noise_text(contents.plan)}",
             ),
         ]
-    if (bound := numbers.lower_bound) is not None:
+    if (bound := finding.lower_bound) is not None:
         rows += [
             ReportNumber(
                 f"Lower bound from the loss of {differing} (nats)",
@@ -126,5 +126,5 @@ def _membership_rows(numbers: evidence.FinalModelMembershipFinding, contents: Re
 MEMBERSHIP = Section(
     "membership", "The membership adversary", evidence.FinalModelMembershipFinding, evidence.measure_membership,
     keys=("membership",), sentence=_membership_sentence, rows=_membership_rows,
-    said=lambda found, run: {"membership": found.to_json()["membership"] | {"bound_scope": _scope_of(run.plan)}},
+    said=lambda finding, run: {"membership": finding.to_json()["membership"] | {"bound_scope": _scope_of(run.plan)}},
 )  # fmt: skip

@@ -65,19 +65,19 @@ def _shadow_group(
     count = member.sum(axis=0) - member
     if at_least:
         trial, target = np.unravel_index(int(np.argmin(count)), count.shape)
-        told = f"trial {trial} has {count[trial, target]} shadow trials with target {target} {name}"
-        require(count[trial, target] >= at_least, f"{told}: accepted are {at_least} or more; play more trials")
-    weight, known = member.astype(np.float64), count > 0
+        problem = f"trial {trial} has {count[trial, target]} shadow trials with target {target} {name}"
+        require(count[trial, target] >= at_least, f"{problem}: accepted are {at_least} or more; play more trials")
+    weight, is_known = member.astype(np.float64), count > 0
     middle = np.median(values, axis=0)
     away = values - middle
-    rest = np.maximum(count, 1)
-    mean = ((weight * away).sum(axis=0) - weight * away) / rest
-    squares = (weight * away**2).sum(axis=0) - weight * away**2 - rest * mean**2
-    least = LEAST_SHARE_OF_SPREAD * (away**2).sum(axis=0)
+    counts_of_target = np.maximum(count, 1)
+    mean = ((weight * away).sum(axis=0) - weight * away) / counts_of_target
+    squares = (weight * away**2).sum(axis=0) - weight * away**2 - counts_of_target * mean**2
+    smallest_spread = LEAST_SHARE_OF_SPREAD * (away**2).sum(axis=0)
     return ShadowGroupMoments(
         count=count,
-        mean=np.asarray(np.where(known, middle + mean, 0.0), dtype=np.float64),
-        squares=np.asarray(np.where(known, np.maximum(squares, least), 0.0), dtype=np.float64),
+        mean=np.asarray(np.where(is_known, middle + mean, 0.0), dtype=np.float64),
+        squares=np.asarray(np.where(is_known, np.maximum(squares, smallest_spread), 0.0), dtype=np.float64),
     )
 
 
@@ -86,9 +86,9 @@ def require_shadows_of_all(membership: TargetMembership) -> None:
     fewest = fewest_on_a_side(membership)
     target = int(fewest.argmin())
     is_what = "a member" if membership.is_in[:, target].sum() == fewest[target] else "no member"
-    found = f"target {target} is {is_what} in {fewest[target]} of {membership.trials} trials"
+    problem = f"target {target} is {is_what} in {fewest[target]} of {membership.trials} trials"
     accepted = f"accepted are {FEWEST} or more, by another seed or more trials"
-    require(fewest[target] >= FEWEST, f"by the coins of this seed {found}: {accepted}")
+    require(fewest[target] >= FEWEST, f"by the coins of this seed {problem}: {accepted}")
 
 
 def fewest_on_a_side(membership: TargetMembership) -> Integers:
@@ -97,11 +97,11 @@ def fewest_on_a_side(membership: TargetMembership) -> Integers:
     return np.asarray(np.minimum(inside, membership.trials - inside), dtype=np.int64)
 
 
-def _of_targets(values: Floats, membership: TargetMembership, what: str) -> Floats:
+def _of_targets(values: Floats, membership: TargetMembership, name: str) -> Floats:
     """Return values as float64, after checking that they are finite and that their shape is (trials, targets)."""
     array = np.asarray(values, dtype=np.float64)
     shape = (membership.trials, membership.targets)
     fits = array.shape == shape and array.size > 0
-    require(fits, f"{what} have shape {array.shape}: accepted is {shape}, trials and targets")
-    require(bool(np.isfinite(array).all()), f"{what} contain NaN or infinity: accepted are finite numbers")
+    require(fits, f"{name} have shape {array.shape}: accepted is {shape}, trials and targets")
+    require(bool(np.isfinite(array).all()), f"{name} contain NaN or infinity: accepted are finite numbers")
     return array

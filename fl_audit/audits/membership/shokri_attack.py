@@ -60,7 +60,7 @@ def shadow_scores(
     log_probabilities: NDArray[np.floating],
     labels: NDArray[np.integer],
     membership: TargetMembership,
-    rule: ShokriAttackSettings | None = None,
+    settings: ShokriAttackSettings | None = None,
     shadows: Flags | None = None,
 ) -> Floats:
     """Return the log-odds of membership that the attack models give, shape (trials, targets).
@@ -81,29 +81,29 @@ def shadow_scores(
     `shadows`: All other trials are attacked; the shadow trials get NaN as scores, because the attack models learnt
     their membership. None uses folds instead.
     """
-    rule = rule or ShokriAttackSettings()
+    settings = settings or ShokriAttackSettings()
     values, classes = _checked(log_probabilities, labels, membership)
     scores = np.full((membership.trials, membership.targets), np.nan)
-    for learnt_from, attacked in _parts(membership, rule, shadows):
+    for learnt_from, attacked in _parts(membership, settings, shadows):
         is_in = membership.is_in[learnt_from]
         everyone, is_rare = np.arange(membership.targets), np.zeros(membership.targets, dtype=np.bool_)
         for label in np.unique(classes):
-            own = np.flatnonzero(classes == label)
-            if _smaller_group_size(is_in[:, own]) < _FEWEST:
-                is_rare[own] = True
+            columns = np.flatnonzero(classes == label)
+            if _smaller_group_size(is_in[:, columns]) < _FEWEST:
+                is_rare[columns] = True
                 continue
-            model = _trained(rule, _confidences(values, learnt_from, own), is_in[:, own].ravel())
-            scores[np.ix_(attacked, own)] = _log_odds(model, _confidences(values, attacked, own), len(attacked))
+            model = _trained(settings, _confidences(values, learnt_from, columns), is_in[:, columns].ravel())
+            scores[np.ix_(attacked, columns)] = _log_odds(model, _confidences(values, attacked, columns), len(attacked))
         if is_rare.any():
-            found = f"there are {is_in.sum()} members and {(~is_in).sum()} others in the trials to learn from"
+            problem = f"there are {is_in.sum()} members and {(~is_in).sum()} others in the trials to learn from"
             require(
                 _smaller_group_size(is_in) >= _FEWEST,
-                f"{found}: accepted are {_FEWEST} or more of each; play more trials",
+                f"{problem}: accepted are {_FEWEST} or more of each; play more trials",
             )
-            own = np.flatnonzero(is_rare)
-            model = _trained(rule, _label_first(values, learnt_from, everyone, classes), is_in.ravel())
-            asked = _label_first(values, attacked, own, classes)
-            scores[np.ix_(attacked, own)] = _log_odds(model, asked, len(attacked))
+            columns = np.flatnonzero(is_rare)
+            model = _trained(settings, _label_first(values, learnt_from, everyone, classes), is_in.ravel())
+            inputs = _label_first(values, attacked, columns, classes)
+            scores[np.ix_(attacked, columns)] = _log_odds(model, inputs, len(attacked))
     return scores
 
 
@@ -125,12 +125,12 @@ def _confidences(values: NDArray[np.floating], trials: NDArray[np.intp], targets
 
     `values` contains log-probabilities. All targets of the first trial come first.
     """
-    taken = values[np.ix_(trials, targets)].reshape(-1, values.shape[2])
-    return np.asarray(np.exp(taken.astype(np.float64)), dtype=np.float64)
+    confidences = values[np.ix_(trials, targets)].reshape(-1, values.shape[2])
+    return np.asarray(np.exp(confidences.astype(np.float64)), dtype=np.float64)
 
 
 def _parts(
-    membership: TargetMembership, rule: ShokriAttackSettings, shadows: Flags | None
+    membership: TargetMembership, settings: ShokriAttackSettings, shadows: Flags | None
 ) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
     """Return pairs of disjoint sets of trials: the first trains the attack models, the second is attacked.
 
@@ -139,13 +139,13 @@ def _parts(
     if shadows is not None:
         flags = _shadow_flags(membership, shadows)
         return [(np.flatnonzero(flags), np.flatnonzero(~flags))]
-    accepted = f"accepted are {rule.folds} trials or more, one for each fold"
-    require(membership.trials >= rule.folds, f"there are {membership.trials} trials: {accepted}")
-    fold = np.arange(membership.trials) % rule.folds
-    return [(np.flatnonzero(fold != part), np.flatnonzero(fold == part)) for part in range(rule.folds)]
+    accepted = f"accepted are {settings.folds} trials or more, one for each fold"
+    require(membership.trials >= settings.folds, f"there are {membership.trials} trials: {accepted}")
+    fold = np.arange(membership.trials) % settings.folds
+    return [(np.flatnonzero(fold != index), np.flatnonzero(fold == index)) for index in range(settings.folds)]
 
 
-def _trained(rule: ShokriAttackSettings, examples: Floats, answers: Flags) -> Any:
+def _trained(settings: ShokriAttackSettings, examples: Floats, answers: Flags) -> Any:
     """Return a classifier of members and nonmembers, fitted to `examples` and `answers`.
 
     `examples` are confidence vectors, one a row. `answers` are True where the vector belongs to a member.
@@ -153,29 +153,29 @@ def _trained(rule: ShokriAttackSettings, examples: Floats, answers: Flags) -> An
     # Imported here, because the import takes a second and only this attack needs it.
     from sklearn import ensemble, exceptions, linear_model, neural_network, pipeline, preprocessing  # noqa: PLC0415
 
-    match AttackClassifierKind(rule.model):
+    match AttackClassifierKind(settings.model):
         case AttackClassifierKind.NETWORK:
             epochs = min(_EPOCHS, max(_FEWEST_EPOCHS, -(-_SEEN // len(examples))))
-            network = neural_network.MLPClassifier((64,), random_state=rule.seed, max_iter=epochs)
+            network = neural_network.MLPClassifier((64,), random_state=settings.seed, max_iter=epochs)
             model = pipeline.make_pipeline(preprocessing.StandardScaler(), network)
         case AttackClassifierKind.LOGISTIC:
             regression = linear_model.LogisticRegression(max_iter=1000)
             model = pipeline.make_pipeline(preprocessing.StandardScaler(), regression)
         case AttackClassifierKind.TREES:
-            model = ensemble.HistGradientBoostingClassifier(random_state=rule.seed, early_stopping=True)
+            model = ensemble.HistGradientBoostingClassifier(random_state=settings.seed, early_stopping=True)
         case _:
-            assert_never(AttackClassifierKind(rule.model))
+            assert_never(AttackClassifierKind(settings.model))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", exceptions.ConvergenceWarning)
         model.fit(examples, answers)
     return model
 
 
-def _log_odds(model: Any, asked: Floats, trials: int) -> Floats:
+def _log_odds(model: Any, inputs: Floats, trials: int) -> Floats:
     """Return the log-odds of membership that a classifier gives for rows ordered by trial, (trials, targets)."""
-    if len(asked) == 0:
+    if len(inputs) == 0:
         return np.zeros((0, 1))
-    inside = np.clip(model.predict_proba(asked)[:, 1], _LEAST_PROBABILITY, 1 - _LEAST_PROBABILITY)
+    inside = np.clip(model.predict_proba(inputs)[:, 1], _LEAST_PROBABILITY, 1 - _LEAST_PROBABILITY)
     return np.asarray(np.log(inside) - np.log1p(-inside), dtype=np.float64).reshape(trials, -1)
 
 

@@ -27,7 +27,7 @@ _LEAST_SPREAD = 1e-30
 _FARTHEST = 1e3  # inputs are clipped to this number of standard deviations
 
 
-def _learnt_log_odds(features: WhiteBoxFeatures, is_in: Flags, learnt: Flags, rule: WhiteBoxSettings) -> Floats:
+def _learnt_log_odds(features: WhiteBoxFeatures, is_in: Flags, learnt: Flags, settings: WhiteBoxSettings) -> Floats:
     """Return the log-odds of membership of all targets, (trials, targets), from one network for each trial.
 
     Each network is trained on the membership of the targets that `learnt` marks. The log-odds of these targets must not
@@ -36,66 +36,68 @@ def _learnt_log_odds(features: WhiteBoxFeatures, is_in: Flags, learnt: Flags, ru
     # The targets that each network learns from, and their weights, which add up to 1, (networks, most). A network with
     # fewer examples than another is filled up with targets that it does not learn from, with weight 0.
     flags = torch.from_numpy(learnt)
-    places = torch.argsort(flags.int(), dim=1, descending=True, stable=True)[:, : int(flags.sum(1).max())]
-    counted = flags.gather(1, places).float()
-    counted = counted / counted.sum(1, keepdim=True)
-    shown = _shown(features, rule, places, counted)
-    examples = {name: _taken(values, places) for name, values in shown.items()}
-    answers = _taken(torch.from_numpy(is_in).float(), places)
-    source = torch.Generator().manual_seed(rule.seed)
-    networks = AttackNetworks.initial(rule, examples, source)
-    networks.train(examples, answers, counted, source)
+    tensor = torch.argsort(flags.int(), dim=1, descending=True, stable=True)[:, : int(flags.sum(1).max())]
+    weights = flags.gather(1, tensor).float()
+    weights = weights / weights.sum(1, keepdim=True)
+    tensors = _shown(features, settings, tensor, weights)
+    examples = {name: _taken(values, tensor) for name, values in tensors.items()}
+    answers = _taken(torch.from_numpy(is_in).float(), tensor)
+    source = torch.Generator().manual_seed(settings.seed)
+    networks = AttackNetworks.initial(settings, examples, source)
+    networks.train(examples, answers, weights, source)
     with torch.no_grad():
-        return np.asarray(networks.log_odds(shown).double().numpy(), dtype=np.float64)
+        return np.asarray(networks.log_odds(tensors).double().numpy(), dtype=np.float64)
 
 
-def _taken(values: Tensor, places: Tensor) -> Tensor:
-    """Return the examples at the positions `places`, (networks, positions, ...)."""
-    return values[torch.arange(len(values)).unsqueeze(1), places]
+def _taken(values: Tensor, tensor: Tensor) -> Tensor:
+    """Return the examples at the positions `tensor`, (networks, positions, ...)."""
+    return values[torch.arange(len(values)).unsqueeze(1), tensor]
 
 
-def _shown(features: WhiteBoxFeatures, rule: WhiteBoxSettings, places: Tensor, counted: Tensor) -> dict[str, Tensor]:
+def _shown(
+    features: WhiteBoxFeatures, settings: WhiteBoxSettings, tensor: Tensor, counted: Tensor
+) -> dict[str, Tensor]:
     """Return the inputs of the networks for all targets, keyed by name, each (networks, targets, ...).
 
-    The inputs are standardised by the training examples of each network alone. `places` holds the positions of these
+    The inputs are standardised by the training examples of each network alone. `tensor` holds the positions of these
     examples, and `counted` their weights.
     """
 
-    def scaled(given: Floats32 | Tensor, centred: bool = True) -> Tensor:
+    def scaled(raw_values: Floats32 | Tensor, centred: bool = True) -> Tensor:
         """Return values standardised by the mean and standard deviation over a network's training examples.
 
         If not centred, they are only divided by the root mean square.
         """
-        values = torch.as_tensor(given)
-        examples, weights = _taken(values, places), counted.reshape(*counted.shape, *[1] * (values.dim() - 2))
+        values = torch.as_tensor(raw_values)
+        examples, weights = _taken(values, tensor), counted.reshape(*counted.shape, *[1] * (values.dim() - 2))
         mean = (weights * examples).sum(1, keepdim=True) if centred else torch.zeros_like(examples[:, :1])
         spread = (weights * (examples - mean).square()).sum(1, keepdim=True).sqrt()
         # Clipping keeps an example far from all training examples from overflowing.
         return ((values - mean) / torch.where(spread > _LEAST_SPREAD, spread, 1.0)).clamp_(-_FARTHEST, _FARTHEST)
 
-    shown = {}
-    for part in sorted(rule.parts):
-        match WhiteBoxFeatureGroup(part):
+    features_shown = {}
+    for group in sorted(settings.parts):
+        match WhiteBoxFeatureGroup(group):
             case WhiteBoxFeatureGroup.GRADIENT:
                 # Because of the 1, scaling and shifting h does not change the linear maps of d (h, 1)'. (If the layer
                 # has no bias, d is still known, as output minus label.) The signals are not centred: a shift would add
                 # the activations.
                 inputs = scaled(features.inputs)
-                shown["inputs"] = torch.cat([inputs, torch.ones_like(inputs[..., :1])], -1)
-                shown["signals"] = scaled(features.signals, centred=False)
+                features_shown["inputs"] = torch.cat([inputs, torch.ones_like(inputs[..., :1])], -1)
+                features_shown["signals"] = scaled(features.signals, centred=False)
             case WhiteBoxFeatureGroup.ACTIVATIONS:
-                shown[part] = scaled(features.inputs).flatten(2)
+                features_shown[group] = scaled(features.inputs).flatten(2)
             case WhiteBoxFeatureGroup.OUTPUT:
-                shown[part] = scaled(features.log_probabilities).flatten(2)
+                features_shown[group] = scaled(features.log_probabilities).flatten(2)
             case WhiteBoxFeatureGroup.LOSS:
                 losses = torch.from_numpy(features.losses)
-                shown[part] = torch.cat([scaled(losses), scaled(_label_log_odds(losses))], -1)
+                features_shown[group] = torch.cat([scaled(losses), scaled(_label_log_odds(losses))], -1)
             case WhiteBoxFeatureGroup.LABEL:
                 one_hot = F.one_hot(torch.from_numpy(features.labels), features.log_probabilities.shape[-1]).float()
-                shown[part] = one_hot.expand(features.trials, -1, -1)
+                features_shown[group] = one_hot.expand(features.trials, -1, -1)
             case _:
-                assert_never(WhiteBoxFeatureGroup(part))
-    return shown
+                assert_never(WhiteBoxFeatureGroup(group))
+    return features_shown
 
 
 def _label_log_odds(losses: Tensor) -> Tensor:
@@ -118,7 +120,7 @@ def known_halves(trials: int, targets: int, generator: np.random.Generator) -> F
 
 
 def white_box_scores(
-    features: WhiteBoxFeatures, membership: TargetMembership, known: Flags, rule: WhiteBoxSettings | None = None
+    features: WhiteBoxFeatures, membership: TargetMembership, is_known: Flags, settings: WhiteBoxSettings | None = None
 ) -> Floats:
     """Return the scores of the white-box attack, higher for a likelier member, shape (trials, targets).
 
@@ -136,36 +138,39 @@ def white_box_scores(
     Scores are such fractions, and not log-odds, because a network that learned from more members gives higher log-odds
     to the other half. With fractions the expected AUC without a leak is exactly 1/2. No score depends on another trial.
 
-    Shapes: `known` (trials, targets).
+    Shapes: `is_known` (trials, targets).
     """
-    rule = rule or WhiteBoxSettings()
-    flags = _checked(features, membership, known)
+    settings = settings or WhiteBoxSettings()
+    flags = _checked(features, membership, is_known)
     scores = np.empty(flags.shape)
-    together = max(1, _SCALARS_AT_ONCE // _scalars_a_trial(features, rule))
+    together = max(1, _SCALARS_AT_ONCE // _scalars_a_trial(features, settings))
     for rows in slices(features.trials, together):
         for learnt in (flags[rows], ~flags[rows]):
-            log_odds = _learnt_log_odds(features.of_trials(rows), membership.is_in[rows], learnt, rule)
-            for shares, values, told in zip(scores[rows], log_odds, learnt, strict=True):
-                shares[~told] = (rankdata(values[~told]) - 0.5) / (~told).sum()
+            log_odds = _learnt_log_odds(features.of_trials(rows), membership.is_in[rows], learnt, settings)
+            for shares, values, learnt_values in zip(scores[rows], log_odds, learnt, strict=True):
+                shares[~learnt_values] = (rankdata(values[~learnt_values]) - 0.5) / (~learnt_values).sum()
     return scores
 
 
-def _scalars_a_trial(features: WhiteBoxFeatures, rule: WhiteBoxSettings) -> int:
+def _scalars_a_trial(features: WhiteBoxFeatures, settings: WhiteBoxSettings) -> int:
     """Return the approximate number of scalars in the networks of one trial."""
-    seen = sum(values.shape[-1] for values in (features.signals, features.inputs, features.log_probabilities))
-    return int(2 * features.targets * (seen * features.releases + rule.filters * features.signals.shape[-1]))
+    size = sum(values.shape[-1] for values in (features.signals, features.inputs, features.log_probabilities))
+    return int(2 * features.targets * (size * features.releases + settings.filters * features.signals.shape[-1]))
 
 
-def _checked(features: WhiteBoxFeatures, membership: TargetMembership, known: Flags) -> Flags:
-    """Return `known` as a bool array, after checks.
+def _checked(features: WhiteBoxFeatures, membership: TargetMembership, is_known: Flags) -> Flags:
+    """Return `is_known` as a bool array, after checks.
 
     Raises `InputError` if its shape or type is wrong. It is also raised if the known or the other half of a trial's
     targets has fewer than 2 members or fewer than 2 nonmembers.
     """
     shape = (membership.trials, membership.targets)
-    found = (features.trials, features.targets)
-    require(found == shape, f"features are of {found} trials and targets: accepted is {shape}, those of the membership")
-    flags = np.asarray(known)
+    expected_shape = (features.trials, features.targets)
+    require(
+        expected_shape == shape,
+        f"features are of {expected_shape} trials and targets: accepted is {shape}, those of the membership",
+    )
+    flags = np.asarray(is_known)
     fits = flags.shape == shape and flags.dtype == np.bool_
     require(fits, f"known targets are {flags.dtype} of shape {flags.shape}: accepted is bool {shape}")
     for learnt, half in ((flags, "known"), (~flags, "other")):

@@ -41,9 +41,9 @@ class WhiteBoxFeatures:
         shape = self.losses.shape
         require(len(shape) == 3, f"losses have shape {shape}: accepted is (trials, targets, releases)")
         for name in ("signals", "inputs", "log_probabilities"):
-            found = getattr(self, name).shape
-            fits = found[:-1] == shape and len(found) == 4
-            require(fits, f"{name} have shape {found}: accepted is {shape} and an axis of their own")
+            shape_found = getattr(self, name).shape
+            fits = shape_found[:-1] == shape and len(shape_found) == 4
+            require(fits, f"{name} have shape {shape_found}: accepted is {shape} and an axis of their own")
         labels, classes = self.labels, self.log_probabilities.shape[-1]
         fits = labels.shape == shape[1:2] and np.issubdtype(labels.dtype, np.integer)
         require(fits, f"labels are {labels.dtype} of shape {labels.shape}: accepted are whole numbers {shape[1:2]}")
@@ -77,20 +77,28 @@ class WhiteBoxFeatures:
         return replace(self, **{name: getattr(self, name)[:, :, -1:] for name in _ARRAYS})
 
     @staticmethod
-    def over_releases(parts: Sequence["WhiteBoxFeatures"]) -> "WhiteBoxFeatures":
+    def over_releases(features: Sequence["WhiteBoxFeatures"]) -> "WhiteBoxFeatures":
         """Return the features of several parts as one value, joined along the axis of releases in the given order.
 
         The parts have the same trials and targets. Raises `InputError` if they do not match.
         """
-        require(len(parts) > 0, "there are no features to put together: accepted is one part or more")
-        first = parts[0]
-        alike = all(one.has_bias == first.has_bias and np.array_equal(one.labels, first.labels) for one in parts)
+        require(len(features) > 0, "there are no features to put together: accepted is one part or more")
+        first = features[0]
+        alike = all(
+            features.has_bias == first.has_bias and np.array_equal(features.labels, first.labels)
+            for features in features
+        )
         require(alike, "features of other targets or of another layer cannot be put together: accepted are the same")
         for name in _ARRAYS:
-            shapes = [getattr(part, name).shape for part in parts]
-            rest = {shape[:2] + shape[3:] for shape in shapes}
-            require(len(rest) == 1, f"{name} have shapes {shapes}: accepted are shapes that differ along axis 2 alone")
-        arrays: dict[str, Any] = {name: np.concatenate([getattr(one, name) for one in parts], 2) for name in _ARRAYS}
+            shapes = [getattr(features, name).shape for features in features]
+            remaining_shapes = {shape[:2] + shape[3:] for shape in shapes}
+            require(
+                len(remaining_shapes) == 1,
+                f"{name} have shapes {shapes}: accepted are shapes that differ along axis 2 alone",
+            )
+        arrays: dict[str, Any] = {
+            name: np.concatenate([getattr(features, name) for features in features], 2) for name in _ARRAYS
+        }
         return replace(first, **arrays)
 
 
@@ -113,21 +121,21 @@ def white_box_features(model: StackedModel, models: Tensor, features: Tensor, la
     require(len(labels) > 0, "there are no targets: accepted is one or more")
     layer = _last_dense_layer(model, models[0], features[:1])
     _require_rank_one(model, layer, models[0], features[:_PROBES], labels[:_PROBES])
-    trials = [_of_trial(model, layer, one, features, labels) for one in models]
+    trials = [_of_trial(model, layer, one_model, features, labels) for one_model in models]
     signals, inputs, log_probabilities, losses = (
-        torch.stack(found).unsqueeze(2).cpu().numpy() for found in zip(*trials, strict=True)
+        torch.stack(arrays).unsqueeze(2).cpu().numpy() for arrays in zip(*trials, strict=True)
     )
     has_bias = _linear(model, layer).bias is not None
     classes = labels.cpu().numpy().astype(np.int64)
     return WhiteBoxFeatures(signals, inputs, log_probabilities, losses, classes, has_bias)
 
 
-def _of_trial(model: StackedModel, layer: str, one: Tensor, features: Tensor, labels: Tensor) -> list[Tensor]:
+def _of_trial(model: StackedModel, layer: str, tensor: Tensor, features: Tensor, labels: Tensor) -> list[Tensor]:
     """Return signals, inputs, log-probabilities and losses of all targets under one model, computed in portions."""
-    width, parameters = model.examples_per_pass, model.layout.of_one(one)
+    width, parameters = model.examples_per_pass, model.layout.of_one(tensor)
     portions = zip(torch.split(features, width), torch.split(labels, width), strict=True)
-    seen = [_seen(model, layer, parameters, *portion) for portion in portions]
-    return [torch.cat(found) for found in zip(*seen, strict=True)]
+    observations = [_seen(model, layer, parameters, *portion) for portion in portions]
+    return [torch.cat(tensors) for tensors in zip(*observations, strict=True)]
 
 
 def _seen(
@@ -155,9 +163,9 @@ def _log_probabilities(model: StackedModel, parameters: dict[str, Tensor], featu
 
 def _linear(model: StackedModel, layer: str) -> nn.Linear:
     """Return the dense layer at a path, from this thread's copy of the module."""
-    found = model.template.get_submodule(layer)
-    assert isinstance(found, nn.Linear)
-    return found
+    module = model.template.get_submodule(layer)
+    assert isinstance(module, nn.Linear)
+    return module
 
 
 @contextmanager
@@ -168,9 +176,11 @@ def _watched(layer: nn.Linear) -> Iterator[list[tuple[Tensor, Tensor]]]:
     """
     calls: list[tuple[Tensor, Tensor]] = []
 
-    def note(module: nn.Module, given: tuple[Tensor, ...], named: dict[str, Tensor], outputs: Tensor) -> Tensor:
+    def note(
+        module: nn.Module, tensors: tuple[Tensor, ...], tensors_by_name: dict[str, Tensor], outputs: Tensor
+    ) -> Tensor:
         leaf = outputs.detach().requires_grad_()
-        calls.append(((given or tuple(named.values()))[0].detach(), leaf))
+        calls.append(((tensors or tuple(tensors_by_name.values()))[0].detach(), leaf))
         return leaf.clone()  # a leaf must not be changed in place by later operations
 
     handle = layer.register_forward_hook(note, with_kwargs=True)
@@ -180,8 +190,8 @@ def _watched(layer: nn.Linear) -> Iterator[list[tuple[Tensor, Tensor]]]:
         handle.remove()
 
 
-def _last_dense_layer(model: StackedModel, one: Tensor, features: Tensor) -> str:
-    """Return the path of the dense layer that the model calls last; `one` holds the parameters of one trial's model.
+def _last_dense_layer(model: StackedModel, tensor: Tensor, features: Tensor) -> str:
+    """Return the path of the dense layer that the model calls last; `tensor` holds the parameters of one trial's model.
 
     Raises `InputError` if there is no dense layer, if the layer is called more than once, or if its input does not have
     one row for each example.
@@ -191,38 +201,41 @@ def _last_dense_layer(model: StackedModel, one: Tensor, features: Tensor) -> str
     handles = [layer.register_forward_hook(lambda *_, name=name: order.append(name)) for name, layer in dense.items()]
     try:
         with torch.no_grad():
-            _log_probabilities(model, model.layout.of_one(one), features)
+            _log_probabilities(model, model.layout.of_one(tensor), features)
     finally:
         for handle in handles:
             handle.remove()
     require(len(order) > 0, "the model calls no dense layer: accepted are models with a torch.nn.Linear")
     layer = order[-1]
     with torch.no_grad(), _watched(dense[layer]) as calls:
-        _log_probabilities(model, model.layout.of_one(one), features)
-    shape, wanted = tuple(calls[-1][0].shape), (len(features), dense[layer].in_features)
-    found = f"dense layer {layer!r} is called {len(calls)} times, at last with inputs of shape {shape}"
-    is_plain, accepted = len(calls) == 1 and shape == wanted, f"one call with shape {wanted}, a row for each example"
-    require(is_plain, f"{found}: accepted is {accepted}")
+        _log_probabilities(model, model.layout.of_one(tensor), features)
+    shape, expected = tuple(calls[-1][0].shape), (len(features), dense[layer].in_features)
+    problem = f"dense layer {layer!r} is called {len(calls)} times, at last with inputs of shape {shape}"
+    is_plain, accepted = (
+        len(calls) == 1 and shape == expected,
+        f"one call with shape {expected}, a row for each example",
+    )
+    require(is_plain, f"{problem}: accepted is {accepted}")
     return layer
 
 
-def _require_rank_one(model: StackedModel, layer: str, one: Tensor, features: Tensor, labels: Tensor) -> None:
+def _require_rank_one(model: StackedModel, layer: str, tensor: Tensor, features: Tensor, labels: Tensor) -> None:
     """Raise `InputError` unless the gradient of the layer's weight is the outer product of signals and inputs.
 
     The inputs are those of the layer, and the signals are the gradients of the loss at its outputs. This is tested on
-    the given examples, with `one` as the parameters of the model.
+    the given examples, with `tensor` as the parameters of the model.
 
     The gradient is no such product if, for example, the model uses the same weight in a second place.
     """
-    signals, inputs, _, _ = _seen(model, layer, model.layout.of_one(one), features, labels)
+    signals, inputs, _, _ = _seen(model, layer, model.layout.of_one(tensor), features, labels)
     name = f"{layer}.weight" if layer else "weight"
     for index in range(len(labels)):
-        parameters = model.layout.of_one(one)
+        parameters = model.layout.of_one(tensor)
         require(name in parameters, f"the weight of dense layer {layer!r} is no parameter of its own: accepted is one")
         parameters[name] = parameters[name].detach().requires_grad_()
         with torch.enable_grad():
-            found = _log_probabilities(model, parameters, features[index : index + 1])
-            (gradient,) = torch.autograd.grad(-found[0, labels[index]], [parameters[name]])
+            log_probabilities = _log_probabilities(model, parameters, features[index : index + 1])
+            (gradient,) = torch.autograd.grad(-log_probabilities[0, labels[index]], [parameters[name]])
         away = (torch.outer(signals[index], inputs[index]) - gradient).abs().max()
         is_alike = not bool(away > 1e-2 * gradient.abs().max())  # `WhiteBoxFeatures` refuses NaN
         require(is_alike, f"the weight of dense layer {layer!r} serves elsewhere, too: accepted is a weight used once")

@@ -68,10 +68,10 @@ class WhiteBoxSettings:
 
     def __post_init__(self) -> None:
         require(len(self.parts) > 0, "no parts are shown to the attack network: accepted is one or more")
-        for part in self.parts:
+        for group in self.parts:
             require(
-                part in set(WhiteBoxFeatureGroup),
-                f"part {part!r} is unknown: accepted are {name_list(WhiteBoxFeatureGroup)}",
+                group in set(WhiteBoxFeatureGroup),
+                f"part {group!r} is unknown: accepted are {name_list(WhiteBoxFeatureGroup)}",
             )
         whole = {"filters": self.filters, "steps": self.steps, "smallest width": min(self.branch + self.trunk)}
         for name, value in whole.items():
@@ -92,48 +92,50 @@ class AttackNetworks:
     biases: dict[str, Tensor]  # biases keyed by layer, (networks, 1, outs)
 
     @classmethod
-    def initial(cls, rule: WhiteBoxSettings, examples: Shown, source: torch.Generator) -> "AttackNetworks":
+    def initial(cls, settings: WhiteBoxSettings, examples: Shown, source: torch.Generator) -> "AttackNetworks":
         """Return untrained networks, all equal, with zero biases and normal weights (He et al. 2015)."""
         networks = len(next(iter(examples.values())))
-        made = cls(rule, tuple(sorted(rule.parts)), {}, {})
+        new_networks = cls(settings, tuple(sorted(settings.parts)), {}, {})
 
         def layer(name: str, ins: int, outs: int) -> None:
-            drawn = torch.randn(ins, outs, generator=source) * (2 / ins) ** 0.5
-            made.weights[name] = drawn.expand(networks, -1, -1).clone().requires_grad_()
-            made.biases[name] = torch.zeros(networks, 1, outs, requires_grad=True)
+            initial_weights = torch.randn(ins, outs, generator=source) * (2 / ins) ** 0.5
+            new_networks.weights[name] = initial_weights.expand(networks, -1, -1).clone().requires_grad_()
+            new_networks.biases[name] = torch.zeros(networks, 1, outs, requires_grad=True)
 
-        for branch in made.branches:
+        for branch in new_networks.branches:
             if branch == WhiteBoxFeatureGroup.GRADIENT:
                 _, _, releases, width = examples["inputs"].shape
-                drawn = torch.randn(releases, width, rule.filters, generator=source) * (releases * width) ** -0.5
-                made.weights["filters"] = drawn.expand(networks, -1, -1, -1).clone().requires_grad_()
-                ins = rule.filters * examples["signals"].shape[-1]
+                filter_weights = (
+                    torch.randn(releases, width, settings.filters, generator=source) * (releases * width) ** -0.5
+                )
+                new_networks.weights["filters"] = filter_weights.expand(networks, -1, -1, -1).clone().requires_grad_()
+                ins = settings.filters * examples["signals"].shape[-1]
             else:
                 ins = examples[branch].shape[-1]
-            layer(f"{branch} 1", ins, rule.branch[0])
-            layer(f"{branch} 2", *rule.branch)
-        widths = (rule.branch[1] * len(made.branches), *rule.trunk, 1)
+            layer(f"{branch} 1", ins, settings.branch[0])
+            layer(f"{branch} 2", *settings.branch)
+        widths = (settings.branch[1] * len(new_networks.branches), *settings.trunk, 1)
         for number, (ins, outs) in enumerate(pairwise(widths)):
             layer(f"trunk {number}", ins, outs)
-        return made
+        return new_networks
 
-    def log_odds(self, shown: Shown, source: torch.Generator | None = None) -> Tensor:
+    def log_odds(self, examples: Shown, source: torch.Generator | None = None) -> Tensor:
         """Return the log-odds of membership of each example, shape (networks, examples)."""
-        seen = []
+        activations = []
         for branch in self.branches:
-            inputs = self._filtered(shown) if branch == WhiteBoxFeatureGroup.GRADIENT else shown[branch]
-            kept = source if branch != WhiteBoxFeatureGroup.LOSS else None
-            hidden = torch.relu(self._layer(f"{branch} 1", inputs, kept))
-            seen.append(torch.relu(self._layer(f"{branch} 2", hidden)))
-        values, last = torch.cat(seen, -1), len(self.rule.trunk)
+            inputs = self._filtered(examples) if branch == WhiteBoxFeatureGroup.GRADIENT else examples[branch]
+            dropout_source = source if branch != WhiteBoxFeatureGroup.LOSS else None
+            hidden = torch.relu(self._layer(f"{branch} 1", inputs, dropout_source))
+            activations.append(torch.relu(self._layer(f"{branch} 2", hidden)))
+        values, last = torch.cat(activations, -1), len(self.rule.trunk)
         for number in range(last):
             values = torch.relu(self._layer(f"trunk {number}", values))
         return self._layer(f"trunk {last}", values).squeeze(-1)
 
-    def train(self, examples: Shown, answers: Tensor, counted: Tensor, source: torch.Generator) -> None:
+    def train(self, examples: Shown, answers: Tensor, tensor: Tensor, source: torch.Generator) -> None:
         """Train all networks on cross-entropy, in place.
 
-        Shapes: `answers` (networks, examples), `counted` (networks, examples).
+        Shapes: `answers` (networks, examples), `tensor` (networks, examples).
         """
         rule = self.rule
         slower = {name: min(1.0, _NARROW / values.shape[-2]) for name, values in self.weights.items()}
@@ -143,25 +145,25 @@ class AttackNetworks:
         for _ in range(rule.steps):
             optimizer.zero_grad()
             losses = F.binary_cross_entropy_with_logits(self.log_odds(examples, source), answers, reduction="none")
-            torch.autograd.backward((losses * counted).sum())
+            torch.autograd.backward((losses * tensor).sum())
             optimizer.step()
 
     def _layer(self, name: str, inputs: Tensor, source: torch.Generator | None = None) -> Tensor:
         """Return the outputs of the dense layer `name`; `source` draws the dropped inputs, and None drops none."""
         weights = self.weights[name]
         if source is not None:
-            kept = torch.rand(weights.shape[1], 1, generator=source) < 1 - self.rule.dropout
-            weights = weights * (kept / (1 - self.rule.dropout))
+            tensor = torch.rand(weights.shape[1], 1, generator=source) < 1 - self.rule.dropout
+            weights = weights * (tensor / (1 - self.rule.dropout))
         return torch.baddbmm(self.biases[name], inputs, weights)
 
-    def _filtered(self, shown: Shown) -> Tensor:
+    def _filtered(self, examples: Shown) -> Tensor:
         """Return learned linear maps of the last dense layer's gradient, (networks, examples, filters x outs).
 
         The gradient's row for class c is d_c (h, 1), with d_c in `signals` and (h, 1) in `inputs`. The gradient itself
         is not computed: a map is applied to (h, 1), and the result is multiplied by every d_c.
         """
-        found, maps = [], self.weights["filters"]
+        filtered, maps = [], self.weights["filters"]
         for release in range(maps.shape[1]):
-            mapped = torch.bmm(shown["inputs"][:, :, release], maps[:, release])
-            found.append(mapped.unsqueeze(-1) * shown["signals"][:, :, release].unsqueeze(-2))
-        return sum(found[1:], start=found[0]).flatten(2)
+            mapped = torch.bmm(examples["inputs"][:, :, release], maps[:, release])
+            filtered.append(mapped.unsqueeze(-1) * examples["signals"][:, :, release].unsqueeze(-2))
+        return sum(filtered[1:], start=filtered[0]).flatten(2)

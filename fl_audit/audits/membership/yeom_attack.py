@@ -67,15 +67,15 @@ def loss_scores(losses: ArrayLike) -> Floats:
     return -_checked(losses, "losses")
 
 
-def chance_spread(members: int, others: int) -> float:
+def chance_spread(members: int, nonmembers: int) -> float:
     """Return the standard deviation of the membership adversary's advantage against one model without a leak.
 
     The advantage then differs from 0 only because members are chosen at random. Its standard deviation is sqrt((1 /
     members + 1 / others) / 4). Similar models that are trained on the same records share this error, so averaging over
     models does not reduce it.
     """
-    require(min(members, others) >= 1, f"{members} members and {others} others: accepted are 1 or more")
-    return math.sqrt((1 / members + 1 / others) / 4)
+    require(min(members, nonmembers) >= 1, f"{members} members and {nonmembers} others: accepted are 1 or more")
+    return math.sqrt((1 / members + 1 / nonmembers) / 4)
 
 
 def record_membership_guess(record_loss: ArrayLike, common_losses: ArrayLike) -> Flags:
@@ -88,11 +88,13 @@ def record_membership_guess(record_loss: ArrayLike, common_losses: ArrayLike) ->
 
     Source: the adversary of Yeom et al. 2018 in experiment 2 of Bernau et al. 2021.
     """
-    common, own = _checked(common_losses, "common losses"), np.asarray(record_loss, dtype=np.float64)
-    require(bool(np.isfinite(own).all()), "record losses contain NaN or infinity: accepted are finite numbers")
-    found, accepted = f"record losses have shape {own.shape}", common.shape[:-1]
-    require(own.shape == accepted, f"{found}: accepted is {accepted}, one loss for each model")
-    return np.asarray(own <= _mean(common), dtype=np.bool_)
+    common, record_losses = _checked(common_losses, "common losses"), np.asarray(record_loss, dtype=np.float64)
+    require(
+        bool(np.isfinite(record_losses).all()), "record losses contain NaN or infinity: accepted are finite numbers"
+    )
+    problem, accepted = f"record losses have shape {record_losses.shape}", common.shape[:-1]
+    require(record_losses.shape == accepted, f"{problem}: accepted is {accepted}, one loss for each model")
+    return np.asarray(record_losses <= _mean(common), dtype=np.bool_)
 
 
 def ascent(
@@ -131,10 +133,10 @@ def active_scores(values: ArrayLike) -> Floats:
 
     Source: Nasr, Shokri & Houmansadr 2019, section II.
     """
-    seen = _checked(values, "values of the active attack")
-    fits = seen.ndim == 3 and seen.size > 0
-    require(fits, f"values of the active attack have shape {seen.shape}: accepted is (releases, trials, targets)")
-    return np.asarray(-seen.mean(axis=0), dtype=np.float64)
+    array = _checked(values, "values of the active attack")
+    fits = array.ndim == 3 and array.size > 0
+    require(fits, f"values of the active attack have shape {array.shape}: accepted is (releases, trials, targets)")
+    return np.asarray(-array.mean(axis=0), dtype=np.float64)
 
 
 def _mean(losses: Floats) -> Floats:
@@ -142,10 +144,10 @@ def _mean(losses: Floats) -> Floats:
     return np.asarray(np.clip(losses.mean(axis=-1), losses.min(axis=-1), losses.max(axis=-1)), dtype=np.float64)
 
 
-def _checked(losses: ArrayLike, what: str) -> Floats:
+def _checked(losses: ArrayLike, name: str) -> Floats:
     """Return losses as float64; raise `InputError` if there are none or one is not finite."""
     values = np.asarray(losses, dtype=np.float64)
     are_some = values.ndim >= 1 and values.shape[-1] >= 1
-    require(are_some, f"{what} have shape {values.shape}: accepted are 1 or more losses")
-    require(bool(np.isfinite(values).all()), f"{what} contain NaN or infinity: accepted are finite numbers")
+    require(are_some, f"{name} have shape {values.shape}: accepted are 1 or more losses")
+    require(bool(np.isfinite(values).all()), f"{name} contain NaN or infinity: accepted are finite numbers")
     return values

@@ -17,11 +17,11 @@ def candidate_ranks(run: FinishedRun) -> Integers | None:
 
 
 def _ranks(run: FinishedRun) -> Integers | None:
-    if (found := log_odds_of_targets(run, is_exactly_one=True)) is None:
+    if (scores := log_odds_of_targets(run, is_exactly_one=True)) is None:
         return None
     with np.errstate(divide="ignore"):
         prior = np.log(run.plan.federation.prior_of_candidates)
-    return ranks_of_truth(found[0] + prior, true_candidates(run))
+    return ranks_of_truth(scores[0] + prior, true_candidates(run))
 
 
 def true_candidates(run: FinishedRun) -> Integers:

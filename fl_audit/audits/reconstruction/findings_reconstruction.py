@@ -71,12 +71,12 @@ def measure_reconstruction(run: FinishedRun, _: Findings) -> CandidateRanksFindi
         return None
     candidates, mu = run.plan.federation.targets, table["mu"].to_numpy(dtype=np.float64)
     chances = np.minimum(np.cumsum(np.sort(run.plan.federation.prior_of_candidates)[::-1]), 1.0)
-    confidence, found = run.plan.confidence, []
-    for guesses in sorted({min(one, candidates - 1) for one in _GUESSES}):
+    confidence, estimates = run.plan.confidence, []
+    for guesses in sorted({min(guess_count, candidates - 1) for guess_count in _GUESSES}):
         chance = float(chances[guesses - 1])
         hits, bound = int(np.sum(ranks <= guesses)), guarantee.reconstruction_bound(chance)
         assert bound is not None, "the reconstruction audit has global noise"
         low, high = clopper_pearson(hits, len(ranks), confidence)
-        found.append(TopGuessRate(guesses, hits / len(ranks), low, high, chance, bound))
+        estimates.append(TopGuessRate(guesses, hits / len(ranks), low, high, chance, bound))
     mus = float(mu.max()), float(np.median(mu))
-    return CandidateRanksFinding(candidates, chances, ranks, tuple(found), confidence, *mus)
+    return CandidateRanksFinding(candidates, chances, ranks, tuple(estimates), confidence, *mus)

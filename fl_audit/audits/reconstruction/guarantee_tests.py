@@ -26,8 +26,8 @@ class ReconstructionGuaranteeTests(TargetsGuaranteeTests):
             return None
         chance, hits = float(run.plan.federation.prior_of_candidates.max()), int((ranks == 1).sum())
         noise = noise_along(run, true_candidates(run), of_all=False)
-        found = judge_hits(hits, len(ranks), chance, run.plan.stated_guarantee, run.plan.confidence, noise)
-        return judged_with_opened(found, opened_of_targets(run))
+        details = judge_hits(hits, len(ranks), chance, run.plan.stated_guarantee, run.plan.confidence, noise)
+        return judged_with_opened(details, opened_of_targets(run))
 
     def covers(self, plan: RunPlan) -> str:
         """Return a sentence which says that a verdict covers only the run's candidates and its seed."""

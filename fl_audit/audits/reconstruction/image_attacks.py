@@ -54,7 +54,7 @@ def total_variation(pictures: Tensor) -> Tensor:
 
 def images_by_descent(
     shared: UpdateFunction,
-    seen: Tensor,
+    tensor: Tensor,
     labels: Tensor,
     draw: np.random.Generator,
     descent: DescentSettings = USUAL,
@@ -69,34 +69,34 @@ def images_by_descent(
     variation of the images. It uses Adam on the signs of the gradient, and clamps pixels to [0, 1]. The weight, the
     step size and its decay are those of the authors' code.
 
-    Shapes: `seen` (owners, parameters), `labels` (owners, images).
+    Shapes: `tensor` (owners, parameters), `labels` (owners, images).
     """
-    started, found = time.monotonic(), None
+    started, best_images = time.monotonic(), None
 
-    def objective(pictures: Tensor, labels: Tensor, seen: Tensor) -> Tensor:
+    def objective(pictures: Tensor, labels: Tensor, tensor: Tensor) -> Tensor:
         update = shared.of(pictures, labels)
         # The norm of an update of zero has no gradient.
-        lengths = torch.sqrt((update.square().sum() * seen.square().sum()).clamp(min=1e-30))
-        return 1 - torch.dot(update, seen) / lengths + descent.smoothness * total_variation(pictures)
+        lengths = torch.sqrt((update.square().sum() * tensor.square().sum()).clamp(min=1e-30))
+        return 1 - torch.dot(update, tensor) / lengths + descent.smoothness * total_variation(pictures)
 
-    together = max(1, CACHE_BUDGET // (labels.shape[1] * seen.shape[1]))
-    slopes, fits = (vmap(found, chunk_size=together) for found in (grad(objective), objective))
+    together = max(1, CACHE_BUDGET // (labels.shape[1] * tensor.shape[1]))
+    slopes, fits = (vmap(function, chunk_size=together) for function in (grad(objective), objective))
     shape = (*labels.shape, *shared.model.feature_shape)
     for restart in range(descent.restarts):
-        pictures = torch.from_numpy(draw.standard_normal(shape, dtype=np.float32)).to(seen.device)
-        for done in _steps(pictures, lambda now: slopes(now, labels, seen), descent):
+        pictures = torch.from_numpy(draw.standard_normal(shape, dtype=np.float32)).to(tensor.device)
+        for done in _steps(pictures, lambda now: slopes(now, labels, tensor), descent):
             on_step(restart * descent.iterations + done)
             if time.monotonic() - started > descent.seconds:
                 break
-        fit = fits(pictures, labels, seen)
-        best, least = (pictures, fit) if found is None else found
-        is_better = fit < least
+        fit = fits(pictures, labels, tensor)
+        best, smallest_fit = (pictures, fit) if best_images is None else best_images
+        is_better = fit < smallest_fit
         best[is_better] = pictures[is_better]
-        found = best, torch.minimum(fit, least)
+        best_images = best, torch.minimum(fit, smallest_fit)
         if time.monotonic() - started > descent.seconds:
             break
-    assert found is not None, "there is a start"
-    return found[0]
+    assert best_images is not None, "there is a start"
+    return best_images[0]
 
 
 def _steps(pictures: Tensor, slopes: Callable[[Tensor], Tensor], descent: DescentSettings) -> Iterator[int]:
@@ -105,7 +105,7 @@ def _steps(pictures: Tensor, slopes: Callable[[Tensor], Tensor], descent: Descen
     Only the signs of the gradients, which `slopes` returns, are used.
     """
     optimizer = torch.optim.Adam([pictures], lr=descent.step)
-    breaks = [int(descent.iterations // part) for part in _BREAKS]
+    breaks = [int(descent.iterations // share) for share in _BREAKS]
     falls = torch.optim.lr_scheduler.MultiStepLR(optimizer, breaks, gamma=0.1)
     for done in range(1, descent.iterations + 1):
         pictures.grad = slopes(pictures).sign_()
@@ -127,23 +127,23 @@ class PopulationImages:
     labels: Tensor  # classes of the images, int64 (others,)
 
 
-def require_pictures(shape: tuple[int, ...], least: float, most: float) -> None:
+def require_pictures(shape: tuple[int, ...], lowest: float, highest: float) -> None:
     """Raise `InputError` unless records are images of at least 7x7 pixels, with values from 0 to 1.
 
     Shapes: `shape` (height, width).
     """
-    fits = len(shape) in (2, 3) and min(shape[-2:]) >= 7 and least >= 0 and most <= 1
-    found = f"records have shape {shape} and numbers from {least:g} to {most:g}"
+    fits = len(shape) in (2, 3) and min(shape[-2:]) >= 7 and lowest >= 0 and highest <= 1
+    problem = f"records have shape {shape} and numbers from {lowest:g} to {highest:g}"
     kinds = "(height, width) or (channels, height, width), of at least 7x7 pixels from 0 to 1"
-    require(fits, f"{found}: accepted are pictures, {kinds}")
+    require(fits, f"{problem}: accepted are pictures, {kinds}")
 
 
 def drawn_pictures(
     shared: UpdateFunction,
-    seen: Tensor,
+    tensor: Tensor,
     count: int,
     noise: float,
-    others: PopulationImages,
+    images: PopulationImages,
     draw: np.random.Generator,
     descent: DescentSettings = USUAL,
     on_step: Callable[[int], None] = lambda done: None,
@@ -153,17 +153,17 @@ def drawn_pictures(
     With noise, images are estimated by regression on images of other people. Without noise, a single image is computed
     from the gradient of the first dense layer if the model permits it; otherwise gradient descent finds the images.
 
-    Shapes: `seen` (owners, parameters).
+    Shapes: `tensor` (owners, parameters).
     """
     if noise > 0:
-        chosen = _random_sets(others.labels[:MOST_OTHERS], count, draw)
-        pictures, labels = others.pictures[chosen], others.labels[chosen]
-        return _of_population(seen, noise, pictures, shared.of_many(pictures, labels))
+        chosen = _random_sets(images.labels[:MOST_OTHERS], count, draw)
+        pictures, labels = images.pictures[chosen], images.labels[chosen]
+        return _of_population(tensor, noise, pictures, shared.of_many(pictures, labels))
     if count == 1 and shared.schedule is None and reads_first_layer(shared.model):
-        return _of_first_layer(shared.model, seen)
+        return _of_first_layer(shared.model, tensor)
     with torch.no_grad():
-        labels = _inferred_labels(shared, seen, count, others.pictures[:MOST_OTHERS], others.labels[:MOST_OTHERS])
-        return images_by_descent(shared, seen, labels, draw, descent, on_step)
+        labels = _inferred_labels(shared, tensor, count, images.pictures[:MOST_OTHERS], images.labels[:MOST_OTHERS])
+        return images_by_descent(shared, tensor, labels, draw, descent, on_step)
 
 
 def _random_sets(labels: Tensor, count: int, draw: np.random.Generator) -> Tensor:
@@ -172,11 +172,11 @@ def _random_sets(labels: Tensor, count: int, draw: np.random.Generator) -> Tenso
     The shape is (images, count). Each set is sorted by label, because an update does not reveal the order of its
     records.
     """
-    known = labels.cpu().numpy()
+    known_labels = labels.cpu().numpy()
     if count == 1:
-        return torch.arange(len(known), device=labels.device).unsqueeze(1)
-    chosen = draw.random((len(known), len(known))).argsort(axis=1)[:, :count]
-    ordered = np.take_along_axis(chosen, known[chosen].argsort(axis=1, kind="stable"), axis=1)
+        return torch.arange(len(known_labels), device=labels.device).unsqueeze(1)
+    chosen = draw.random((len(known_labels), len(known_labels))).argsort(axis=1)[:, :count]
+    ordered = np.take_along_axis(chosen, known_labels[chosen].argsort(axis=1, kind="stable"), axis=1)
     return torch.from_numpy(ordered).to(labels.device)
 
 
@@ -188,21 +188,21 @@ def reads_first_layer(model: StackedModel) -> bool:
     return model.chain is not None and model.chain[0].bias is not None
 
 
-def _of_first_layer(model: StackedModel, seen: Tensor) -> Tensor:
+def _of_first_layer(model: StackedModel, tensor: Tensor) -> Tensor:
     """Return each owner's image from the first layer's gradient of its only record, (owners, 1, *shape).
 
     If d_k is the gradient of the bias of unit k, the gradient of the weights of unit k is d_k x, where x is the image
     (Geiping et al. 2020, Proposition 3.1). The result is the least squares solution for x.
     """
     assert model.chain is not None, "the model is a chain"
-    weights, biases = model.chain[0].weights(seen), model.chain[0].biases(seen)
+    weights, biases = model.chain[0].weights(tensor), model.chain[0].biases(tensor)
     assert biases is not None, "its first layer has a bias"
     biases = biases[:, 0]
     pictures = torch.einsum("ok,oki->oi", biases, weights) / biases.square().sum(1, keepdim=True).clamp(min=1e-30)
-    return pictures.clamp(0, 1).reshape(len(seen), 1, *model.feature_shape)
+    return pictures.clamp(0, 1).reshape(len(tensor), 1, *model.feature_shape)
 
 
-def _of_population(seen: Tensor, noise: float, pictures: Tensor, updates: Tensor) -> Tensor:
+def _of_population(tensor: Tensor, noise: float, pictures: Tensor, updates: Tensor) -> Tensor:
     """Return an estimate of each owner's images from the owner's update, shape (owners, count, *shape).
 
     The estimate is mean(x) + Cov(x, u) (Cov(u) + noise^2 I)^-1 (seen - mean(u)), the best linear one (Gauss-Markov).
@@ -214,12 +214,12 @@ def _of_population(seen: Tensor, noise: float, pictures: Tensor, updates: Tensor
     # Centred updates are linearly dependent. Without noise, a millionth of their size keeps the system solvable.
     ridge = len(apart) * noise**2 + 1e-6 * float(products.diagonal().mean())
     products.diagonal().add_(ridge)
-    shares: Tensor = torch.linalg.solve(products, (apart @ (seen - centre).T).double())
-    found = middle + shares.T @ (flat - middle)
-    return found.clamp(0, 1).float().reshape(len(seen), *pictures.shape[1:])
+    shares: Tensor = torch.linalg.solve(products, (apart @ (tensor - centre).T).double())
+    mixture = middle + shares.T @ (flat - middle)
+    return mixture.clamp(0, 1).float().reshape(len(tensor), *pictures.shape[1:])
 
 
-def _inferred_labels(shared: UpdateFunction, seen: Tensor, count: int, like: Tensor, like_labels: Tensor) -> Tensor:
+def _inferred_labels(shared: UpdateFunction, tensor: Tensor, count: int, like: Tensor, like_labels: Tensor) -> Tensor:
     """Return the inferred classes of each owner's records, ascending, int64 (owners, count).
 
     Let p_k be the predicted probability of class k. The gradient of the last bias is the sum of p_k - [label is k] over
@@ -229,12 +229,12 @@ def _inferred_labels(shared: UpdateFunction, seen: Tensor, count: int, like: Ten
     logits = shared.model.logits(shared.start.unsqueeze(0), like)[0]
     require_last_bias(shared.model, logits.shape[1])
     chances = F.softmax(logits, dim=1).mean(0).double()
-    missing = count * chances - seen[:, -len(chances) :].double() / _weight(shared, count, like, like_labels)
-    found = torch.zeros(len(seen), count, dtype=torch.int64, device=seen.device)
-    for place in range(count):
-        found[:, place] = missing.argmax(dim=1)
-        missing[torch.arange(len(seen)), found[:, place]] -= 1
-    return found.sort(dim=1).values
+    missing = count * chances - tensor[:, -len(chances) :].double() / _weight(shared, count, like, like_labels)
+    positions = torch.zeros(len(tensor), count, dtype=torch.int64, device=tensor.device)
+    for index in range(count):
+        positions[:, index] = missing.argmax(dim=1)
+        missing[torch.arange(len(tensor)), positions[:, index]] -= 1
+    return positions.sort(dim=1).values
 
 
 def require_last_bias(model: StackedModel, classes: int) -> None:
@@ -243,8 +243,8 @@ def require_last_bias(model: StackedModel, classes: int) -> None:
     Labels are inferred from the gradient of this bias.
     """
     name, shape = model.layout.names[-1], model.layout.shapes[-1]
-    found = f"the last parameter of the model is {name} of shape {tuple(shape)}"
-    require(shape == (classes,), f"{found}: accepted for inferring labels is a bias of its {classes} classes")
+    problem = f"the last parameter of the model is {name} of shape {tuple(shape)}"
+    require(shape == (classes,), f"{problem}: accepted for inferring labels is a bias of its {classes} classes")
 
 
 def _weight(shared: UpdateFunction, count: int, like: Tensor, like_labels: Tensor) -> float:
@@ -259,6 +259,8 @@ def _weight(shared: UpdateFunction, count: int, like: Tensor, like_labels: Tenso
         return alone
     clipped = 1 if schedule is None else count  # records whose contribution is clipped as one
     groups = min(100, len(like) // clipped)
-    records, labels = (one[: groups * clipped].reshape(groups, clipped, *one.shape[1:]) for one in (like, like_labels))
+    records, labels = (
+        tensor[: groups * clipped].reshape(groups, clipped, *tensor.shape[1:]) for tensor in (like, like_labels)
+    )
     lengths = replace(shared, clipping_norm=None).of_many(records, labels).norm(dim=1)
     return alone * float((shared.clipping_norm / lengths).clamp(max=1).mean())

@@ -79,22 +79,22 @@ class TrueAndReconstructedImages:
 
         Its value is a list with one entry for each level of noise.
         """
-        told = [_entry(one) | {"own": number == self.own} for number, one in enumerate(self.drawings)]
-        return {"pictures": told}
+        entries = [_entry(drawing) | {"own": number == self.own} for number, drawing in enumerate(self.drawings)]
+        return {"pictures": entries}
 
 
 def _entry(drawing: NoiseLevelReconstructions) -> dict[str, Any]:
-    level, found = drawing.level, drawing.likeness
+    level, quality = drawing.level, drawing.likeness
     return {
-        "psnr": finite(float(found.psnr.mean())),
-        "psnr_worst": finite(found.worst(found.psnr)),
+        "psnr": finite(float(quality.psnr.mean())),
+        "psnr_worst": finite(quality.worst(quality.psnr)),
         "epsilon": finite(level.epsilon),
-        "candidates": found.candidates,
+        "candidates": quality.candidates,
         "guesses": drawing.guesses,
         "bound": level.bound,
-        "named": float(found.named.mean()),
-        "ssim": float(found.ssim.mean()),
-        "ssim_worst": found.worst(found.ssim),
+        "named": float(quality.named.mean()),
+        "ssim": float(quality.ssim.mean()),
+        "ssim_worst": quality.worst(quality.ssim),
     }
 
 
@@ -110,7 +110,7 @@ class ImageTargets:
 def reconstructions_by_noise(
     shared: UpdateFunction,
     victims: ImageTargets,
-    others: PopulationImages,
+    images: PopulationImages,
     levels: Sequence[NoiseLevelGuarantee],
     draws: Callable[[int], np.random.Generator],
     descent: DescentSettings = USUAL,
@@ -121,53 +121,61 @@ def reconstructions_by_noise(
     All rounds are computed at the same model parameters. So they carry the same signal, and their noise averages out.
     A server that sends the same parameters in every round is the strongest attacker that the guarantee covers.
     """
-    updates, each = shared.of_many(victims.pictures, victims.labels), victims.pictures.shape[1]
+    updates, images_per_update = shared.of_many(victims.pictures, victims.labels), victims.pictures.shape[1]
     true, candidates = victims.pictures.cpu().numpy(), victims.candidates.cpu().numpy()
     for number, level in enumerate(levels):
-        draw, seen, noise = draws(number), updates, 0.0
+        draw, tensor, noise = draws(number), updates, 0.0
         if math.isfinite(level.mu):
             assert shared.clipping_norm is not None, "noise has a clipping norm"
             noise = shared.clipping_norm / level.mu
             normals = torch.from_numpy(draw.standard_normal(updates.shape, dtype=np.float32))
-            seen = updates + noise * normals.to(updates.device)
-        drawn = drawn_pictures(shared, seen, each, noise, others, draw, descent, on_step).cpu().numpy()
-        found = in_order_of_true_images(true, drawn).reshape(-1, *true.shape[2:])
+            tensor = updates + noise * normals.to(updates.device)
+        reconstructed = (
+            drawn_pictures(shared, tensor, images_per_update, noise, images, draw, descent, on_step).cpu().numpy()
+        )
+        ordered = in_order_of_true_images(true, reconstructed).reshape(-1, *true.shape[2:])
         yield NoiseLevelReconstructions(
-            level, found, image_similarity(true.reshape(found.shape), found, candidates), each
+            level, ordered, image_similarity(true.reshape(ordered.shape), ordered, candidates), images_per_update
         )
 
 
-def in_order_of_true_images(true: Floats32, drawn: Floats32) -> Floats32:
-    """Return each owner's reconstructed images in the order of its true images, with the shape of `drawn`.
+def in_order_of_true_images(true: Floats32, reconstructed: Floats32) -> Floats32:
+    """Return each owner's reconstructed images in the order of its true images, with the shape of `reconstructed`.
 
     An update does not reveal the order of its images. So each reconstruction is assigned to one true image, with the
     smallest sum of squared errors.
 
     Shapes: `true` (owners, images, *shape).
     """
-    found = np.empty_like(drawn)
-    for owner, (mine, theirs) in enumerate(zip(true, drawn, strict=True)):
+    ordered = np.empty_like(reconstructed)
+    for owner, (mine, theirs) in enumerate(zip(true, reconstructed, strict=True)):
         apart = np.square(mine[:, None] - theirs[None]).reshape(len(mine), len(theirs), -1).sum(axis=2)
-        found[owner] = theirs[scipy.optimize.linear_sum_assignment(apart)[1]]
-    return found
+        ordered[owner] = theirs[scipy.optimize.linear_sum_assignment(apart)[1]]
+    return ordered
 
 
-def image_similarity(true: Floats32, drawn: Floats32, population: Floats32) -> ReconstructionQuality:
+def image_similarity(true: Floats32, reconstructed: Floats32, population: Floats32) -> ReconstructionQuality:
     """Return the similarity of reconstructed to true images: PSNR, SSIM, and identification among candidates.
 
     Shapes: `true` (images, *shape), `population` (others, *shape).
     """
-    shapes = {true.shape[1:], drawn.shape[1:], population.shape[1:]}
-    alike, seen = true.shape == drawn.shape and len(shapes) == 1, f"{true.shape}, {drawn.shape} and {population.shape}"
+    shapes = {true.shape[1:], reconstructed.shape[1:], population.shape[1:]}
+    alike, shapes_text = (
+        true.shape == reconstructed.shape and len(shapes) == 1,
+        f"{true.shape}, {reconstructed.shape} and {population.shape}",
+    )
     accepted = "drawings of each true picture, and others of their shape"
-    require(alike, f"pictures have shapes {seen}: accepted are {accepted}")
-    error = np.square(true.astype(np.float64) - drawn).reshape(len(true), -1).mean(axis=1)
+    require(alike, f"pictures have shapes {shapes_text}: accepted are {accepted}")
+    error = np.square(true.astype(np.float64) - reconstructed).reshape(len(true), -1).mean(axis=1)
     with np.errstate(divide="ignore"):
         psnr = -10 * np.log10(error)
-    pairs = [(prepare(one[None], _SSIM), prepare(other[None], _SSIM)) for one, other in zip(true, drawn, strict=True)]
-    ssim = np.array([1 - exact_block(one, other, _SSIM)[0, 0] for one, other in pairs])
+    pairs = [
+        (prepare(first[None], _SSIM), prepare(second[None], _SSIM))
+        for first, second in zip(true, reconstructed, strict=True)
+    ]
+    ssim = np.array([1 - exact_block(first, second, _SSIM)[0, 0] for first, second in pairs])
     # A reconstruction identifies its true image if no other image is nearer to it by squared error.
-    flat, others = (one.reshape(len(one), -1).astype(np.float64) for one in (drawn, population))
-    apart = np.square(flat).sum(1)[:, None] - 2 * flat @ others.T + np.square(others).sum(1)
-    named = error * flat.shape[1] < apart.min(axis=1, initial=np.inf)
-    return ReconstructionQuality(psnr, ssim, named, len(population) + 1)
+    flat, other_values = (array.reshape(len(array), -1).astype(np.float64) for array in (reconstructed, population))
+    apart = np.square(flat).sum(1)[:, None] - 2 * flat @ other_values.T + np.square(other_values).sum(1)
+    names = error * flat.shape[1] < apart.min(axis=1, initial=np.inf)
+    return ReconstructionQuality(psnr, ssim, names, len(population) + 1)

@@ -32,21 +32,23 @@ _HOW = (
 )
 
 
-def _row(one: TopGuessRate, numbers: CandidateRanksFinding) -> ReportNumber:
-    name = "Right one named in the first guess" if one.guesses == 1 else f"Right one in the first {one.guesses} guesses"
-    hits, trials = int(np.sum(numbers.ranks <= one.guesses)), len(numbers.ranks)
-    level = TestName.CANDIDATES.level if one.guesses == 1 else READING_LEVEL
+def _row(rate: TopGuessRate, numbers: CandidateRanksFinding) -> ReportNumber:
+    name = (
+        "Right one named in the first guess" if rate.guesses == 1 else f"Right one in the first {rate.guesses} guesses"
+    )
+    hits, trials = int(np.sum(numbers.ranks <= rate.guesses)), len(numbers.ranks)
+    level = TestName.CANDIDATES.level if rate.guesses == 1 else READING_LEVEL
     return ReportNumber(
         name,
-        one.share,
+        rate.share,
         _HOW,
-        one.low,
-        one.high,
+        rate.low,
+        rate.high,
         numbers.confidence,
-        one.bound,
+        rate.bound,
         is_share=True,
         largest=1.0,
-        on_page=one.guesses == 1,
+        on_page=rate.guesses == 1,
         wide=partial(clopper_pearson, hits, trials),
         level=level,
     )
@@ -55,10 +57,10 @@ def _row(one: TopGuessRate, numbers: CandidateRanksFinding) -> ReportNumber:
 def _sentence(numbers: CandidateRanksFinding, contents: ReportContents) -> str:
     first, column = numbers.first, contents.plan.federation.candidate_column
     row = _row(first, numbers)
-    one = contents.words.one if column is None else f"value of {column}"
+    text = contents.words.one if column is None else f"value of {column}"
     likely = "equally likely " if numbers.are_even else ""
     return (
-        f"Of {numbers.candidates:,} {likely}candidates an attacker who knew everything else named the right {one} "
+        f"Of {numbers.candidates:,} {likely}candidates an attacker who knew everything else named the right {text} "
         f"in {row.shown.value} of the trials ({row.shown.interval} at {percent(numbers.confidence)} confidence), where "
         f"guessing has {percent(first.chance)} and the guarantee allows {row.shown.claim}{row.comparison_in_brackets}."
     )
@@ -66,7 +68,7 @@ def _sentence(numbers: CandidateRanksFinding, contents: ReportContents) -> str:
 
 def _rows(numbers: CandidateRanksFinding, _: ReportContents) -> list[ReportNumber]:
     return [
-        *(_row(one, numbers) for one in numbers.successes),
+        *(_row(success, numbers) for success in numbers.successes),
         ReportNumber("Signal of the candidates, median mu", numbers.median, "length of a contribution over the noise"),
         ReportNumber("Signal of the candidates, largest mu", numbers.longest, "likewise"),
     ]
@@ -74,8 +76,8 @@ def _rows(numbers: CandidateRanksFinding, _: ReportContents) -> list[ReportNumbe
 
 def _tables(numbers: CandidateRanksFinding, _: ReportContents) -> list[Table]:
     columns = ("Guesses", "Right one among them", "By chance", "Allowed")
-    told = [(one, _row(one, numbers)) for one in numbers.successes]
-    rows = tuple((one.guesses, row.text, percent(one.chance), row.shown.claim) for one, row in told)
+    values = [(success, _row(success, numbers)) for success in numbers.successes]
+    rows = tuple((rate.guesses, row.text, percent(rate.chance), row.shown.claim) for rate, row in values)
     title = f"Naming the right one of {numbers.candidates:,} candidates, intervals at {percent(numbers.confidence)}"
     return [Table(f"{title} confidence each", columns, rows)]
 
@@ -83,11 +85,11 @@ def _tables(numbers: CandidateRanksFinding, _: ReportContents) -> list[Table]:
 def _draw(figure: Figure, numbers: CandidateRanksFinding, contents: ReportContents) -> None:
     axes = figure.add_subplot()
     guesses = np.unique(np.geomspace(1, numbers.candidates, 200).astype(int))
-    found = np.array([np.mean(numbers.ranks <= count) for count in guesses])
-    few = np.unique(np.geomspace(1, numbers.candidates, 40).astype(int))
-    allowed = [contents.guarantee.reconstruction_bound(float(numbers.chances[count - 1])) or 1.0 for count in few]
-    axes.step(guesses, found, where="post", color=INK, label="named in this run")
-    axes.plot(few, allowed, "--", color=INK, label="the guarantee allows")
+    values = np.array([np.mean(numbers.ranks <= count) for count in guesses])
+    fewest = np.unique(np.geomspace(1, numbers.candidates, 40).astype(int))
+    allowed = [contents.guarantee.reconstruction_bound(float(numbers.chances[count - 1])) or 1.0 for count in fewest]
+    axes.step(guesses, values, where="post", color=INK, label="named in this run")
+    axes.plot(fewest, allowed, "--", color=INK, label="the guarantee allows")
     axes.plot(guesses, numbers.chances[guesses - 1], ":", color=MUTED, label="by chance")
     axes.set_xscale("log")
     axes.set_ylim(0, 1.02)
@@ -126,7 +128,7 @@ def _allowed(drawing: NoiseLevelReconstructions, once: str = "") -> str:
 
 
 def draw_pictures(
-    figure: Figure, true: Floats32, drawings: Sequence[NoiseLevelReconstructions], own: int | None = None
+    figure: Figure, true: Floats32, drawings: Sequence[NoiseLevelReconstructions], own_values: int | None = None
 ) -> None:
     """Draw true images in the first row of a figure, and their reconstructions at each level of noise in further rows.
 
@@ -135,10 +137,10 @@ def draw_pictures(
     Shapes: `true` (images, *shape).
     """
     rows = [(true, "originals")]
-    for number, one in enumerate(drawings):
-        often = f"{'' if number == own else ' named'} at most {_allowed(one, ' of the time')}"
-        named = f"the right one of {one.likeness.candidates:,}{often}"
-        rows.append((one.pictures, f"{_epsilon(one, number == own)}: {named}"))
+    for number, drawing in enumerate(drawings):
+        often = f"{'' if number == own_values else ' named'} at most {_allowed(drawing, ' of the time')}"
+        names = f"the right one of {drawing.likeness.candidates:,}{often}"
+        rows.append((drawing.pictures, f"{_epsilon(drawing, number == own_values)}: {names}"))
     for axes, (pictures, text) in zip(figure.subplots(len(rows), 1), rows, strict=True):
         axes.imshow(_strip(pictures[:_SHOWN]), cmap="gray", vmin=0, vmax=1, interpolation="nearest", aspect="equal")
         axes.set(xticks=[], yticks=[])
@@ -155,20 +157,21 @@ def _strip(pictures: Floats32) -> Floats32:
 
 
 def _inversion_sentence(numbers: TrueAndReconstructedImages, contents: ReportContents) -> str:
-    own = numbers.drawings[numbers.own]
-    found, federation = own.likeness, contents.plan.federation
+    reconstructions = numbers.drawings[numbers.own]
+    quality, federation = reconstructions.likeness, contents.plan.federation
     by_server = federation.threat_model.adversary is Adversary.SERVER
-    who = "a server that saw every contribution, knew" if by_server else "an attacker who knew"
-    known = (
+    party = "a server that saw every contribution, knew" if by_server else "an attacker who knew"
+    reference = (
         "all records of other clients"
         if isinstance(federation.mechanism.contribution, LocalTraining)
         else "all other records"
     )
-    claimed = f"the guarantee lets nobody name more than {_allowed(own)}"
+    claimed = f"the guarantee lets nobody name more than {_allowed(reconstructions)}"
     return (
-        f"Of {len(numbers.true):,} pictures {who} {known} and was sent the same model in every round drew "
-        f"likenesses of {found.psnr.mean():.1f} dB on average at this run's noise, by which "
-        f"{percent(float(found.named.mean()))} were nearer to the true one than to {found.candidates - 1:,} others; "
+        f"Of {len(numbers.true):,} pictures {party} {reference} and was sent the same model in every round drew "
+        f"likenesses of {quality.psnr.mean():.1f} dB on average at this run's noise, by which "
+        f"{percent(float(quality.named.mean()))} were nearer to the true one than to {quality.candidates - 1:,} "
+        "others; "
         f"{'nothing is claimed' if contents.plan.guarantee is None else claimed}."
     )
 
@@ -176,12 +179,12 @@ def _inversion_sentence(numbers: TrueAndReconstructedImages, contents: ReportCon
 def _inversion_tables(numbers: TrueAndReconstructedImages, _: ReportContents) -> list[Table]:
     columns = ("Noise", "PSNR in dB", "best 1 %", "SSIM", "best 1 % ", "Named by the drawing", "Allowed")
     rows = []
-    for place, one in enumerate(numbers.drawings):
-        found = one.likeness
-        psnr = (f"{value:.1f}" for value in (found.psnr.mean(), found.worst(found.psnr)))
-        ssim = (f"{value:.2f}" for value in (found.ssim.mean(), found.worst(found.ssim)))
-        named, allowed = percent(float(found.named.mean())), percent(round(one.level.bound, 4))
-        rows.append((_epsilon(one, place == numbers.own), *psnr, *ssim, named, allowed))
+    for index, drawing in enumerate(numbers.drawings):
+        likeness = drawing.likeness
+        psnr = (f"{value:.1f}" for value in (likeness.psnr.mean(), likeness.worst(likeness.psnr)))
+        ssim = (f"{value:.2f}" for value in (likeness.ssim.mean(), likeness.worst(likeness.ssim)))
+        names, allowed = percent(float(likeness.named.mean())), percent(round(drawing.level.bound, 4))
+        rows.append((_epsilon(drawing, index == numbers.own), *psnr, *ssim, names, allowed))
     title = "What is drawn of records that were used, mean and the 1 % that were drawn best"
     return [Table(title, columns, tuple(rows))]
 
@@ -204,7 +207,7 @@ INVERSION = Section(
     tables=_inversion_tables,
     picture=FindingFigure(
         "Records, and what could be drawn of them",
-        lambda figure, found, _: draw_pictures(figure, found.true, found.drawings, found.own),
+        lambda figure, images, _: draw_pictures(figure, images.true, images.drawings, images.own),
         _inversion_caption,
         height=5.6,
     ),

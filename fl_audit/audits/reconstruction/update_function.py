@@ -57,8 +57,8 @@ class UpdateFunction:
                 return self._clipped(self._moved(parameters, records, labels).unsqueeze(0))[0]
             if self.clipping_norm is None:
                 return self._flat(grad(self._loss)(parameters, records, labels))
-            each = vmap(grad(self._loss), (None, 0, 0))(parameters, records.unsqueeze(1), labels.unsqueeze(1))
-        return self._clipped(torch.cat([each[name].flatten(1) for name in self.model.layout.names], dim=1)).sum(0)
+            element = vmap(grad(self._loss), (None, 0, 0))(parameters, records.unsqueeze(1), labels.unsqueeze(1))
+        return self._clipped(torch.cat([element[name].flatten(1) for name in self.model.layout.names], dim=1)).sum(0)
 
     def of_many(self, records: Tensor, labels: Tensor) -> Tensor:
         """Return the update of each of many owners, float32 (owners, parameters), detached from autograd.

@@ -81,12 +81,8 @@ class DataSection(ConfigSection):
     """Length of every text in tokens, with `vocabulary`: longer ones are cut, shorter ones padded; left out, 128."""
     axes: Choice[PictureOrSequence] | None = None
     """Meaning of two axes of a record of `npz`: height and width, unless set to `sequence` (steps and features)."""
-    classes: Count | None = None
-    """Number of classes, for a loader with several forms of its data."""
-    generated_records: Count | None = None
-    """Number of records to generate, for a loader that generates them."""
-    graph_nodes: Count | None = None
-    """Number of nodes that a graph keeps, for a loader of graphs."""
+    loader_parameters: dict[str, Scalar] = Field(default_factory=dict)
+    """Parameters of a loader of your own: values of its keyword-only parameters, by name."""
     image_size: Count | None = None
     """Height and width in pixels that pictures of `images` and `hf:` are scaled to; left out, all have one size."""
     grey: bool | None = None

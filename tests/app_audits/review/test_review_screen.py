@@ -152,7 +152,7 @@ def test_a_guarantee_about_records_is_unseen_and_never_no_guarantee(tmp_path: Pa
     (tmp_path / "client.py").write_text("from opacus import PrivacyEngine")
     found, none = find_record_privacy_mentions(tmp_path), StatedAppClaim(None, "nothing is named")
     assert server_verdict(none, _result(), 3, 3) is Verdict.NO_GUARANTEE
-    verdict = server_verdict(none, _result(), 3, 3, found=found)
+    verdict = server_verdict(none, _result(), 3, 3, mentions=found)
     said = _review(_result(), none, verdict=verdict, of_records=found)
     assert verdict is Verdict.NOT_AUDITED
     assert headline(said).startswith("Unseen: ")
@@ -163,7 +163,7 @@ def test_a_guarantee_about_records_is_unseen_and_never_no_guarantee(tmp_path: Pa
     assert "Opacus (client.py:1)" in path.read_text()
     assert review_json(said)["of_records"] == [{"what": "Opacus", "file": "client.py", "line": 1, "is_library": True}]
     # A claim about clients is judged as ever.
-    assert server_verdict(StatedAppClaim(CLAIM, "here"), _result(), 3, 3, found=found) is Verdict.CONSISTENT
+    assert server_verdict(StatedAppClaim(CLAIM, "here"), _result(), 3, 3, mentions=found) is Verdict.CONSISTENT
 
 
 def _beside(result: ClaimAudit, kinds: list[str], **changes: Any) -> str:

@@ -441,7 +441,8 @@ def test_runs_side_by_side_end_with_whoever_began_them(tmp_path: Path) -> None:
 # ---------------------------------------------------------------- a slice of the runs
 
 _TINY = {
-    "data.records": 64, "data.test-records": 40, "data.population-records": 20, "data.generated-records": 400,
+    "data.records": 64, "data.test-records": 40, "data.population-records": 20,
+    "data.loader-parameters": {"classes": 10, "generated-records": 400},
     "model.name": "logistic", "epochs": 2, "central-epochs": 2, "levels": (2,), "parts": 1,
 }  # fmt: skip
 
