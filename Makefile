@@ -17,7 +17,7 @@ test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 $(BIN)/python -m pip install --quiet --constraint constraints.txt --editable
 endef
 
-.PHONY: reference install demo test test-all test-campaigns lint docs clean
+.PHONY: reference install demo test test-all test-campaigns test-versions lint docs clean
 
 install: $(FOR_ALL)
 
@@ -43,6 +43,17 @@ test-all: test
 # What is studied after a change of its area: statistics over hundreds of runs, and clusters whose parts are killed.
 test-campaigns: $(FOR_ALL)
 	$(BIN)/python -m pytest -m campaign
+
+# The tests of the engines with other versions than the pinned ones: VERSIONS=lowest, or VERSIONS=newest.
+VERSIONS ?= newest
+test-versions:
+	$(PYTHON) -m venv $(VENV)-$(VERSIONS)
+	$(VENV)-$(VERSIONS)/bin/python -m pip install --quiet --constraint packaging/versions/$(VERSIONS).txt \
+		. 'pytest>=8.3,<9.2' pytest-timeout pytest-xdist hypothesis
+	PYTHONPATH=$(CURDIR) $(VENV)-$(VERSIONS)/bin/python -m pytest -m 'not campaign' tests/runs/test_embedded_ray.py \
+		tests/runs/test_machine_versions.py tests/federation/test_federation_doors.py \
+		tests/federation/test_federation_engines.py tests/federation/test_federation_local_engine.py \
+		tests/federation/test_federation_messages.py tests/federation/test_federation_pool.py
 
 lint: $(FOR_ALL)
 	$(BIN)/ruff check .

@@ -13,8 +13,8 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from fl_audit.errors import InputError, require
-from fl_audit.name_lists import name_list
 from fl_audit.ordinary_files import LARGEST_FILE, open_file, readable, require_size
+from fl_audit.words import name_list
 
 _ZIP, _NPY = b"PK", b"\x93NUMPY"
 _ENCRYPTED = 1  # flag of a member of a zip archive

@@ -48,6 +48,7 @@ class Purpose(IntEnum):
     FIT_TEST = 30
     BOUND_CHOICE = 31
     EXACT_CHECKS = 32
+    AGGREGATION = 33
 
 
 def require_seed(name: str, seed: object, is_secret: bool = False) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fl_audit.errors import InputError, require
-from fl_audit.name_lists import name_list
+from fl_audit.words import name_list
 
 Choice = TypeVar("Choice", bound=StrEnum)
 

@@ -204,7 +204,8 @@ def _play_wave(
                 roster,
                 federation.model.layout,
                 challenger,
-                lambda other, batches: strategy_of_server(
+                strategy_of_server,
+                lambda kind, other, batches: kind(
                     public, roster, other, batches, size, time_limit, lambda batch, made: None
                 ),
                 opening.exact.initial,

@@ -156,6 +156,9 @@ class UnnoisedRoundSum:
     centred_bits: Tensor  # sum over clients of (quantile bit - 1/2), float64 (trials,); 0 for a fixed clipping norm
     # Contribution of the client with the target, float32 (trials, parameters); None unless the server is the adversary.
     of_victim: Tensor | None = None
+    # Contributions by client, each with the rows of its trials (None for all), float32 (trials of the client,
+    # parameters). None unless a Flower strategy sees them.
+    by_client: Mapping[int, tuple[Integers | None, Floats32]] | None = None
 
 
 def receive(

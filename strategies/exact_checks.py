@@ -36,7 +36,7 @@ from fl_audit.randomness import Purpose, generator
 from fl_audit.strategies.noised_sums import NoisedSums, ReleaseOrigin
 from fl_audit.strategies.secret_draws import SeededChallenger
 from fl_audit.trial_batches import TrialBatch
-from fl_audit.verdict.exact_questions import ExactRow, ExactRowKind
+from fl_audit.verdict.exact_questions import MODELS, ExactRow, ExactRowKind
 
 _EVERY = 150  # one trial-round of so many is checked, which costs about 2 % of the time of a run
 _MOST = 6  # most trial-rounds of one batch that are checked
@@ -45,7 +45,9 @@ _KINDS_OF_ORIGIN = {
     ReleaseOrigin.POST_PROCESSED: ExactRowKind.POST_PROCESSED,
     ReleaseOrigin.ONE_SECRET: ExactRowKind.ONE_SECRET,
     ReleaseOrigin.FOLLOWS_SECRET: ExactRowKind.FOLLOWS_SECRET,
+    ReleaseOrigin.OWN_RULE: ExactRowKind.OWN_RULE,
     ReleaseOrigin.UNKNOWN: ExactRowKind.UNKNOWN_STEP,
+    ReleaseOrigin.NOT_A_SUM: ExactRowKind.NOT_A_SUM,
 }
 _EDGE = 1e-4  # relative distance from the clipping norm within which a quantile bit may go either way by rounding
 WHOLE = -1  # stands for all clients together
@@ -119,23 +121,29 @@ class ExactChecks:
         self._note(batch, ExactRowKind.START, batch.first + worst, 0, WHOLE, float(wrong[worst]))
         self._note(batch, ExactRowKind.STARTS, batch.first, 0, WHOLE, float(looked_at))
 
-    def note_origin(self, batch: TrialBatch, number: int, origin: ReleaseOrigin, changed: int) -> None:
-        """Note what the releases of a round follow from, if they are not the sums with the claimed noise."""
-        if origin in _KINDS_OF_ORIGIN:
-            self._note(batch, _KINDS_OF_ORIGIN[origin], batch.first, number, WHOLE, float(changed))
+    def note_origin(self, batch: TrialBatch, number: int, origin: ReleaseOrigin, changed: int, of_models: bool) -> None:
+        """Note what the releases of a round follow from, if they are not the sums with the claimed noise.
 
-    def check_second_seed(self, batch: TrialBatch, repeated: Callable[[], Mapping[int, float]]) -> None:
+        `of_models`: Whether the models were changed after the optimizer's step, and not the sums.
+        """
+        if origin in _KINDS_OF_ORIGIN:
+            where = MODELS if of_models else WHOLE
+            self._note(batch, _KINDS_OF_ORIGIN[origin], batch.first, number, where, float(changed))
+
+    def check_second_seed(self, batch: TrialBatch, repeated: Callable[[], tuple[Mapping[int, float], bool]]) -> None:
         """Note which shares of draws are the same with another secret seed.
 
-        `repeated`: It returns the shares, keyed by the number of a kind of draws. A server of somebody else may refuse
-        to begin anew; then nothing is noted.
+        `repeated`: It returns the shares, keyed by the number of a kind of draws, and whether generators in modules
+        began anew. A server of somebody else may refuse to begin anew; then nothing is noted.
         """
         try:
-            found = repeated()
+            found, is_anew = repeated()
         except Exception:  # a server of somebody else may need anything to begin
             return
         for kind, share in found.items():
             self._note(batch, ExactRowKind.SECOND, batch.first, 0, int(kind), share)
+        if not is_anew:
+            self._note(batch, ExactRowKind.MODULES_WENT_ON, batch.first, 0, WHOLE, 1.0)
 
     def check_sums(self, batch: TrialBatch, sums: SumsBeforeNoise) -> None:
         """Check the sums of a round in the drawn trials of a batch."""
@@ -275,7 +283,7 @@ class ExactChecks:
             present, again, absent = (self._released(sums, row, each[at]) for at in (0, 0, 1))
         except Exception:  # a server of somebody else may keep anything between its rounds
             return
-        if not torch.equal(present, again):
+        if present is None or again is None or absent is None or not torch.equal(present, again):
             return
         norm = public.mechanism.clipping_norm if sums.norms is None else float(sums.norms[row])
         largest = public.mechanism.adjacency.sensitivity_of_sum(norm)
@@ -293,15 +301,19 @@ class ExactChecks:
         is_client = self.federation.unit is Unit.CLIENT
         return self.federation.victim if is_client else self.federation.target
 
-    def _released(self, sums: SumsBeforeNoise, row: int, total: Tensor) -> Tensor:
+    def _released(self, sums: SumsBeforeNoise, row: int, total: Tensor) -> Tensor | None:
         """Return the release of a trial, float64 (parameters,), if this sum stood in the place of its own.
 
-        It is the noised sum, if the release follows from it: what is done to it afterwards may move it further.
+        It is the noised sum, if the release follows from it: what is done to it afterwards may move it further. None if
+        the release is no sum with noise.
         """
         assert sums.release is not None, "asked only where the server adds the noise"
         other = sums.total.clone()
         other[row] = total.float()
-        return sums.release(other).before_changes[row].double().clone()
+        released = sums.release(other)
+        if released.origin is ReleaseOrigin.NOT_A_SUM:
+            return None
+        return released.before_changes[row].double().clone()
 
     def _check_updates(self, batch: TrialBatch, sums: SumsBeforeNoise, row: int) -> None:
         """Repeat the private training of every client, and compare its update with what it sent.

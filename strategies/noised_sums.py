@@ -6,9 +6,14 @@ same step with the noised sums in place of the sums, and without noise. If the r
 alone, it comes out again; with less noise, or with a change of the sum before the noise, it does not. In a second copy
 the trials change places, so that noised sums of D stand where those of D' stood. If what is done afterwards depends on
 the secret, or on anything else of a trial, other releases come out.
+
+A release that does not follow from the noised sums may have noise that the server draws elsewhere. Then copies take the
+step with sums that are moved by known amounts. If the release moves by the same amounts and its values lie on no grid,
+it is a sum with noise, which can be tested as it is; otherwise its noise is not known.
 """
 
 import copy
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any, Protocol
@@ -20,6 +25,7 @@ from torch import Tensor
 from fl_audit.array_types import Floats, Integers
 from fl_audit.mechanisms.noise_addition import add_noise
 from fl_audit.mechanisms.noises.mechanism_noise import Normals, ServerNoiseDraws
+from fl_audit.strategies.sums_with_noise import is_sum_with_noise
 from fl_audit.trial_batches import TrialBatch
 
 _FEWEST_OF_A_SIDE = 16  # trials with D, and with D', from which a rule that follows the secret is told from others
@@ -34,6 +40,16 @@ class NoisingServer(Protocol):
     def noise(self, batch: TrialBatch, server_round: int, total: Tensor, sigma: Floats) -> Tensor:
         """Return the release of a round, float32 (trials, parameters)."""
 
+    def post_process_sums(self, batch: TrialBatch, server_round: int, noised: Tensor) -> Tensor:
+        """Return what is released of noised sums, float32 (trials, parameters)."""
+
+    def post_process_models(self, batch: TrialBatch, server_round: int, models: Tensor) -> Tensor:
+        """Return what is released of models, float32 (trials, parameters)."""
+
+
+Change = Callable[[NoisingServer, Tensor], Tensor]
+"""Function from a server and an order of the trials to what the server makes of their values in this order."""
+
 
 class ReleaseOrigin(StrEnum):
     """Origin of a server's release: the values that it follows from.
@@ -41,15 +57,22 @@ class ReleaseOrigin(StrEnum):
     NOISED_SUM: it is the sum with the claimed noise. POST_PROCESSED: it follows from the noised sum alone, by a
     rule that is the same for trials with other secrets. ONE_SECRET: the same, but all trials of the batch have one
     secret, so that the rule may depend on it. FOLLOWS_SECRET: it follows from the noised sum by a rule that is the
-    same for all trials with D, the same for all with D', and another for one than for the other. UNKNOWN: it does
-    not follow from the noised sum, or nobody can tell.
+    same for all trials with D, the same for all with D', and another for one than for the other. OWN_RULE: it follows
+    from the noised sum by a rule that differs from trial to trial or draws random numbers, so that the rule may depend
+    on the secret. UNKNOWN: it does not follow from the noised sum, but it is a sum with noise. NOT_A_SUM: neither.
     """
 
     NOISED_SUM = "noised-sum"
     POST_PROCESSED = "post-processed"
     ONE_SECRET = "one-secret"
     FOLLOWS_SECRET = "follows-secret"
+    OWN_RULE = "own-rule"
     UNKNOWN = "unknown"
+    NOT_A_SUM = "not-a-sum"
+
+
+_OF_NOISED_SUMS = (ReleaseOrigin.POST_PROCESSED, ReleaseOrigin.ONE_SECRET, ReleaseOrigin.OWN_RULE)
+"""Origins of releases that follow from noised sums which the tests may look at."""
 
 
 @dataclass(frozen=True)
@@ -68,11 +91,12 @@ class NoisedSums:
 
 
 @dataclass
-class _RecordedDraws:
+class RecordedDraws:
     """Draws of the server's noise, which are remembered."""
 
     draws: ServerNoiseDraws
     drawn: list[Tensor] = field(default_factory=list)
+    deviations: list[Floats] = field(default_factory=list)  # standard deviations of the noise made of the draws
 
     def next(self, normals: Normals, server_round: int) -> Tensor:
         """Return the next draws, and remember them."""
@@ -134,21 +158,31 @@ class StepReplay:
             has_secrets,
         )
 
-    def origin(
-        self, batch: TrialBatch, server_round: int, noised: Tensor, sigma: Floats, release: Tensor
-    ) -> ReleaseOrigin:
-        """Return what a release that is not the noised sum follows from, to the last bit; every copy takes the step."""
+    def origin(self, change: Change, release: Tensor) -> ReleaseOrigin:
+        """Return what a release follows from, to the last bit; every copy takes the step `change`.
+
+        UNKNOWN means that the copy whose trials are those of the server makes another release.
+        """
 
         def comes_out(server: NoisingServer, order: Tensor) -> bool:
-            found = server.noise(batch, server_round, noised[order].clone(), sigma[order.numpy()])
-            return torch.equal(found, release[order])
+            return torch.equal(change(server, order), release[order])
 
-        as_it_is = comes_out(self.plain, torch.arange(batch.count))
+        as_it_is = comes_out(self.plain, torch.arange(len(release)))
         in_other_places = self.exchanged is None or comes_out(self.exchanged, self.order)
         in_own_places = self.within is not None and comes_out(self.within, self.own_order)
-        if as_it_is and in_other_places:
+        if not as_it_is:
+            return ReleaseOrigin.UNKNOWN
+        if in_other_places:
             return ReleaseOrigin.POST_PROCESSED if self.has_secrets else ReleaseOrigin.ONE_SECRET
-        return ReleaseOrigin.FOLLOWS_SECRET if as_it_is and in_own_places else ReleaseOrigin.UNKNOWN
+        return ReleaseOrigin.FOLLOWS_SECRET if in_own_places else ReleaseOrigin.OWN_RULE
+
+    def origin_of_change(self, change: Change, release: Tensor) -> ReleaseOrigin:
+        """Return what a change follows from that sees nothing but noised values: it is OWN_RULE if nobody can tell."""
+        try:
+            origin = self.origin(change, release)
+        except Exception:  # a change of somebody else may need anything that a replay lacks
+            origin = ReleaseOrigin.UNKNOWN
+        return ReleaseOrigin.OWN_RULE if origin is ReleaseOrigin.UNKNOWN else origin
 
 
 def copy_of(strategy: NoisingServer, batch: TrialBatch, draws: ServerNoiseDraws) -> NoisingServer:
@@ -158,9 +192,17 @@ def copy_of(strategy: NoisingServer, batch: TrialBatch, draws: ServerNoiseDraws)
     ours = {one.name for one in fields(own)}
     for name, value in vars(strategy).items():
         if name not in ours:
-            setattr(twin, name, copy.deepcopy(value))
+            setattr(twin, name, _copied(value))
     twin.noise_draws = {**strategy.noise_draws, batch.name: draws}
     return twin
+
+
+def _copied(value: Any) -> Any:
+    """Return a deep copy of a value, or the value itself if it cannot be copied, such as a lock."""
+    try:
+        return copy.deepcopy(value)
+    except Exception:  # a class of somebody else may refuse in any way
+        return value
 
 
 def noised_sums(
@@ -183,24 +225,46 @@ def noised_sums(
     replay
         Copies of the strategy in the state that it was in before the round.
     """
-    recorded = _RecordedDraws(strategy.noise_draws[batch.name])
+    before = copy.deepcopy(strategy.noise_draws[batch.name])
+    recorded = RecordedDraws(strategy.noise_draws[batch.name])
     strategy.noise_draws[batch.name] = recorded
     try:
         release = strategy.noise(batch, server_round, total.clone(), sigma)
     finally:
         strategy.noise_draws[batch.name] = recorded.draws
-    if len(recorded.drawn) != 1:
-        return NoisedSums(release, None, ReleaseOrigin.UNKNOWN, batch.count)
-    noised = add_noise(total.clone(), recorded.drawn[0], sigma)
-    changed = int((release != noised).any(dim=1).sum())
+    noised, origin = None, ReleaseOrigin.UNKNOWN
+    if len(recorded.drawn) == 1:
+        noised = add_noise(total.clone(), recorded.drawn[0], sigma)
+        changed = int((release != noised).any(dim=1).sum())
+        origin = _origin(replay, batch, server_round, noised, sigma, release)
+        if changed == 0:
+            return NoisedSums(release, noised, ReleaseOrigin.NOISED_SUM)
+        if origin in _OF_NOISED_SUMS:
+            return NoisedSums(release, noised, origin, changed)
+        if origin is ReleaseOrigin.FOLLOWS_SECRET:
+            return NoisedSums(release, None, origin, changed)
+    has_less_noise = any(bool((drawn < sigma).any()) for drawn in recorded.deviations)
+
+    def step(moved: Tensor) -> Tensor:
+        return copy_of(strategy, batch, copy.deepcopy(before)).noise(batch, server_round, moved, sigma)
+
+    if not has_less_noise and not is_sum_with_noise(step, batch, server_round, total, sigma):
+        origin = ReleaseOrigin.NOT_A_SUM
+    return NoisedSums(release, None, origin, batch.count)
+
+
+def _origin(
+    replay: StepReplay, batch: TrialBatch, server_round: int, noised: Tensor, sigma: Floats, release: Tensor
+) -> ReleaseOrigin:
+    """Return what a release follows from whose noised sum is known; UNKNOWN if a copy cannot repeat the step."""
+
+    def change(server: NoisingServer, order: Tensor) -> Tensor:
+        return server.noise(batch, server_round, noised[order].clone(), sigma[order.numpy()])
+
     try:
-        origin = replay.origin(batch, server_round, noised, sigma, release)
+        return replay.origin(change, release)
     except Exception:  # a step of somebody else may need anything that a replay lacks
-        origin = ReleaseOrigin.UNKNOWN
-    if changed == 0:
-        return NoisedSums(release, noised, ReleaseOrigin.NOISED_SUM)
-    is_known = origin in (ReleaseOrigin.POST_PROCESSED, ReleaseOrigin.ONE_SECRET)
-    return NoisedSums(release, noised if is_known else None, origin, changed)
+        return ReleaseOrigin.UNKNOWN
 
 
 def _exchanged(secrets: Integers) -> tuple[Tensor, bool]:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from fl_audit.array_types import Flags, Floats, Integers
 from fl_audit.federation.federation import Federation
-from fl_audit.federation.loaded_federation import LoadedFederation
+from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
 from fl_audit.federation.observed_rounds import ServerRound
 from fl_audit.federation.trial_batch_columns import TrialBatchColumns
 from fl_audit.learning.optimizers import OptimizerState, step
@@ -24,6 +24,7 @@ from fl_audit.learning.stacked_layers import cached_rows
 from fl_audit.mechanisms.contribution import AdaptiveClipping
 from fl_audit.mechanisms.noise_addition import noise_share
 from fl_audit.mechanisms.threat_model import Adversary
+from fl_audit.strategies.aggregation import BatchAggregation
 from fl_audit.strategies.exact_checks import ExactChecks
 from fl_audit.strategies.noised_sums import ReleaseOrigin
 from fl_audit.strategies.secret_draws import SeededChallenger
@@ -65,6 +66,8 @@ class _BatchLog:
     sample: Flags | None = None  # sample of the previous round, bool (trials, units)
     model: Tensor | None = None  # models after the previous round, (trials, parameters)
     state: OptimizerState = field(default_factory=OptimizerState)  # state of the optimizer after the previous round
+    # Flower strategies like those of the server, which make the models again from the releases; None without them.
+    aggregation: BatchAggregation | None = None
     norms: Tensor | None = None  # clipping norms of the next round, computed from the public bits, (trials,)
     rounds: int = 0  # number of logged rounds
     opened: int = 0  # number of rounds whose samples are logged
@@ -88,6 +91,9 @@ class RoundSecretsLog:
         Shapes: `taking_part` (trials, units), `centred_bits` (trials,).
         """
         kept, members = self._kept[batch.name], self.challenger.membership(batch.trials).is_in[:, 0]
+        if self.public.aggregation is not None and kept.aggregation is None:
+            federation = load_federation(self.public)
+            kept.aggregation = BatchAggregation(federation, list(batch.trials), self.challenger.seed)
         found = {name: np.full(batch.count, np.nan) for name in OPENED_COLUMNS}
         if taking_part is not None and self._is_opened(made.number):
             found |= self._sampled(kept, taking_part.numpy(), members)
@@ -100,7 +106,9 @@ class RoundSecretsLog:
         for name, values in found.items():
             kept.columns[name].append(values)
 
-    def log_origin(self, batch: TrialBatch, server_round: int, origin: ReleaseOrigin, changed: int) -> None:
+    def log_origin(
+        self, batch: TrialBatch, server_round: int, origin: ReleaseOrigin, changed: int, of_models: bool = False
+    ) -> None:
         """Log what the releases of a round follow from.
 
         Parameters
@@ -113,9 +121,11 @@ class RoundSecretsLog:
             What the releases follow from.
         changed
             Number of trials whose release is not the sum with the claimed noise.
+        of_models
+            Whether the models were changed after the optimizer's step, and not the sums.
         """
         if self.exact is not None:
-            self.exact.note_origin(batch, server_round, origin, changed)
+            self.exact.note_origin(batch, server_round, origin, changed, of_models)
 
     def _is_opened(self, server_round: int) -> bool:
         """Return whether the secret sample of a round is logged.
@@ -173,12 +183,18 @@ class RoundSecretsLog:
         """
         mechanism = self.public.mechanism
         before = made.models[-2] if kept.model is None else kept.model
-        after, wrong, states = made.models[-1], np.zeros(len(before)), list[OptimizerState]()
+        after = made.models[-1]
+        stepped = after if made.stepped is None else made.stepped
+        if kept.aggregation is not None:
+            expected = kept.aggregation.of_mean(made.number, before, made.release / mechanism.denominator)
+            kept.model = after
+            return np.asarray((expected != stepped).sum(dim=1).numpy(), dtype=np.float64)
+        wrong, states = np.zeros(len(before)), list[OptimizerState]()
         for rows in cached_rows(*before.shape):
             state = OptimizerState(kept.state.steps, tuple(moment[rows] for moment in kept.state.moments))
             expected, later = step(mechanism.optimizer, before[rows], made.release[rows], state, mechanism.denominator)
-            if not torch.equal(expected, after[rows]):  # counting takes several times as long
-                wrong[rows] = (expected != after[rows]).sum(dim=1).numpy()
+            if not torch.equal(expected, stepped[rows]):  # counting takes several times as long
+                wrong[rows] = (expected != stepped[rows]).sum(dim=1).numpy()
             states.append(later)
         moments = zip(*(state.moments for state in states), strict=True)
         kept.state = OptimizerState(states[-1].steps, tuple(torch.cat(parts) for parts in moments))

@@ -3,7 +3,10 @@
 A strategy that draws from a seed of its own adds noise that everybody can draw again. Within one run it looks like any
 other noise. So two servers begin anew, of which one has the secret seed of the run and the other another one, and are
 asked for the first rounds of a few trials. Their models and settings are the same; noise and samples must not be.
-Generators that live outside of the strategy, as in a module, go on and are not begun anew.
+
+A generator may stand in a module, outside of the strategy. So the modules of a strategy that is not ours are imported
+anew for each of the two servers. A strategy that is defined inside of a function cannot be imported; its modules keep
+their generators, which the answer says.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,14 +22,15 @@ from fl_audit.federation.federation import Federation
 from fl_audit.learning.stacked_layers import ParameterLayout
 from fl_audit.randomness import Purpose, generator
 from fl_audit.strategies.contributors import ClientRoles, call_of
+from fl_audit.strategies.fresh_imports import imported_anew, with_generators_kept
 from fl_audit.strategies.queries import BatchTrainingState
 from fl_audit.strategies.secret_draws import SeededChallenger
 from fl_audit.strategies.trial_batch_strategy import TrialBatchStrategy
 from fl_audit.trial_batches import TrialBatch
 from fl_audit.verdict.exact_questions import SecretDraw
 
-MakeServer = Callable[[SeededChallenger, Sequence[TrialBatch]], TrialBatchStrategy]
-"""Function that returns a server in the state before its first round, for a challenger and batches of trials."""
+MakeServer = Callable[[type[TrialBatchStrategy], SeededChallenger, Sequence[TrialBatch]], TrialBatchStrategy]
+"""Function that returns a server of a class, before its first round, for a challenger and batches of trials."""
 _TRIALS, _SAMPLED_TRIALS, _ROUNDS = 4, 32, 2
 _FEWEST = 8  # smallest number of values of which more than half are never equal by chance
 _CLOSE = 1e-6  # difference of two draws, over the noise, up to which they are called equal: one in a million is
@@ -41,32 +45,57 @@ class SecondSeed:
     roster: ClientRoles  # clients of the federation, with their units
     layout: ParameterLayout  # tensors of the model
     challenger: SeededChallenger  # challenger of the run
+    strategy: type[TrialBatchStrategy]  # class of the server
     make: MakeServer
     initial: Callable[[Sequence[int]], Tensor]  # from numbers of trials to their public initial models
 
-    def repeated(self) -> dict[int, float]:
-        """Return for each `SecretDraw` the share that both servers have in common, if enough are compared."""
+    def repeated(self) -> tuple[dict[int, float], bool]:
+        """Return for each `SecretDraw` the share that both servers have in common, if enough are compared.
+
+        Also return whether generators in modules began anew.
+        """
         told = self.challenger
         other = int(generator(told.seed, Purpose.EXACT_CHECKS, round=1).integers(2**63))
-        seeds = (told.seed, other)
-        servers = [self._server(SeededChallenger(seed, told.targets, told.who, told.prior)) for seed in seeds]
-        mechanism, found = self.public.mechanism, dict[int, float]()
-        if mechanism.adds_noise and not mechanism.clients_add_noise:
-            found |= _share_of(SecretDraw.NOISE, [self._noise(server) for server in servers], self.layout)
-        if self.public.clients_draw:
-            drawn = [[server.challenger.noise_seed(one) for one in range(self.public.clients)] for server in servers]
-            found[SecretDraw.SHARES] = float(np.mean(np.array(drawn[0]) == np.array(drawn[1])))
-        if mechanism.is_adaptive:
-            trials = range(_SAMPLED_TRIALS)
-            bits = [server.challenger.quantile_normals(trials, 1).numpy() for server in servers]
-            found[SecretDraw.BITS] = float(np.mean(np.abs(bits[0] - bits[1]) < _CLOSE))
-        if mechanism.is_sampled:
-            found |= _equal_samples([self._samples(server) for server in servers])
-        return found
+        challengers = [SeededChallenger(seed, told.targets, told.who, told.prior) for seed in (told.seed, other)]
+        drawn, is_anew = list[dict[SecretDraw, np.ndarray]](), True
+        with with_generators_kept():
+            for challenger in challengers:
+                fresh = self.strategy
+                if fresh is not TrialBatchStrategy:
+                    fresh = imported_anew(self.strategy) or self.strategy
+                    is_anew = is_anew and fresh is not self.strategy
+                drawn.append(self._drawn(self._server(fresh, challenger)))
+        first, second = drawn
+        found = dict[int, float]()
+        if SecretDraw.NOISE in first:
+            found |= _share_of(SecretDraw.NOISE, [first[SecretDraw.NOISE], second[SecretDraw.NOISE]], self.layout)
+        if SecretDraw.SHARES in first:
+            found[SecretDraw.SHARES] = float(np.mean(first[SecretDraw.SHARES] == second[SecretDraw.SHARES]))
+        if SecretDraw.BITS in first:
+            apart = np.abs(first[SecretDraw.BITS] - second[SecretDraw.BITS])
+            found[SecretDraw.BITS] = float(np.mean(apart < _CLOSE))
+        if SecretDraw.SAMPLES in first:
+            found |= _equal_samples([first[SecretDraw.SAMPLES], second[SecretDraw.SAMPLES]])
+        return found, is_anew
 
-    def _server(self, challenger: SeededChallenger) -> TrialBatchStrategy:
+    def _drawn(self, server: TrialBatchStrategy) -> dict[SecretDraw, np.ndarray]:
+        """Return all draws of a server's first rounds."""
+        mechanism, drawn = self.public.mechanism, dict[SecretDraw, np.ndarray]()
+        if mechanism.adds_noise and not mechanism.clients_add_noise:
+            drawn[SecretDraw.NOISE] = self._noise(server)
+        if self.public.clients_draw:
+            drawn[SecretDraw.SHARES] = np.array(
+                [server.challenger.noise_seed(client) for client in range(self.public.clients)]
+            )
+        if mechanism.is_adaptive:
+            drawn[SecretDraw.BITS] = server.challenger.quantile_normals(range(_SAMPLED_TRIALS), 1).numpy()
+        if mechanism.is_sampled:
+            drawn[SecretDraw.SAMPLES] = self._samples(server)
+        return drawn
+
+    def _server(self, strategy: type[TrialBatchStrategy], challenger: SeededChallenger) -> TrialBatchStrategy:
         batch = TrialBatch(0, 0, _TRIALS)
-        server = self.make(challenger, (batch,))
+        server = self.make(strategy, challenger, (batch,))
         norms = None
         if self.public.mechanism.is_adaptive:
             norms = torch.full((_TRIALS,), self.public.mechanism.clipping_norm, dtype=torch.float64)

@@ -8,11 +8,11 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, NoReturn, Protocol
+from types import SimpleNamespace
+from typing import Any, Protocol
 
 from flwr.app import Context, Error, Message, Metadata, RecordDict, UserConfig
 
-from fl_audit.errors import InputError
 from fl_audit.strategies.flower_grids import PullingGrid, make_messages_for
 
 RUN_ID, SERVER_NODE, FIRST_NODE = 1, 1, 2  # Flower's ids of the run, of the server, and of the first client
@@ -40,16 +40,20 @@ class Executor(Protocol):
 
 
 class NodeContexts(dict[int, Context]):
-    """The Flower context of each node, by node id; created when a node is first called."""
+    """The Flower context of each node, by node id; created when a node is first called.
 
-    def __init__(self, clients: int) -> None:
+    `run_config` is the run configuration in all contexts; None for an empty one.
+    """
+
+    def __init__(self, clients: int, run_config: UserConfig | None = None) -> None:
         super().__init__()
         self.clients = clients
+        self.run_config = UserConfig() if run_config is None else run_config
 
     def __missing__(self, node: int) -> Context:
         config = UserConfig({"partition-id": node - FIRST_NODE, "num-partitions": self.clients})
         self[node] = Context(
-            run_id=RUN_ID, node_id=node, node_config=config, state=RecordDict(), run_config=UserConfig()
+            run_id=RUN_ID, node_id=node, node_config=config, state=RecordDict(), run_config=self.run_config
         )
         return self[node]
 
@@ -63,11 +67,15 @@ class SimulatedGrid(PullingGrid):
         Number of clients; their node ids are 2 and up.
     executor
         Function that returns the executor for the contexts of the nodes and the function that takes outcomes.
+    run_config
+        Run configuration of an app; None for an empty one.
     """
 
-    def __init__(self, clients: int, executor: Callable[[NodeContexts, Settle], Executor]) -> None:
+    def __init__(
+        self, clients: int, executor: Callable[[NodeContexts, Settle], Executor], run_config: UserConfig | None = None
+    ) -> None:
         make_messages_for(RUN_ID, SERVER_NODE)
-        self.contexts = NodeContexts(clients)
+        self.contexts = NodeContexts(clients, run_config)
         self._changed = threading.Condition()
         self._messages: dict[str, Message] = {}
         self._replies: dict[str, Message] = {}
@@ -75,9 +83,9 @@ class SimulatedGrid(PullingGrid):
         self._executor = executor(self.contexts, self._settle)
 
     @property
-    def run(self) -> NoReturn:
-        """Raise `InputError`, because a simulation has no run record."""
-        raise InputError("a simulation keeps no run record")
+    def run(self) -> Any:
+        """The run's record, of which a simulation has the number alone."""
+        return SimpleNamespace(run_id=RUN_ID)
 
     def set_run(self, run: Any) -> None:
         """Do nothing, because the grid has only one run."""

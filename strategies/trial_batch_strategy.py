@@ -24,15 +24,18 @@ from fl_audit.array_packing import copy_to_tensor, pack, unpack
 from fl_audit.array_types import Floats, Floats32, Integers
 from fl_audit.audits.registry import audit_of
 from fl_audit.federation.federation import Federation
+from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.federation.observed_rounds import EarlierRound, InsiderView, ServerRound, SideInformation
 from fl_audit.learning.optimizers import step
 from fl_audit.mechanisms.contribution import AdaptiveClipping, PrivateTraining
 from fl_audit.mechanisms.noise_addition import add_noise
-from fl_audit.mechanisms.noises.mechanism_noise import ServerNoiseDraws
+from fl_audit.mechanisms.noises.mechanism_noise import NoiseOrigin, ServerNoiseDraws
 from fl_audit.message_keys import Key, MessageRecordName, models_key
+from fl_audit.strategies.aggregation import BatchAggregation
 from fl_audit.strategies.contributors import (
     CalledClients,
     ClientRoles,
+    ContributingClient,
     ReceivedContribution,
     UnnoisedRoundSum,
     call_of,
@@ -40,7 +43,15 @@ from fl_audit.strategies.contributors import (
 )
 from fl_audit.strategies.errors import FederationError
 from fl_audit.strategies.exact_checks import SumsBeforeNoise
-from fl_audit.strategies.noised_sums import NoisedSums, ReleaseOrigin, StepReplay, copy_of, noised_sums
+from fl_audit.strategies.noised_sums import (
+    NoisedSums,
+    NoisingServer,
+    RecordedDraws,
+    ReleaseOrigin,
+    StepReplay,
+    copy_of,
+    noised_sums,
+)
 from fl_audit.strategies.queries import TRAIN, BatchTrainingState, More, RunQueries
 from fl_audit.strategies.reply_checks import ReplyIdentity, read_array, read_replies
 from fl_audit.strategies.round_secrets_log import RoundSecretsLog
@@ -72,11 +83,20 @@ class TrialBatchStrategy(Strategy):
     noise_draws: dict[str, ServerNoiseDraws] = field(init=False)  # the server's draws of noise, by batch name
     _replays: dict[str, StepReplay] = field(init=False, default_factory=dict)  # of a server's own steps, by batch name
     _ended: bool = field(init=False, default=False)
+    _passed_on: dict[str, bytes] = field(init=False, default_factory=dict)  # the latest models as sent, by batch name
     _calls: dict[str, CalledClients] = field(init=False, default_factory=dict)
     _written: dict[ReplyIdentity, int] = field(init=False, default_factory=dict)
+    # Flower strategies that make the next models, by batch name; empty if the mechanism's optimizer makes them.
+    _aggregations: dict[str, BatchAggregation] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self._federation_json = self.public.to_json()
+        if self.public.aggregation is not None:
+            federation = load_federation(self.public)
+            self._aggregations = {
+                batch.name: BatchAggregation(federation, list(batch.trials), self.challenger.seed)
+                for batch in self.batches
+            }
         self.noise_draws = {batch.name: self.public.mechanism.noise.server_draws() for batch in self.batches}
 
     @property
@@ -105,6 +125,8 @@ class TrialBatchStrategy(Strategy):
                 self.transcripts[batch.name] = BatchTrainingState(
                     [copy_to_tensor(unpack(arrays[batch.name]))], norms=norms
                 )
+        else:
+            self._require_own_models(server_round, arrays)
         asked = list[Message]()
         for query in self.round_queries:
             asked += query.messages(server_round, self.transcripts, self._message, self._owner_message)
@@ -113,10 +135,35 @@ class TrialBatchStrategy(Strategy):
         self._ended = self._ended or (not self.round_queries and self.is_over())
         if self._ended:
             return asked
-        self._calls = {
-            b.name: call_of(self.public, self.roster, self.challenger, b, server_round) for b in self.batches
-        }
+        self._calls = {batch.name: self._called(batch, server_round) for batch in self.batches}
         return [*asked, *(one for batch in self.batches for one in self._train_messages(batch, server_round, arrays))]
+
+    def _require_own_models(self, server_round: int, arrays: ArrayRecord) -> None:
+        """Raise `FederationError` if the models that clients are to train are not those that the audit knows."""
+        for batch in self.batches:
+            array, models = arrays[batch.name], self.transcripts[batch.name].models[-1]
+            if array.data is not self._passed_on.get(batch.name) and not np.array_equal(unpack(array), models.numpy()):
+                raise FederationError(
+                    f"round {server_round}: the models of {batch.name} are not those of the last step: accepted are "
+                    "changes in 'post_process_models', where the audit can tell them from a breach"
+                )
+
+    def _called(self, batch: TrialBatch, server_round: int) -> CalledClients:
+        """Return the clients that are asked to contribute: those that take part, or the choice of an aggregation."""
+        call = call_of(self.public, self.roster, self.challenger, batch, server_round)
+        if not self.public.aggregates_clients:
+            return call
+        available = {one.client: one.rows for one in call.asked}
+        membership = self.challenger.membership(batch.trials)
+        for client, targets in self.roster.targets.items():
+            # A client that is in D alone is asked in no trial with D', and sends no update of zero there.
+            if client in available and self.public.pair.replacement is None:
+                rows = np.flatnonzero(membership.of_targets(targets).is_in.any(axis=1))
+                before = available[client]
+                available[client] = rows if before is None else np.intersect1d(before, rows)
+        models = self.transcripts[batch.name].models[-1]
+        chosen = self._aggregations[batch.name].choose(server_round, models, available)
+        return CalledClients(tuple(ContributingClient(client, rows) for client, rows in chosen.items()))
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
@@ -143,7 +190,8 @@ class TrialBatchStrategy(Strategy):
         if not is_round:
             return None, None
         for batch in work:
-            self._check_exactly(batch, server_round, found, read[batch.name])
+            sums = self._sums_before_changes(batch, server_round, found, read[batch.name])
+            self._check_exactly(batch, server_round, found, sums)
         released = self._at_once(work, lambda batch: self._release(batch, server_round, read[batch.name]))
         for batch in self.batches:
             made = self.transcripts[batch.name].made
@@ -152,6 +200,7 @@ class TrialBatchStrategy(Strategy):
             if self.opening is not None:
                 taking_part = self._calls[batch.name].taking_part
                 self.opening.log_round(batch, made, taking_part, self.transcripts[batch.name].bits)
+        self._passed_on = {batch.name: models.data for batch, models in released}
         return ArrayRecord({batch.name: models for batch, models in released}), None
 
     def configure_evaluate(
@@ -166,8 +215,9 @@ class TrialBatchStrategy(Strategy):
     def noise(self, batch: TrialBatch, server_round: int, total: Tensor, sigma: Floats) -> Tensor:
         """Add the server's noise to the sums of a batch of trials in place, and return them.
 
-        A subclass that rounds the noised sums, or does anything else to them, calls this method first. Then its rule is
-        told apart from missing noise, see `fl_audit.strategies.noised_sums`.
+        A subclass may draw the noise in another way. What it does to the noised sums belongs into `post_process_sums`,
+        or into this method after a call of ours. Then it is told apart from missing noise, see
+        `fl_audit.strategies.noised_sums`.
 
         Parameters
         ----------
@@ -181,13 +231,58 @@ class TrialBatchStrategy(Strategy):
             Standard deviation of the noise for each trial, shape (trials,), as the mechanism prescribes.
         """
         normals = partial(self.challenger.standard_normals, batch.trials, server_round, self.parameters)
-        return add_noise(total, self.noise_draws[batch.name].next(normals, server_round), sigma)
+        draws = self.noise_draws[batch.name]
+        if isinstance(draws, RecordedDraws):
+            draws.deviations.append(sigma)
+        return add_noise(total, draws.next(normals, server_round), sigma)
+
+    def post_process_sums(self, batch: TrialBatch, server_round: int, noised: Tensor) -> Tensor:
+        """Return what the server releases of noised sums; a subclass may round, clamp or project them.
+
+        It is called after the noise, whether the server or the clients added it.
+
+        Parameters
+        ----------
+        batch
+            The batch of trials.
+        server_round
+            Number of the round, from 1.
+        noised
+            Noised sums, float32 (trials, parameters); they may be overwritten.
+        """
+        return noised
+
+    def post_process_models(self, batch: TrialBatch, server_round: int, models: Tensor) -> Tensor:
+        """Return the models that the server releases, from those of the optimizer's step; a subclass may change them.
+
+        Parameters
+        ----------
+        batch
+            The batch of trials.
+        server_round
+            Number of the round, from 1.
+        models
+            Models after the step, float32 (trials, parameters); they may be overwritten.
+        """
+        return models
+
+    def _has_own(self, *names: str) -> bool:
+        """Return whether a subclass has put a method of its own in the place of one of these of ours."""
+        return any(getattr(type(self), name) is not getattr(TrialBatchStrategy, name) for name in names)
 
     @property
-    def _has_our_step(self) -> bool:
-        """Whether no subclass has put a step of its own in the place of `noise`."""
-        kinds = type(self).__mro__
-        return not any("noise" in vars(kind) for kind in kinds[: kinds.index(TrialBatchStrategy)])
+    def _has_own_changes(self) -> bool:
+        return self._has_own("noise", "post_process_sums", "post_process_models")
+
+    def _replay_of(self, batch: TrialBatch, server_round: int) -> StepReplay:
+        """Return the copies that repeat the server's steps; they are made before its first one."""
+        if batch.name not in self._replays:
+            # Coins of canaries differ from round to round; a rule that follows them shows in the first.
+            coins = self.challenger.coins(batch.trials, server_round, self.public.canaries)
+            members = self.challenger.membership(batch.trials).is_in
+            secrets = np.concatenate([members, coins], axis=1).astype(np.int64)
+            self._replays[batch.name] = StepReplay.of(self, batch, secrets)
+        return self._replays[batch.name]
 
     def noised_release(self, batch: TrialBatch, server_round: int, total: Tensor, sigma: Floats) -> NoisedSums:
         """Return the release of a round by `noise`, and the noised sums if it follows from them.
@@ -203,20 +298,14 @@ class TrialBatchStrategy(Strategy):
         sigma
             Standard deviation of the noise for each trial, (trials,).
         """
-        if self._has_our_step:
+        if not self._has_own("noise"):
             release = self.noise(batch, server_round, total, sigma)
             return NoisedSums(release, release, ReleaseOrigin.NOISED_SUM)
-        if batch.name not in self._replays:
-            # Coins of canaries differ from round to round; a rule that follows them shows in the first.
-            coins = self.challenger.coins(batch.trials, server_round, self.public.canaries)
-            members = self.challenger.membership(batch.trials).is_in
-            secrets = np.concatenate([members, coins], axis=1).astype(np.int64)
-            self._replays[batch.name] = StepReplay.of(self, batch, secrets)
-        return noised_sums(self, batch, server_round, total, sigma, self._replays[batch.name])
+        return noised_sums(self, batch, server_round, total, sigma, self._replay_of(batch, server_round))
 
     def _noised_once(self, batch: TrialBatch, server_round: int, sigma: Floats, total: Tensor) -> NoisedSums:
         """Return what `noised_release` would return for other sums, without any effect on later rounds."""
-        if self._has_our_step:
+        if not self._has_own("noise"):
             return self.noised_release(batch, server_round, total, sigma)
         twin = copy_of(self, batch, self.public.mechanism.noise.server_draws())
         return noised_sums(twin, batch, server_round, total, sigma, StepReplay.of(self, batch, None))
@@ -228,6 +317,25 @@ class TrialBatchStrategy(Strategy):
             return []
         with ThreadPoolExecutor(len(batches)) as threads:
             return list(zip(batches, threads.map(work, batches), strict=True))
+
+    def _sums_before_changes(
+        self, batch: TrialBatch, server_round: int, found: Mapping[ReplyIdentity, Message], read: UnnoisedRoundSum
+    ) -> UnnoisedRoundSum:
+        """Return the sums of what clients sent, and note it if a subclass changed sums that have the clients' noise.
+
+        Such sums are no sums before noise, so a change of them breaks no claim about those.
+        """
+        if not self._has_own("_read") or self._server_adds_noise:
+            return read
+        sums = TrialBatchStrategy._read(self, batch, found, server_round)
+        changed = int((sums.total != read.total).any(dim=1).sum())
+        if changed and self.opening is not None:
+            self.opening.log_origin(batch, server_round, ReleaseOrigin.NOT_A_SUM, changed)
+        return replace(read, total=sums.total)
+
+    @property
+    def _server_adds_noise(self) -> bool:
+        return self.public.mechanism.noise.origin is NoiseOrigin.SERVER
 
     def _check_exactly(
         self, batch: TrialBatch, server_round: int, found: Mapping[ReplyIdentity, Message], read: UnnoisedRoundSum
@@ -241,11 +349,7 @@ class TrialBatchStrategy(Strategy):
             exact.check_start(batch, transcript.models[-1])
         if not exact.chosen_rows(batch, server_round):
             return
-        sent = dict[int, tuple[Integers | None, Floats32]]()
-        for one in call.asked:
-            shape = batch.count if one.rows is None else len(one.rows), self.parameters
-            reply = found[ReplyIdentity(one.client, TRAIN, batch.name)]
-            sent[one.client] = one.rows, read_array(reply, Key.SUM, shape, np.float32, one.client, server_round)
+        sent = self._sent_arrays(batch, server_round, found)
         norms = None if transcript.norms is None else transcript.norms.numpy()
         release = None
         # Correlated noise is drawn from that of earlier rounds, so it cannot be drawn twice.
@@ -265,38 +369,120 @@ class TrialBatchStrategy(Strategy):
         )
         exact.check_sums(batch, sums)
 
+    def _sent_arrays(
+        self, batch: TrialBatch, server_round: int, found: Mapping[ReplyIdentity, Message]
+    ) -> dict[int, tuple[Integers | None, Floats32]]:
+        """Return the contributions of a round by client, float32 (trials of the client, parameters).
+
+        Each comes with the rows of the client's trials; None for all trials.
+        """
+        sent = dict[int, tuple[Integers | None, Floats32]]()
+        for one in self._calls[batch.name].asked:
+            shape = batch.count if one.rows is None else len(one.rows), self.parameters
+            reply = found[ReplyIdentity(one.client, TRAIN, batch.name)]
+            sent[one.client] = one.rows, read_array(reply, Key.SUM, shape, np.float32, one.client, server_round)
+        return sent
+
     def _release(self, batch: TrialBatch, server_round: int, read: UnnoisedRoundSum) -> Array:
-        """Make a batch's release from the sums `read`, take the optimizer's step, and return the new models."""
-        mechanism, transcript, total = self.public.mechanism, self.transcripts[batch.name], read.total
-        side, shown = self._side_information(batch, server_round, read), None
+        """Make a batch's release from the sums `read`, make the next models of it, and return them."""
+        mechanism, transcript = self.public.mechanism, self.transcripts[batch.name]
+        side = self._side_information(batch, server_round, read)
+        noised = NoisedSums(read.total, read.total, ReleaseOrigin.NOISED_SUM)
+        if self._has_own_changes:
+            self._replay_of(batch, server_round)
         if mechanism.adds_noise and not mechanism.clients_add_noise:
             sigma = mechanism.server_scale(read.local_sensitivity, side.norms_array)
-            noised = self.noised_release(batch, server_round, total, sigma)
-            total, shown = noised.release, self._shown(noised)
-            if self.opening is not None:
-                self.opening.log_origin(batch, server_round, noised.origin, noised.changed)
-        before, state = transcript.models[-1], transcript.optimizer
-        moved, transcript.optimizer = step(mechanism.optimizer, before, total, state, mechanism.denominator)
+            noised = self.noised_release(batch, server_round, read.total, sigma)
+            self._log_origin(batch, server_round, noised.origin, noised.changed)
+        noised = self._post_processed(batch, server_round, noised)
+        before = transcript.models[-1]
+        shown = self._shown(noised)
+        if self.public.aggregation is None:
+            stepped, transcript.optimizer = step(
+                mechanism.optimizer, before, noised.release, transcript.optimizer, mechanism.denominator
+            )
+        else:
+            stepped = self._aggregated(batch, server_round, noised.release, read.by_client)
+            # The models do not follow from the releases by the public optimizer, so they are stored beside them.
+            shown = noised.release if shown is None else shown
+        moved = self._released_models(batch, server_round, stepped)
         if not np.isfinite(moved.numpy()).all():
             said = f"round {server_round}: a model of {batch.name} is no longer finite"
             raise FederationError(f"{said}: learning rate, clipping norm and noise together move it too far")
         transcript.models = [*transcript.models[-2:], moved]
-        made = ServerRound(server_round, tuple(transcript.models), total, side, transcript.steps, shown)
+        made = ServerRound(
+            server_round,
+            tuple(transcript.models),
+            noised.release,
+            side,
+            transcript.steps,
+            shown,
+            None if moved is stepped else stepped,
+        )
         transcript.made = made
         if mechanism.rounds_needed > 1:
             transcript.steps = (*transcript.steps, EarlierRound(before, made.noised))[1 - mechanism.rounds_needed :]
         return Array(*pack(moved.numpy()))
 
+    def _log_origin(
+        self, batch: TrialBatch, server_round: int, origin: ReleaseOrigin, changed: int, of_models: bool = False
+    ) -> None:
+        if self.opening is not None:
+            self.opening.log_origin(batch, server_round, origin, changed, of_models)
+
+    def _post_processed(self, batch: TrialBatch, server_round: int, noised: NoisedSums) -> NoisedSums:
+        """Return the release that `post_process_sums` makes of noised sums, beside the sums that the tests look at."""
+        if not self._has_own("post_process_sums"):
+            return noised
+        sums = noised.release.clone()
+
+        def change(server: NoisingServer, order: Tensor) -> Tensor:
+            return server.post_process_sums(batch, server_round, sums[order].clone())
+
+        release = self.post_process_sums(batch, server_round, noised.release)
+        origin = self._replays[batch.name].origin_of_change(change, release)
+        if changed := int((release != sums).any(dim=1).sum()):
+            self._log_origin(batch, server_round, origin, changed)
+        before = sums if noised.noised is None or noised.noised is noised.release else noised.noised
+        return NoisedSums(release, before, noised.origin, max(noised.changed, changed))
+
+    def _released_models(self, batch: TrialBatch, server_round: int, stepped: Tensor) -> Tensor:
+        """Return the models that `post_process_models` makes of those of the optimizer's step."""
+        if not self._has_own("post_process_models"):
+            return stepped
+
+        def change(server: NoisingServer, order: Tensor) -> Tensor:
+            return server.post_process_models(batch, server_round, stepped[order].clone())
+
+        moved = self.post_process_models(batch, server_round, stepped.clone())
+        origin = self._replays[batch.name].origin_of_change(change, moved)
+        if changed := int((moved != stepped).any(dim=1).sum()):
+            self._log_origin(batch, server_round, origin, changed, of_models=True)
+        return moved
+
+    def _aggregated(
+        self,
+        batch: TrialBatch,
+        server_round: int,
+        total: Tensor,
+        by_client: Mapping[int, tuple[Integers | None, Floats32]] | None,
+    ) -> Tensor:
+        """Return the next models of a batch as the Flower strategies of its trials make them."""
+        aggregation, before = self._aggregations[batch.name], self.transcripts[batch.name].models[-1]
+        if by_client is not None:
+            return aggregation.of_clients(server_round, before, by_client)
+        return aggregation.of_mean(server_round, before, total / self.public.mechanism.denominator)
+
     def _shown(self, noised: NoisedSums) -> Tensor | None:
         """Return the noised sums that adversaries are shown beside the release; None if they see the release alone.
 
-        A strategy with a step of its own shows sums in every round, or its rounds could not be replayed from them.
+        A strategy that changes releases shows sums in every round, or its rounds could not be replayed from them.
         """
-        if self._has_our_step:
+        if not self._has_own_changes:
             return None
-        if self.public.view is InsiderView.MODEL:
+        if self.public.view is InsiderView.MODEL and not self._has_own("post_process_models"):
             return noised.noised if noised.changed else None
-        return noised.release if noised.noised is None else noised.noised
+        return noised.before_changes
 
     def _side_information(self, batch: TrialBatch, server_round: int, read: UnnoisedRoundSum) -> SideInformation:
         """Return what the adversary learns besides the release, and adapt the clipping norms for the next round."""
@@ -337,7 +523,10 @@ class TrialBatchStrategy(Strategy):
             users = len(self.roster.shards[one.client]) if self.public.mechanism.unit is Unit.USER else 0
             contributions.append(ReceivedContribution(one.client, reply, one.rows, longest, half_bits, users))
         shape = batch.count, self.parameters
-        return receive(self.public, contributions, self.roster.victim, shape, server_round)
+        read = receive(self.public, contributions, self.roster.victim, shape, server_round)
+        if self.public.aggregates_clients:
+            return replace(read, by_client=self._sent_arrays(batch, server_round, found))
+        return read
 
     def _longest(self, client: int, batch: TrialBatch) -> Floats | float:
         """Return an upper bound of the L2 norm of an honest client's contribution, for all trials or for each.

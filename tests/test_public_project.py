@@ -69,19 +69,30 @@ def test_every_python_that_is_claimed_is_tested() -> None:
     assert PROJECT["requires-python"] == f">={classified()[0]}"
 
 
+def lower_bounds() -> dict[str, str]:
+    """Return the lowest admitted version of every package that fl_audit requires."""
+    return {package: version for one in PROJECT["dependencies"] for package, _, version in [one.partition(">=")]}
+
+
 def test_the_support_policy_says_what_is_required() -> None:
-    (flower,) = [one for one in PROJECT["dependencies"] if one.startswith("flwr[")]
-    found = re.fullmatch(r"flwr\[simulation\]>=1\.(\d+),<1\.(\d+)", flower)
-    assert found
-    first, beyond = int(found[1]), int(found[2])
-    minor = int(pinned("flwr").split(".")[1])
     page = (ROOT / "docs" / "reference" / "support.md").read_text()
     rows = {cells[1].strip(): cells[2:4] for line in page.splitlines() if len(cells := line.split("|")) == 5}
+    bounds = lower_bounds()
     assert rows["Python"][0].strip() == ", ".join(classified())
-    assert rows["Flower"][0].strip() == f"1.{first} to 1.{beyond - 1}"
-    assert f"1.{minor} " in rows["Flower"][1]
-    assert rows["Ray"][1].strip() == pinned("ray")
-    assert first <= minor < beyond
+    for name, package in {"Flower": "flwr", "Ray": "ray"}.items():
+        assert rows[name][0].strip() == f"from {bounds[package]} on"
+        assert pinned(package) in rows[name][1]
+
+
+def test_no_requirement_has_an_upper_bound() -> None:
+    """A bound needs its reason, and then an exception here."""
+    assert [one for one in PROJECT["dependencies"] if not re.fullmatch(r"[\w-]+>=[\d.]+", one)] == []
+
+
+def test_the_lowest_versions_that_are_tested_are_those_that_are_required() -> None:
+    lines = (ROOT / "packaging" / "versions" / "lowest.txt").read_text().splitlines()
+    tested = dict(line.split("==") for line in lines if not line.startswith("#"))
+    assert tested == lower_bounds()
 
 
 @pytest.mark.parametrize("path", FORMS, ids=lambda path: path.stem)

@@ -154,6 +154,7 @@ def test_purposes_keep_their_numbers() -> None:
         "FIT_TEST": 30,
         "BOUND_CHOICE": 31,
         "EXACT_CHECKS": 32,
+        "AGGREGATION": 33,
     }
 
 

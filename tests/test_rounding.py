@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from fl_audit.rounding import NO_LIMIT, interval_text, rounded, side_of
+from fl_audit.words import NO_LIMIT, interval_text, rounded, side_of
 
 NUMBERS = st.one_of(
     st.floats(-1e9, 1e9), st.floats(-3, 3), st.floats(0.999, 1.001), st.sampled_from([0.0, 0.5, 1.0, 1e-12])

@@ -26,7 +26,7 @@ from PIL import Image
 from torch import Tensor
 
 from fl_audit.array_types import Floats
-from fl_audit.audits.page.first_screen import Fact
+from fl_audit.audits.page.engineer_part import Fact
 from fl_audit.audits.page.stylesheet import STYLESHEET
 from fl_audit.audits.sections import SECTIONS
 from fl_audit.runs.config_file import load_config
@@ -56,7 +56,7 @@ _MARK = (
     "position: absolute; left: -2.1rem; top: 0; width: 1.5rem; height: 1.5rem; border-radius: 99px; content: '%d'; "
     "background: #12426e; color: #fff; font: 700 .9rem/1.5rem sans-serif; text-align: center;"
 )
-_MARKED = (".verdict", ".facts", ".gauge", ".next", ".origin")
+_MARKED = (".verdict", ".first .facts", "#person", ".first .next")
 """Parts of the first screen in the order in which `docs/tutorials/reading-a-report.md` explains them."""
 
 

@@ -38,7 +38,7 @@ from fl_audit.experiments.benchmarks.flower_and_pfl_baselines import (
 )
 from fl_audit.experiments.studies.study_commands import parser_of, table_of
 from fl_audit.experiments.studies.study_runs import at_each_round
-from fl_audit.runs.cluster.ray_connection import RayOptions, usable_cores
+from fl_audit.runs.cluster.ray_options import RayOptions, usable_cores
 from fl_audit.runs.config import RunConfig, parse_config
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.expected_errors import guarded

@@ -11,13 +11,15 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.app.typing import ConfigRecordValues
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAvg
 from flwr.simulation import run_simulation
 from torch import Tensor, nn
 
-from fl_audit.runs.cluster.ray_connection import RayOptions, ray_for
+from fl_audit.runs.cluster.ray_connection import ray_for
+from fl_audit.runs.cluster.ray_options import RayOptions
 from fl_audit.runs.verbosity import settle_flower
 
 app = ClientApp()
@@ -86,7 +88,10 @@ def stock_rounds(config: ConfigRecord, options: RayOptions) -> list[float]:
 
     settle_flower()
     with ray_for(options):
-        run_simulation(server, app, clients, backend_config=options.backend_config())
+        resources: dict[str, ConfigRecordValues] = dict(
+            options.share()
+        )  # Flower uses the Ray that this process has joined
+        run_simulation(server, app, clients, backend_config={"init_args": {}, "client_resources": resources})
     return over
 
 

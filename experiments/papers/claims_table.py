@@ -8,9 +8,8 @@ from matplotlib.axes import Axes
 
 from fl_audit.experiments.papers.claims import ClaimVerdict, PaperClaim, counted, said_of, verdicts_said
 from fl_audit.experiments.papers.item_results import ItemResult, measured_row, table
-from fl_audit.name_lists import phrase_list
 from fl_audit.report.figure_style import MUTED, SMALL_TEXT_SIZE, finish_axes, new_figure
-from fl_audit.report.formatting import capital
+from fl_audit.words import capital, phrase_list
 
 
 def claims_table(claims: Sequence[PaperClaim], remarks: Sequence[str] = (), data: Sequence[str] = ()) -> ItemResult:

@@ -9,8 +9,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from fl_audit.experiments.papers.claims import PaperClaim
-from fl_audit.report.formatting import number_text
 from fl_audit.statistics.interval_estimates import IntervalEstimate
+from fl_audit.words import number_text
 
 COLUMNS = ("setting", "quantity", "published", "theory", "measured", "low", "high", "repetitions", "note")
 """Columns of the CSV file of every item."""

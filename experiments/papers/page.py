@@ -11,10 +11,9 @@ import pandas as pd
 from fl_audit.audits.page.html_building_blocks import html_figure, html_page, page_table
 from fl_audit.experiments.papers.item_results import COLUMNS, ItemResult
 from fl_audit.experiments.papers.papers import ComputeExtent, Paper, PaperItem, PaperResults
-from fl_audit.plurals import plural
 from fl_audit.report.banner import Banner, VerdictLook
-from fl_audit.report.formatting import number_text
 from fl_audit.report.mechanism_messages import SIMULATION_NOTICE
+from fl_audit.words import number_text, plural
 
 _MOST_LISTED = 10
 _WORDS = ("setting", "quantity", "note")

@@ -16,8 +16,7 @@ import pandas as pd
 
 from fl_audit.experiments.papers.page import rows_html
 from fl_audit.experiments.papers.papers import ComputeExtent
-from fl_audit.plurals import plural
-from fl_audit.report.formatting import capital
+from fl_audit.words import capital, plural
 
 CSV_DIGITS = 6  # of every number in published CSV files
 LEFT_OUT = ("title", "caption", "said", "played", "differences")  # of a record: what stands on the page

@@ -3,7 +3,7 @@
 from difflib import get_close_matches
 
 from fl_audit.errors import InputError
-from fl_audit.name_lists import name_list
+from fl_audit.words import name_list
 
 ITEMS = {
     "bernau2019": ("table2", "table3", "fig3", "fig4", "fig5", "fig6", "fig7", "adversaries", "claims"),

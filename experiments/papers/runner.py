@@ -20,8 +20,8 @@ from fl_audit.experiments.papers.papers import (
     StoredPaperRuns,
 )
 from fl_audit.experiments.papers.run_scheduling import play, spent_on
-from fl_audit.plurals import plural
 from fl_audit.runs.federation_of_config import data_spec
+from fl_audit.words import plural
 
 NO_RUNS = "<p>No run: everything here follows from closed forms and simulations.</p>"
 QUICK_WARNING = (

@@ -4,14 +4,19 @@ from fl_audit.app_audits.claim_audit.trial_results import scope_of_trials
 from fl_audit.app_audits.live.live_audit import LiveFinding
 from fl_audit.app_audits.live.live_page import live_headline, live_lines
 from fl_audit.app_audits.local_training.accounting_and_output_checks import CHECKS, unasked
-from fl_audit.app_audits.local_training.assessment import ALWAYS_UNSEEN, Assessment, assessment_json, report_lines
+from fl_audit.app_audits.local_training.assessment import (
+    ALWAYS_UNSEEN,
+    Assessment,
+    assessment_json,
+    report_lines,
+    training_claim_warning,
+)
 from fl_audit.app_audits.local_training.assessment import headline as training_headline
 from fl_audit.app_audits.review.claims import guarantee_of_stated, stated_claim_warning
 from fl_audit.app_audits.review.review_messages import headline as review_headline
 from fl_audit.app_audits.review.review_messages import report_lines_of_review, review_json, unseen_of_review
 from fl_audit.app_audits.review.review_result import ReviewResult
 from fl_audit.array_types import finite
-from fl_audit.package_versions import package_versions
 from fl_audit.privacy.guarantee_line import GUARANTEE_NAMES, guarantee_values
 from fl_audit.report.guarantee_warnings import weakness_warning
 from fl_audit.verdict.audit_result import AuditedKind, AuditResult, AuditScope
@@ -32,7 +37,6 @@ def review_result(review: ReviewResult, bundle: str | None = None) -> AuditResul
             review.result, review.rounds, review.played_rounds, (*review.unseen, unseen_of_review(review))
         ),
         warning=stated_claim_warning(review.stated, review.rounds),
-        versions=package_versions(),
         bundle=bundle,
         numbers=review_json(review),
     )
@@ -61,7 +65,7 @@ def training_result(assessment: Assessment) -> AuditResult:
             missing,
             (*assessment.unseen, ALWAYS_UNSEEN),
         ),
-        versions=package_versions(),
+        warning=training_claim_warning(trainings),
         numbers=assessment_json(assessment),
     )
 
@@ -84,6 +88,5 @@ def live_result(name: str, finding: LiveFinding) -> AuditResult:
             (*sorted(map(str, finding.doubts.kinds)), *_UNSEEN_OF_FEDERATION),
         ),
         warning=weakness_warning(guarantee),
-        versions=package_versions(),
         numbers=finding.to_json(),
     )

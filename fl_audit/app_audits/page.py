@@ -8,10 +8,11 @@ from pathlib import Path
 import numpy as np
 from matplotlib.axes import Axes
 
-from fl_audit.app_audits.claim_audit.claim import StatedClaim
+from fl_audit.app_audits.claim_audit.claim import EpsilonDeltaLimit
 from fl_audit.app_audits.claim_audit.claim_audit_messages import (
     claim_words,
     floating_words,
+    next_step_words,
     refusal_words,
     untried_words,
 )
@@ -19,13 +20,14 @@ from fl_audit.app_audits.claim_audit.claim_audit_results import ClaimAudit, Dist
 from fl_audit.app_audits.claim_audit.findings import DistinguisherFinding
 from fl_audit.app_audits.local_training.assessment import Assessment
 from fl_audit.app_audits.local_training.pitfalls import Severity
+from fl_audit.array_types import Flags, Floats
 from fl_audit.atomic_files import write_json, write_text
 from fl_audit.audits.page.html_building_blocks import html_figure, html_page, page_table
 from fl_audit.report.figure_style import BIT_STYLES, INK, MUTED, add_legend, finish_axes, new_figure, to_png
-from fl_audit.report.formatting import capital
 from fl_audit.verdict.audit_result import AuditResult
 from fl_audit.verdict.banner import verdict_banner
 from fl_audit.verdict.verdict import Verdict
+from fl_audit.words import capital
 
 _BINS = 40
 _LOAD = (
@@ -131,15 +133,11 @@ def _opening(claim_audit: ClaimAudit, findings: Sequence[DistinguisherFinding]) 
 
 
 def _next(claim_audit: ClaimAudit, findings: Sequence[DistinguisherFinding]) -> str:
-    """Return advice for the next step, in one or a few sentences: a fix if a test refutes the claim, or more trials."""
+    """Return advice for the next step, in one or a few sentences: a fix if a test refutes the claim."""
     broken = [finding for finding in findings if finding.attempt.is_broken]
     if broken:
         return f"Do not deploy it as it is. Usual fix: {broken[0].fix} Then try again."
-    if claim_audit.bare_rounds:
-        return f"Have trials play the rounds without noise: --rounds {claim_audit.bare_rounds[0]}."
-    if claim_audit.verdict is Verdict.CONSISTENT:
-        return "Play more rounds and more trials before you lean on this; then audit a whole run."
-    return "Play more trials, or claim less: these could not have told."
+    return next_step_words(claim_audit)
 
 
 def _table(findings: Sequence[DistinguisherFinding]) -> str:
@@ -164,11 +162,10 @@ def _table(findings: Sequence[DistinguisherFinding]) -> str:
 
 def _section(claim_audit: ClaimAudit, finding: DistinguisherFinding) -> str:
     attempt, figure = finding.attempt, new_figure(4.0)
-    left_axes, right_axes = figure.subplots(
-        1, 2
-    )  # scores under D and D', and their trade-off with what the claim allows
-    _draw_scores(left_axes, attempt)
-    _draw_tradeoff(right_axes, claim_audit.claim, attempt)
+    # Scores under D and D', and their trade-off with what the claim allows.
+    score_axes, tradeoff_axes = figure.subplots(1, 2)
+    _draw_scores(score_axes, attempt)
+    draw_tradeoff(tradeoff_axes, claim_audit.claim.limits, attempt.scores, attempt.present)
     lines = "".join(f"<li>{escape(line)}</li>" for line in attempt.lines)
     broken = "breaks the claim" if attempt.is_broken else "does not contradict the claim"
     phrases = [
@@ -206,19 +203,43 @@ def _draw_scores(axes: Axes, test: DistinguisherTest) -> None:
     finish_axes(axes, "Scores of fresh trials", "score, in spreads (right of the line: guess D)", "trials")
 
 
-def _draw_tradeoff(axes: Axes, claim: StatedClaim, test: DistinguisherTest) -> None:
-    ones, zeros = (np.sort(test.scores[chosen]) for chosen in (test.present, ~test.present))
-    thresholds = np.unique(test.scores)[::-1]
+def draw_tradeoff(
+    axes: Axes,
+    limits: Sequence[EpsilonDeltaLimit],
+    scores: Floats,
+    present: Flags,
+    names: tuple[str, str] = ("false alarms: share of D' taken for D", "share of D found"),
+) -> None:
+    """Draw the measured trade-off of a score, with the most that a claim allows and with guessing.
+
+    Parameters
+    ----------
+    axes
+        Where it is drawn.
+    limits
+        Inequalities that the claim implies; empty if nothing is claimed.
+    scores
+        Scores, higher where the target seems present, shape (n,).
+    present
+        Whether the target was present, shape (n,).
+    names
+        Names of the two axes.
+    """
+    ones, zeros = (np.sort(scores[chosen]) for chosen in (present, ~present))
+    thresholds = np.unique(scores)[::-1]
     powers = 1 - np.searchsorted(ones, thresholds, side="left") / ones.size
     alarms = 1 - np.searchsorted(zeros, thresholds, side="left") / zeros.size
     floor = 0.5 / zeros.size
     axes.step(np.maximum(alarms, floor), powers, where="post", color=INK, linewidth=1.8, label="measured")
     rates = np.geomspace(floor, 1, 200)
-    allowed = np.min([np.exp(limit.epsilon) * rates + limit.delta for limit in claim.limits], axis=0)
-    axes.plot(rates, np.minimum(allowed, 1), color=MUTED, linestyle="--", linewidth=1.6, label="most that is claimed")
+    if limits:
+        allowed = np.min([np.exp(limit.epsilon) * rates + limit.delta for limit in limits], axis=0)
+        axes.plot(
+            rates, np.minimum(allowed, 1), color=MUTED, linestyle="--", linewidth=1.6, label="most that is claimed"
+        )
     axes.plot(rates, rates, color=MUTED, linestyle=":", linewidth=1, label="guessing")
     axes.set_xscale("log")
     axes.set_xlim(floor, 1)
     axes.set_ylim(0, 1.02)
-    finish_axes(axes, "Trade-off", "false alarms: share of D' taken for D", "share of D found")
+    finish_axes(axes, "Trade-off", *names)
     add_legend(axes, columns=2)

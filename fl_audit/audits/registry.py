@@ -8,7 +8,7 @@ from fl_audit.audits.identifiability.audit import IdentifiabilityAudit
 from fl_audit.audits.membership.audit import MembershipAudit
 from fl_audit.audits.reconstruction.audit import ReconstructionAudit
 from fl_audit.errors import require
-from fl_audit.name_lists import name_list
+from fl_audit.words import name_list
 
 if TYPE_CHECKING:
     from fl_audit.federation.federation import Federation

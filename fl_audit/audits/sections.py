@@ -3,8 +3,7 @@
 A section computes one finding of a run, and shows it in the report.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from importlib import import_module
 from typing import Any
@@ -12,13 +11,15 @@ from typing import Any
 from fl_audit.audits.canaries.sections_one_run import ONE_RUN
 from fl_audit.audits.common import sections_guarantee as guarantee
 from fl_audit.audits.common.report_cautions import cautions_for_reader
+from fl_audit.audits.common.sections_accuracy import RELEASED_MODEL
 from fl_audit.audits.common.sections_client_metrics import CLIENT_METRICS
 from fl_audit.audits.common.sections_data_protection_officer import OFFICER
+from fl_audit.audits.common.sections_epsilon_star import EPSILON_STAR
 from fl_audit.audits.common.sections_mechanism import DISTRIBUTION
 from fl_audit.audits.common.sections_privacy_units import LEVELS
 from fl_audit.audits.common.sections_provenance import ORIGIN
 from fl_audit.audits.common.sections_record_guarantee import RECORD_GUARANTEE
-from fl_audit.audits.common.sections_released_model import EPSILON_STAR, RELEASED_MODEL, USERS
+from fl_audit.audits.common.sections_user_losses import USERS
 from fl_audit.audits.identifiability.sections_crafted_record import CRAFTED
 from fl_audit.audits.identifiability.sections_empirical_epsilon import EMPIRICAL_EPSILON
 from fl_audit.audits.identifiability.sections_insider import BELIEF_ROUNDS, INNOVATIONS, INSIDER, INSIDERS
@@ -28,12 +29,12 @@ from fl_audit.audits.membership.sections_attribute_inference import ATTRIBUTES
 from fl_audit.audits.membership.sections_membership_adversary import MEMBERSHIP
 from fl_audit.audits.reconstruction.sections_reconstruction import INVERSION, RECONSTRUCTION
 from fl_audit.audits.registry import audit_of
-from fl_audit.errors import in_a_line, require
+from fl_audit.errors import require
 from fl_audit.federation.findings import Findings
 from fl_audit.federation.finished_run import FinishedRun
-from fl_audit.report.formatting import Reading
-from fl_audit.report.report_elements import ReportContents, ReportNumber, Section, SectionError
+from fl_audit.report.report_elements import ReportContents, ReportNumber, Section, SectionError, noted_in
 from fl_audit.run_files import SCHEMA
+from fl_audit.statistics.claim_comparisons import Reading
 from fl_audit.user_modules import import_object
 from fl_audit.verdict.audit_result import AuditedKind
 from fl_audit.verdict.findings_verdict import VerdictFinding
@@ -86,11 +87,15 @@ def _section_at(name: str) -> Section[Any]:
     return found
 
 
-def report_contents(run: FinishedRun, sections: tuple[Section[Any], ...] | None = None) -> ReportContents:
+def report_contents(
+    run: FinishedRun, sections: tuple[Section[Any], ...] | None = None, earlier_errors: Sequence[SectionError] = ()
+) -> ReportContents:
     """Return all contents of the report of a run, for which each section measures its finding.
 
     `sections`: None uses the general sections, the sections of the kind of audit, and the user's own sections that the
     configuration names.
+
+    `earlier_errors`: What could not be computed before the sections, such as a membership attack.
     """
     if sections is None:
         named = run.plan.config.audit.sections
@@ -98,10 +103,10 @@ def report_contents(run: FinishedRun, sections: tuple[Section[Any], ...] | None 
         sections = (*SECTIONS, *map(_section_at, of_kind), *map(own_section, named))
     results: dict[type, Any] = {}
     summary: dict[str, Any] = {"schema": SCHEMA, "kind": str(AuditedKind.RUN)}
-    errors: list[SectionError] = []
+    errors = list(earlier_errors)
     for section in sections:
         summary |= dict.fromkeys(section.keys)
-        with _noted_in(errors, section):
+        with noted_in(errors, section.title):
             numbers = section.measure(run, Findings(dict(results)))
             if numbers is not None:
                 results[section.numbers] = numbers
@@ -111,15 +116,6 @@ def report_contents(run: FinishedRun, sections: tuple[Section[Any], ...] | None 
     summary["look_at"] = cautions_for_reader(contents)
     summary["not_computed"] = [error.to_json() for error in contents.errors]
     return contents
-
-
-@contextmanager
-def _noted_in(errors: list[SectionError], section: Section[Any]) -> Iterator[None]:
-    """Turn an error of a section into a note, so that all other sections and the summary are written."""
-    try:
-        yield
-    except Exception as error:  # whatever goes wrong in one section concerns this section alone
-        errors.append(SectionError(section.title, in_a_line(error)))
 
 
 def _without_contradictions(contents: ReportContents, errors: list[SectionError]) -> ReportContents:
@@ -135,7 +131,7 @@ def _without_contradictions(contents: ReportContents, errors: list[SectionError]
     )
     sections = list[Section[Any]]()
     for section, numbers in sections_with_findings(contents):
-        with _noted_in(errors, section):
+        with noted_in(errors, section.title):
             section.sentence(numbers, contents), section.read_rows(numbers, contents), section.tables(numbers, contents)
             sections.append(section)
     contents = replace(contents, sections=tuple(sections))

@@ -13,12 +13,12 @@ from fl_audit.app_audits.review.options import ReviewOptions
 from fl_audit.cli.options import AdjacencyOption, FailOption, ResultOptions, end_if_violated, noise_over_of
 from fl_audit.cli.rare_settings import setting_names, settings_of
 from fl_audit.errors import InputError, require
-from fl_audit.name_lists import name_list
 from fl_audit.privacy.accounting_enums import MultiplierReference
 from fl_audit.runs.option_declarations import argument, option, switch
 from fl_audit.runs.progress import at_work
 from fl_audit.user_modules import require_named
 from fl_audit.value_checks import choice, require_number
+from fl_audit.words import name_list
 
 
 @dataclass(frozen=True)

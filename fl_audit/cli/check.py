@@ -8,8 +8,6 @@ from rich.table import Table
 from rich.text import Text
 
 from fl_audit.cli import options
-from fl_audit.plurals import plural
-from fl_audit.report.formatting import is_certainty, number_text, percent
 from fl_audit.runs.config_file import load_config
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.option_declarations import switch
@@ -18,6 +16,7 @@ from fl_audit.runs.run_start import loading_text
 from fl_audit.runs.terminal import console
 from fl_audit.user_modules import title_of_named
 from fl_audit.value_checks import choice
+from fl_audit.words import is_certainty, number_text, percent, plural
 
 if TYPE_CHECKING:
     from fl_audit.audits.canaries.canary_detection_limit import CanaryDetectionLimit

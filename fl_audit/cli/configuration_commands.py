@@ -16,13 +16,13 @@ from fl_audit.atomic_files import write_text
 from fl_audit.cli.options import ADJACENCY_HELP, JsonOption, complete_setting, print_json
 from fl_audit.data.data_setting_enums import IMPUTE
 from fl_audit.errors import InputError, require
-from fl_audit.name_lists import name_list
 from fl_audit.privacy.targets import TARGETS as PRIVACY_TARGETS
 from fl_audit.runs.config.settings_reference import settings as described
 from fl_audit.runs.option_declarations import argument, option, switch
 from fl_audit.runs.progress import at_work
 from fl_audit.runs.run_directory_checks import require_writable
 from fl_audit.value_checks import expanded_path
+from fl_audit.words import name_list
 
 if TYPE_CHECKING:
     from fl_audit.runs.config.settings_reference import Setting

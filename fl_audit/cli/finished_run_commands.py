@@ -9,8 +9,6 @@ from rich.table import Column, Table
 from fl_audit.atomic_files import write_text
 from fl_audit.cli.options import JsonOption, print_json
 from fl_audit.errors import InputError
-from fl_audit.report.formatting import SPACE, number_text, percent
-from fl_audit.rounding import rounded
 from fl_audit.run_files import read_summary
 from fl_audit.runs.comparison.rows import differences, rows
 from fl_audit.runs.exports.badge import badge
@@ -18,6 +16,7 @@ from fl_audit.runs.option_declarations import argument, option
 from fl_audit.runs.terminal import console as console_for
 from fl_audit.runs.verbosity import printable
 from fl_audit.value_checks import choice
+from fl_audit.words import SPACE, number_text, percent, rounded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

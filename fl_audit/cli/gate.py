@@ -7,9 +7,9 @@ import typer
 
 from fl_audit.cli.options import JsonOption, print_json
 from fl_audit.cli.sign import require_library
-from fl_audit.plurals import plural
 from fl_audit.runs.exit_statuses import VIOLATED
 from fl_audit.runs.option_declarations import argument
+from fl_audit.words import plural
 
 
 def gate(
@@ -24,7 +24,8 @@ def gate(
     """
     require_library()
 
-    from fl_audit.runs.site_policy import answers_json, judge_ledger, judge_result, read_policy
+    from fl_audit.runs.policy_judgement import judge_ledger, judge_result
+    from fl_audit.runs.site_policy import answers_json, read_policy
 
     site_policy = read_policy(policy)
     answers = {str(directory): judge_result(site_policy, directory) for directory in results}

@@ -9,14 +9,13 @@ from fl_audit.cli.guarantee_output import AccountantResult, OutputFormatOptions,
 from fl_audit.cli.ledger import account_ledger
 from fl_audit.cli.options import ADJACENCY_HELP, AdjacencyOption, NoiseOverOption, noise_over_of
 from fl_audit.errors import InputError
-from fl_audit.name_lists import name_list
-from fl_audit.plurals import plural
 from fl_audit.privacy import defaults
 from fl_audit.privacy.accounting_enums import Accountant, MultiplierReference, SignalToNoiseAdaptivity
 from fl_audit.privacy.stated_releases import StatedReleases
 from fl_audit.runs.exit_statuses import OVER_BUDGET
 from fl_audit.runs.option_declarations import option, switch
 from fl_audit.value_checks import choice
+from fl_audit.words import name_list, plural
 
 if TYPE_CHECKING:
     from fl_audit.privacy.claim import Claim
@@ -208,6 +207,9 @@ class LedgerOptions:
 
     ledger: Annotated[Path | None, option("FILE", _LEDGER)] = None
     name: Annotated[str | None, option("NAME", "With --ledger: what the training is called.")] = None
+    trainings: Annotated[
+        int, option("N", "With --ledger: trainings alike that the line counts: points of a sweep, restarts.")
+    ] = 1
     budget: Annotated[float | None, option("E", _BUDGET)] = None
 
 
@@ -229,11 +231,11 @@ def account(
     if together.ledger is not None:
         if training.per_round:
             raise InputError("--per-round belongs to one training: accepted is it without --ledger")
-        account_ledger(together.ledger, terms, delta, together.name, together.budget, shown.as_json)
+        account_ledger(together.ledger, terms, delta, together.name, together.budget, shown.as_json, together.trainings)
         return
     assert terms is not None, "asked for above"
-    if together.name is not None or together.budget is not None:
-        raise InputError("--name and --budget belong to --ledger: accepted are none without it")
+    if together.name is not None or together.budget is not None or together.trainings != 1:
+        raise InputError("--name, --trainings and --budget belong to --ledger: accepted are none without it")
     noise = terms.noise_multiplier
 
     from fl_audit.privacy.events import gaussian_rounds

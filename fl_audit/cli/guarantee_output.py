@@ -183,6 +183,7 @@ def _noise(guarantee: "Guarantee") -> float:
 
 def _guarantee_json(guarantee: "Guarantee") -> dict[str, Any]:
     from fl_audit.privacy.guarantee_line import guarantee_values
+    from fl_audit.report.guarantee_warnings import weakness_warning
 
     return {
         **guarantee_values(guarantee.epsilon, guarantee.claims),
@@ -198,4 +199,5 @@ def _guarantee_json(guarantee: "Guarantee") -> dict[str, Any]:
         "sensitivities": str(guarantee.claim.sensitivities),
         "reconstruction": guarantee.reconstruction_bound(1 / defaults.CANDIDATES),
         "candidates": defaults.CANDIDATES,
+        "warning": weakness_warning(guarantee),
     }

@@ -2,21 +2,31 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from fl_audit.cli.options import print_json
 from fl_audit.errors import InputError
-from fl_audit.plurals import plural
 from fl_audit.privacy.ledger import LedgerTraining, SpentPrivacy, add_to_ledger, composed_epsilon, read_ledger
 from fl_audit.privacy.stated_releases import StatedReleases
 from fl_audit.runs.exit_statuses import OVER_BUDGET
 from fl_audit.runs.terminal import print_table
+from fl_audit.value_checks import require_number
+from fl_audit.words import plural
+
+if TYPE_CHECKING:
+    from fl_audit.privacy.claim import Claim
 
 
 def account_ledger(
-    path: Path, terms: StatedReleases | None, delta: float, name: str | None, budget: float | None, as_json: bool
+    path: Path,
+    terms: StatedReleases | None,
+    delta: float,
+    name: str | None,
+    budget: float | None,
+    as_json: bool,
+    trainings: int = 1,
 ) -> None:
     """Add a training to a ledger if one is given and the budget allows it, and print what all trainings spend together.
 
@@ -37,20 +47,26 @@ def account_ledger(
         Largest epsilon of all trainings together; None for no budget.
     as_json
         Whether to print one JSON object.
+    trainings
+        Number of trainings alike that the new entry counts, such as the points of a sweep.
     """
 
     if terms is None and name is not None:
         raise InputError("--name without a training: accepted with its noise")
+    require_number("--trainings", trainings, "whole numbers from 1")
+    if terms is None and trainings != 1:
+        raise InputError("--trainings without a training: accepted with its noise")
     refused = None
     if terms is not None:
-        line = LedgerTraining(name or "", terms)
+        line = LedgerTraining(name or "", terms, trainings=trainings)
         refused = None if add_to_ledger(path, line, budget, delta) else line
     elif not path.exists():
         raise InputError(f"{path} is missing: accepted is a ledger, or the first training of one")
     lines = read_ledger(path)
     total = composed_epsilon(lines, delta)
     over = refused is not None or (budget is not None and total.epsilon > budget)
-    warnings = [said for line in (*lines, *([refused] if refused else [])) if (said := real_noise(line, delta)[1])]
+    warnings = [] if total.claim is None else _weakness(total.epsilon, total.claim)
+    warnings += [said for line in (*lines, *([refused] if refused else [])) if (said := real_noise(line, delta)[1])]
 
     from fl_audit.privacy.guarantee_line import GUARANTEE_NAMES, guarantee_line
 
@@ -68,16 +84,25 @@ def account_ledger(
             would = composed_epsilon((*lines, refused), delta).epsilon
             print(f"not added: with this training epsilon would be {would:.6g}, the budget is {budget:g}")
         within = "" if budget is None else f" of a budget of {budget:g}"
-        verb = "spends" if len(lines) == 1 else "spend"
-        print(f"{plural(len(lines), 'training')} {verb} epsilon {total.epsilon:.6g}{within} at delta {delta:g}")
+        count = sum(line.trainings for line in lines)
+        verb = "spends" if count == 1 else "spend"
+        print(f"{plural(count, 'training')} {verb} epsilon {total.epsilon:.6g}{within} at delta {delta:g}")
         if together := _guarantee_values(total):
             print(f"Guarantee: {guarantee_line(together)}.")
         for said in warnings:
-            print(said)
+            print(f"warning: {said}")
         if lines:
             print(f"digest {lines[-1].digest}: note it elsewhere, and lines that are cut off at the end are found too")
     if over:
         raise typer.Exit(OVER_BUDGET)
+
+
+def _weakness(epsilon: float, claim: "Claim") -> list[str]:
+    """Return a warning, alone in a list, if all trainings together exclude nothing that a person could object to."""
+    from fl_audit.report.guarantee_warnings import weak_claim_warning
+
+    warning = weak_claim_warning(epsilon, claim.delta, claim.adjacency)
+    return [] if warning is None else [warning]
 
 
 def _guarantee_values(total: SpentPrivacy) -> dict[str, Any]:
@@ -95,7 +120,8 @@ def _print_trainings(path: Path, lines: Sequence[LedgerTraining]) -> None:
     columns, rows = ("training", "neighbours", "rounds", "sampling rate", "noise multiplier"), []
     for line in lines:
         told, noise = line.terms, f"{line.noise_multiplier:.6g}"
-        rows.append((line.name, str(told.adjacency), str(told.rounds), f"{told.sampling_rate:g}", noise))
+        called = line.name if line.trainings == 1 else f"{line.name} (each of {line.trainings:,})".strip()
+        rows.append((called, str(told.adjacency), str(told.rounds), f"{told.sampling_rate:g}", noise))
     print_table(columns, rows, str(path), numbers=range(2, 5))
     if lines:
         print(f"Noise multipliers are over the sensitivity: {lines[0].terms.adjacency.sensitivity_words}.")

@@ -10,11 +10,11 @@ import typer
 import fl_audit.runs  # sets the environment before Ray is imported
 from fl_audit.cli.lazy_commands import LazyGroup
 from fl_audit.errors import InputError
-from fl_audit.name_lists import name_list
 from fl_audit.runs import verbosity
 from fl_audit.runs.expected_errors import guarded
 from fl_audit.runs.option_declarations import option, switch
 from fl_audit.user_modules import search_last
+from fl_audit.words import name_list
 
 _STATUSES = """\b
 Exit status:
@@ -54,7 +54,9 @@ class Commands(LazyGroup):
         "strategy": f"{_HERE}.black_box_commands",
         "review": f"{_HERE}.black_box_commands",
         "training": f"{_HERE}.training",
+        "simulate": f"{_HERE}.simulate",
         "live": f"{_HERE}.black_box_commands",
+        "release": f"{_HERE}.release",
         "reproduce": f"{_HERE}.many_run_commands",
     }
 

@@ -9,7 +9,6 @@ from fl_audit.cli import options
 from fl_audit.cli.interrupts import flags_of, printing_continuation
 from fl_audit.experiments.papers.reproduction_names import item_names, require_known
 from fl_audit.released_model.star_methods import cuts_text
-from fl_audit.report.formatting import number_text
 from fl_audit.runs.config_file import load_values
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.option_declarations import argument, option, switch
@@ -18,6 +17,7 @@ from fl_audit.runs.terminal import console as console_for
 from fl_audit.runs.terminal import print_table
 from fl_audit.runs.verbosity import is_quiet, printable
 from fl_audit.value_checks import choice
+from fl_audit.words import number_text
 
 if TYPE_CHECKING:
     from fl_audit.experiments.papers.item_results import ItemResult
@@ -73,7 +73,7 @@ def sweep(
         flags = flags_of(out=directory, utility=utility, engine=where, ray_address=ray_address, data_dir=data_dir)
         return ["sweep", str(config), *given, *flags]
 
-    from fl_audit.runs.cluster.ray_connection import RayOptions
+    from fl_audit.runs.cluster.ray_options import RayOptions
 
     with printing_continuation(way_on):
         found = run_sweep(points, directory, RayOptions.of(run, ray_address), utility, runs_progress_bar, title, chosen)

@@ -16,12 +16,12 @@ from fl_audit.cli.options import JsonOption, print_json
 from fl_audit.cli.score_files import columns_for, read_numbers
 from fl_audit.errors import InputError
 from fl_audit.released_model.star_methods import StarMethod
-from fl_audit.rounding import interval_text
 from fl_audit.runs.option_declarations import argument, option, switch
 from fl_audit.runs.progress import at_work
 from fl_audit.runs.terminal import print_table
 from fl_audit.statistics.lower_bound_methods import BoundMethod, ScoreDistribution
 from fl_audit.value_checks import choice
+from fl_audit.words import interval_text
 
 if TYPE_CHECKING:
     from fl_audit.audits.canaries.bounds import OneRunBound

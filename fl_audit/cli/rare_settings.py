@@ -6,7 +6,7 @@ from difflib import get_close_matches
 from typing import Any, TypeVar, get_type_hints
 
 from fl_audit.errors import InputError
-from fl_audit.name_lists import name_list
+from fl_audit.words import name_list
 
 T = TypeVar("T")
 _WORDS = {"true": True, "false": False}

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from fl_audit.cli.options import DirectoryArgument, JsonOption, print_json
 from fl_audit.errors import require
-from fl_audit.plurals import plural
 from fl_audit.runs.exit_statuses import VIOLATED
 from fl_audit.runs.option_declarations import option, switch
+from fl_audit.words import plural
 
 if TYPE_CHECKING:
     from fl_audit.runs.signed_statement import VerifiedStatement
@@ -25,6 +25,10 @@ def sign(
     ] = False,
     name: Annotated[str, option("TEXT", "Who signs.")] = "",
     role: Annotated[str, option("TEXT", "Role of the signer, such as data protection officer.")] = "",
+    flower_review: Annotated[
+        Path | None,
+        option("FILE", "Of an app: add a review of its bundle to FILE, for flower-supernode --trusted-entities."),
+    ] = None,
 ) -> None:
     """Sign what DIR holds: add a statement to DIR/statements.intoto.jsonl, with digests of all files and the verdict.
 
@@ -37,6 +41,13 @@ def sign(
 
     from fl_audit.runs.signed_statement import STATEMENTS, SignerIdentity, sign, verify
 
+    inside = flower_review is not None and flower_review.resolve().is_relative_to(directory.resolve())
+    require(not inside, f"--flower-review {flower_review} lies in {directory}: accepted is a file elsewhere")
+
+    from fl_audit.runs.flower_review import add_flower_review, reviewable_bundle, trusted_entity
+    from fl_audit.verdict.audit_result import read_result
+
+    bundle = None if flower_review is None else reviewable_bundle(read_result(directory))
     found = sign(directory, key, SignerIdentity(name, role), new_key)
     public = key.with_name(f"{key.name}.pub")
     if new_key:
@@ -45,6 +56,10 @@ def sign(
     print(f"signed: {directory / STATEMENTS}, {len(found.statement['subject'])} files, {signatures} now")
     print(f"verdict: {found.statement['predicate']['verdict']}")
     print(f"key: {found.key}")
+    if flower_review is not None and bundle is not None:
+        add_flower_review(flower_review, bundle, key)
+        print(f"review: {flower_review}; a SuperNode that trusts this key has this line in its trusted entities:")
+        print(trusted_entity(key))
     print(f"next: fl-audit verify {directory} --key {public if public.is_file() else key}")
 
 

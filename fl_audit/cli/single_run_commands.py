@@ -12,7 +12,7 @@ from fl_audit.cli import options
 from fl_audit.cli.interrupts import flags_of, printing_continuation, without_seed
 from fl_audit.data.catalogue import load_source
 from fl_audit.device import Device
-from fl_audit.errors import InputError
+from fl_audit.errors import InputError, require
 from fl_audit.runs.config_file import load_config
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.exit_statuses import VIOLATED
@@ -22,6 +22,7 @@ from fl_audit.runs.run_directory_checks import is_begun, require_run
 from fl_audit.runs.run_start import carry_out, require_startable
 from fl_audit.runs.terminal import console
 from fl_audit.runs.verbosity import is_quiet
+from fl_audit.verdict.audit_result import read_result
 
 if TYPE_CHECKING:
     from fl_audit.federation.run_plan import RunPlan
@@ -133,7 +134,17 @@ def report(
     ] = False,
     fail_on_violation: options.FailOption = False,
 ) -> None:
-    """Write DIR/report.html and DIR/report.pdf again from the stored results."""
+    """Write DIR/report.html and DIR/report.pdf again from the stored results.
+
+    Of another audit than a run, such as of a strategy or a released model, the stored result is printed.
+    """
+    if (directory / "summary.json").is_file() and not is_begun(directory):
+        require(without_privacy is None and not appendix, f"{directory} is no run: accepted is the directory alone")
+        result = read_result(directory)
+        page = directory / "report.html"
+        options.ResultOptions().show(result.to_json() | {"report": str(page) if page.is_file() else None})
+        options.end_if_violated(str(result.verdict), fail_on_violation)
+        return
     for place in (directory, without_privacy):
         if place is not None:
             require_run(place)

@@ -12,7 +12,7 @@ from fl_audit.data.encoding import build_records, min_max
 from fl_audit.data.file_reading import read_text
 from fl_audit.data.loaded_dataset import LoadedDataset, side_by_side
 from fl_audit.errors import InputError, require
-from fl_audit.name_lists import name_list
+from fl_audit.words import name_list
 
 # Columns of the published files in order, each with its levels; numeric columns have none. The levels are those that
 # occur in complete rows: with "Never-worked" (whose rows all lack an occupation) there would be 105 features instead of

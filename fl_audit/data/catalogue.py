@@ -20,8 +20,8 @@ from fl_audit.data.idx_images import WRITERS_FILE, find_mnist, load_mnist
 from fl_audit.data.loaded_dataset import LoadedDataset
 from fl_audit.data.shokri_tables import LOCATION30, PURCHASE100, TEXAS100, BinaryTable, load_binary
 from fl_audit.errors import InputError, require
-from fl_audit.name_lists import name_list
 from fl_audit.user_modules import import_function, meant_name, title_of_named
+from fl_audit.words import name_list
 
 OptionValue = str | int | float | tuple[str, ...]
 """Type of the value of an option: a string, a number, or several strings."""

@@ -9,7 +9,7 @@ from fl_audit.data.data_paths import locate_any
 from fl_audit.data.encoding import build_records, encode_owners
 from fl_audit.data.loaded_dataset import LoadedDataset
 from fl_audit.errors import require
-from fl_audit.name_lists import name_list
+from fl_audit.words import name_list
 
 FEMNIST_FILE = "femnist_digits_12clients.npz"
 _KEYS = ("x", "y", "client")

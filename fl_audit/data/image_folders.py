@@ -17,9 +17,9 @@ from fl_audit.data.data_paths import resolve
 from fl_audit.data.encoding import build_records, encode_labels
 from fl_audit.data.loaded_dataset import ColumnReadResult, ColumnRole, LoadedDataset
 from fl_audit.errors import InputError, require
-from fl_audit.name_lists import name_list
 from fl_audit.ordinary_files import open_file
 from fl_audit.value_checks import require_number
+from fl_audit.words import name_list
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff")
 _HIGHEST_PIXEL = np.float32(255)

@@ -16,9 +16,9 @@ from fl_audit.data.multi_array_records import comparable
 from fl_audit.data.partition import users_of
 from fl_audit.data.records import Records
 from fl_audit.errors import InputError, require
-from fl_audit.name_lists import name_list
 from fl_audit.randomness import Purpose, generator
 from fl_audit.value_checks import require_number
+from fl_audit.words import name_list
 
 CRAFTED = (NeighbourChoice.CRAFTED, NeighbourChoice.CRAFTED_OPPOSITE)
 """Choices that put a crafted record in the place of a random one in D; with the second, D' has a crafted one too."""

@@ -17,8 +17,8 @@ from fl_audit.data.encoding import UNKNOWN_OWNERS, Owners, build_records, encode
 from fl_audit.data.loaded_dataset import DataWarning, LoadedDataset
 from fl_audit.data.multi_array_records import packed
 from fl_audit.errors import InputError, require
-from fl_audit.name_lists import name_list
 from fl_audit.value_checks import choice
+from fl_audit.words import name_list
 
 _HIGHEST_PIXEL = np.float32(255)
 _KEYS = ("x", "y", "x_test", "y_test")

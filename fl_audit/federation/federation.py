@@ -22,7 +22,7 @@ from fl_audit.errors import require
 from fl_audit.federation.observed_rounds import InsiderView, _require_view
 from fl_audit.federation.target_membership import MembershipScheme
 from fl_audit.learning.frozen_backbones import BackboneWeights
-from fl_audit.mechanisms.contribution import PrivateTraining
+from fl_audit.mechanisms.contribution import LocalTraining, PrivateTraining
 from fl_audit.mechanisms.mechanism import Mechanism
 from fl_audit.mechanisms.threat_model import CLIENT_ALONE, ThreatModel
 
@@ -79,6 +79,9 @@ class Federation:
     # records lie at several clients.
     users: int = 0
     user_across_clients: UsersAcrossClients = UsersAcrossClients.REFUSE
+    # Flower strategy that makes the next model in the place of the mechanism's optimizer: a name in
+    # `fl_audit.strategies.aggregation_registry`, or `package.module:factory`; None for the optimizer.
+    aggregation: str | None = None
 
     def __post_init__(self) -> None:
         require(self.clients >= 1, f"clients is {self.clients}: accepted are 1 and more")
@@ -93,6 +96,9 @@ class Federation:
         if self.local_randomizer is not None:
             self._require_randomisable(self.local_randomizer)
         _require_view(self.view, self.mechanism)
+        if self.aggregation is not None:
+            found = f"view is '{self.view}' with an aggregation, whose steps cannot be inverted"
+            require(self.view is InsiderView.UPDATE, f"{found}: accepted is 'update'")
         self.mechanism.noise.require_rounds(self.rounds)
 
     @property
@@ -133,6 +139,15 @@ class Federation:
         A canary is a test contribution whose participation is random.
         """
         return client >= self.clients
+
+    @property
+    def aggregates_clients(self) -> bool:
+        """Whether a Flower strategy sees the models of single clients, because nothing is guaranteed.
+
+        Otherwise an aggregation acts on the released mean.
+        """
+        is_trained = isinstance(self.mechanism.contribution, LocalTraining)
+        return self.aggregation is not None and is_trained and not self.mechanism.adds_noise
 
     @property
     def is_secretly_sampled(self) -> bool:

@@ -89,6 +89,8 @@ class ServerRound:
     # What adversaries are shown in place of the release: the noised sums before anything was done to them, (trials,
     # parameters). Who sees them sees the release too. None if they see the release as it is.
     shown: Tensor | None = None
+    # Models after the optimizer's step, (trials, parameters); None if the server did not change them afterwards.
+    stepped: Tensor | None = None
 
     @property
     def noised(self) -> Tensor:

@@ -128,6 +128,7 @@ def chain_updates(
     rate: float,
     batches: Sequence[Integers],
     trials_together: Callable[[int], int],
+    proximal_rate: float = 0.0,
 ) -> Tensor:
     """Return models before local SGD minus models after it, for a chain of dense layers, float32 (trials, parameters).
 
@@ -137,6 +138,9 @@ def chain_updates(
 
     `batches`: The batches may differ between trials, (trials, batch), only if `fits_one_stretch` says that the records
     are few enough.
+
+    `proximal_rate`: The learning rate times the weight of a proximal term, by which every step moves the parameters
+    towards those at the start of the round; 0 without the term.
     """
     moved = models.new_empty(models.shape)  # stacked clients share one start, whose memory is that of one model
     is_own = labels.dim() == 2
@@ -148,7 +152,7 @@ def chain_updates(
             stretch = shared or _StepsOnRecords.of(layers, features[rows, chosen], labels[rows, chosen], theirs)
             start = models[rows]
             now = start if number == 0 else start - moved[rows]
-            _take_steps(layers, start, now, moved[rows], stretch, rate)
+            _take_steps(layers, start, now, moved[rows], stretch, rate, 1 - proximal_rate)
     return moved
 
 
@@ -229,15 +233,26 @@ def _step_ranges(records: int, batches: Sequence[Integers]) -> Iterator[tuple[sl
 
 
 def _take_steps(
-    layers: Sequence[ChainLayer], models: Tensor, now: Tensor, moved: Tensor, stretch: _StepsOnRecords, rate: float
+    layers: Sequence[ChainLayer],
+    models: Tensor,
+    now: Tensor,
+    moved: Tensor,
+    stretch: _StepsOnRecords,
+    rate: float,
+    shrink: float,
 ) -> None:
     """Take the SGD steps of `stretch` from the parameters `now`, and write the update of the round so far to `moved`.
 
     The update is the parameters at the start of the round, `models`, minus the parameters after these steps. `rate` is
-    the learning rate.
+    the learning rate. `shrink` is the share of the update so far that is left by the proximal term of a step; 1 without
+    such a term.
     """
-    front = _FirstLayer(layers[0], now, stretch)
-    upper = [_UpperLayer(layer, now) for layer in layers[1:]]
+    is_fresh = now is models
+    if is_fresh or shrink == 1:
+        front = _FirstLayer(layers[0], now, stretch, shrink)
+    else:
+        front = _FirstLayer(layers[0], models, stretch, shrink, moved)
+    upper = [_UpperLayer(layer, now, models, shrink) for layer in layers[1:]]
     for step in stretch.steps:
         values = front.forward(step)
         for layer in upper:
@@ -247,24 +262,36 @@ def _take_steps(
         for layer in reversed(upper):
             signal = layer.backward(signal)
         front.backward(signal)
-    front.settle(moved, is_fresh=now is models)
+    front.settle(moved, is_fresh)
     for layer in upper:
         layer.settle(models, moved)
 
 
 class _FirstLayer:
-    """The first dense layer of a chain, for some trials; its weights change only when `settle` is called."""
+    """The first dense layer of a chain, for some trials; its weights change only when `settle` is called.
 
-    def __init__(self, layer: ChainLayer, now: Tensor, stretch: _StepsOnRecords) -> None:
+    `moved` holds earlier updates that a proximal term shrinks; None if there are none, or if they are in `now`.
+    """
+
+    def __init__(
+        self, layer: ChainLayer, now: Tensor, stretch: _StepsOnRecords, shrink: float, moved: Tensor | None = None
+    ) -> None:
         self._layer = layer
         self._stretch = stretch
         self._inputs = stretch.features.expand(len(now), -1, -1)
         self._first = dense_outputs(self._inputs, layer.weights(now), layer.biases(now))
         self._pulled = torch.zeros_like(self._first)
+        self._shrink = shrink
+        self._left = 1.0  # share of the earlier updates that is left
+        self._earlier = None
+        if moved is not None:
+            self._earlier = dense_outputs(self._inputs, layer.weights(moved), layer.biases(moved))
         self._is_moved = False
 
     def forward(self, step: Tensor) -> Tensor:
         outputs = self._stretch.picked(self._first, step)
+        if self._earlier is not None:
+            outputs = outputs.sub(self._stretch.picked(self._earlier, step), alpha=self._left)
         if self._is_moved:
             products = self._stretch.picked(self._stretch.products, step).expand(len(outputs), -1, -1)
             outputs.baddbmm_(products, self._pulled, alpha=-1)
@@ -273,27 +300,35 @@ class _FirstLayer:
         return self._outputs
 
     def backward(self, signal: Tensor) -> None:
+        if self._shrink != 1:
+            self._pulled.mul_(self._shrink)
+            self._left *= self._shrink
         self._stretch.add(self._pulled, self._step, self._layer.activation.pull_back(signal, self._outputs))
         self._is_moved = True
 
     def settle(self, moved: Tensor, is_fresh: bool) -> None:
         """Write the layer's total update to `moved` if `is_fresh`; otherwise add it to the earlier updates there."""
-        beta = 0 if is_fresh else 1
+        beta = 0.0 if is_fresh else self._left
         self._layer.weights(moved).baddbmm_(self._pulled.transpose(1, 2), self._inputs, beta=beta)
         if self._layer.bias is not None:
             biases = moved[:, self._layer.bias]
             shift = self._pulled.sum(1)
-            biases.copy_(shift if is_fresh else biases + shift)
+            biases.copy_(shift if is_fresh else beta * biases + shift)
 
 
 class _UpperLayer:
-    """A dense layer of a chain other than the first, for some trials; its weights are updated at every step."""
+    """A dense layer of a chain other than the first, for some trials; its weights are updated at every step.
 
-    def __init__(self, layer: ChainLayer, now: Tensor) -> None:
+    `models` holds the parameters at the start of the round, to which a proximal term draws the layer.
+    """
+
+    def __init__(self, layer: ChainLayer, now: Tensor, models: Tensor, shrink: float) -> None:
         self._layer = layer
         self._weights = layer.weights(now).clone()
         biases = layer.biases(now)
         self._biases = None if biases is None else biases.clone()
+        self._models = models
+        self._shrink = shrink
 
     def forward(self, inputs: Tensor) -> Tensor:
         outputs = dense_outputs(inputs, self._weights, self._biases)
@@ -308,6 +343,10 @@ class _UpperLayer:
         """
         signal = self._layer.activation.pull_back(signal, self._outputs)
         below = torch.bmm(signal, self._weights)
+        if self._shrink != 1:
+            self._weights.lerp_(self._layer.weights(self._models), 1 - self._shrink)
+            if self._biases is not None and (start := self._layer.biases(self._models)) is not None:
+                self._biases.lerp_(start, 1 - self._shrink)
         self._weights.baddbmm_(signal.transpose(1, 2), self._inputs, alpha=-1)
         if self._biases is not None:
             self._biases.sub_(signal.sum(1, keepdim=True))

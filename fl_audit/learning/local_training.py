@@ -38,10 +38,14 @@ class LocalSchedule:
     epochs: int | None = None  # number of times that each record is used, at least 1; None if `steps` is given
     steps: int | None = None  # number of steps, at least 1; None if `epochs` is given
     optimizer: LocalOptimizer = LocalOptimizer.SGD  # plain SGD, or Adam with its usual constants, reset in every round
+    # Weight mu of the proximal term mu/2 ||theta - theta_start||^2 that is added to the loss of every step, at least 0
+    # (Li et al. 2020, "Federated optimization in heterogeneous networks", FedProx).
+    proximal: float = 0.0
 
     def __post_init__(self) -> None:
         require_number("local learning rate is", self.learning_rate, "positive finite numbers")
         require_number("local batch is", self.batch, "whole numbers from 1")
+        require_number("proximal weight is", self.proximal, "numbers from 0")
         durations = f"local epochs are {self.epochs} and local steps are {self.steps}"
         require((self.epochs is None) != (self.steps is None), f"{durations}: accepted is exactly one of the two")
         unit = "epochs" if self.steps is None else "steps"
@@ -94,12 +98,14 @@ def local_updates(
     if model.fast and model.chain is not None:
         rate = schedule.learning_rate
         together = model.trials_per_pass
-        return chain_updates(model.chain, models, features, labels, rate, batches, together)
+        return chain_updates(model.chain, models, features, labels, rate, batches, together, rate * schedule.proximal)
     current = models.clone()
     for batch in batches:
         index = torch.from_numpy(batch).to(models.device)
         chosen = (slice(None), index) if labels.dim() == 2 else index
         gradients = model.mean_gradients(current, features[chosen], labels[chosen])
+        if schedule.proximal:
+            gradients.add_(current - models, alpha=schedule.proximal)
         current.sub_(gradients, alpha=schedule.learning_rate)
     return models - current
 
@@ -207,6 +213,10 @@ def _trained(start: Tensor, steps: Sequence[Tensor], schedule: LocalSchedule, gr
         for trial, gradient, is_moved in zip(trials, gradients(weights, step), has_records, strict=True):
             # A trial that has no record left in this step does not take the step.
             trial.grad = gradient if is_moved else None
+        if schedule.proximal:
+            for trial, begin in zip(trials, start, strict=True):
+                if trial.grad is not None:
+                    trial.grad = trial.grad.add(trial.detach() - begin, alpha=schedule.proximal)
         optimizer.step()
     return weights
 

@@ -5,6 +5,7 @@ from enum import StrEnum
 from typing import assert_never
 
 from fl_audit.user_modules import title_of_named
+from fl_audit.words import number_text, percent
 
 UNBALANCED = 0.8
 """Share of the most frequent class from which labels count as unbalanced."""
@@ -124,3 +125,8 @@ def metrics_of_task(classes: int, largest_class: float, is_audit: bool) -> tuple
 def columns_of(metrics: Sequence[str]) -> dict[str, str]:
     """Return the column of each metric, keyed by metric; accuracy is always among them, NaN for quantities."""
     return {metric: metric_column(metric) for metric in dict.fromkeys((*metrics, Metric.ACCURACY))}
+
+
+def metric_text(metric: str, value: float | None) -> str:
+    """Return a metric of a model as text: as a percentage if it is a share of records, else with three digits."""
+    return percent(value) if is_share(metric) else number_text(value, 3)

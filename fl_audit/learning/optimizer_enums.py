@@ -11,11 +11,13 @@ class LocalOptimizer(StrEnum):
 
 
 class ServerOptimizerKind(StrEnum):
-    """Optimizer of the server: SGD, SGD with heavy-ball momentum, or Adam."""
+    """Optimizer of the server: SGD, SGD with heavy-ball momentum, Adam, Yogi, or Adagrad."""
 
     SGD = "sgd"
     MOMENTUM = "momentum"
     ADAM = "adam"
+    YOGI = "yogi"
+    ADAGRAD = "adagrad"
 
 
 MEAN_EMBEDDING = "mean-embedding"

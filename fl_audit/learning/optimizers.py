@@ -11,7 +11,13 @@ from fl_audit.learning.optimizer_enums import ServerOptimizerKind as ServerOptim
 from fl_audit.learning.stacked_layers import cached_rows
 from fl_audit.value_checks import require_number
 
-_MOMENTS = {ServerOptimizerKind.SGD: 0, ServerOptimizerKind.MOMENTUM: 1, ServerOptimizerKind.ADAM: 2}
+_MOMENTS = {
+    ServerOptimizerKind.SGD: 0,
+    ServerOptimizerKind.MOMENTUM: 1,
+    ServerOptimizerKind.ADAM: 2,
+    ServerOptimizerKind.YOGI: 2,
+    ServerOptimizerKind.ADAGRAD: 1,
+}
 """Number of moment tensors that an optimizer keeps from round to round, keyed by optimizer."""
 
 
@@ -19,24 +25,46 @@ _MOMENTS = {ServerOptimizerKind.SGD: 0, ServerOptimizerKind.MOMENTUM: 1, ServerO
 class ServerOptimizer:
     """A server optimizer with its constants, all of which are public.
 
+    Yogi and Adagrad are those of Reddi et al. 2021, "Adaptive federated optimization", algorithm 2, whose tau is
+    `epsilon`; they start from moments of zero, and Adagrad has no momentum.
+
     Raises
     ------
     InputError
         If a constant is out of range.
     """
 
-    kind: ServerOptimizerKind  # SGD, heavy-ball momentum, or Adam (Kingma & Ba 2015, with bias correction)
+    kind: ServerOptimizerKind  # SGD, heavy-ball momentum, Adam (Kingma & Ba 2015, bias-corrected), Yogi or Adagrad
     learning_rate: float  # step size eta, positive
     momentum: float = 0.9  # factor of the previous velocity in heavy-ball momentum, in [0, 1)
-    beta1: float = 0.9  # decay factor of Adam's running mean of gradients, in [0, 1)
-    beta2: float = 0.999  # decay factor of Adam's running mean of squared gradients, in [0, 1)
-    epsilon: float = 1e-8  # number that Adam adds to the denominator of its step, positive
+    beta1: float = 0.9  # decay factor of the running mean of gradients of Adam and Yogi, in [0, 1)
+    beta2: float = 0.999  # decay factor of the second moment of Adam and Yogi, in [0, 1)
+    epsilon: float = 1e-8  # number that Adam, Yogi and Adagrad add to the denominator of their step, positive
 
     def __post_init__(self) -> None:
         require_number("learning rate is", self.learning_rate, "positive finite numbers")
         require_number("epsilon is", self.epsilon, "positive finite numbers")
         for name in ("momentum", "beta1", "beta2"):
             require_number(f"{name} is", getattr(self, name), "numbers from 0 to below 1")
+
+    @classmethod
+    def of_kind(cls, kind: ServerOptimizerKind, learning_rate: float, momentum: float) -> "ServerOptimizer":
+        """Return the optimizer of a kind with its usual constants.
+
+        For Yogi and Adagrad they are beta2 = 0.99 and tau = 0.001, as in Reddi et al. 2021.
+
+        Parameters
+        ----------
+        kind
+            Kind of the optimizer.
+        learning_rate
+            Step size, positive.
+        momentum
+            Factor of the previous velocity, in [0, 1), for momentum alone.
+        """
+        if kind in (ServerOptimizerKind.YOGI, ServerOptimizerKind.ADAGRAD):
+            return cls(kind, learning_rate, momentum, beta2=0.99, epsilon=1e-3)
+        return cls(kind, learning_rate, momentum)
 
     @property
     def models_to_invert(self) -> int:
@@ -45,15 +73,16 @@ class ServerOptimizer:
         Raises
         ------
         InputError
-            If the optimizer is Adam, whose steps cannot be inverted.
+            If the optimizer is Adam, Yogi or Adagrad, whose steps cannot be inverted.
         """
         match self.kind:
             case ServerOptimizerKind.SGD:
                 return 2
             case ServerOptimizerKind.MOMENTUM:
                 return 3
-            case ServerOptimizerKind.ADAM:  # its first step keeps little of the gradient but its signs
-                raise InputError("view is 'model' with optimizer 'adam': accepted are 'sgd' and 'momentum'")
+            # The first steps of these keep little of the gradient but its signs.
+            case ServerOptimizerKind.ADAM | ServerOptimizerKind.YOGI | ServerOptimizerKind.ADAGRAD:
+                raise InputError(f"view is 'model' with optimizer '{self.kind}': accepted are 'sgd' and 'momentum'")
             case _:
                 assert_never(self.kind)
 
@@ -63,7 +92,7 @@ class OptimizerState:
     """State of a server optimizer between rounds: the number of steps, and the moments of gradients."""
 
     steps: int = 0  # number of steps so far
-    # Velocity of momentum, or Adam's running means of gradients and of their squares, each (trials, parameters). Empty
+    # Velocity of momentum, Adam's and Yogi's two moments, or Adagrad's sum of squares, each (trials, parameters). Empty
     # before the first step and for SGD.
     moments: tuple[Tensor, ...] = ()
 
@@ -122,6 +151,15 @@ def _moved(
             unbiased_second = second / (1 - optimizer.beta2**steps)
             moved = models - optimizer.learning_rate * unbiased_first / (unbiased_second.sqrt() + optimizer.epsilon)
             return moved, first, second
+        case ServerOptimizerKind.YOGI:
+            first, second = moments or (torch.zeros_like(models), torch.zeros_like(models))
+            squares = gradients.square()
+            first = optimizer.beta1 * first + (1 - optimizer.beta1) * gradients
+            second = second - (1 - optimizer.beta2) * squares * (second - squares).sign()
+            return models - optimizer.learning_rate * first / (second.sqrt() + optimizer.epsilon), first, second
+        case ServerOptimizerKind.ADAGRAD:
+            total = (moments[0] if moments else torch.zeros_like(models)) + gradients.square()
+            return models - optimizer.learning_rate * gradients / (total.sqrt() + optimizer.epsilon), total
         case _:
             assert_never(optimizer.kind)
 
@@ -134,7 +172,7 @@ def recover_gradient(optimizer: ServerOptimizer, models: list[Tensor]) -> Tensor
     Parameters
     ----------
     optimizer
-        Optimizer of the server, SGD or momentum; raises `InputError` for Adam, which cannot be inverted.
+        Optimizer of the server, SGD or momentum; raises `InputError` for the others, which cannot be inverted.
     models
         Models (trials, parameters), oldest first: the latest `optimizer.models_to_invert`, or all if there are fewer,
         but at least two.

@@ -23,10 +23,10 @@ from fl_audit.mechanisms.noises.mechanism_noise import AccountedRounds, NoiseOri
 from fl_audit.mechanisms.noises.registry import NOISES, StoredNoise
 from fl_audit.mechanisms.participations.registry import PARTICIPATIONS, StoredParticipation
 from fl_audit.mechanisms.threat_model import CLIENT_ALONE, ThreatModel
-from fl_audit.name_lists import name_list
 from fl_audit.privacy.accounting_enums import SensitivityKind
 from fl_audit.privacy.events import ReleaseEvent
 from fl_audit.privacy.gaussian import combined_multiplier, require_positive
+from fl_audit.words import name_list
 
 NO_LIKELIHOOD_RATIO = "the insider has nothing to weigh where nothing is claimed: set insider = false in [audit]"
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter
 
 from fl_audit.errors import require
-from fl_audit.name_lists import name_list
+from fl_audit.words import name_list
 
 Part = TypeVar("Part")
 

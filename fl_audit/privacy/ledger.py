@@ -29,9 +29,10 @@ _START = "0" * 64
 
 @dataclass(frozen=True)
 class LedgerTraining:
-    """Entry of a ledger, which describes one training.
+    """Entry of a ledger, which describes one training, or several alike: the points of a sweep, or restarts.
 
-    Raises `InputError` if `sensitivity` or `clipping_norm` is not positive and finite, or only one of them is given.
+    Raises `InputError` if `sensitivity` or `clipping_norm` is not positive and finite, or only one of them is given, or
+    `trainings` is no whole number from 1.
     """
 
     name: str  # name of the training, such as the number of its run
@@ -41,6 +42,7 @@ class LedgerTraining:
     sensitivity: float | None = None
     clipping_norm: float | None = None
     digest: str = ""  # digest of this entry and the previous digest; empty before the entry is written
+    trainings: int = 1  # number of trainings with these releases, all of which count
 
     def __post_init__(self) -> None:
         is_consistent = (self.sensitivity is None) == (self.clipping_norm is None)
@@ -48,6 +50,7 @@ class LedgerTraining:
         for quantity, value in (("sensitivity", self.sensitivity), ("clipping norm", self.clipping_norm)):
             if value is not None:
                 require_number(f"{quantity} is", value, "positive finite numbers")
+        require_number("trainings are", self.trainings, "whole numbers from 1")
 
     @property
     def sensitivity_ratio(self) -> float:
@@ -73,7 +76,9 @@ class LedgerTraining:
         """Return the entry as a dict of JSON values, without its digest."""
         sizes = {"sensitivity": self.sensitivity, "clipping_norm": self.clipping_norm}
         stated_sizes = {name: size for name, size in sizes.items() if size is not None}
-        return {"name": self.name} | self.terms.to_json() | stated_sizes
+        # An entry of one training is as it was before entries counted trainings, so that its digest fits.
+        several = {} if self.trainings == 1 else {"trainings": self.trainings}
+        return {"name": self.name} | self.terms.to_json() | stated_sizes | several
 
 
 @dataclass(frozen=True)
@@ -107,7 +112,8 @@ def read_ledger(path: Path) -> tuple[LedgerTraining, ...]:
             stored = json.loads(text)
             terms = terms_of_json(stored, where)
             sizes = (stored.get("sensitivity"), stored.get("clipping_norm"))
-            line = LedgerTraining(str(stored["name"]), terms, *sizes, digest=str(stored["digest"]))
+            digest, trainings = str(stored["digest"]), stored.get("trainings", 1)
+            line = LedgerTraining(str(stored["name"]), terms, *sizes, digest=digest, trainings=trainings)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise InputError(f"{where} is no training: {error}") from None
         right = _digest(line, lines[-1].digest if lines else _START)
@@ -185,7 +191,7 @@ def composed_epsilon(lines: Sequence[LedgerTraining], delta: float) -> SpentPriv
         return SpentPrivacy(0.0, None)
     rounds: Counter[tuple[float, float]] = Counter()
     for line in lines:
-        rounds[line.noise_multiplier, line.terms.sampling_rate] += line.terms.rounds
+        rounds[line.noise_multiplier, line.terms.sampling_rate] += line.trainings * line.terms.rounds
 
     from fl_audit.privacy.events import gaussian_rounds  # noqa: PLC0415
 

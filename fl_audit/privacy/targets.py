@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from fl_audit.errors import require
-from fl_audit.name_lists import name_list
 from fl_audit.privacy import defaults
 from fl_audit.privacy.gaussian import gaussian_mu
 from fl_audit.privacy.identifiability_bounds import require_advantage
 from fl_audit.value_checks import require_number
+from fl_audit.words import name_list
 
 
 @dataclass(frozen=True)

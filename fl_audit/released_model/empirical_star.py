@@ -16,10 +16,12 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.stats import hypergeom
 
 from fl_audit.array_types import Flags, Floats, Integers
 from fl_audit.released_model.parametric_star import checked_pair, require_cut, require_star_delta
 from fl_audit.released_model.star_methods import EMPIRICAL_CUT
+from fl_audit.value_checks import require_number
 
 
 @dataclass(frozen=True)
@@ -161,12 +163,73 @@ def loss_attacks(member_losses: ArrayLike, population_losses: ArrayLike) -> Loss
     )
 
 
+@dataclass(frozen=True)
+class OutstandingMembers:
+    """The members that the loss attack finds with few false alarms, and how many it would find by chance."""
+
+    indices: tuple[int, ...]  # places of these members among the members' losses, from 0, ascending
+    fpr: float  # largest share of population records that the attack classifies as members, from 0 to below 1
+    expected: float  # mean number of such members where members are drawn like the population
+    p_value: float  # probability of at least so many such members where members are drawn like the population
+
+
+def outstanding_members(member_losses: ArrayLike, population_losses: ArrayLike, fpr: float) -> OutstandingMembers:
+    """Return the members below the largest loss threshold with at most a given false-positive rate, of one model.
+
+    With k false alarms allowed among p population losses, a member lies below the (k + 1)-th smallest population loss
+    by chance with probability (k + 1) / (p + 1). At least c members lie there if at most k of the c + k smallest losses
+    are of the population: a hypergeometric probability.
+
+    Parameters
+    ----------
+    member_losses
+        Losses on members, finite and at least 0, shape (m,).
+    population_losses
+        Losses on a sample of the population, finite and at least 0, shape (p,).
+    fpr
+        Largest false-positive rate, from 0 to below 1.
+
+    Raises
+    ------
+    InputError
+        If a loss is negative or not finite, or the rate is out of its range.
+
+    Examples
+    --------
+    >>> outstanding_members([0.1, 0.5, 0.05, 0.9], [0.2, 0.4, 0.6, 0.8], 0.0).indices
+    (0, 2)
+    """
+    require_number("fpr is", fpr, "numbers from 0 to below 1")
+    members, population = checked_pair(member_losses, population_losses, at_least=1)
+    counts = threshold_counts(members, population)
+    is_allowed = _within_fpr(counts, fpr)
+    below = members <= counts.thresholds[is_allowed].max() if is_allowed.any() else np.zeros(members.shape, np.bool_)
+    alarms, found = int(_false_alarms(counts, fpr)), int(below.sum())
+    m, p = counts.member_total, counts.population_total
+    return OutstandingMembers(
+        indices=tuple(np.flatnonzero(below).tolist()),
+        fpr=fpr,
+        expected=m * (alarms + 1) / (p + 1),
+        p_value=float(hypergeom.cdf(alarms, m + p, p, found + alarms)),
+    )
+
+
+def _false_alarms(counts: ThresholdCounts, fpr: float) -> float:
+    """Return the largest number of population losses below a threshold whose FPR is at most `fpr`."""
+    # The tolerance of 1e-12 keeps rounding from making 3 of 3000 larger than 0.001.
+    return float(np.floor(fpr * counts.population_total * (1 + 1e-12)))
+
+
+def _within_fpr(counts: ThresholdCounts, fpr: float) -> Flags:
+    return np.asarray(counts.last & (counts.population <= _false_alarms(counts, fpr)), dtype=np.bool_)
+
+
 def _tpr_at_fpr(counts: ThresholdCounts, fpr: float) -> Floats:
     """Return the largest TPR of thresholds whose FPR is at most `fpr`, for each model, shape (...)."""
     # Rates between two thresholds are not interpolated: for p population losses, an FPR below 1/p means no false alarm.
-    # The tolerance of 1e-12 keeps rounding from making 3 of 3000 larger than 0.001.
-    allowed = counts.last & (counts.population <= np.floor(fpr * counts.population_total * (1 + 1e-12)))
-    return np.asarray(np.where(allowed, counts.members, 0).max(axis=-1) / counts.member_total, dtype=np.float64)
+    return np.asarray(
+        np.where(_within_fpr(counts, fpr), counts.members, 0).max(axis=-1) / counts.member_total, dtype=np.float64
+    )
 
 
 def area_under_roc(counts: ThresholdCounts) -> Floats:

@@ -26,8 +26,8 @@ from fl_audit.released_model.minimum_sample_size import FEWEST, value_by_chance
 from fl_audit.released_model.mixture_star import epsilon_star_mixtures, threshold_limits
 from fl_audit.released_model.star_intervals import empirical_interval, hull_interval, loss_cells, parametric_draws
 from fl_audit.released_model.star_methods import DEFAULT_CUTS, PARAMETRIC_CUT, StarMethod, cut_text
-from fl_audit.rounding import interval_text
 from fl_audit.value_checks import choice, require_number
+from fl_audit.words import interval_text
 
 _Pair = tuple[Floats, Floats]  # of members and of the population
 _Distributions = tuple[mixtures.NormalMixture, mixtures.NormalMixture]

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import Enum
 
-from fl_audit.report.formatting import DASH
+from fl_audit.words import DASH
 
 
 class VerdictLook(Enum):

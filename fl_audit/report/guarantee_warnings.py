@@ -5,8 +5,8 @@ import math
 from fl_audit.adjacency import Adjacency
 from fl_audit.privacy.gaussian import gdp_delta, gdp_mu
 from fl_audit.privacy.guarantee import Guarantee
-from fl_audit.report.formatting import is_certainty, number_text, one_in, percent
 from fl_audit.report.unit_words import unit_words
+from fl_audit.words import is_certainty, number_text, one_in, percent
 
 WEAK_ODDS, WEAK_ADVANTAGE = 99 * (1 + 1e-9), 0.9  # see `is_weak`
 _LEAST_DELTA = 1e-12  # no Gaussian noise keeps delta 0

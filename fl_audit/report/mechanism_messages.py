@@ -14,11 +14,9 @@ from fl_audit.mechanisms.mechanism import Mechanism
 from fl_audit.mechanisms.noises.mechanism_noise import NoiseOrigin
 from fl_audit.mechanisms.participations.participation import ParticipationPhraseContext
 from fl_audit.mechanisms.threat_model import Adversary
-from fl_audit.name_lists import phrase_list
-from fl_audit.plurals import plural
 from fl_audit.privacy.identifiability_bounds import truth_probability
-from fl_audit.report.formatting import number_text, percent
 from fl_audit.report.unit_words import unit_words
+from fl_audit.words import number_text, percent, phrase_list, plural
 
 AUDIT_DEVICE = "Not a private release: noise follows the data (audit device)"
 SIMULATION_NOTICE = (

@@ -1,7 +1,8 @@
 """Presentation of a finding (the numbers of one analysis) in reports: sentence, rows, tables and at most one figure."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Generic, TypeVar
@@ -10,17 +11,24 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from fl_audit.array_types import finite
+from fl_audit.errors import in_a_line
 from fl_audit.federation.findings import FindingBase, Findings, Numbers
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.federation.run_plan import RunPlan
 from fl_audit.html_tables import Markup, exactly_html
 from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.report.figure_style import REPORT_WIDTH, add_legend, new_figure
-from fl_audit.report.formatting import Reading, reading_text, uncapital
 from fl_audit.report.unit_words import UnitWords, unit_words
-from fl_audit.rounding import RoundedInterval, rounded
-from fl_audit.statistics.claim_comparisons import ClaimComparison, Ends, compare_with_claim, interval_by_confidence
+from fl_audit.statistics.claim_comparisons import (
+    ClaimComparison,
+    Ends,
+    Reading,
+    compare_with_claim,
+    interval_by_confidence,
+    reading_text,
+)
 from fl_audit.statistics.significance_levels import READING_LEVEL
+from fl_audit.words import RoundedInterval, rounded, uncapital
 
 N = TypeVar("N", bound=FindingBase)
 
@@ -38,6 +46,23 @@ class SectionError:
     def to_json(self) -> dict[str, str]:
         """Return the entry of the list `not_computed` in `summary.json`."""
         return {"part": self.part, "reason": self.reason}
+
+
+@contextmanager
+def noted_in(errors: list[SectionError], part: str) -> Iterator[None]:
+    """Turn an error in a `with` block into a note, so that all other parts of a report are written.
+
+    Parameters
+    ----------
+    errors
+        The notes, to which it is added.
+    part
+        Title of the part that cannot be computed then.
+    """
+    try:
+        yield
+    except Exception as error:  # whatever goes wrong in one part concerns this part alone
+        errors.append(SectionError(part, in_a_line(error)))
 
 
 @dataclass(frozen=True)

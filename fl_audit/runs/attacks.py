@@ -27,13 +27,16 @@ from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.federation.run_plan import RunPlan
 from fl_audit.federation.target_membership import TargetMembership
 from fl_audit.randomness import Purpose, generator
+from fl_audit.report.report_elements import SectionError, noted_in
 from fl_audit.runs.trial_batch_store import TrialBatchStore
 from fl_audit.server.trial_batch_results import LOGITS, POPULATION, UNDER_ASCENT, VALUES, WHITE_BOX
 
 _ENOUGH_TO_KEEP_APART = 64  # with so many trials half of them are shadows enough for the other half
 
 
-def with_attacks(plan: RunPlan, store: TrialBatchStore, targets: pd.DataFrame) -> pd.DataFrame:
+def with_attacks(
+    plan: RunPlan, store: TrialBatchStore, targets: pd.DataFrame, errors: list[SectionError]
+) -> pd.DataFrame:
     """Return the table of targets with further columns: the results of every configured attack.
 
     Targets are units whose membership in the training data is drawn at random in each trial. A membership attack adds a
@@ -41,23 +44,32 @@ def with_attacks(plan: RunPlan, store: TrialBatchStore, targets: pd.DataFrame) -
     the second column, the attack learns from the first half of the trials alone and attacks the second half. The attack
     on an attribute adds four columns: the true values and three kinds of guesses.
 
-    Raises `InputError` if there are too few trials for an attack.
+    `errors`: An attack that raises an error is noted here, and has no column.
     """
     membership = TargetMembership(by_target(targets, "is_in").astype(np.bool_))
-    answers = _answers(plan, store, targets)
+    answers: ModelOutputs | None = None
+    with noted_in(errors, "The outputs of the models that the attacks see"):
+        answers = _answers(plan, store, targets)
     named: Sequence[Attack | str] = plan.config.audit.attacks or ()
     attacks = [attack for attack in named if attack is not Attack.ATTRIBUTE]
-    found: dict[str, Floats | Integers]
-    found = {f"{SCORE}{attack}": attack_scores(attack, answers, membership).reshape(-1) for attack in attacks}
-    if membership.trials >= _ENOUGH_TO_KEEP_APART:
+    found = dict[str, Floats | Integers]()
+    for attack in attacks if answers is not None else ():
+        with noted_in(errors, f"The membership attack {attack}"):
+            found |= _scores(attack, answers, membership)
+    if Attack.ATTRIBUTE in named:
+        with noted_in(errors, f"The attack {Attack.ATTRIBUTE}"):
+            found |= _guesses(plan, store, membership)
+    return targets.assign(**found)
+
+
+def _scores(attack: Attack | str, answers: ModelOutputs, membership: TargetMembership) -> dict[str, Floats]:
+    """Return the columns with the scores of an attack."""
+    found = {f"{SCORE}{attack}": attack_scores(attack, answers, membership).reshape(-1)}
+    if has_shadows(attack) and membership.trials >= _ENOUGH_TO_KEEP_APART:
         # The second half of the trials are no shadows, so their scores are independent, as a bound on epsilon needs.
         shadows = np.arange(membership.trials) < membership.trials // 2
-        for attack in attacks:
-            if has_shadows(attack):
-                found[f"{APART}{attack}"] = attack_scores(attack, answers, membership, shadows).reshape(-1)
-    if Attack.ATTRIBUTE in named:
-        found |= _guesses(plan, store, membership)
-    return targets.assign(**found)
+        found[f"{APART}{attack}"] = attack_scores(attack, answers, membership, shadows).reshape(-1)
+    return found
 
 
 def _guesses(plan: RunPlan, store: TrialBatchStore, membership: TargetMembership) -> dict[str, Integers]:

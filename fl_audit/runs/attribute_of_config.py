@@ -8,8 +8,8 @@ from fl_audit.data.loaded_dataset import LoadedDataset
 from fl_audit.data.record_selection import Split
 from fl_audit.data.records import Records
 from fl_audit.errors import require
-from fl_audit.name_lists import name_list
 from fl_audit.runs.config import RunConfig
+from fl_audit.words import name_list
 
 
 def with_attribute(config: RunConfig, source: LoadedDataset, split: Split) -> RunConfig:

@@ -7,9 +7,9 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from fl_audit.name_lists import name_list, phrase_list
 from fl_audit.user_modules import meant_name
 from fl_audit.value_checks import in_percent
+from fl_audit.words import name_list, phrase_list
 
 _LONGEST_SHOWN = 60
 _LARGEST_SHOWN = 10**20

@@ -15,6 +15,7 @@ from fl_audit.data.randomizers import LaplacePixelation, LocalRandomizer, Random
 from fl_audit.data.record_selection import Split, population_size
 from fl_audit.errors import require
 from fl_audit.federation.federation import Federation
+from fl_audit.federation.target_membership import MembershipScheme
 from fl_audit.learning.frozen_backbones import find_weights
 from fl_audit.mechanisms.contribution import PrivateTraining
 from fl_audit.mechanisms.mechanism import Mechanism
@@ -69,7 +70,7 @@ def federation_of(config: RunConfig, mechanism: Mechanism, split: Split, pair: N
         threat_model=mechanism_of_config.threat_model_of(config),
         insiders=audit.insiders,
         targets=_targets(config) if column is None else len(prior),
-        membership_scheme=audit_named(audit.kind).scheme,
+        membership_scheme=_membership_scheme(config),
         candidate_prior=prior,
         candidate_column=column,
         ascent=_ASCENT if Attack.ACTIVE in (audit.attacks or ()) else 0.0,
@@ -78,9 +79,16 @@ def federation_of(config: RunConfig, mechanism: Mechanism, split: Split, pair: N
         canaries=audit.canaries or 0,
         users=data.users or 0,
         user_across_clients=data.user_across_clients,
+        aggregation=config.training.aggregation,
     )
     audit_of(public).guarantee_tests.require_supported(public)
     return public
+
+
+def _membership_scheme(config: RunConfig) -> MembershipScheme:
+    """Return the scheme of the audit; an ordinary training by a Flower strategy without privacy is one on D."""
+    is_on_whole = not config.privacy.private and config.training.aggregation is not None and config.is_ordinary_training
+    return MembershipScheme.ALL if is_on_whole else audit_named(config.audit.kind).scheme
 
 
 def _records_instead(config: RunConfig, unit: Unit, split: Split, pair: NeighbourPair) -> int:

@@ -8,8 +8,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from fl_audit.errors import require
-from fl_audit.name_lists import name_list
 from fl_audit.report.figure_style import BIT_STYLES, finish_axes, markers_for, new_figure
+from fl_audit.words import name_list
 
 _PANEL_HEIGHT = 2.6  # in inches
 _PREFIXES = ("test_", "train_")

@@ -174,12 +174,18 @@ class ThreadExecutor:
 
 
 def local_grid(
-    client_app: ClientApp, clients: int, time_limit: float, actors: int = 1, announce_calls: AnnounceCalls | None = None
+    client_app: ClientApp,
+    clients: int,
+    time_limit: float,
+    actors: int = 1,
+    announce_calls: AnnounceCalls | None = None,
+    run_config: UserConfig | None = None,
 ) -> SimulatedGrid:
     """Return a grid whose clients are called in threads of this process; its parameters are those of `run_locally`."""
     return SimulatedGrid(
         clients,
         lambda contexts, settle: ThreadExecutor(client_app, contexts, settle, time_limit, actors, announce_calls),
+        run_config,
     )
 
 
@@ -187,7 +193,11 @@ def run_on(grid: SimulatedGrid, server_app: ServerApp) -> None:
     """Run a ServerApp on a grid, and close the grid."""
     settle_flower()
     context = Context(
-        run_id=RUN_ID, node_id=SERVER_NODE, node_config=UserConfig(), state=RecordDict(), run_config=UserConfig()
+        run_id=RUN_ID,
+        node_id=SERVER_NODE,
+        node_config=UserConfig(),
+        state=RecordDict(),
+        run_config=grid.contexts.run_config,
     )
     try:
         server_app(grid=grid, context=context)
@@ -202,11 +212,14 @@ def run_locally(
     time_limit: float,
     actors: int = 1,
     announce_calls: AnnounceCalls | None = None,
+    run_config: UserConfig | None = None,
 ) -> None:
     """Run a Flower app in this process, with client calls in threads.
 
     Raises `FederationError` if the server app raises it.
 
     `announce_calls`: The thread calls it before its first client call. None for no function.
+
+    `run_config`: Run configuration in the contexts of the server and of the clients. None for an empty one.
     """
-    run_on(local_grid(client_app, clients, time_limit, actors, announce_calls), server_app)
+    run_on(local_grid(client_app, clients, time_limit, actors, announce_calls, run_config), server_app)

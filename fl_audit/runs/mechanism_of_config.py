@@ -37,7 +37,7 @@ def mechanism_of(config: RunConfig, noise_multiplier: float, split: Split) -> Me
         participation=_participation(config),
         noise=_noise(config, noise_multiplier),
         denominator=denominator_of(config),
-        optimizer=ServerOptimizer(training.optimizer, training.learning_rate, momentum=training.momentum),
+        optimizer=ServerOptimizer.of_kind(training.optimizer, training.learning_rate, training.momentum),
         contribution=_contribution(config, split),
     )
 
@@ -66,7 +66,14 @@ def _schedule(training: TrainingSection) -> LocalSchedule:
     rate, batch, rule = training.local_learning_rate, training.local_batch, training.local_optimizer
     assert rate is not None, "the configuration fills it in"
     assert batch is not None, "the configuration fills it in"
-    return LocalSchedule(rate, batch, training.local_epochs, training.local_steps, rule or LocalOptimizer.SGD)
+    return LocalSchedule(
+        rate,
+        batch,
+        training.local_epochs,
+        training.local_steps,
+        rule or LocalOptimizer.SGD,
+        proximal=training.proximal_mu or 0.0,
+    )
 
 
 def _clipping(config: RunConfig) -> contribution.Clipping:

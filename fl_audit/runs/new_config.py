@@ -18,7 +18,6 @@ from fl_audit.data.tables import column_names
 from fl_audit.errors import InputError, require
 from fl_audit.federation.run_plan import RunPlan
 from fl_audit.learning.optimizer_enums import MEAN_EMBEDDING
-from fl_audit.name_lists import name_list
 from fl_audit.runs.config import parse_config
 from fl_audit.runs.config.settings_reference import settings
 from fl_audit.runs.federation_of_config import data_spec
@@ -30,6 +29,7 @@ from fl_audit.runs.planning import plan_run
 from fl_audit.runs.run import require_runnable
 from fl_audit.runs.time_probe import probe
 from fl_audit.value_checks import expanded_path
+from fl_audit.words import name_list
 
 _OF_FILES = ("csv", "npz", "images")
 _toml = partial(json.dumps, ensure_ascii=False)  # for these kinds of values TOML is as JSON

@@ -3,9 +3,9 @@
 from fl_audit.adjacency import Unit
 from fl_audit.data.loaded_dataset import DataWarning
 from fl_audit.federation.run_plan import RunPlan
-from fl_audit.plurals import plural
 from fl_audit.report.guarantee_warnings import delta_warning, weakness_warning
 from fl_audit.runs.data_warnings import data_warnings_of
+from fl_audit.words import plural
 
 
 def plan_warnings_of(plan: RunPlan) -> tuple[DataWarning, ...]:

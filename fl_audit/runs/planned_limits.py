@@ -2,9 +2,9 @@
 
 from fl_audit.audits.registry import audit_of
 from fl_audit.federation.run_plan import RunPlan
-from fl_audit.rounding import rounded_up
 from fl_audit.verdict.noise_estimate import PlannedDetectionLimits
 from fl_audit.verdict.signal_detection_limit import SignalDetectionLimit
+from fl_audit.words import rounded_up
 
 _RESERVE = 1.3
 """Factor on the number of trials that a target's contribution needs, if it is only assumed to be as long as the

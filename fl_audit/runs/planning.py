@@ -77,6 +77,7 @@ def plan_run(config: RunConfig, pair: NeighbourPair | None = None) -> RunPlan:
         if local_randomizer is not None and records is not None:
             local_randomizer.require_records(records)
     _require_own(config)
+    config = _with_proximal_weight(config)
     # If the number of clients is not set, each owner of records in D is a client.
     clients = len(owners_of(split.inside.owner)) if data.clients is None else data.clients
     config = with_attribute(config.changed(data={"clients": clients}), source, split)
@@ -88,6 +89,10 @@ def plan_run(config: RunConfig, pair: NeighbourPair | None = None) -> RunPlan:
         mechanism = mechanism_of_config.mechanism_of(config, mechanism.noise_multiplier, split)
     public = federation_of(config, mechanism, split, pair or choose_pair(config, split))
     public = public if pair is not None else with_crafted_records(public, config)
+    if public.aggregation is not None:
+        from fl_audit.strategies.aggregation import require_playable  # noqa: PLC0415  # Flower takes a second to import
+
+        require_playable(public)
     return RunPlan(_sized(config), public, guarantee_of(mechanism, config))
 
 
@@ -139,6 +144,22 @@ def _require_own(config: RunConfig) -> None:
 
         for name in config.audit.sections:
             own_section(name)
+
+
+def _with_proximal_weight(config: RunConfig) -> RunConfig:
+    """Return the configuration with the proximal weight that the user's own Flower strategy has, if it has one.
+
+    Flower's `FedProx` has it. The weight is a part of the mechanism, so that everybody can recompute contributions.
+    """
+    training = config.training
+    if training.aggregation is None or ":" not in training.aggregation or training.strategy != "dp-fedavg":
+        return config
+    from fl_audit.strategies.aggregation import own_strategy  # noqa: PLC0415  # Flower takes a second to import
+
+    weight = getattr(own_strategy(training.aggregation), "proximal_mu", None)
+    if weight is None or training.proximal_mu is not None:
+        return config
+    return config.changed(training={"proximal_mu": float(weight)})
 
 
 def guarantee_of(mechanism: Mechanism, config: RunConfig) -> Guarantee | None:

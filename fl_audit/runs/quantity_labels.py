@@ -3,8 +3,8 @@
 from fl_audit.audits.membership.attack_names import OF_ANY_UNIT, USUAL, Attack
 from fl_audit.data.data_setting_enums import NeighbourChoice, PartitionScheme
 from fl_audit.errors import require
-from fl_audit.name_lists import name_list
 from fl_audit.runs.config import RunConfig
+from fl_audit.words import name_list
 
 _BY_CLASSES = (PartitionScheme.DIRICHLET, PartitionScheme.PATHOLOGICAL, PartitionScheme.SHARD)
 _ATTACKS = (*OF_ANY_UNIT, Attack.ACTIVE)

@@ -21,10 +21,10 @@ from fl_audit.clients.app import announce_calls
 from fl_audit.clients.app import app as default_client_app
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.federation.run_plan import RunPlan
-from fl_audit.learning.metric_names import metric_title
-from fl_audit.report.formatting import metric_text, number_text
+from fl_audit.learning.metric_names import metric_text, metric_title
 from fl_audit.runs import verbosity
-from fl_audit.runs.cluster.ray_connection import RayOptions, cluster_at
+from fl_audit.runs.cluster.ray_connection import cluster_at
+from fl_audit.runs.cluster.ray_options import RayOptions
 from fl_audit.runs.disk_space_estimate import require_room
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.epsilon_by_round import accounted_releases
@@ -46,6 +46,7 @@ from fl_audit.strategies.errors import FederationError
 from fl_audit.strategies.secret_draws import SeededChallenger
 from fl_audit.strategies.trial_batch_strategy import TrialBatchStrategy
 from fl_audit.trial_batches import TrialBatch
+from fl_audit.words import number_text
 
 if TYPE_CHECKING:
     from fl_audit.report.report_elements import ReportContents
@@ -95,7 +96,8 @@ def run_audit(
 
     `parties`: Studies of faulty mechanisms replace them.
     """
-    with at_work("looking at data and model"):
+    has_core = plan.federation.weights is not None
+    with at_work(f"passing records through {plan.federation.model}" if has_core else "looking at data and model"):
         require_runnable(plan)
     ray_address = cluster_at(ray_address)
     if not resume:

@@ -34,15 +34,16 @@ def finish(
     with at_work("joining the tables"):
         from fl_audit.audits.page.ordinary_training import is_shown_as_training  # noqa: PLC0415
         from fl_audit.audits.page.report_files import write_report  # noqa: PLC0415
+        from fl_audit.report.report_elements import SectionError, noted_in  # noqa: PLC0415
         from fl_audit.runs.attacks import with_attacks  # noqa: PLC0415
         from fl_audit.runs.epsilon_by_round import with_epsilon  # noqa: PLC0415
         from fl_audit.runs.run_report_contents import summarise  # noqa: PLC0415
         from fl_audit.runs.stored_models import write_model  # noqa: PLC0415
 
         store = run.store(plan.config)
-        frames = store.tables(plan.config.audit.trials)
+        frames, errors = store.tables(plan.config.audit.trials), list[SectionError]()
         if "targets" in frames and audit_of(plan.federation).keeps_outputs(plan.federation):
-            frames["targets"] = with_attacks(plan, store, frames["targets"])
+            frames["targets"] = with_attacks(plan, store, frames["targets"], errors)
         frames["releases"] = with_epsilon(plan, frames["releases"])
         for label, frame in frames.items():
             if label in SECRET_TABLES:  # participation and the like stay with the challenger
@@ -52,11 +53,13 @@ def finish(
         write_model(plan, run.path)
     drawn = None
     if plan.config.audit.reconstruct_samples is not None:
-        with steps_bar("drawing the pictures", DRAWING_STEPS) as on_step:
+        part = "The search for training images"
+        with noted_in(errors, part), steps_bar("drawing the pictures", DRAWING_STEPS) as on_step:
             drawn = reconstruct_images(plan, on_step)
     with at_work("holding what was measured against the guarantee"):
         known = _timing(run), read_provenance(run), read_unprotected(run)
-        contents = summarise(plan, RunTables(**frames), *known, drawn, _looks(run, plan.config.audit.trials))
+        looks = _looks(run, plan.config.audit.trials)
+        contents = summarise(plan, RunTables(**frames), *known, drawn, looks, errors)
     contents.summary["shown_as_training"] = is_shown_as_training(contents)
     write_json(run.summary, contents.summary)
     if with_report:

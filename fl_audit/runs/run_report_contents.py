@@ -1,5 +1,6 @@
 """The contents of a run's report, computed from the run's plan and tables."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +18,7 @@ from fl_audit.federation.run_plan import RunPlan
 from fl_audit.federation.run_tables import NonPrivateAccuracy, Provenance, RunTables, Timing
 from fl_audit.privacy.guarantee import Guarantee, derive_guarantee
 from fl_audit.privacy.identifiability_bounds import SignalToNoiseAdaptivity
-from fl_audit.report.report_elements import ReportContents
+from fl_audit.report.report_elements import ReportContents, SectionError
 from fl_audit.runs.data_warnings import most_records, report_lines
 from fl_audit.runs.neighbour_pairs import trials_to_craft_on
 
@@ -30,10 +31,11 @@ def summarise(
     unprotected: NonPrivateAccuracy | None = None,
     drawn: TrueAndReconstructedImages | None = None,
     looks: tuple[int, ...] = (),
+    errors: Sequence[SectionError] = (),
 ) -> ReportContents:
     """Return the contents of a finished run's report: all findings, and the values of `summary.json`.
 
-    `looks`: Empty stands for a single verdict at the end.
+    `looks`: Empty stands for a single verdict at the end. `errors`: What could not be computed before.
     """
     federation = load_federation(plan.federation)
     of_audit = [finding for finding in (canary_facts(federation), drawn) if finding is not None]
@@ -52,7 +54,8 @@ def summarise(
         most_records=most_records(plan),
         group_sizes=_group_sizes(plan),
     )
-    return report_contents(replace(run, plan=replace(plan, guarantee=_guarantee_of(run))))
+    judged = replace(run, plan=replace(plan, guarantee=_guarantee_of(run)))
+    return report_contents(judged, earlier_errors=errors)
 
 
 def _guarantee_of(run: FinishedRun) -> Guarantee | None:

@@ -3,15 +3,14 @@
 The module imports little, so that errors in a configuration or a directory are reported before slow imports.
 """
 
-import threading
 from collections.abc import Callable
 from contextlib import ExitStack
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fl_audit.runs.cluster.embedded_ray import ray_ahead
+from fl_audit.runs.cluster.ray_options import RayOptions
 from fl_audit.runs.config import RunConfig
-from fl_audit.runs.config.run_section import RunSection
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.progress import at_work, progress_bar
 from fl_audit.runs.run_directory_checks import is_begun, require_new_run_path
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
 
 OnPlan = Callable[["RunPlan"], None]
 """A function that receives the plan of a run before it is played."""
-_OF_A_RUN = ("fl_audit.runs.run", "fl_audit.runs.ray_engine")
 
 
 def require_startable(config: RunConfig, directory: Path, resume: bool, without_privacy: bool) -> None:
@@ -64,17 +62,14 @@ def carry_out(
     with ExitStack() as ray:
         with at_work("getting ready"):
             if engine is Engine.RAY and ray_address is None and not resume:
-                start_ray(ray, config.run)
-            # Torch and Flower take seconds to import, which Ray needs to start too.
+                ray.enter_context(ray_ahead(RayOptions.of(config.run, None)))
+            # Torch, Flower and Ray take seconds to import, which the embedded Ray needs to start too.
             from fl_audit.runs.non_private_run import unprotected_config, unprotected_place  # noqa: PLC0415
             from fl_audit.runs.planning import plan_run  # noqa: PLC0415
-            from fl_audit.runs.run import require_runnable, run_audit  # noqa: PLC0415
+            from fl_audit.runs.run import run_audit  # noqa: PLC0415
             from fl_audit.runs.run_report import rebuild_report  # noqa: PLC0415
         with at_work(loading_text(config)):
             plan = plan_run(config)
-        if plan.federation.weights is not None:
-            with at_work(f"passing records through the frozen core of {plan.federation.model}"):
-                require_runnable(plan)
         on_plan(plan)
         with_report = not without_privacy
         contents = run_audit(plan, directory, engine, ray_address, resume, progress_bar, with_report=with_report)
@@ -86,18 +81,3 @@ def carry_out(
         resume = is_begun(unprotected_directory)
         run_audit(unprotected_plan, unprotected_directory, engine, ray_address, resume, progress_bar, with_report=False)
         return rebuild_report(directory, unprotected_directory)
-
-
-def start_ray(stack: ExitStack, settings: RunSection) -> None:
-    """Start Ray for a run, and at the same time import the modules that the run needs, because both take seconds."""
-
-    # Ray takes a second to import, which a run on the local engine never needs.
-    importing = threading.Thread(target=lambda: [import_module(name) for name in _OF_A_RUN], daemon=True)
-    importing.start()
-
-    from fl_audit.runs.cluster.ray_connection import RayOptions, ray_ahead  # noqa: PLC0415
-
-    try:
-        stack.enter_context(ray_ahead(RayOptions.of(settings, None)))
-    finally:
-        importing.join()

@@ -118,7 +118,7 @@ def sign(
     require(not key.resolve().is_relative_to(directory.resolve()), f"{inside}: accepted is a file elsewhere")
     if with_new_key:
         new_key(key)
-    private = _private_key(key)
+    private = read_private_key(key)
     statement = _statement(directory, result, signer, _pem(private.public_key()))
     payload = json.dumps(statement, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
     signature = private.sign(_authenticated(payload))
@@ -138,7 +138,7 @@ def verify(directory: Path, key: Path | None = None) -> tuple[VerifiedStatement,
     found = tuple(_opened(directory, envelope) for envelope in _envelopes(directory))
     if key is None:
         return found
-    wanted = fingerprint(_public_key(_key_file(key, _PUBLIC), key))
+    wanted = fingerprint(read_public_key(key))
     signers = ", ".join(dict.fromkeys(statement.key for statement in found))
     other = f"{directory / STATEMENTS} was signed by {signers}, and not by {wanted} of {key}"
     require(any(statement.key == wanted for statement in found), other)
@@ -287,7 +287,8 @@ _PUBLIC = "accepted is the public key of who signed, FILE.pub of fl-audit sign -
 _ACCEPTED = "accepted is an Ed25519 key in PEM without a password, as fl-audit sign --new-key makes one"
 
 
-def _private_key(path: Path) -> "Ed25519PrivateKey":
+def read_private_key(path: Path) -> "Ed25519PrivateKey":
+    """Return the private key in a file; raise `InputError` if there is none of the accepted kind."""
     content = _key_file(path, f"fl-audit sign DIR --key {path} --new-key makes one")
     try:
         found = load_pem_private_key(content, password=None)
@@ -296,6 +297,11 @@ def _private_key(path: Path) -> "Ed25519PrivateKey":
     if not isinstance(found, Ed25519PrivateKey):
         raise InputError(f"key {path} is of another kind: {_ACCEPTED}")
     return found
+
+
+def read_public_key(path: Path) -> "Ed25519PublicKey":
+    """Return the public key in a file, or that of the private key in it; raise `InputError` if there is none."""
+    return _public_key(_key_file(path, _PUBLIC), path)
 
 
 def _public_key(content: bytes, path: Path) -> "Ed25519PublicKey":

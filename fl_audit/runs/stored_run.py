@@ -13,10 +13,11 @@ from fl_audit.html_tables import html_table
 from fl_audit.ordinary_files import read_file
 from fl_audit.parquet_files import read_frame
 from fl_audit.privacy.guarantee_line import guarantee_line
-from fl_audit.report.formatting import capital, finding_text, number_text
 from fl_audit.run_files import read_json, read_summary
 from fl_audit.runs.run_directory_checks import CONFIGURATION
+from fl_audit.statistics.claim_comparisons import finding_text
 from fl_audit.verdict.verdict import Verdict
+from fl_audit.words import capital, number_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

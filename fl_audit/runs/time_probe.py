@@ -18,7 +18,7 @@ from fl_audit.clients.app import announce_calls
 from fl_audit.clients.app import app as client_app
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.federation.run_plan import RunPlan
-from fl_audit.runs.cluster.ray_connection import calls_on_all_cores
+from fl_audit.runs.cluster.ray_options import calls_on_all_cores
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.local_engine import run_locally
 from fl_audit.runs.ray_engine import local_calls

@@ -20,7 +20,7 @@ Listener = Callable[[str], None]
 """A function that receives the lines of progress of a run, instead of standard error; also from threads of the run."""
 
 _FLOWER = logging.getLogger("flwr")
-_chosen = {"quiet": False, "log": False}
+_chosen = {"quiet": False, "log": False, "flower": False}
 _listeners: list[Listener] = []
 
 
@@ -160,6 +160,18 @@ def _readable(error: UnicodeError) -> tuple[str, int]:
     return "".join(_ASCII.get(one) or printable(ascii(one)[1:-1]) for one in found), error.end
 
 
+def show_flower() -> None:
+    """Have `settle_flower` show Flower's log of a user's app, without colours, unless the verbosity is quiet."""
+    _chosen["flower"] = True
+    for handler in _FLOWER.handlers:
+        if hasattr(handler, "colored"):  # of Flower's own handler
+            handler.colored = False
+
+
 def settle_flower() -> None:
-    """Hide Flower's log messages, unless the user has chosen a log level, which then applies to Flower as well."""
-    _FLOWER.setLevel(LOG.level if _chosen["log"] else logging.CRITICAL + 1)
+    """Hide Flower's log messages, unless `show_flower` was called or the user has chosen a log level.
+
+    The chosen log level then applies to Flower as well.
+    """
+    level = logging.INFO if _chosen["flower"] and not _chosen["quiet"] else logging.CRITICAL + 1
+    _FLOWER.setLevel(LOG.level if _chosen["log"] else level)

@@ -1,13 +1,14 @@
 """Decide from a measured number's confidence interval whether its claim is kept, broken or open."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from statistics import NormalDist
+from typing import Any
 
-from fl_audit.rounding import side_of
 from fl_audit.statistics.significance_levels import READING_LEVEL
+from fl_audit.words import interval_text, is_unlimited, percent, rounded, side_of
 
 
 class Reading(StrEnum):
@@ -162,3 +163,52 @@ def interval_by_confidence(value: float, ends: Ends, confidence: float) -> Calla
         return value - factor * (value - ends[0]), value + factor * (ends[1] - value)
 
     return at
+
+
+def reading_text(
+    reading: Reading, wide: Mapping[str, Any] | None = None, claim: float | None = None, is_share: bool = False
+) -> str:
+    """Return the result of a comparison with a claim as text, with the deciding interval if that is not printed anyway.
+
+    `claim`: None without a claim.
+
+    Examples
+    --------
+    >>> wide = {"low": 0.1, "high": 0.55, "confidence": 0.99999}
+    >>> reading_text(Reading.NO_CONTRADICTION, wide, 0.2).replace(SPACE, " ")
+    'no contradiction (0.1 to 0.55 at 99.999 %)'
+    """
+    if wide is None:
+        return str(reading)
+    low, high = wide["low"], wide["high"]
+    if is_unlimited(high):
+        ends = f"at least {rounded(low, None, None, claim, is_share).value}"
+    else:
+        ends = interval_text(low, high, claim, is_share)
+    return f"{reading} ({ends} at {percent(wide['confidence'])})"
+
+
+def finding_text(entry: Mapping[str, Any]) -> str:
+    """Return an entry of the list `findings` in `summary.json` as text: number, interval, claim, and how they compare.
+
+    `entry`: If its `reading` is no value of `Reading`, claim and comparison are left out.
+
+    Examples
+    --------
+    >>> entry = {"name": "Advantage", "value": 0.29, "low": 0.15, "high": 0.42, "confidence": 0.95, "claimed": 0.206}
+    >>> finding_text(entry | {"is_share": False, "is_least": False, "reading": "no contradiction"})
+    '0.29 (0.15 to 0.42), claimed at most 0.206: no contradiction'
+    >>> finding_text(entry | {"is_share": False, "is_least": False, "reading": "the claim excludes nothing"})
+    '0.29 (0.15 to 0.42): the claim excludes nothing'
+    """
+    is_share, claimed = entry["is_share"], entry["claimed"]
+    low, high = (entry["low"], entry["high"]) if entry["confidence"] is not None else (None, None)
+    has_interval = low is not None or high is not None
+    shown = rounded(entry["value"], low, high, claimed, is_share)
+    told = f"{shown.value} ({shown.interval})" if has_interval else shown.value
+    if entry["reading"] == Reading.NO_LIMIT:
+        told += f": {Reading.NO_LIMIT}"
+    elif claimed is not None and entry["reading"] in set(Reading):
+        said = reading_text(Reading(entry["reading"]), entry.get("wide"), claimed, is_share)
+        told += f", claimed {'at least' if entry['is_least'] else 'at most'} {shown.claim}: {said}"
+    return f"{told}: {note}" if (note := entry.get("note")) else told

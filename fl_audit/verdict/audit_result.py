@@ -1,4 +1,4 @@
-"""The result of an audit, in one form for a run, a strategy, an app, a training and a running federation.
+"""The result of an audit, in one form for runs, strategies, apps, trainings, running federations and released models.
 
 This is what an audit stores in `summary.json`, and what `sign`, `verify`, `gate` and the pages of audits read.
 """
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fl_audit.errors import InputError, require
+from fl_audit.package_versions import package_versions
 from fl_audit.run_files import SCHEMA, read_json
 from fl_audit.verdict.verdict import Verdict
 
@@ -24,6 +25,7 @@ class AuditedKind(StrEnum):
     APP = "app"  # somebody else's Flower app
     TRAINING = "training"  # a private training function
     FEDERATION = "federation"  # a running federation with canaries
+    MODEL = "model"  # one released model, by its losses
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,7 @@ class AuditResult:
     warning
         Why the claim excludes little or nothing; None if it does not need a warning.
     versions
-        Versions of the packages with which the audit was made, by name.
+        Versions of the packages with which the audit was made, by name; by default those that are installed.
     bundle
         Hash of the app's bundle as Flower computes it (SHA-256, hexadecimal); None if no app was audited.
     numbers
@@ -96,7 +98,7 @@ class AuditResult:
     guarantee: Mapping[str, Any] | None = None
     scope: AuditScope = AuditScope()
     warning: str | None = None
-    versions: Mapping[str, str] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=package_versions)
     bundle: str | None = None
     numbers: Mapping[str, Any] = field(default_factory=dict)
 

@@ -1,8 +1,8 @@
 """Make the banner at the top of a report, which shows the verdict, one sentence and the colours of the verdict."""
 
 from fl_audit.report.banner import Banner, VerdictLook
-from fl_audit.report.formatting import capital
 from fl_audit.verdict.verdict import Verdict
+from fl_audit.words import capital
 
 LOOKS = {
     Verdict.VIOLATED: VerdictLook.BAD,

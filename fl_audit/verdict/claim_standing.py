@@ -3,10 +3,10 @@
 from enum import StrEnum
 from typing import assert_never
 
-from fl_audit.report.formatting import capital, uncapital
 from fl_audit.report.report_elements import ReportContents
 from fl_audit.verdict.findings_verdict import VerdictFinding
 from fl_audit.verdict.verdict import Verdict
+from fl_audit.words import capital, uncapital
 
 
 class ClaimStanding(StrEnum):

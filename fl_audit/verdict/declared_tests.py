@@ -211,6 +211,7 @@ class NotTestedReason(StrEnum):
     NO_SHARES = "no-shares"
     UNOPENED_SHARES = "unopened-shares"
     NO_BITS = "no-bits"
+    NOT_A_SUM = "not-a-sum"
 
 
 class TestNotApplicableError(Exception):

@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 
-from fl_audit.report.formatting import DASH, Reading, capital
 from fl_audit.report.report_elements import Table
+from fl_audit.statistics.claim_comparisons import Reading
 from fl_audit.verdict.exact_questions import TITLES, ExactAnswer, broken_answers
+from fl_audit.words import DASH, capital
 
 
 def exact_sentences(answers: Sequence[ExactAnswer]) -> str:

@@ -40,13 +40,17 @@ class ExactRowKind(StrEnum):
     STARTS = "exact-starts"  # number of initial models that were compared
     MOVED = "exact-moved"  # distance of the releases of D and D' under the same noise, in clipping norms
     MOVED_ALLOWED = "exact-moved-allowed"  # the claimed sensitivity, with what rounding may add
-    # Numbers of trials of a round whose release is not the sum with the claimed noise: because of what is done to it
-    # afterwards, the same where all trials hold the same data set, because of the secret, and for unknown reasons.
+    # Numbers of trials of a round whose release is not the sum with the claimed noise, or whose models are not those of
+    # the optimizer's step: because of what is done to them afterwards, the same where all trials hold one data set,
+    # because of the secret, by a rule that may depend on it, by noise of its own, and for unknown reasons.
     POST_PROCESSED = "exact-post-processed"
     ONE_SECRET = "exact-one-secret"
     FOLLOWS_SECRET = "exact-follows-secret"
+    OWN_RULE = "exact-own-rule"
     UNKNOWN_STEP = "exact-unknown-step"
+    NOT_A_SUM = "exact-not-a-sum"
     SECOND = "exact-second-seed"  # share of draws of a kind that are the same with another secret seed
+    MODULES_WENT_ON = "exact-modules-went-on"  # 1 if generators in modules could not begin anew for it
 
 
 class SecretDraw(IntEnum):
@@ -66,6 +70,10 @@ _NAMES_OF_DRAWS = {
 }
 
 
+MODELS = -2
+"""Stands for the models of all clients in the place of a client's number."""
+
+
 @dataclass(frozen=True)
 class ExactRow:
     """One value of an exact check."""
@@ -73,7 +81,7 @@ class ExactRow:
     kind: ExactRowKind
     trial: int  # number of the trial
     number: int  # number of the round; 0 for the initial models
-    where: int  # number of the client or unit; -1 for all together
+    where: int  # number of the client or unit; -1 for all together, and `MODELS`
     value: float
 
 
@@ -88,6 +96,7 @@ class ExactQuestion(StrEnum):
     MOVED = "sensitivity-of-release"
     EPSILON = "epsilon"
     SECOND_SEED = "second-seed"
+    MODELS = "changed-models"
 
 
 TITLES = {
@@ -99,12 +108,23 @@ TITLES = {
     ExactQuestion.MOVED: "difference of D and D' after the server's step, under the same noise",
     ExactQuestion.EPSILON: "epsilon, recomputed by another accountant",
     ExactQuestion.SECOND_SEED: "noise and samples of the first rounds, drawn again with another secret seed",
+    ExactQuestion.MODELS: "models, compared with those of the optimizer's step",
 }
 """Title of each question."""
 _ONE_SECRET = (
-    "in {:,} rounds of trials the server changes the noised sums after the noise, and all trials of a batch hold the "
-    "same data set: whether the change depends on it is not known; raise trials-per-batch"
+    "in {:,} rounds of trials the server changes {}, and all trials of a batch hold the same data set: whether the "
+    "change depends on it is not known; raise trials-per-batch"
 )
+_OWN_RULE = (
+    "in {:,} rounds of trials the server changes {}, by a rule that differs from trial to trial or draws random "
+    "numbers, as stochastic rounding does: whether it depends on the secret is not asked"
+)
+_NOT_A_SUM = (
+    "in {:,} rounds of trials the release is not a sum with noise, and does not follow from the sum with the claimed "
+    "noise: its noise is not asked about; add the noise by TrialBatchStrategy.noise, and change the noised sums in "
+    "post_process_sums"
+)
+_NOISED_SUMS, _MODELS = "the noised sums after the noise", "the models after the optimizer's step"
 _NOT_OPENED = "nothing was recomputed while the run was played, or the challenger's directory was not read"
 
 
@@ -120,6 +140,7 @@ class ExactAnswer:
     checked: str = ""  # what was checked, such as "60 units in trial 3 round 1"
     reason: str = ""  # why it was not asked; empty where it was
     is_open: bool = False  # whether no verdict is consistent without an answer, as to whether a rule follows the secret
+    hides_noise: bool = False  # whether the release is no sum with noise, so that no test of its noise says anything
 
     @property
     def is_asked(self) -> bool:
@@ -149,10 +170,11 @@ def _answers(run: FinishedRun) -> tuple[ExactAnswer, ...]:
         _not_asked(ExactQuestion.LENGTH, unbounded) if is_private else _length(rows, mechanism.unit),
         _bits(rows) if mechanism.is_adaptive else _not_asked(ExactQuestion.BITS, "the clipping norm is fixed"),
         _start(rows),
-        _step(rows, mechanism.noise.origin is NoiseOrigin.SERVER),
+        _step(_of(rows, MODELS, False), mechanism.noise.origin is NoiseOrigin.SERVER),
         _moved(rows, server),
         _epsilon(run),
         _second(rows),
+        _models(_of(rows, MODELS, True)),
     )
 
 
@@ -238,32 +260,63 @@ def _start(rows: _Rows) -> ExactAnswer:
     return ExactAnswer(ExactQuestion.START, worst.value, 0.0, worst.value == 0, text, f"{compared:,} initial models")
 
 
+def _of(rows: _Rows, where: int, is_there: bool) -> _Rows:
+    """Return the rows that are about one place, or those that are about the others."""
+    return {kind: [row for row in found if (row.where == where) is is_there] for kind, found in rows.items()}
+
+
 def _step(rows: _Rows, server_adds: bool) -> ExactAnswer:
-    if not server_adds:
+    if not server_adds and not any(rows[kind] for kind in _CHANGED):
         return _not_asked(ExactQuestion.STEP, "the server adds no noise")
     if not rows[ExactRowKind.STARTS]:
         return _not_asked(ExactQuestion.STEP, _NOT_OPENED)
-    processed, one_secret, unknown = (
-        int(sum(row.value for row in rows[kind]))
-        for kind in (ExactRowKind.POST_PROCESSED, ExactRowKind.ONE_SECRET, ExactRowKind.UNKNOWN_STEP)
-    )
-    if secret := int(sum(row.value for row in rows[ExactRowKind.FOLLOWS_SECRET])):
-        text = (
-            f"in {secret:,} rounds of trials the server changes the noised sums in one way with D and another with D'"
-        )
-        return ExactAnswer(ExactQuestion.STEP, float(secret), 0.0, False, text, "all rounds of all trials")
-    if unknown:
+    if left := _count(rows, ExactRowKind.NOT_A_SUM):
+        reason = _NOT_A_SUM.format(left)
+        return replace(_not_asked(ExactQuestion.STEP, reason), is_open=True, hides_noise=True)
+    if (changed := _changed(ExactQuestion.STEP, rows, _NOISED_SUMS)) is not None:
+        return changed
+    if unknown := _count(rows, ExactRowKind.UNKNOWN_STEP):
         why = f"in {unknown:,} rounds of trials it does not follow from them, so the tests see the release as it is"
         return _not_asked(ExactQuestion.STEP, why)
+    return ExactAnswer(ExactQuestion.STEP, 0.0, 0.0, True, "the release is the sum with the claimed noise", _ALL_ROUNDS)
+
+
+def _models(rows: _Rows) -> ExactAnswer:
+    if (changed := _changed(ExactQuestion.MODELS, rows, _MODELS)) is not None:
+        return changed
+    return _not_asked(ExactQuestion.MODELS, "the server has no rule that changes them after the step")
+
+
+_CHANGED = (
+    ExactRowKind.POST_PROCESSED, ExactRowKind.ONE_SECRET, ExactRowKind.FOLLOWS_SECRET, ExactRowKind.OWN_RULE,
+    ExactRowKind.NOT_A_SUM,
+)  # fmt: skip
+_ALL_ROUNDS = "all rounds of all trials"
+
+
+def _count(rows: _Rows, kind: ExactRowKind) -> int:
+    return int(sum(row.value for row in rows[kind]))
+
+
+def _changed(question: ExactQuestion, rows: _Rows, what: str) -> ExactAnswer | None:
+    """Return the answer about rounds in which a server changes something; None if it changes nothing that is known."""
+    if secret := _count(rows, ExactRowKind.FOLLOWS_SECRET):
+        text = f"in {secret:,} rounds of trials the server changes {what} in one way with D and another with D'"
+        return ExactAnswer(question, float(secret), 0.0, False, text, _ALL_ROUNDS)
+    if of_its_own := _count(rows, ExactRowKind.OWN_RULE):
+        return replace(_not_asked(question, _OWN_RULE.format(of_its_own, what)), is_open=True)
+    if _count(rows, ExactRowKind.UNKNOWN_STEP):
+        return None
+    processed, one_secret = _count(rows, ExactRowKind.POST_PROCESSED), _count(rows, ExactRowKind.ONE_SECRET)
     if one_secret and not processed:
-        return replace(_not_asked(ExactQuestion.STEP, _ONE_SECRET.format(one_secret)), is_open=True)
-    text = "the release is the sum with the claimed noise"
-    if processed:
-        text = (
-            f"in {processed + one_secret:,} rounds of trials the server changes the noised sums after the noise, by a "
-            "rule that is the same for D and D', which weakens no guarantee; the tests see the noised sums before it"
-        )
-    return ExactAnswer(ExactQuestion.STEP, 0.0, 0.0, True, text, "all rounds of all trials")
+        return replace(_not_asked(question, _ONE_SECRET.format(one_secret, what)), is_open=True)
+    if not processed:
+        return None
+    text = (
+        f"in {processed + one_secret:,} rounds of trials the server changes {what}, by a rule that is the same for D "
+        "and D', which weakens no guarantee; the tests see the noised sums before it"
+    )
+    return ExactAnswer(question, 0.0, 0.0, True, text, _ALL_ROUNDS)
 
 
 def _moved(rows: _Rows, server: str) -> ExactAnswer:
@@ -289,6 +342,8 @@ def _second(rows: _Rows) -> ExactAnswer:
     if is_kept := worst.value <= _REPEATED:
         text = "noise and samples are others with another secret seed"
     checked = ", ".join(_NAMES_OF_DRAWS[SecretDraw(row.where)] for row in values)
+    if rows[ExactRowKind.MODULES_WENT_ON]:
+        checked += "; not generators that stand in a module, since the strategy cannot be imported anew"
     return ExactAnswer(ExactQuestion.SECOND_SEED, worst.value, _REPEATED, is_kept, text, checked)
 
 

@@ -12,7 +12,7 @@ from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.report.report_elements import SectionError
 from fl_audit.verdict.declared_tests import OF_OPENED, TestName
 from fl_audit.verdict.exact_questions import ExactAnswer, exact_answers
-from fl_audit.verdict.judging import without_tests
+from fl_audit.verdict.judging import without_noise, without_tests
 from fl_audit.verdict.noise_estimate import NoiseRatioEstimate
 from fl_audit.verdict.verdict import AuditKindPhrases, Verdict, VerdictDetails
 
@@ -107,6 +107,8 @@ def verdict_numbers(run: FinishedRun, judge: Callable[[FinishedRun], VerdictDeta
         exact = exact_answers(run)
     except Exception as error:
         errors.append(SectionError("The exact questions", in_a_line(error)))
+    if any(answer.hides_noise for answer in exact):
+        found = without_noise(found)
     found = replace(found, exact=exact)
     speed, trials, needed = run.timing.trials_per_second, found.trials_for_conclusive_verdict, None
     if trials is not None and speed:

@@ -264,3 +264,26 @@ def without_tests(confidence: float) -> VerdictDetails:
     """
     missing = tuple((name, NotTestedReason.NOT_COMPUTED) for name in FAMILY)
     return VerdictDetails((), missing, estimates.estimate_noise(confidence), 0.0, 0.0, confidence, "", "")
+
+
+def without_noise(found: VerdictDetails) -> VerdictDetails:
+    """Return a judgement without the tests and estimates of noise, for releases that are not sums with noise.
+
+    Tests of scores, guesses and opened values stay: they hold whatever is released.
+    """
+    stay = {*OF_OPENED, TestName.SCORES, TestName.CANDIDATES, TestName.CANARIES}
+    tests = tuple(test for test in found.tests if test.name in stay)
+    gone = tuple((test.name, NotTestedReason.NOT_A_SUM) for test in found.tests if test.name not in stay)
+    is_of_noise = found.method == TestName.NOISE_ALONG_RECORD
+    return replace(
+        found,
+        tests=tests,
+        not_offered=(*found.not_offered, *gone),
+        noise=estimates.estimate_noise(found.confidence),
+        epsilon_lower_bound=0.0 if is_of_noise else found.epsilon_lower_bound,
+        epsilon_lower_bound_at_level=0.0 if is_of_noise else found.epsilon_lower_bound_at_level,
+        limit_of_detection=np.inf,
+        trials_needed=None,
+        conclusive=False,
+        signal=None,
+    )

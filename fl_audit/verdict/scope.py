@@ -3,11 +3,11 @@
 import math
 from collections.abc import Sequence
 
-from fl_audit.report.formatting import uncapital
 from fl_audit.report.unit_words import UnitWords
 from fl_audit.verdict.declared_tests import DETECTION_POWER, NotTestedReason, TestName, TestResult
 from fl_audit.verdict.verdict import VerdictDetails
 from fl_audit.verdict.verdict_messages import MISSING_WORDS, TestMessage, title_of
+from fl_audit.words import uncapital
 
 _PARTICIPATION = (
     TestName.TARGET_TURNS, TestName.UNIT_TURNS, TestName.SAMPLE_SIZES, TestName.EVEN_TURNS, TestName.SHARED_SAMPLES,

@@ -11,16 +11,16 @@ from matplotlib.figure import Figure
 
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.report.figure_style import BIT_STYLES, INK, LIMIT, MUTED, SMALL_TEXT_SIZE, finish_axes
-from fl_audit.report.formatting import Reading, percent
 from fl_audit.report.report_elements import FindingFigure, ReportContents, ReportNumber, Section, Table
 from fl_audit.report.unit_words import unit_words
-from fl_audit.rounding import rounded
+from fl_audit.statistics.claim_comparisons import Reading
 from fl_audit.verdict.declared_tests import TestName
 from fl_audit.verdict.findings_verdict import NoiseFinding, measure_noise
 from fl_audit.verdict.noise_estimate import NoiseRatioEstimate, ratio_interval
 from fl_audit.verdict.noise_scale import SquareSum
 from fl_audit.verdict.verdict import VerdictDetails, depends_on_secret, has_open_shares
 from fl_audit.verdict.verdict_messages import MISSING_WORDS, TestMessage
+from fl_audit.words import percent, rounded
 
 MOST_TENSORS = 8  # the figure shows no more tensors than these, those with the smallest measured ratio
 

@@ -6,14 +6,12 @@ from typing import Any, assert_never
 
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.federation.run_plan import RunPlan
-from fl_audit.plurals import plural
 from fl_audit.privacy.guarantee import Guarantee
-from fl_audit.report import formatting
 from fl_audit.report.banner import Banner
-from fl_audit.report.formatting import Reading, capital, number_text, one_in, percent
-from fl_audit.report.guarantee_warnings import is_weak_guarantee
+from fl_audit.report.guarantee_warnings import is_weak_guarantee, weakness_warning
 from fl_audit.report.report_elements import ReportContents, Section, Table, TableKind
 from fl_audit.report.unit_words import UnitWords, unit_words
+from fl_audit.statistics.claim_comparisons import Reading
 from fl_audit.verdict.audit_result import AuditScope, scope_json
 from fl_audit.verdict.banner import verdict_banner
 from fl_audit.verdict.declared_tests import DETECTION_POWER, OF_SHAPE, TestName, TestResult
@@ -25,6 +23,7 @@ from fl_audit.verdict.scope import questions_text
 from fl_audit.verdict.signal_detection_limit import RARE_SHARE, RARE_TIMES, SignalDetectionLimit
 from fl_audit.verdict.verdict import Verdict, VerdictDetails
 from fl_audit.verdict.verdict_messages import MISSING_WORDS, TestMessage, broken_tests, p_text, title_of
+from fl_audit.words import DASH, capital, duration, number_text, one_in, percent, plural, uncapital
 
 _BREACH_OF_SIZE = f"a breach of {BREACH:g} times the guarantee, if it lies in the size of the noise alone"
 WEAK = "But the guarantee itself assures next to nothing."
@@ -78,7 +77,7 @@ def _broken(contents: ReportContents) -> str:
     # noise.
     follows = OF_SHAPE if first.test.name is TestName.NOISE_TOTAL else ()
     told_too = [told for told in reversed(others) if told.kind != first.kind and told.test.name not in follows]
-    kinds = {told.kind: formatting.uncapital(told.words.breach) for told in told_too}
+    kinds = {told.kind: uncapital(told.words.breach) for told in told_too}
     named = list(kinds.values())[::-1][:_MOST_NAMED]
     also = f" Also: {'; '.join(named)}." if named else ""
     said = f"{exact} {first.sentence}".strip()
@@ -89,10 +88,10 @@ def unanswered_text(numbers: VerdictFinding, words: UnitWords) -> str:
     """Return a sentence on what could not be computed, or on an open exact question; empty if there is none."""
     found = numbers.judged
     if numbers.errors:
-        parts = ", ".join(formatting.uncapital(error.part) for error in numbers.errors)
+        parts = ", ".join(uncapital(error.part) for error in numbers.errors)
         return f"A part of the report could not be computed, and what could be found nothing. Not computed: {parts}."
     if found.not_computed:
-        names = ", ".join(formatting.uncapital(title_of(name, words)) for name in found.not_computed)
+        names = ", ".join(uncapital(title_of(name, words)) for name in found.not_computed)
         return f"Not every test could be computed, and the others found nothing. Not computed: {names}."
     if unanswered := open_answers(found.exact):
         return f"No test failed, and a question is open: {unanswered[0].reason}."
@@ -144,7 +143,7 @@ def trials_needed_text(numbers: VerdictFinding, words: UnitWords) -> str:
         of_signal = found is not None and found.conclusive
         breach = f"a {words.one} that counts {BREACH:g} times" if of_signal else "a breach"
         return f"No number of trials would find {breach} here: choose another one to protect (neighbour in [audit])."
-    time = "" if numbers.seconds_needed is None else f", {formatting.duration(numbers.seconds_needed)} here,"
+    time = "" if numbers.seconds_needed is None else f", {duration(numbers.seconds_needed)} here,"
     trials = plural(found.trials_for_conclusive_verdict, "trial")
     breach = _BREACH_OF_SIZE if numbers.claimed > 0 else "it if only two thirds of the noise were there"
     if found.signal is None:
@@ -325,7 +324,7 @@ def _tables(numbers: VerdictFinding, contents: ReportContents) -> list[Table]:
     columns = ("Test of", "Finding", "Measured", "Claimed", "Would have been found", "p-value", "Its level")
     rows = tuple(
         (told.title, str(_finding_of(told.test)), told.words.measured, told.words.claimed,
-         told.words.limit or formatting.DASH, p_text(told.test.p_value), f"{told.test.level:.3g}")
+         told.words.limit or DASH, p_text(told.test.p_value), f"{told.test.level:.3g}")
         for told in (TestMessage(test, words) for test in found.tests)
     )  # fmt: skip
     any_of = "any of them" if len(rows) > 1 else "it"
@@ -395,10 +394,11 @@ def verdict_section(
             "scope": scope + why_not_compared(run) + looks_text(numbers.judgement, run),
             "looks": None if numbers.judgement is None else list(run.looks),
             "checks": scope_json(_checks(numbers, run.plan)),
+            "warning": None if run.plan.guarantee is None else weakness_warning(run.plan.guarantee),
         }
 
     return Section(
         "verdict", "The tests of the guarantee", VerdictFinding, lambda run, _: verdict_numbers(run, judge),
-        keys=("verdict", "signal", "exact", "scope", "looks", "checks"), on_page=True, sentence=_sentence,
+        keys=("verdict", "signal", "exact", "scope", "looks", "checks", "warning"), on_page=True, sentence=_sentence,
         tables=_tables, said=said,
     )  # fmt: skip

@@ -3,11 +3,11 @@
 import math
 
 from fl_audit.federation.finished_run import FinishedRun
-from fl_audit.report.formatting import number_text
 from fl_audit.verdict.declared_tests import DETECTION_POWER
 from fl_audit.verdict.findings_verdict import VerdictFinding
 from fl_audit.verdict.scope import questions_in_short
 from fl_audit.verdict.sections_verdict import looks_text
+from fl_audit.words import number_text
 
 
 def short_scope(numbers: VerdictFinding, run: FinishedRun, covers: str) -> list[str]:

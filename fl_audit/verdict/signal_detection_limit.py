@@ -16,12 +16,12 @@ from scipy.special import chdtrc, ndtr, ndtri
 
 from fl_audit.array_types import Floats, finite
 from fl_audit.root_finding import smallest_number
-from fl_audit.rounding import rounded_up
 from fl_audit.verdict.declared_tests import DETECTION_POWER, TestName
 from fl_audit.verdict.noise_estimate import BREACH
 from fl_audit.verdict.noise_scale import chi_square_quantile
 from fl_audit.verdict.null_distributions import detectable_shift
 from fl_audit.verdict.run_measurements import EVIDENT
+from fl_audit.words import rounded_up
 
 RARE_TIMES, RARE_SHARE = 5.0, 0.02
 """The rare breach for which every run states its limit of detection: five times in 2 % of the trainings."""

@@ -7,13 +7,13 @@ from functools import cached_property
 from typing import Any
 
 from fl_audit.array_types import finite
-from fl_audit.report.formatting import capital, number_text, one_in, percent, ratio_text
 from fl_audit.report.unit_words import UnitWords
 from fl_audit.verdict.declared_tests import OF_NOISE, Look, NotTestedReason, TestName, TestResult, leading_first
 from fl_audit.verdict.noise_messages import LOOK_WORDS, NOISE_WORDS
 from fl_audit.verdict.opened_secret_messages import MORE_WORDS
 from fl_audit.verdict.signal_messages import SIGNAL_WORDS
 from fl_audit.verdict.verdict import VerdictDetails
+from fl_audit.words import capital, number_text, one_in, percent, ratio_text
 
 
 @dataclass(frozen=True)
@@ -58,6 +58,7 @@ MISSING_WORDS = {
     NotTestedReason.NO_SHARES: "No client adds a share of the noise.",
     NotTestedReason.UNOPENED_SHARES: "The clients' shares of the noise were not opened.",
     NotTestedReason.NO_BITS: "The clipping norm is fixed: there are no quantile bits.",
+    NotTestedReason.NOT_A_SUM: "The release is not a sum with noise: tests of noise say nothing of it.",
     NotTestedReason.CANDIDATES_ALONE: (
         "Which of many candidates was in is guessed here: how often that is right is judged."
     ),

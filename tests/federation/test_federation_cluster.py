@@ -8,6 +8,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.planning import plan_run
 from fl_audit.runs.run import ClientAppAndStrategy, run_audit
 from fl_audit.strategies.errors import FederationError
+from fl_audit.strategies.simulated_grid import SimulatedGrid
 from fl_audit.trial_batches import TrialBatch
 from tests.validation.chaos import AUDIT, _is_identical, campaign, play
 from tests.validation.chaos_cluster import FlowerCommand, InjectedFault
@@ -460,20 +462,143 @@ def test_a_node_needs_neither_the_data_nor_the_modules_nor_the_configuration(
 
 @pytest.mark.long
 @pytest.mark.ray
-def test_a_node_with_another_flower_is_named_and_refused(small_plan: MakePlan, tmp_path: Path) -> None:
+def test_a_node_with_other_packages_is_named_and_refused(small_plan: MakePlan, tmp_path: Path) -> None:
     from ray.cluster_utils import Cluster
 
-    other = tmp_path / "other" / "flwr-9.9.9.dist-info"
-    other.mkdir(parents=True)
-    (other / "METADATA").write_text("Metadata-Version: 2.1\nName: flwr\nVersion: 9.9.9\n")
+    for package in ("flwr", "numpy", "torch"):
+        other = tmp_path / "other" / f"{package}-9.9.9.dist-info"
+        other.mkdir(parents=True)
+        (other / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 9.9.9\n")
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
     paths = os.pathsep.join([str(other.parent), *(entry for entry in sys.path if entry)])
     node = start_node(cluster, directory=tmp_path, paths=paths)
     try:
         wait_for_nodes(cluster, 2)
-        with pytest.raises(InputError, match=r"node \S+ .*Python \S+ .*flwr 9\.9\.9: accepted"):
+        with pytest.raises(InputError, match=r"node \S+ has flwr 9\.9\.9, numpy 9\.9\.9 and torch 9\.9\.9: accepted"):
             run_audit(small_plan(), tmp_path / "run", Engine.RAY, cluster.address, with_report=False)
     finally:
         os.killpg(node.pid, signal.SIGKILL)
         cluster.shutdown()
     assert not (tmp_path / "run" / "challenger" / "batches").exists()
+
+
+def freeze_and_thaw_raylet(node: subprocess.Popen[bytes], mark: Path, thawed: threading.Event) -> None:
+    """Stop a node's raylet once clients run on two nodes, until Ray has declared it dead, and let it go on."""
+    import ray
+
+    while len(list(mark.iterdir())) < 2:
+        time.sleep(0.05)
+    family = psutil.Process(node.pid).children(recursive=True)
+    raylet = next(process for process in family if process.name() == "raylet")
+    raylet.suspend()
+    while sum(row["Alive"] for row in ray.nodes()) > 1:
+        time.sleep(0.1)
+    raylet.resume()
+    thawed.set()
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.campaign
+@pytest.mark.ray
+def test_a_node_that_stands_still_and_goes_on_changes_nothing(
+    small_plan: MakePlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The processes of the node go on while its raylet stands still, so late replies exist (ray-project/ray#54035)."""
+    from ray.cluster_utils import Cluster
+
+    plan, mark, thawed = (
+        small_plan(data={"clients": 4}, run={"trials-per-batch": 6}),
+        tmp_path / "on",
+        threading.Event(),
+    )
+    mark.mkdir()
+    sent, received = list[str](), list[str]()
+    push_messages, pull = SimulatedGrid.push_messages, SimulatedGrid._pulled
+
+    def pushing(grid: SimulatedGrid, messages: Iterable[Message]) -> list[str]:
+        identities = push_messages(grid, messages)
+        sent.extend(identities)
+        return identities
+
+    def pulling(grid: SimulatedGrid, identities: Collection[str] | None) -> list[Message]:
+        replies = pull(grid, identities)
+        received.extend(reply.metadata.reply_to_message_id for reply in replies)
+        return replies
+
+    monkeypatch.setattr(SimulatedGrid, "push_messages", pushing)
+    monkeypatch.setattr(SimulatedGrid, "_pulled", pulling)
+    noticing = {"health_check_period_ms": 500, "health_check_timeout_ms": 1000, "health_check_failure_threshold": 3}
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "_system_config": noticing})
+    own = os.pathsep.join(entry for entry in sys.path if entry)
+    node = start_node(cluster, directory=tmp_path, paths=own)
+    try:
+        wait_for_nodes(cluster, 2)
+        threading.Thread(target=freeze_and_thaw_raylet, args=(node, mark, thawed), daemon=True).start()
+        parties = ClientAppAndStrategy(client_app=slow_app(mark))
+        found = run_audit(plan, tmp_path / "run", Engine.RAY, cluster.address, parties=parties, with_report=False)
+    finally:
+        os.killpg(node.pid, signal.SIGKILL)
+        cluster.shutdown()
+    assert thawed.is_set()
+    assert "is lost: " in capfd.readouterr().err
+    assert len(received) == len(set(received))
+    assert set(received) == set(sent)
+    alone = run_audit(plan, tmp_path / "alone", Engine.LOCAL, with_report=False)
+    pd.testing.assert_frame_equal(found.trials, alone.trials, check_exact=True)
+    pd.testing.assert_frame_equal(found.rounds, alone.rounds, check_exact=True)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.campaign
+@pytest.mark.ray
+def test_two_runs_at_once_on_one_cluster_both_end_with_their_own_trials(tmp_path: Path) -> None:
+    """The cluster has a core for one client: the second run shares it, since the first keeps it to its end."""
+    from ray.cluster_utils import Cluster
+
+    configs = {"one": AUDIT.replace("SEED", "5"), "other": AUDIT.replace("SEED", "6")}
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+    program = "from fl_audit.cli.main import main; main()"
+    try:
+        runs = []
+        for name, text in configs.items():
+            (tmp_path / f"{name}.toml").write_text(text)
+            words = ["run", f"{name}.toml", "--out", name, "--ray-address", cluster.address]
+            runs.append(subprocess.Popen([sys.executable, "-c", program, *words], cwd=tmp_path))
+        assert [run.wait(500.0) for run in runs] == [0, 0]
+    finally:
+        for run in runs:
+            run.kill()
+        cluster.shutdown()
+    for name in configs:
+        plan = plan_run(load_config(tmp_path / f"{name}.toml"))
+        run_audit(plan, tmp_path / f"{name}-alone", Engine.LOCAL, with_report=False)
+        assert _is_identical(tmp_path / f"{name}-alone", tmp_path / name)
+
+
+@pytest.mark.long
+@pytest.mark.ray
+def test_a_run_shares_cores_that_another_program_keeps(
+    small_plan: MakePlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    from ray.cluster_utils import Cluster
+
+    keep = (
+        "import ray, sys, time\nray.init(sys.argv[1])\n@ray.remote(num_cpus=1)\nclass Keeper:\n"
+        "    def has_it(self): pass\nkeeper = Keeper.remote()\nray.get(keeper.has_it.remote())\n"
+        "print('kept', flush=True)\ntime.sleep(1000)"
+    )
+    monkeypatch.setattr("fl_audit.runs.cluster.pool._SECONDS_FOR_CORES", 2.0)
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+    keeper = subprocess.Popen([sys.executable, "-c", keep, cluster.address], stdout=subprocess.PIPE, text=True)
+    try:
+        assert keeper.stdout is not None
+        assert "kept\n" in iter(keeper.stdout.readline, "")
+        plan = small_plan()
+        found = run_audit(plan, tmp_path / "run", Engine.RAY, cluster.address, with_report=False)
+    finally:
+        keeper.kill()
+        keeper.communicate()
+        cluster.shutdown()
+    assert "have taken its cores" in capfd.readouterr().err
+    alone = run_audit(plan, tmp_path / "alone", Engine.LOCAL, with_report=False)
+    pd.testing.assert_frame_equal(found.trials, alone.trials, check_exact=True)

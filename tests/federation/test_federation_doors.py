@@ -17,8 +17,10 @@ from hosts import other_hosts
 
 from fl_audit.errors import InputError
 from fl_audit.runs import process_guard
-from fl_audit.runs.cluster import ray_connection
-from fl_audit.runs.cluster.ray_connection import RayOptions, cluster_at, ray_for
+from fl_audit.runs.cluster import embedded_ray
+from fl_audit.runs.cluster.embedded_ray import read_credentials_anew
+from fl_audit.runs.cluster.ray_connection import cluster_at, ray_for
+from fl_audit.runs.cluster.ray_options import RayOptions
 
 CALLS = (
     "/ray.rpc.NodeInfoGcsService/GetAllNodeInfo",
@@ -119,10 +121,7 @@ def test_no_listener_answers_without_the_token_and_nothing_of_it_is_left(monkeyp
     assert not any(name.startswith("RAY_AUTH") for name in os.environ)
     assert not (Path.home() / ".ray" / "auth_token").exists()
     assert not place.exists()
-    monkeypatch.setattr(
-        ray_connection, "_init", lambda *_: None
-    )  # the token is drawn before Ray starts, which takes seconds
-    with ray_for(RayOptions(actors=1)):
+    with embedded_ray.embedded_ray(RayOptions(actors=1)):  # the token is drawn before Ray starts, which takes seconds
         assert os.environ["RAY_AUTH_TOKEN"] not in (token, "")
 
 
@@ -153,7 +152,7 @@ def test_a_stranger_in_another_network_is_refused(monkeypatch: pytest.MonkeyPatc
             assert reached.stdout.strip() == "UNAUTHENTICATED"  # the network lets it through, and Ray does not
             assert join({}) == ""
             assert join(wrong) == ""
-        monkeypatch.setattr(ray_connection, "new_token", dict)
+        monkeypatch.setattr(embedded_ray, "new_token", dict)
         with ray_for(RayOptions(actors=1)):
             reached = subprocess.run(
                 host.command(sys.executable, "-c", asked, ray.get_runtime_context().gcs_address, paths),
@@ -191,7 +190,7 @@ def test_a_cluster_that_asks_for_a_token_is_joined_with_it_alone(
                 monkeypatch.delenv(key, raising=False)
             for key, value in environment.items():
                 monkeypatch.setenv(key, value)
-            ray_connection._read_environment_anew()
+            read_credentials_anew()
             cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
             started.append(cluster.shutdown)
             capfd.readouterr()
@@ -204,7 +203,7 @@ def test_a_cluster_that_asks_for_a_token_is_joined_with_it_alone(
                 assert "set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN" in told(cluster.address)
                 monkeypatch.setenv("RAY_AUTH_MODE", "token")
                 monkeypatch.setenv("RAY_AUTH_TOKEN", token)
-                ray_connection._read_environment_anew()
+                read_credentials_anew()
             cluster.shutdown()
     finally:
         for end in started:
@@ -212,4 +211,4 @@ def test_a_cluster_that_asks_for_a_token_is_joined_with_it_alone(
                 end()
         for key in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN"):
             monkeypatch.delenv(key, raising=False)
-        ray_connection._read_environment_anew()
+        read_credentials_anew()

@@ -20,7 +20,7 @@ from torch import nn
 
 from fl_audit.device import Device
 from fl_audit.learning.stacked_model import StackedModel
-from fl_audit.runs.cluster import ray_connection
+from fl_audit.runs.cluster import ray_options
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.local_engine import local_grid
 from fl_audit.runs.ray_engine import local_calls
@@ -33,7 +33,7 @@ def test_as_many_calls_run_at_the_same_time_as_there_are_cores(
     small_plan: MakePlan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """This is the default. On a graphics card, calls would wait for each other."""
-    monkeypatch.setattr(ray_connection, "usable_cores", lambda: 8)
+    monkeypatch.setattr(ray_options, "usable_cores", lambda: 8)
     run = small_plan().config.run
     told = {"actors": 0, "threads": 1, "device": Device.CPU}
     cases = [({}, 8), ({"threads": 3}, 2), ({"threads": 9}, 1), ({"actors": 3}, 3), ({"device": Device.CUDA}, 1)]

@@ -45,6 +45,7 @@ class Pool(ClientPool):
         self._nodes, self._outcomes = {node.identity: node for node in nodes}, outcomes
         self._changed, self._closed, self._users = threading.Condition(), threading.Event(), 0
         self._idle, self._processes, self._suspects = {}, [], Counter()
+        self._is_shared = False
         self._asked, self._welcome, self._watching = set(self._nodes), set(self._nodes), []
         self._views, self._share = StoreViews(0), {}
         self.calls: list[tuple[RayMachine, list[int]]] = []

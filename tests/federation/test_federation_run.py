@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -284,17 +285,22 @@ def test_what_epsilon_star_cannot_use_is_refused_before_the_run(small_plan: Make
 
 
 def test_auto_is_the_only_cluster_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    def none(address: str) -> str:
+    def none(*_: object, **__: object) -> None:
         raise ConnectionError("Found multiple active Ray instances")
+
+    def ray_at(address: str) -> SimpleNamespace:
+        context = SimpleNamespace(gcs_address=address)
+        doing_nothing = lambda *_, **__: None  # noqa: E731
+        return SimpleNamespace(init=doing_nothing, shutdown=doing_nothing, get_runtime_context=lambda: context)
 
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
         monkeypatch.setattr(ray_connection, "_asks_for_token", lambda address: False)
-        monkeypatch.setattr(ray_connection, "canonicalize_bootstrap_address_or_die", lambda _: address)
+        monkeypatch.setattr(ray_connection, "ray", ray_at(address))
         assert cluster_at("auto") == cluster_at(address) == address
         assert cluster_at(None) is None
-    monkeypatch.setattr(ray_connection, "canonicalize_bootstrap_address_or_die", none)
-    with pytest.raises(InputError, match="exactly one Ray"):
+    monkeypatch.setattr(ray_connection.ray, "init", none)
+    with pytest.raises(InputError, match=r"exactly one Ray .*Found multiple"):
         cluster_at("auto")
 
 

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from fl_audit.errors import InputError
 from fl_audit.learning import dense_chain_training
 from fl_audit.learning.dense_chain_training import dense_chain
-from fl_audit.learning.local_training import LocalSchedule, clip_updates, local_batches, local_updates
+from fl_audit.learning.local_training import LocalSchedule, clip_updates, local_batches, local_updates, member_updates
 from fl_audit.learning.models import ModelSpec, build_model
 from fl_audit.learning.stacked_layers import ParameterLayout
 from fl_audit.learning.stacked_model import StackedModel
@@ -52,9 +52,15 @@ def _setting(name: str, trials: int, records: int) -> tuple[StackedModel, Tensor
 
 
 def _torch_loop(
-    model: StackedModel, models: Tensor, features: Tensor, labels: Tensor, rate: float, batches: Batches
+    model: StackedModel,
+    models: Tensor,
+    features: Tensor,
+    labels: Tensor,
+    rate: float,
+    batches: Batches,
+    proximal: float = 0.0,
 ) -> Tensor:
-    """Return start minus end of torch.optim.SGD, trial by trial, in float64."""
+    """Return start minus end of torch.optim.SGD, trial by trial, in float64; the loss has FedProx's term if asked."""
     module = copy.deepcopy(model.template).double().requires_grad_(True)
     rows = []
     for start in models.double():
@@ -62,7 +68,9 @@ def _torch_loop(
         optimizer = torch.optim.SGD(module.parameters(), lr=rate)
         for batch in batches:
             optimizer.zero_grad()
-            F.cross_entropy(module(features[batch].double()), labels[batch]).backward()
+            loss = F.cross_entropy(module(features[batch].double()), labels[batch])
+            moved = nn.utils.parameters_to_vector(module.parameters()) - start
+            (loss + proximal / 2 * moved.square().sum()).backward()
             optimizer.step()
         rows.append(start - nn.utils.parameters_to_vector(module.parameters()).detach())
     return torch.stack(rows)
@@ -98,6 +106,23 @@ def test_stretches_of_any_length_give_the_same(name: str, stretch: int, monkeypa
         batches = _batches(11, schedule)
         found = local_updates(model, models, features, labels, schedule, batches)
         _assert_close(found, _torch_loop(model, models, features, labels, 0.1, batches))
+
+
+@pytest.mark.few_cases(8)
+@pytest.mark.parametrize("stretch", [4, 7, 100])
+@pytest.mark.parametrize("name", ["logistic", "no-bias", "sigmoids", "residual"])
+def test_a_proximal_term_is_that_of_a_loss_with_it(name: str, stretch: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, models, features, labels = _setting(name, 3, 11)
+    monkeypatch.setattr(dense_chain_training, "_STRETCH", stretch)
+    schedule = LocalSchedule(0.1, batch=4, epochs=3, proximal=2.0)
+    batches = _batches(11, schedule)
+    found = local_updates(model, models, features, labels, schedule, batches)
+    _assert_close(found, _torch_loop(model, models, features, labels, 0.1, batches, proximal=2.0))
+    others = [np.tile(batch, (3, 1)) for batch in batches]
+    by_trial = member_updates(model, models, features, labels, schedule, others)
+    torch.testing.assert_close(by_trial, found, rtol=1e-3, atol=1e-5)
+    with pytest.raises(InputError, match=r"proximal weight is -1\.0: accepted are numbers from 0"):
+        LocalSchedule(0.1, batch=4, epochs=3, proximal=-1.0)
 
 
 @pytest.mark.parametrize("name", ["sigmoids", "residual", "embedding"])

@@ -5,6 +5,8 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
+from flwr.serverapp.strategy import FedAdagrad, FedAdam, FedYogi, Strategy
 from torch import Tensor, nn
 
 from fl_audit.errors import InputError
@@ -16,6 +18,7 @@ from fl_audit.learning.optimizers import (
     recover_gradient,
     step,
 )
+from fl_audit.strategies.flower_grids import make_messages_for
 
 ROUNDS, TRIALS, PARAMETERS = 10, 3, 40
 Reference = Callable[[list[nn.Parameter]], torch.optim.Optimizer]
@@ -157,3 +160,43 @@ def test_only_adam_cannot_be_inverted() -> None:
 def test_refuses_constants_out_of_range(name: str, value: float) -> None:
     with pytest.raises(InputError, match=f"{name.replace('_', '.')} is {value}: accepted"):
         ServerOptimizer(**{"kind": ServerOptimizerKind.ADAM, "learning_rate": 0.1, name: value})
+
+
+def _flowers_path(strategy: Strategy, gradients: list[Tensor]) -> list[Tensor]:
+    """Return the models of the first trial as a strategy of Flower makes them of updates, the initial ones first."""
+    models = [torch.randn(TRIALS, PARAMETERS, generator=torch.Generator().manual_seed(5))[0]]
+    for number, gradient in enumerate(gradients, start=1):
+        before = ArrayRecord({"w": Array(models[-1].numpy())})
+        strategy.current_arrays = {"w": models[-1].numpy()}  # type: ignore[attr-defined]
+        trained = ArrayRecord({"w": Array((models[-1] - gradient[0]).numpy())})
+        content = RecordDict({"arrays": trained, "metrics": MetricRecord({"num-examples": 1})})
+        request = Message(RecordDict({"arrays": before}), 2, "train")
+        arrays, _ = strategy.aggregate_train(number, [Message(content, reply_to=request)])
+        assert arrays is not None
+        models.append(torch.tensor(arrays["w"].numpy()))
+    return models
+
+
+@pytest.mark.parametrize(
+    ("kind", "strategy"),
+    [(ServerOptimizerKind.YOGI, FedYogi(eta=0.05)), (ServerOptimizerKind.ADAGRAD, FedAdagrad(eta=0.05))],
+)
+def test_yogi_and_adagrad_are_flowers(kind: ServerOptimizerKind, strategy: Strategy) -> None:
+    make_messages_for(1, 1)
+    gradients = [0.1 * one.roll(1, dims=0) for one in _gradients()]
+    found = _path(ServerOptimizer.of_kind(kind, 0.05, 0.9), gradients)
+    for ours, flowers in zip(found, _flowers_path(strategy, gradients), strict=True):
+        torch.testing.assert_close(ours[0], flowers.float(), rtol=1e-5, atol=1e-5)
+
+
+def test_adam_is_flowers_but_for_a_bias_correction_that_flower_takes_one_round_late() -> None:
+    make_messages_for(1, 1)
+    gradients = [one.roll(1, dims=0) for one in _gradients()]
+    beta1, beta2 = 0.9, 0.99
+    ours = _path(ServerOptimizer(ServerOptimizerKind.ADAM, 0.05, beta1=beta1, beta2=beta2, epsilon=1e-12), gradients)
+    flowers = _flowers_path(FedAdam(eta=0.05, beta_1=beta1, beta_2=beta2, tau=1e-12), gradients)
+    for number in range(1, ROUNDS + 1):
+        # Kingma and Ba correct the moments of step t by 1 - beta^t; Flower's FedAdam has 1 - beta^(t + 1) in round t.
+        corrections = [math.sqrt(1 - beta2**power) / (1 - beta1**power) for power in (number, number + 1)]
+        step_of_flower = (flowers[number] - flowers[number - 1]).double() * corrections[0] / corrections[1]
+        torch.testing.assert_close((ours[number] - ours[number - 1])[0].double(), step_of_flower, rtol=1e-4, atol=1e-6)

@@ -212,6 +212,25 @@ def test_messages_that_come_at_once_are_counted_one_by_one_and_a_lost_count_is_n
         assert said in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("count", [2, 40])
+def test_a_sweep_is_one_line_that_spends_as_its_trainings_one_by_one(tmp_path: Path, count: int) -> None:
+    terms = StatedReleases("add-remove-record", 20.0, 10, 0.5)
+    add_to_ledger(tmp_path / "sweep", LedgerTraining("sweep", terms, trainings=count))
+    for number in range(count):
+        add_to_ledger(tmp_path / "each", LedgerTraining(str(number), terms))
+    together, each = (composed_epsilon(read_ledger(tmp_path / name), 1e-5).epsilon for name in ("sweep", "each"))
+    assert together == pytest.approx(each, rel=1e-12)
+    assert together > composed_epsilon([LedgerTraining("one", terms)], 1e-5).epsilon * 1.2
+    assert [line.trainings for line in read_ledger(tmp_path / "sweep")] == [count]
+    # The number is part of what the digest covers.
+    edited = (tmp_path / "sweep").read_text().replace(f'"trainings": {count}', '"trainings": 1')
+    (tmp_path / "sweep").write_text(edited)
+    with pytest.raises(InputError, match="was changed"):
+        read_ledger(tmp_path / "sweep")
+    with pytest.raises(InputError, match="trainings are 0"):
+        LedgerTraining("none", terms, trainings=0)
+
+
 def test_who_only_reads_a_ledger_loads_numpy_alone(tmp_path: Path) -> None:
     heavy = ("torch", "pandas", "scipy", "sklearn", "ray", "opacus", "filelock")
     add_to_ledger(tmp_path / "ledger", line("a"))

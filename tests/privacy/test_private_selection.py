@@ -17,6 +17,7 @@ from fl_audit.privacy.events import GaussianRelease, gaussian_rounds
 from fl_audit.privacy.guarantee import guarantee_of_all
 from fl_audit.privacy.private_selection import (
     TrialCount,
+    _negative_binomial,
     negative_binomial_parameter,
     random_count_epsilon,
     selection_cost,
@@ -63,6 +64,39 @@ def test_the_parameter_has_the_mean_of_the_distribution() -> None:
         random_count_epsilon([claim_of(2.0)], TrialCount.GEOMETRIC, 1.0)
 
 
+@pytest.mark.parametrize(("count", "factor"), [(TrialCount.LOGARITHMIC, 2.0), (TrialCount.GEOMETRIC, 3.0)])
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 5.0])
+def test_pure_privacy_costs_what_the_paper_states(count: TrialCount, factor: float, epsilon: float) -> None:
+    """Papernot and Steinke 2022, corollary 3: (2 + eta) epsilon, of which eta = 1 is the 3 epsilon of Liu and Talwar.
+
+    The corollary is the limit of large orders. At a finite order l what is above it is at most
+    (1 + eta) log(1/gamma) / l + log(mean) / (order - 1), and what is below it (1 + eta) epsilon / l, since
+    log(1/gamma) exceeds epsilon here.
+    """
+    eta, mean = SHAPES[count], 1e4
+    chosen = _negative_binomial(np.full(RDP_ORDERS.shape, epsilon), eta, mean)
+    last = float(RDP_ORDERS[-1])
+    slack = (1 + eta) * -math.log(negative_binomial_parameter(eta, mean)) / last + math.log(mean) / (last - 1)
+    at_large_orders = factor * epsilon - (1 + eta) * epsilon / last + slack
+    assert chosen[-1] <= at_large_orders * (1 + 1e-12)
+    gain = (1 + eta) * epsilon / last  # (1 - 1/l) in place of 1 at the last order
+    assert chosen[-1] >= factor * epsilon - gain
+
+
+def test_concentrated_privacy_costs_what_the_optimal_order_gives() -> None:
+    """Theorem 2 for a training of rho-zCDP, whose divergence at the order l is rho l, minimised by hand.
+
+    The second term (1 + eta) ((1 - 1/l) rho l + log(1/gamma) / l) is smallest at l = sqrt(log(1/gamma) / rho).
+    """
+    rho, mean = 0.01, 50.0
+    for count in (TrialCount.LOGARITHMIC, TrialCount.GEOMETRIC):
+        eta = SHAPES[count]
+        log_inverse = -math.log(negative_binomial_parameter(eta, mean))
+        second = (1 + eta) * (2 * math.sqrt(rho * log_inverse) - rho)
+        expected = rho * RDP_ORDERS + second + math.log(mean) / (RDP_ORDERS - 1)
+        assert _negative_binomial(rho * RDP_ORDERS, eta, mean) == pytest.approx(expected, rel=2e-3)
+
+
 def generating_derivative(count: TrialCount | None, mean: float) -> Callable[[float], float]:
     """Return the derivative of the generating function of the number of trainings; None for a fixed number."""
     match count:
@@ -101,6 +135,22 @@ def test_the_best_of_many_gives_away_more_than_one_and_no_more_than_the_bound(co
     bound = cost.composed if count is None else cost.random[count]
     assert delta_of_best(bound, mu, count, trainings) <= DELTA
     assert delta_of_best(cost.single, mu, count, trainings) > 2 * DELTA, "one training's epsilon does not cover it"
+
+
+def test_the_best_of_simulated_trainings_is_attacked() -> None:
+    """Draw 400,000 numbers of trainings and their best outputs; the bound holds, and that of one training does not."""
+    draw, trials, mu, mean = np.random.default_rng(0), 400_000, 0.5, 30.0
+    claim = Claim("add-remove-record", (GaussianRelease(mu, 1.0),), 1e-3)
+    bound = random_count_epsilon([claim], TrialCount.GEOMETRIC, mean)
+    single = claim.profile.epsilon(1e-3)
+    counts = draw.geometric(1 / mean, size=(2, trials))
+    # The largest of K standard normals is the normal quantile of U^(1/K).
+    best = norm.ppf(draw.random((2, trials)) ** (1 / counts)) + np.array([[mu], [0.0]])
+    thresholds = np.linspace(-2, 5, 71)
+    found, alarms = (np.array([(row > threshold).mean() for threshold in thresholds]) for row in best)
+    for epsilon, is_broken in ((bound, False), (single, True)):
+        excess = np.concatenate([found - math.exp(epsilon) * alarms, 1 - alarms - math.exp(epsilon) * (1 - found)])
+        assert bool(excess.max() > 1e-3 + 5 * math.exp(epsilon) * 0.5 / math.sqrt(trials)) is is_broken
 
 
 def test_the_sum_is_that_of_composition() -> None:

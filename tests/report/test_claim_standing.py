@@ -7,16 +7,16 @@ import pytest
 
 from fl_audit.adjacency import Adjacency, Relation, Unit
 from fl_audit.audits.common.findings_privacy_units import UnitLevel
-from fl_audit.audits.common.officer_answers import ANSWERED, UNKNOWN, nist_answers, questions_of_anonymity
+from fl_audit.audits.common.officer_answers import ANSWERED, UNKNOWN, Framework, answers_of
 from fl_audit.audits.common.sections_data_protection_officer import OFFICER, OfficerAnnex
 from fl_audit.audits.common.sections_guarantee import person_text
 from fl_audit.audits.common.sections_privacy_units import _follows
 from fl_audit.audits.identifiability.findings_insider import InsiderFinding
 from fl_audit.audits.identifiability.sections_insider import advantage_row
-from fl_audit.audits.page.first_screen import facts_of, next_step, warnings_of
+from fl_audit.audits.page.engineer_part import next_step, warnings_of
+from fl_audit.audits.page.first_screen import first_screen_of
 from fl_audit.audits.page.report_page import SIGN_OFF_TITLES, render_html
 from fl_audit.data.catalogue import DataSpec
-from fl_audit.report.formatting import one_in
 from fl_audit.runs.exports.badge import badge
 from fl_audit.statistics.claim_comparisons import Reading, compare_with_claim
 from fl_audit.verdict.claim_standing import ClaimStanding, standing_of_claim
@@ -24,6 +24,7 @@ from fl_audit.verdict.declared_tests import TestName
 from fl_audit.verdict.findings_verdict import VerdictFinding
 from fl_audit.verdict.sections_verdict import WEAK, banner, verdict_of
 from fl_audit.verdict.verdict import Verdict
+from fl_audit.words import one_in
 
 KINDS = {
     Verdict.CONSISTENT: {"exact": False},
@@ -55,7 +56,9 @@ def test_a_limit_stands_alone_only_in_a_consistent_run(make_contents, verdict):
     assert len(names) == len(LIMITS)
     assert all((standing in name) == (standing is not ClaimStanding.HELD) for name in names)
     assert person_text(contents).startswith("Suppose") == (standing is ClaimStanding.HELD)
-    answered = {row[1] for row in (*nist_answers(contents)[::5], *questions_of_anonymity(contents))}
+    answered = {
+        row[1] for row in (*answers_of(Framework.NIST, contents)[::5], *answers_of(Framework.ANONYMOUS_DATA, contents))
+    }
     assert any(one.startswith(ANSWERED) for one in answered) == (standing is ClaimStanding.HELD)
 
 
@@ -64,11 +67,11 @@ def test_the_belief_alone_fails_with_probability_delta(make_contents):
     chance = one_in(contents.guarantee.delta)
     rows = [(name, told) for name, told in annex(contents)[0] if chance in told]
     assert ["surer" in name for name, _ in rows] == [True]
-    assert chance in facts_of(contents)[0].note
+    assert chance in [fact.value for fact in first_screen_of(contents).facts]
 
 
 def answers(contents):
-    return {topic: (answer, where) for topic, answer, where in nist_answers(contents)}
+    return {topic: (answer, where) for topic, answer, where in answers_of(Framework.NIST, contents)}
 
 
 def with_tests(contents, *names):
@@ -129,7 +132,7 @@ def test_a_guarantee_that_excludes_no_belief_is_said_to_assure_next_to_nothing(m
     assert "belief = 0.9" in next_step(contents)
     assert "%" not in person_text(contents)
     assert not any("surer" in row[0] for row in annex(contents)[0])
-    assert not any(answer == ANSWERED for _, answer, _ in questions_of_anonymity(contents))
+    assert not any(answer == ANSWERED for _, answer, _ in answers_of(Framework.ANONYMOUS_DATA, contents))
     assert advantage_row(contents.find(InsiderFinding).estimate, contents).limit < 1
     summary = {"verdict": "consistent", "guarantee": {"epsilon": 80.0, "belief_bound": 1.0}}
     assert badge(summary) != badge(summary | {"guarantee": {"epsilon": 80.0, "belief_bound": 0.9}})
@@ -165,7 +168,7 @@ def test_titles_name_the_file_of_a_user_and_not_its_format():
 def test_no_sheet_holds_the_line_to_sign_alone(make_contents, height):
     weasyprint = pytest.importorskip("weasyprint")
     page = render_html(make_contents(**KINDS[Verdict.CONSISTENT]), [], True, False)
-    heading = '<h2 id="configuration"'
-    page = page.replace(heading, f'<div style="height: {height}mm"></div>{heading}')
-    last = weasyprint.HTML(string=page).render().pages[-1]
-    assert last.anchors["closing"][1] > 60  # some settings are above it, below the margin of 13 mm or 49 pixels
+    closing = '<div class="closing"'
+    page = page.replace(closing, f'<div style="height: {height}mm"></div>{closing}')
+    (sheet,) = [one for one in weasyprint.HTML(string=page).render().pages if "closing" in one.anchors]
+    assert sheet.anchors["closing"][1] > 60  # some lines are above it, below the margin of 13 mm or 49 pixels

@@ -8,7 +8,8 @@ import pytest
 from scipy.stats import binom
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.audits.page.first_screen import facts_of, first_screen, next_step, warnings_of
+from fl_audit.audits.page.engineer_part import engineer_part, facts_of, next_step, warnings_of
+from fl_audit.audits.page.first_screen import first_screen, first_screen_of
 from fl_audit.audits.page.gauge import gauge_html
 from fl_audit.audits.page.report_files import ON_PAPER, why_no_pdf, write_pdf
 from fl_audit.audits.page.report_page import draw_all, paragraphs, render_html
@@ -42,12 +43,16 @@ def text_of(html):
 def test_the_first_screen_has_its_parts_in_order(make_contents, verdict):
     contents = make_contents(**KINDS[verdict])
     assert verdict_of(contents).verdict is verdict
-    html = first_screen(contents)
-    places = [
-        html.index(part) for part in ('class="verdict', 'class="facts"', 'class="gauge"', "Next.", 'class="origin')
-    ]
-    assert places == sorted(places)
-    assert html.count("<dt>") == 3
+    html, engineer = first_screen(contents), engineer_part(contents)
+    for text, parts in (
+        (html, ('class="verdict', 'class="facts"', 'id="person"', "Next.")),
+        (engineer, ('id="engineer"', 'class="facts"', 'class="gauge"', "To do.", 'class="origin')),
+    ):
+        places = [text.index(part) for part in parts]
+        assert places == sorted(places)
+    page = render_html(contents, [])
+    assert page.index(html) < page.index(engineer) < page.index('id="words"') < page.index('id="numbers"')
+    assert engineer.count("<dt>") == (3 if verdict is Verdict.VIOLATED else 2)
     look = "open" if verdict in (Verdict.NOT_AUDITED, Verdict.NO_GUARANTEE) else str(verdict)
     assert f'class="verdict {look}"' in html
     assert next_step(contents).endswith(".")
@@ -58,7 +63,7 @@ def test_a_violated_report_leads_with_what_broke_and_nothing_before_acquits(make
     contents = make_contents(**KINDS[Verdict.VIOLATED])
     html = render_html(contents, [])
     first = text_of(html[html.index("<body") : html.index('id="words"')])
-    assert re.search(r"Verdict: Violated\s+The noise is half of what was claimed", first)
+    assert re.search(r"Verdict: Violated\s+The guarantee below does not hold. The noise is half of what was", first)
     assert not re.search(r"consistent|contradicts|none of \d|kept its|within", first, re.IGNORECASE)
     assert facts_of(contents)[0].value == "50\xa0%"
     assert next_step(contents) != next_step(make_contents(**KINDS[Verdict.CONSISTENT]))
@@ -91,11 +96,12 @@ def test_an_inconclusive_run_says_how_many_trials_and_minutes_would_tell(make_co
     slow = report_contents(replace(run, timing=Timing(30.0, 100.0, 0.02, "ray")))
     needed = verdict_of(slow).judgement.trials_for_conclusive_verdict
     minutes = round((needed / 0.02 + 30) / 60)
-    assert f"{needed} trials, about {minutes} minutes" in text_of(first_screen(slow))
+    assert f"{needed} trials, about {minutes} minutes" in text_of(engineer_part(slow))
     assert f"trials = {needed}" in next_step(slow)
+    assert f"{needed} trials" in first_screen_of(slow).next_step
     unknown = report_contents(replace(run, timing=Timing()))
-    assert f"{needed} trials" in text_of(first_screen(unknown))
-    assert "minutes" not in text_of(first_screen(unknown))
+    assert f"{needed} trials" in text_of(engineer_part(unknown))
+    assert "minutes" not in text_of(engineer_part(unknown))
     assert verdict_of(make_contents(exact=False, trials=needed)).verdict is not Verdict.INCONCLUSIVE
     assert verdict_of(make_contents(exact=False, trials=needed // 3)).verdict is Verdict.INCONCLUSIVE
 
@@ -170,14 +176,14 @@ def test_scores_of_no_known_distribution_are_not_said_to_find_anything(make_cont
     scored = report_contents(run)
     numbers = verdict_of(scored)
     assert numbers.verdict is Verdict.INCONCLUSIVE
-    first = text_of(first_screen(scored))
+    first = text_of(first_screen(scored) + engineer_part(scored))
     assert "gross" not in first
     assert "would find" not in first
 
 
 def test_with_a_prior_the_first_number_says_of_which_answer_it_is(make_contents):
-    fact = facts_of(make_contents(exact=False, prior=0.2))[0]
-    assert fact.note.startswith("from 20\xa0% beforehand; ")
+    fact = first_screen_of(make_contents(exact=False, prior=0.2)).facts[1]
+    assert "from 20\xa0% beforehand; " in fact.note
 
 
 def test_randomised_records_are_not_called_unprotected_on_the_first_screen(make_contents):

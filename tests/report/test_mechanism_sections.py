@@ -13,18 +13,19 @@ from fl_audit.audits.common.findings_guarantee import AdaptiveClippingFinding, C
 from fl_audit.audits.common.sections_guarantee import person_text
 from fl_audit.audits.common.sections_mechanism import mechanism_tables
 from fl_audit.audits.identifiability.findings_insider import SeveralInsidersFinding
-from fl_audit.audits.page.first_screen import facts_of, summary_table
+from fl_audit.audits.page.engineer_part import facts_of
+from fl_audit.audits.page.first_screen import summary_table
 from fl_audit.audits.page.report_page import paragraphs, render_html
 from fl_audit.audits.sections import report_contents, sections_with_findings
 from fl_audit.mechanisms.effective_noise import effective_noise_multiplier
 from fl_audit.mechanisms.threat_model import Adversary, TargetsParticipation, ThreatModel
 from fl_audit.report.figure_style import to_png
-from fl_audit.report.formatting import percent
 from fl_audit.report.mechanism_messages import contribution_text, multiplied_text
 from fl_audit.report.unit_words import unit_words
 from fl_audit.verdict.declared_tests import TestName
 from fl_audit.verdict.stored_measurements import measured_in
 from fl_audit.verdict.verdict_messages import title_of
+from fl_audit.words import percent
 
 
 def opening_of(contents):

@@ -4,11 +4,16 @@ from pathlib import Path
 
 from small_audits import small_settings
 
-from fl_audit.audits.common.sections_data_protection_officer import PUBLISHED, TO_FILL_IN
+from fl_audit.audits.common.officer_answers import ANSWERED, UNKNOWN, Framework, answers_of
+from fl_audit.audits.common.sections_data_protection_officer import TO_FILL_IN
 from fl_audit.audits.page.report_page import render_html
 from fl_audit.experiments.studies.study_runs import results_of_run
+from fl_audit.report.template_files import template_table
 from fl_audit.runs.config import parse_config
 from fl_audit.runs.planning import plan_run
+from fl_audit.verdict.claim_standing import ClaimStanding
+
+PUBLISHED = template_table("published_epsilons.md")
 
 
 def test_the_annex_stands_on_page_and_paper_with_lines_to_fill_in() -> None:
@@ -28,3 +33,26 @@ def test_the_page_for_officers_has_the_published_epsilons_of_the_annex() -> None
     page = (Path(__file__).parents[2] / "docs/how-to/data-protection-officer.md").read_text(encoding="utf-8")
     for row in PUBLISHED:
         assert f"| {' | '.join(row[:3])} |" in page
+
+
+def test_the_configuration_stands_after_the_line_to_sign_on_paper(make_contents) -> None:
+    paper = render_html(make_contents(exact=False), [], True, False)
+    assert paper.index('id="officer"') < paper.index('class="sign-off"') < paper.index('id="configuration"')
+
+
+def test_every_framework_has_answers_that_follow_from_the_run(make_contents) -> None:
+    kept, broken, nothing = (
+        make_contents(exact=False, **shape)
+        for shape in ({}, {"noise": 0.5, "trials": 800}, {"with_insider": False, "with_guarantee": False, "trials": 5})
+    )
+    for framework in Framework:
+        rows = {contents.summary["verdict"]: answers_of(framework, contents) for contents in (kept, broken, nothing)}
+        assert all(len(row) == 3 and all(row) for table in rows.values() for row in table)
+        assert len({tuple(row[0] for row in table) for table in rows.values()}) == 1, "the questions are the same"
+        of_claim = {verdict: {row[1] for row in table} for verdict, table in rows.items()}
+        assert any(answer.startswith(ANSWERED) for answer in of_claim["consistent"])
+        assert ClaimStanding.REFUTED in of_claim["violated"]
+        assert UNKNOWN in of_claim["no guarantee"]
+    requirements = [row[0].split()[0] for row in answers_of(Framework.SATRE, kept)]
+    assert requirements.count("3.3.07") >= 3
+    assert {requirement[:4] for requirement in requirements} == {"3.3."}

@@ -6,12 +6,13 @@ from dataclasses import replace
 
 from rich.console import Console
 
-from fl_audit.audits.page.first_screen import facts_of, next_step, summary_table
+from fl_audit.audits.page.engineer_part import next_step
+from fl_audit.audits.page.first_screen import first_screen_of, summary_table
 from fl_audit.audits.page.ordinary_training import is_shown_as_training
 from fl_audit.audits.page.report_page import render_html
-from fl_audit.report.formatting import number_text
 from fl_audit.verdict.sections_verdict import verdict_of
 from fl_audit.verdict.verdict import Verdict
+from fl_audit.words import number_text
 
 
 def terminal(contents):
@@ -37,7 +38,7 @@ def test_a_training_without_an_insider_leads_with_model_and_guarantee(make_conte
     assert len(re.findall(rf"epsilon {re.escape(epsilon)}\b", shown)) == 1, "the guarantee stands once"
     assert shown.index("on test records") < shown.index("Guarantee") < shown.index("Audit of the guarantee")
     assert "model.safetensors" in next_step(contents)
-    assert "right for" in facts_of(contents)[0].name
+    assert first_screen_of(contents).banner.word.startswith("Trained")
     page = render_html(contents, [])
     words = page[page.index('id="words"') :]
     assert words.index("released model") < words.index("no verdict")

@@ -11,13 +11,14 @@ from rich.console import Console
 from fl_audit.adjacency import Adjacency
 from fl_audit.audits.identifiability.bernau_empirical_epsilons import EmpiricalEpsilonEstimate
 from fl_audit.audits.identifiability.sections_insider import INSIDER, _exceedance_row, advantage_row
-from fl_audit.audits.page.first_screen import facts_of, summary_table
+from fl_audit.audits.page.engineer_part import facts_of
+from fl_audit.audits.page.first_screen import summary_table
 from fl_audit.audits.page.report_page import render_html
 from fl_audit.audits.sections import report_contents, sections_with_findings
 from fl_audit.cli.finished_run_commands import _MARKS
-from fl_audit.report.formatting import Reading, finding_text
 from fl_audit.report.report_elements import ReportContents, ReportNumber
 from fl_audit.runs.comparison.rows import ACCURACY, ADVANTAGE, SHOWN, STAR
+from fl_audit.statistics.claim_comparisons import Reading, finding_text
 from fl_audit.verdict.noise_estimate import estimate_noise
 from fl_audit.verdict.noise_scale import SquareSum
 from fl_audit.verdict.sections_noise import NOISE

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from fl_audit.experiments.studies.study_runs import results_of_run
-from fl_audit.report.formatting import Reading
 from fl_audit.report.report_elements import ReportNumber
+from fl_audit.statistics.claim_comparisons import Reading
 from tests.validation.readings import contradicts, honest_readings, problems_of
 
 

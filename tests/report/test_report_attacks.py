@@ -18,10 +18,10 @@ from fl_audit.audits.page.first_screen import summary_table
 from fl_audit.audits.page.report_page import draw_all, render_html
 from fl_audit.audits.sections import report_contents
 from fl_audit.federation.finished_run import FinishedRun
-from fl_audit.report.formatting import percent
 from fl_audit.report.report_elements import Reading
 from fl_audit.verdict.findings_verdict import VerdictFinding
 from fl_audit.verdict.verdict import Verdict
+from fl_audit.words import percent
 
 TRIALS, TARGETS, MU = 80, 30, 0.55
 

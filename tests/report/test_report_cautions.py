@@ -12,14 +12,15 @@ from test_claim_standing import KINDS
 from fl_audit.audits.common.findings_released_model import FEW_NATS, EpsilonStarFinding
 from fl_audit.audits.common.report_cautions import NOT_MEANINGFUL, cautions_for_reader
 from fl_audit.audits.common.sections_guarantee import person_text
-from fl_audit.audits.page.first_screen import first_screen, next_step, summary_table
+from fl_audit.audits.page.engineer_part import engineer_part, next_step
+from fl_audit.audits.page.first_screen import first_screen, summary_table
 from fl_audit.audits.page.report_page import render_html
 from fl_audit.audits.sections import report_contents
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.run_tables import NonPrivateAccuracy
-from fl_audit.report.formatting import percent
 from fl_audit.report.report_elements import ReportContents
 from fl_audit.verdict.verdict import Verdict, VerdictDetails
+from fl_audit.words import percent
 
 
 def changed(contents: ReportContents, untrained: float = 0.5, **facts: object) -> ReportContents:
@@ -98,7 +99,7 @@ def _with_federation(contents: ReportContents, federation: Federation) -> Report
 def test_epsilon_star_of_chance_is_called_meaningless_everywhere(make_contents, untrained: float, is_told: bool):
     contents = changed(make_contents(exact=False, trials=40, rounds=4), untrained)
     names = [entry["name"] for entry in contents.summary["findings"] if entry["name"].startswith("Epsilon*")]
-    texts = (*names, shown(contents), render_html(contents, []), first_screen(contents))
+    texts = (*names, shown(contents), render_html(contents, []), engineer_part(contents))
     assert all((NOT_MEANINGFUL in text) == is_told for text in texts)
     assert any(NOT_MEANINGFUL in line for line in contents.summary["look_at"]) == is_told
     assert contents.summary["epsilon_star"]["is_meaningful"] is not is_told

@@ -8,10 +8,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from fl_audit.report.formatting import Reading, finding_text
 from fl_audit.report.report_elements import ReportNumber
 from fl_audit.statistics.advantage import clopper_pearson
-from fl_audit.statistics.claim_comparisons import compare_with_claim, interval_by_confidence
+from fl_audit.statistics.claim_comparisons import Reading, compare_with_claim, finding_text, interval_by_confidence
 from fl_audit.statistics.significance_levels import READING_LEVEL
 
 ENDS = st.tuples(st.floats(-2, 2), st.floats(-2, 2)).map(lambda ends: (min(ends), max(ends)))

@@ -1,22 +1,33 @@
 """A guarantee that excludes nothing a person could object to is called weak, by one rule and in every verdict."""
 
+import json
 import math
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from test_claim_standing import KINDS
+from typer.testing import CliRunner
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.app_audits.claim_audit.claim import StatedClaim
 from fl_audit.app_audits.claim_audit.claim_audit_messages import claim_warning
 from fl_audit.app_audits.review.claims import StatedAppClaim, stated_claim_warning
-from fl_audit.audits.page.first_screen import first_screen, warnings_of
+from fl_audit.audits.membership.sections_attacks import _allowed
+from fl_audit.audits.page.engineer_part import warnings_of
+from fl_audit.audits.page.first_screen import first_screen
+from fl_audit.audits.page.report_page import render_html
+from fl_audit.cli.main import app
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.privacy.guarantee import derive_guarantee
-from fl_audit.report.formatting import Reading, finding_text
 from fl_audit.report.guarantee_warnings import is_weak, is_weak_guarantee, weak_claim_warning, weakness_warning
-from fl_audit.report.report_elements import ReportNumber
+from fl_audit.report.report_elements import ReportContents, ReportNumber
+from fl_audit.statistics.claim_comparisons import Reading, finding_text
 from fl_audit.verdict.verdict import Verdict
+from fl_audit.words import NO_LIMIT, limit_text, percent
+
+MakeContents = Callable[..., ReportContents]
 
 
 @pytest.mark.parametrize("prior", [0.01, 0.5, 0.9])
@@ -75,3 +86,36 @@ def test_a_limit_that_excludes_nothing_is_not_shown_as_one() -> None:
     text = finding_text(row.to_json())
     assert text.endswith(Reading.NO_LIMIT)
     assert "claimed at most" not in text
+
+
+@pytest.mark.parametrize("share", [1.0, 1 - 1e-12])
+def test_a_certainty_is_no_limit_wherever_one_is_printed(share: float) -> None:
+    assert limit_text(share) == NO_LIMIT
+    assert _allowed(share) == "; the guarantee excludes nothing"
+    assert limit_text(0.999) == percent(0.999)
+    assert "at most 72" in _allowed(0.72)
+
+
+def test_the_page_of_so_weak_a_claim_names_no_limit_of_almost_everything(make_contents: MakeContents) -> None:
+    page = render_html(make_contents(mu=60.0), []).replace("\N{NO-BREAK SPACE}", " ")
+    for words in ("at most almost 100 %", "limit almost 100 %", "than almost 100 %", "</td><td>almost 100 %"):
+        assert words not in page
+
+
+@pytest.mark.parametrize(
+    ("command", "noise", "is_weak"),
+    [("account", 0.5, True), ("account", 5.0, False), ("calibrate", 8.0, True), ("calibrate", 1.0, False)],
+)
+def test_commands_name_a_weak_guarantee(command: str, noise: float, is_weak: bool) -> None:
+    given = "--noise-multiplier" if command == "account" else "--epsilon"
+    words = [command, given, str(noise), "--rounds", "1", "--delta", "1e-5", "--adjacency", "add-remove-record"]
+    assert ("next to nothing" in CliRunner().invoke(app, words).stdout) is is_weak
+    assert (json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)["warning"] is not None) is is_weak
+
+
+def test_a_ledger_names_what_all_trainings_spend_as_weak(tmp_path: Path) -> None:
+    add = ["account", "--ledger", str(tmp_path / "ledger"), "--delta", "1e-5", "--noise-multiplier", "1.4"]
+    add += ["--rounds", "1", "--adjacency", "add-remove-record"]
+    warned = ["next to nothing" in CliRunner().invoke(app, [*add, "--name", str(number)]).stdout for number in range(6)]
+    assert warned == sorted(warned), "each training adds to what is spent"
+    assert (warned[0], warned[-1]) == (False, True)

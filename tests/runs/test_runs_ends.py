@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 import pandas as pd
@@ -121,7 +122,7 @@ def test_an_interrupt_while_clients_train_names_the_command_that_goes_on(
 
     monkeypatch.setattr("fl_audit.runs.run.run_on_ray", interrupted)
     monkeypatch.setattr("fl_audit.runs.run.run_locally", interrupted)
-    monkeypatch.setattr("fl_audit.runs.run_start.start_ray", lambda *_: None)
+    monkeypatch.setattr("fl_audit.runs.run_start.ray_ahead", lambda _: nullcontext())
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.chdir(tmp_path)
     (tmp_path / "audit.toml").write_text(CONFIG)

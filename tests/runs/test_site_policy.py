@@ -15,8 +15,9 @@ from fl_audit.cli.main import app
 from fl_audit.errors import InputError
 from fl_audit.privacy.ledger import LedgerTraining, add_to_ledger, composed_epsilon, read_ledger
 from fl_audit.privacy.stated_releases import StatedReleases
+from fl_audit.runs.policy_judgement import judge_ledger, judge_result, judge_values
 from fl_audit.runs.signed_statement import STATEMENTS, new_key, sign, verify
-from fl_audit.runs.site_policy import RuleStanding, SitePolicy, judge_ledger, judge_result, read_policy
+from fl_audit.runs.site_policy import RuleStanding, SitePolicy, read_policy
 from fl_audit.verdict.audit_result import AuditedKind, AuditResult, AuditScope
 from fl_audit.verdict.verdict import Verdict
 
@@ -168,6 +169,129 @@ def test_forged_results_fail(tmp_path: Path, keys: dict[str, Path], fingerprints
         "signatures.by": RuleStanding.BROKEN, "signatures.fewest": RuleStanding.BROKEN,
         "signatures.largest-age-days": RuleStanding.UNKNOWN,
     }  # fmt: skip
+
+
+CHECKPOINT = "ef" * 32
+MODEL = replace(
+    GOOD,
+    kind=AuditedKind.MODEL,
+    verdict=Verdict.INCONCLUSIVE,
+    guarantee={**(GOOD.guarantee or {}), "unit": "user"},
+    scope=AuditScope(made=("lower bound", "removed", "replaced")),
+    bundle=None,
+    numbers={
+        "model": {"sha256": CHECKPOINT}, "epsilon_at_least": 0.4, "outstanding": {"share": 0.012},
+        "epsilon_star": {"value": 1.5, "is_lower_bound": False, "interval": [1.0, 2.0]},
+    },
+)  # fmt: skip
+
+
+def twenty_rules(place: Path, fingerprints: Mapping[str, str]) -> SitePolicy:
+    """Write a policy with every rule that there is, and its ledger of two trainings, and return the policy."""
+    ledger = place / "site.ledger"
+    for name in ("first", "second"):
+        add_to_ledger(ledger, LedgerTraining(name, StatedReleases("add-remove-record", 2.0, 10)))
+    text = f"""
+allow-unknown = [
+    "app.bundles", "audit.all-rounds", "model.checkpoints", "model.largest-epsilon-star", "model.largest-lower-bound",
+    "model.largest-outstanding-share",
+]
+[claim]
+largest-epsilon = 3.0
+largest-delta = 1e-5
+units = ["user", "client"]
+[audit]
+verdicts = ["consistent", "inconclusive"]
+kinds = ["app", "model"]
+all-rounds = true
+required-checks = ["removed", "replaced"]
+versions = {{ flwr = "1.32", fl_audit = "0.1" }}
+[signatures]
+by = ["{fingerprints["officer"]}", "{fingerprints["engineer"]}"]
+fewest = 2
+largest-age-days = 90
+[app]
+bundles = ["{BUNDLE}"]
+[model]
+checkpoints = ["{CHECKPOINT}"]
+largest-epsilon-star = 2.0
+largest-lower-bound = 1.0
+largest-outstanding-share = 0.05
+[ledger]
+file = "site.ledger"
+largest-epsilon = 30.0
+delta = 1e-5
+digest = "{read_ledger(ledger)[-1].digest}"
+"""
+    (place / "policy.toml").write_text(text)
+    return read_policy(place / "policy.toml")
+
+
+def test_twenty_rules_against_ten_results(tmp_path: Path, keys: dict[str, Path], fingerprints: dict[str, str]) -> None:
+    """Hold a right app and a right model, three wrong results, and five forgeries against every rule."""
+    policy = twenty_rules(tmp_path, fingerprints)
+    signers = list(keys.values())
+    new_key(tmp_path / "stranger")
+
+    def stored(name: str, result: AuditResult, by: list[Path] = signers) -> Path:
+        written(tmp_path / name, result, by)
+        return tmp_path / name
+
+    edited_verdict = stored("edited verdict", replace(GOOD, verdict=Verdict.VIOLATED))
+    (edited_verdict / "summary.json").write_text(json.dumps(GOOD.to_json()))
+    edited_numbers = stored("edited numbers", replace(MODEL, numbers={**MODEL.numbers, "epsilon_at_least": 4.0}))
+    (edited_numbers / "summary.json").write_text(json.dumps(MODEL.to_json()))
+    added = stored("added page", GOOD)
+    (added / "annex.html").write_text("<p>approved</p>")
+    borrowed = stored("borrowed signature", replace(GOOD, name="another"), [])
+    shutil.copy(stored("right app", GOOD) / STATEMENTS, borrowed)
+    star = {**MODEL.numbers, "epsilon_star": {"value": 2.5, "is_lower_bound": False, "interval": [2.0, 3.0]}}
+    unsure = {**MODEL.numbers, "epsilon_star": {"value": 0.0, "is_lower_bound": True, "interval": [0.0, 3.0]}}
+    results = {
+        tmp_path / "right app": set(),
+        stored("right model", MODEL): set(),
+        stored("other bundle", replace(GOOD, bundle="cd" * 32)): {"app.bundles"},
+        stored("large Epsilon*", replace(MODEL, numbers=star)): {"model.largest-epsilon-star"},
+        stored("few losses", replace(MODEL, numbers=unsure)): {"model.largest-epsilon-star"},
+        edited_verdict: {"signatures.files", "signatures.by", "signatures.fewest", "signatures.largest-age-days"},
+        edited_numbers: {"signatures.files", "signatures.by", "signatures.fewest", "signatures.largest-age-days"},
+        added: {"signatures.files", "signatures.by", "signatures.fewest", "signatures.largest-age-days"},
+        borrowed: {"signatures.files", "signatures.by", "signatures.fewest", "signatures.largest-age-days"},
+        stored("replaced signature", GOOD, [keys["engineer"], tmp_path / "stranger"]): {"signatures.by"},
+    }
+    assert len(results) == 10
+    assert {place.name: set(failures(policy, place)) for place in results} == {
+        place.name: expected for place, expected in results.items()
+    }
+    answers = [answer for place in results for answer in judge_result(policy, place)]
+    ledger = judge_ledger(policy, tmp_path)
+    assert all(answer.is_passed for answer in ledger)
+    # The ledger's rules are three: the file is asked where it is missing.
+    assert len({answer.rule for answer in (*answers, *ledger)} | {"ledger.file"}) == 20
+    # An old ledger, which lacks the last training, is found although it spends less.
+    (tmp_path / "site.ledger").write_text((tmp_path / "site.ledger").read_text().splitlines(keepends=True)[0])
+    assert [answer.rule for answer in judge_ledger(policy, tmp_path) if not answer.is_passed] == ["ledger.digest"]
+
+
+def test_every_number_of_a_model_can_break_its_ceiling(tmp_path: Path) -> None:
+    policy = SitePolicy.model_validate(
+        {"model": {"checkpoints": [CHECKPOINT], "largest-epsilon-star": 2.0, "largest-lower-bound": 1.0,
+                   "largest-outstanding-share": 0.05}}
+    )  # fmt: skip
+    changes: dict[str, dict[str, Any]] = {
+        "model.checkpoints": {"model": {"sha256": "cd" * 32}},
+        "model.largest-epsilon-star": {"epsilon_star": {"value": None, "is_lower_bound": False, "interval": [1, None]}},
+        "model.largest-lower-bound": {"epsilon_at_least": 1.01},
+        "model.largest-outstanding-share": {"outstanding": {"share": 0.06}},
+    }
+    for rule, change in changes.items():
+        answers = judge_values(policy, replace(MODEL, numbers={**MODEL.numbers, **change}))
+        assert {answer.rule: answer.standing for answer in answers if not answer.is_passed} == {
+            rule: RuleStanding.BROKEN
+        }
+    answers = judge_values(policy, replace(MODEL, numbers={}))
+    assert [answer.standing for answer in answers] == [RuleStanding.UNKNOWN] * 4
+    assert [answer.standing for answer in judge_values(policy, GOOD)] == [RuleStanding.UNKNOWN] * 4
 
 
 @pytest.mark.parametrize(("days", "is_met"), [(89, True), (91, False), (-1, False)])

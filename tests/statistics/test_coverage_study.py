@@ -39,7 +39,7 @@ NOT_OF_A_NUMBER = {
     "fl_audit.statistics.claim_comparisons.interval_by_confidence.at",
     # how often chance alone gives what was found, in words
     "fl_audit.audits.page.gauge._of_verdict",
-    "fl_audit.audits.page.first_screen._insider",
+    "fl_audit.audits.page.engineer_part._insider",
 }
 LISTED = {function for statement in STATEMENTS for function in statement.functions}
 

@@ -15,7 +15,7 @@ import numpy as np
 import psutil
 from flwr.common.constant import HEARTBEAT_DEFAULT_INTERVAL, HEARTBEAT_PATIENCE
 
-from fl_audit.runs.cluster.ray_connection import new_token
+from fl_audit.runs.cluster.embedded_ray import new_token
 from fl_audit.runs.run_directory import RunDirectory
 from tests.validation.network_hosts import Host
 

@@ -1,11 +1,12 @@
-"""Servers that change noised sums after the noise, and others that look like it and break the guarantee.
+"""Servers that change noised sums or models after the noise, and others that look like it and break the guarantee.
 
 A rule takes the noised sums of a round, float32 (trials, parameters), and the claimed standard deviation of the noise,
 (trials, 1). Whatever it returns, epsilon is unchanged.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -109,3 +110,174 @@ class DitheredByTrial(TrialBatchStrategy):
         offsets = torch.tensor([number * 0.618 % 1 for number in batch.trials])[:, None]
         step = 0.01 * _column(sigma)
         return (torch.round(super().noise(batch, server_round, total, sigma) / step + offsets) - offsets) * step
+
+
+def _scale_of(strategy: TrialBatchStrategy) -> Tensor:
+    """Return a public length beside which the noise of a round is small, (1, 1)."""
+    mechanism = strategy.public.mechanism
+    return torch.tensor([[mechanism.clipping_norm * max(mechanism.noise_multiplier, 0.1)]])
+
+
+def changing_sums(rule: Rule, base: type[TrialBatchStrategy] = TrialBatchStrategy) -> type[TrialBatchStrategy]:
+    """Return a server that changes the noised sums by a rule in `post_process_sums`.
+
+    Parameters
+    ----------
+    rule
+        What it does to the noised sums.
+    base
+        The server that makes the noised sums.
+    """
+
+    class ChangingSums(base):  # type: ignore[misc, valid-type]
+        def post_process_sums(self, batch: TrialBatch, server_round: int, noised: Tensor) -> Tensor:
+            return rule(noised, _scale_of(self))
+
+    return ChangingSums
+
+
+def changing_models(
+    rule: Callable[[Tensor], Tensor], base: type[TrialBatchStrategy] = TrialBatchStrategy
+) -> type[TrialBatchStrategy]:
+    """Return a server that changes the models after the optimizer's step by a rule in `post_process_models`.
+
+    Parameters
+    ----------
+    rule
+        What it does to the models, float32 (trials, parameters).
+    base
+        The server that makes the noised sums.
+    """
+
+    class ChangingModels(base):  # type: ignore[misc, valid-type]
+        def post_process_models(self, batch: TrialBatch, server_round: int, models: Tensor) -> Tensor:
+            return rule(models)
+
+    return ChangingModels
+
+
+MODEL_RULES: dict[str, Callable[[Tensor], Tensor]] = {
+    "bfloat16": lambda models: models.bfloat16().float(),
+    "rounded": lambda models: torch.round(models * 100) / 100,
+    "clamped": lambda models: models.clamp(-0.5, 0.5),
+    "shrunk": lambda models: 0.9 * models,
+}
+"""The changes of models after the optimizer's step that are played."""
+
+Source = Callable[[TrialBatchStrategy, TrialBatch, int, Tensor], Tensor]
+"""Function from a server, a batch, a round and the sums to standard normal noise of the sums' shape."""
+_MODULE = np.random.default_rng(5)
+
+
+def _keyed(strategy: TrialBatchStrategy, batch: TrialBatch, number: int, total: Tensor) -> Tensor:
+    drawn = [
+        np.random.default_rng((strategy.challenger.seed, 77, trial, number)).standard_normal(total.shape[1])
+        for trial in batch.trials
+    ]
+    return torch.from_numpy(np.stack(drawn)).float()
+
+
+def _attribute(strategy: TrialBatchStrategy, batch: TrialBatch, number: int, total: Tensor) -> Tensor:
+    source = vars(strategy).setdefault("source", torch.Generator().manual_seed(strategy.challenger.seed % 2**62))
+    return torch.randn(total.shape, generator=source)
+
+
+SOURCES: dict[str, Source] = {
+    "keyed by the secret seed": _keyed,
+    "a generator of the server": _attribute,
+    "a generator of the module": lambda strategy, batch, number, total: torch.from_numpy(
+        _MODULE.standard_normal(tuple(total.shape), dtype=np.float32)
+    ),
+    "new generators": lambda strategy, batch, number, total: torch.from_numpy(
+        np.random.default_rng().standard_normal(tuple(total.shape), dtype=np.float32)
+    ),
+    "the generator of torch": lambda strategy, batch, number, total: torch.randn(total.shape),
+}
+"""Where a server that does not call our `noise` draws its noise from."""
+
+
+def with_noise_of(source: Source, share: float = 1.0, rule: Rule | None = None) -> type[TrialBatchStrategy]:
+    """Return a server that draws the noise elsewhere, and changes the noised sums in the same step.
+
+    Parameters
+    ----------
+    source
+        Where it draws the noise from.
+    share
+        Share of the claimed noise that it adds; with 1 the guarantee is kept.
+    rule
+        What it does to the noised sums; None does nothing.
+    """
+
+    class NoiseOfItsOwn(TrialBatchStrategy):
+        def noise(self, batch: TrialBatch, server_round: int, total: Tensor, sigma: Floats) -> Tensor:
+            noised = total + share * _column(sigma) * source(self, batch, server_round, total)
+            return noised if rule is None else rule(noised, _column(sigma))
+
+    return NoiseOfItsOwn
+
+
+def _at_random(noised: Tensor, step: Tensor, drawn: Tensor) -> Tensor:
+    """Round each value up or down at random, so that its mean stays."""
+    return torch.floor(noised / step + drawn) * step
+
+
+def rounding_at_random(place: str, share: float = 1.0) -> type[TrialBatchStrategy]:
+    """Return a server that rounds the noised sums up or down at random, to a hundredth of the noise.
+
+    Parameters
+    ----------
+    place
+        Key of `RANDOM_ROUNDING`: where it rounds, and where its random numbers come from.
+    share
+        Share of the claimed noise that it adds; with 1 the guarantee is kept.
+    """
+    return RANDOM_ROUNDING[place](share)
+
+
+def _rounding_in_noise(share: float, is_repeatable: bool) -> type[TrialBatchStrategy]:
+    class RoundingInNoise(TrialBatchStrategy):
+        def noise(self, batch: TrialBatch, server_round: int, total: Tensor, sigma: Floats) -> Tensor:
+            own = vars(self).setdefault("source", np.random.default_rng(self.challenger.seed))
+            source = own if is_repeatable else np.random.default_rng()
+            noised = super().noise(batch, server_round, total, share * sigma)
+            drawn = torch.from_numpy(source.random(tuple(total.shape), dtype=np.float32))
+            return _at_random(noised, 0.01 * _column(sigma), drawn)
+
+    return RoundingInNoise
+
+
+def _rounding_afterwards(share: float) -> type[TrialBatchStrategy]:
+    def rule(noised: Tensor, scale: Tensor) -> Tensor:
+        drawn = np.random.default_rng().random(tuple(noised.shape), dtype=np.float32)
+        return _at_random(noised, 0.01 * scale, torch.from_numpy(drawn))
+
+    return changing_sums(rule, with_rule(lambda noised, sigma: noised, share))
+
+
+RANDOM_ROUNDING: Mapping[str, Callable[[float], type[TrialBatchStrategy]]] = {
+    "after our noise, by a generator of the server": lambda share: _rounding_in_noise(share, True),
+    "after our noise, by new generators": lambda share: _rounding_in_noise(share, False),
+    "in post_process_sums": _rounding_afterwards,
+}
+"""Places in which a server rounds at random."""
+
+
+class ModelsOfTheSecret(TrialBatchStrategy):
+    """A server that rounds the models more coarsely with D'."""
+
+    def post_process_models(self, batch: TrialBatch, server_round: int, models: Tensor) -> Tensor:
+        """Round to a hundredth with D' and to a thousandth with D."""
+        members = torch.from_numpy(self.challenger.membership(batch.trials).bits)
+        step = torch.where(members == 1, 0.001, 0.01).float()[:, None]
+        return torch.round(models / step) * step
+
+
+class SumsOfTheSecret(TrialBatchStrategy):
+    """A server that rounds the sums that have noise more coarsely with D', whoever added it."""
+
+    def post_process_sums(self, batch: TrialBatch, server_round: int, noised: Tensor) -> Tensor:
+        """Round to a tenth of the noise with D' and to a hundredth with D."""
+        members = torch.from_numpy(self.challenger.membership(batch.trials).bits)
+        step = torch.where(members == 1, 0.01, 0.1).float()[:, None] * _scale_of(self)
+        return torch.round(noised / step) * step

@@ -31,11 +31,11 @@ from fl_audit.audits.sections import sections_with_findings
 from fl_audit.experiments.studies.study_commands import exit_with, parser_of, table_of
 from fl_audit.experiments.studies.study_runs import results_of_run
 from fl_audit.federation.run_plan import RunPlan
-from fl_audit.report.formatting import Reading, finding_text
 from fl_audit.report.report_elements import ReportContents
 from fl_audit.runs.config import parse_config
 from fl_audit.runs.expected_errors import guarded
 from fl_audit.runs.planning import plan_run
+from fl_audit.statistics.claim_comparisons import Reading, finding_text
 from tests.validation.engine_runs import honest_plans
 
 _OLD_WORDS = re.compile(r"\bas (?:claimed|promised)\b|within chance|outside its interval")

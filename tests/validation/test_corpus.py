@@ -8,8 +8,8 @@ import pytest
 from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent, SelfComposedDpEvent
 from dp_accounting.pld import PLDAccountant
 
-from fl_audit.app_audits.generator_states import GeneratorStates
 from fl_audit.errors import InputError
+from fl_audit.generator_states import GeneratorStates
 from tests.validation.corpus import scores, truth
 from tests.validation.corpus.auditors import Auditor, Finding, _installed, baseline, black_box, conformance
 from tests.validation.corpus.case import VERSION, Case, Store, played

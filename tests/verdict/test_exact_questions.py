@@ -1,7 +1,9 @@
 """Tests of the exact questions: each finds its breach in a real federation, and honest federations break none."""
 
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +106,24 @@ class _GeneratorOfItsOwn(TrialBatchStrategy):
         return total.add_(torch.from_numpy(self.source.standard_normal(total.shape) * sigma[:, None]).float())
 
 
+_OF_MODULE = np.random.default_rng(42)
+_SECRET_OF_MODULE = np.random.default_rng()
+
+
+class _GeneratorOfTheModule(TrialBatchStrategy):
+    """A server that draws from a generator of its module, which begins with the same seed in every process."""
+
+    def noise(self, batch: TrialBatch, server_round: int, total: Tensor, sigma: Floats) -> Tensor:
+        return total.add_(torch.from_numpy(_OF_MODULE.standard_normal(total.shape) * sigma[:, None]).float())
+
+
+class _SecretGeneratorOfTheModule(TrialBatchStrategy):
+    """A server that draws from a generator of its module, which begins with a secret seed in every process."""
+
+    def noise(self, batch: TrialBatch, server_round: int, total: Tensor, sigma: Floats) -> Tensor:
+        return total.add_(torch.from_numpy(_SECRET_OF_MODULE.standard_normal(total.shape) * sigma[:, None]).float())
+
+
 class _SamplesOfItsOwn(TrialBatchStrategy):
     """A server whose samples follow from a seed that everybody knows."""
 
@@ -122,6 +142,7 @@ class _SamplesOfItsOwn(TrialBatchStrategy):
         (_WrongBits, ADAPTIVE, ExactQuestion.BITS),
         (_SeedOfItsOwn, {}, ExactQuestion.SECOND_SEED),
         (_GeneratorOfItsOwn, {}, ExactQuestion.SECOND_SEED),
+        (_GeneratorOfTheModule, {}, ExactQuestion.SECOND_SEED),
         (_SamplesOfItsOwn, SAMPLED, ExactQuestion.SECOND_SEED),
     ],
 )
@@ -131,6 +152,43 @@ def test_a_server_that_breaks_one_claim_is_found(
     summary = played(tmp_path, plan_of(**changes), ClientAppAndStrategy(strategy=strategy))
     assert set(broken(summary)) == {str(question)}
     assert summary["verdict"] == "violated"
+
+
+def test_a_generator_of_a_module_with_a_secret_seed_is_not_accused(tmp_path: Path) -> None:
+    state = _OF_MODULE.bit_generator.state
+    summary = played(tmp_path, plan_of(), ClientAppAndStrategy(strategy=_SecretGeneratorOfTheModule))
+    assert broken(summary) == {}
+    asked = next(one for one in summary["exact"] if one["name"] == str(ExactQuestion.SECOND_SEED))
+    assert asked["checked"] == "noise"
+    assert _OF_MODULE.bit_generator.state == state
+
+
+def test_modules_that_cannot_be_imported_anew_are_named(tmp_path: Path) -> None:
+    class InAFunction(_GeneratorOfTheModule):
+        """A server whose class cannot be imported."""
+
+    summary = played(tmp_path, plan_of(), ClientAppAndStrategy(strategy=InAFunction))
+    asked = next(one for one in summary["exact"] if one["name"] == str(ExactQuestion.SECOND_SEED))
+    assert "not generators that stand in a module" in asked["checked"]
+
+
+def test_generators_of_libraries_that_a_module_seeds_are_found_and_given_back(tmp_path: Path) -> None:
+    """The module seeds the generator of NumPy where it is imported, as scripts do."""
+    module = tmp_path / "seeded_server.py"
+    module.write_text(
+        "import numpy as np, torch\n"
+        "from fl_audit.strategies.trial_batch_strategy import TrialBatchStrategy\n"
+        "np.random.seed(42)\n"
+        "class Seeded(TrialBatchStrategy):\n"
+        "    def noise(self, batch, server_round, total, sigma):\n"
+        "        return total + torch.from_numpy(np.random.standard_normal(total.shape) * sigma[:, None]).float()\n"
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(tmp_path)
+        seeded = import_module("seeded_server")
+        found = broken(played(tmp_path, plan_of(), ClientAppAndStrategy(strategy=seeded.Seeded)))
+        assert sys.modules.pop("seeded_server") is seeded
+    assert found.keys() == {str(ExactQuestion.SECOND_SEED)}
 
 
 @pytest.mark.parametrize("name", ["one client does not clip", "clipping norm 10 % too large"])

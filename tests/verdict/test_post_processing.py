@@ -1,25 +1,50 @@
 """Tests of changes after correct noise: they are told apart and never accused, and breaches under them are found."""
 
+from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+import torch
+from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord
+from flwr.clientapp import ClientApp
+from flwr.clientapp.typing import ClientAppCallable
+from torch import Tensor
 
+from fl_audit.array_packing import pack, unpack
+from fl_audit.clients.app import build_app
+from fl_audit.federation.federation import Federation
+from fl_audit.message_keys import Key, MessageRecordName
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.replay import replay
 from fl_audit.runs.run import HONEST, ClientAppAndStrategy, run_audit
+from fl_audit.strategies.contributors import UnnoisedRoundSum
+from fl_audit.strategies.errors import FederationError
 from fl_audit.strategies.noised_sums import _exchanged, _moved_within
+from fl_audit.strategies.sums_with_noise import is_sum_with_noise
 from fl_audit.strategies.trial_batch_strategy import TrialBatchStrategy
+from fl_audit.trial_batches import TrialBatch
 from fl_audit.verdict.exact_questions import ExactAnswer, ExactQuestion
 from fl_audit.verdict.findings_verdict import VerdictFinding
 from fl_audit.verdict.verdict import Verdict
 from tests.validation import post_processing
 from tests.validation.engine_runs import breach_plan
-from tests.validation.opened_breaches import ADAPTIVE, SAMPLED, LastBitOfRelease
-from tests.validation.post_processing import RULES, with_rule
+from tests.validation.opened_breaches import ADAPTIVE, DISTRIBUTED, SAMPLED, LastBitOfRelease
+from tests.validation.post_processing import (
+    MODEL_RULES,
+    RANDOM_ROUNDING,
+    RULES,
+    SOURCES,
+    changing_models,
+    changing_sums,
+    rounding_at_random,
+    with_noise_of,
+    with_rule,
+)
 
 MEMBERSHIP: dict[str, dict[str, Any]] = {
     "audit": {"kind": "membership", "targets": 20}, "privacy": {"adjacency": "add-remove-record"},
@@ -36,22 +61,27 @@ VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
 
 
 def verdict_of(
-    place: Path, strategy: type[TrialBatchStrategy] | None, trials: int = 40, batch: int = 40, **changes: dict[str, Any]
+    place: Path,
+    strategy: type[TrialBatchStrategy] | None,
+    trials: int = 40,
+    batch: int = 40,
+    client_app: ClientApp = HONEST.client_app,
+    **changes: dict[str, Any],
 ) -> VerdictFinding:
     settings: dict[str, dict[str, Any]] = {
         "training": {"rounds": 5}, "audit": {"trials": trials},
         "run": {"trials-per-batch": batch, "keep-releases": 2},
     }  # fmt: skip
     plan = breach_plan(3, **{name: settings.get(name, {}) | changes.get(name, {}) for name in {*settings, *changes}})
-    parties = HONEST if strategy is None else ClientAppAndStrategy(strategy=strategy)
+    parties = ClientAppAndStrategy(client_app, HONEST.strategy if strategy is None else strategy)
     contents = run_audit(plan, place / "run", Engine.LOCAL, parties=parties, with_report=False)
     found = contents.find(VerdictFinding)
     assert found is not None
     return found
 
 
-def step_of(found: VerdictFinding) -> ExactAnswer:
-    return next(answer for answer in found.judged.exact if answer.question is ExactQuestion.STEP)
+def step_of(found: VerdictFinding, question: ExactQuestion = ExactQuestion.STEP) -> ExactAnswer:
+    return next(answer for answer in found.judged.exact if answer.question is question)
 
 
 @pytest.mark.parametrize("name", RULES)
@@ -137,3 +167,175 @@ def test_few_trials_of_a_side_cannot_show_that_a_rule_follows_the_secret() -> No
     assert (order.numpy() != np.arange(40)).all()
     assert _moved_within(secrets[:31]) is None
     assert _moved_within(np.hstack([secrets, secrets])) is None
+
+
+def is_in_the_noise(found: VerdictFinding) -> bool:
+    """Return whether a test of the noise refutes the claim, and no exact question does."""
+    return found.verdict is Verdict.VIOLATED and all(answer.is_kept for answer in found.judged.exact)
+
+
+@pytest.mark.few_cases(3)
+@pytest.mark.parametrize("source", SOURCES)
+def test_noise_that_is_drawn_elsewhere_is_tested_as_it_is_released(source: str, tmp_path: Path) -> None:
+    honest = verdict_of(tmp_path / "honest", with_noise_of(SOURCES[source]))
+    assert honest.verdict is not Verdict.VIOLATED
+    assert honest.judged.tests
+    assert is_in_the_noise(verdict_of(tmp_path / "broken", with_noise_of(SOURCES[source], 0.7)))
+
+
+@pytest.mark.few_cases(5)
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("source", SOURCES)
+def test_changes_after_noise_that_is_drawn_elsewhere_are_named_and_not_accused(
+    source: str, rule: str, tmp_path: Path
+) -> None:
+    for share in (1.0, 0.7):
+        found = verdict_of(tmp_path / str(share), with_noise_of(SOURCES[source], share, RULES[rule]))
+        assert found.verdict is Verdict.INCONCLUSIVE
+        assert "is not a sum with noise" in step_of(found).reason
+
+
+@pytest.mark.few_cases(3)
+@pytest.mark.parametrize("rule", RULES)
+def test_a_change_in_its_own_method_is_told_apart_wherever_the_noise_is_drawn(rule: str, tmp_path: Path) -> None:
+    source = SOURCES["new generators"]
+    honest = verdict_of(tmp_path / "honest", changing_sums(RULES[rule], with_noise_of(source)))
+    assert honest.verdict is not Verdict.VIOLATED
+    assert honest.judged.tests
+    broken = changing_sums(RULES[rule], with_noise_of(source, 0.7))
+    assert is_in_the_noise(verdict_of(tmp_path / "broken", broken))
+
+
+@pytest.mark.parametrize("place", RANDOM_ROUNDING)
+def test_rounding_at_random_is_named_and_not_accused(place: str, tmp_path: Path) -> None:
+    honest = verdict_of(tmp_path / "honest", rounding_at_random(place))
+    assert honest.verdict is Verdict.INCONCLUSIVE
+    assert step_of(honest).is_open
+    assert is_in_the_noise(verdict_of(tmp_path / "broken", rounding_at_random(place, 0.7)))
+
+
+def with_less_noise(share: float) -> ClientApp:
+    """Return an app whose clients add a share of the noise that is claimed."""
+
+    def mod(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
+        config = message.content.config_records[MessageRecordName.CONFIG]
+        public = Federation.from_json(str(config[Key.FEDERATION]))
+        if message.metadata.message_type == "train":
+            noise = replace(public.mechanism.noise, multiplier=share * public.mechanism.noise.multiplier)  # type: ignore[type-var]
+            config[Key.FEDERATION] = replace(public, mechanism=replace(public.mechanism, noise=noise)).to_json()
+        return call_next(message, context)
+
+    return build_app(mods=[mod])
+
+
+LOCAL: dict[str, dict[str, Any]] = {"privacy": {"noise": "local"}, "audit": {"adversary": "server"}}
+
+
+@pytest.mark.few_cases(3)
+@pytest.mark.parametrize("noise", [DISTRIBUTED, LOCAL], ids=["shares", "local"])
+@pytest.mark.parametrize("rule", RULES)
+def test_sums_to_which_clients_added_noise_may_be_changed(
+    rule: str, noise: dict[str, dict[str, Any]], tmp_path: Path
+) -> None:
+    found = verdict_of(tmp_path / "honest", changing_sums(RULES[rule]), **noise)
+    assert found.verdict is not Verdict.VIOLATED
+    assert "after the noise" in step_of(found).text
+    agreement = replay(tmp_path / "honest" / "run").agreement(tmp_path / "honest" / "run")
+    assert agreement is not None
+    assert agreement.agrees
+    app = with_less_noise(0.7)
+    broken = verdict_of(tmp_path / "broken", changing_sums(RULES[rule]), client_app=app, **noise)
+    assert broken.verdict is Verdict.VIOLATED
+    assert broken.judged.broken
+
+
+def test_sums_that_are_changed_as_they_are_read_are_named_and_not_accused(tmp_path: Path) -> None:
+    class Rounding(TrialBatchStrategy):
+        def _read(self, *of: Any) -> UnnoisedRoundSum:
+            read = super()._read(*of)
+            return replace(read, total=read.total.bfloat16().float())
+
+    found = verdict_of(tmp_path, Rounding, **DISTRIBUTED)
+    assert found.verdict is Verdict.INCONCLUSIVE
+    assert "is not a sum with noise" in step_of(found).reason
+
+
+MODEL_VIEW: dict[str, dict[str, Any]] = {"training": {"learning-rate": 100.0}, "audit": {"view": "model"}}
+MOMENTUM: dict[str, dict[str, Any]] = {
+    "training": {"learning-rate": 100.0, "optimizer": "momentum"}, "audit": {"view": "model"},
+}  # fmt: skip
+VIEWS = {"update": {}, "model": MODEL_VIEW, "momentum": MOMENTUM}
+
+
+@pytest.mark.few_cases(4)
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("rule", MODEL_RULES)
+def test_models_may_be_changed_after_the_step(rule: str, view: str, tmp_path: Path) -> None:
+    place = tmp_path / "honest"
+    found = verdict_of(place, changing_models(MODEL_RULES[rule]), **VIEWS[view])
+    assert found.verdict is not Verdict.VIOLATED
+    assert "the models after" in step_of(found, ExactQuestion.MODELS).text
+    agreement = replay(place / "run").agreement(place / "run")
+    assert agreement is not None
+    assert agreement.agrees
+    less = with_rule(lambda noised, sigma: noised, 0.7)
+    broken = verdict_of(tmp_path / "broken", changing_models(MODEL_RULES[rule], less), **VIEWS[view])
+    assert is_in_the_noise(broken)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "question", "changes"),
+    [
+        (post_processing.ModelsOfTheSecret, ExactQuestion.MODELS, {}),
+        (post_processing.SumsOfTheSecret, ExactQuestion.STEP, {}),
+        (post_processing.SumsOfTheSecret, ExactQuestion.STEP, DISTRIBUTED),
+    ],
+)
+def test_changes_in_their_own_methods_that_follow_the_secret_are_found(
+    strategy: type[TrialBatchStrategy], question: ExactQuestion, changes: dict[str, dict[str, Any]], tmp_path: Path
+) -> None:
+    found = verdict_of(tmp_path, strategy, trials=60, batch=60, **changes)
+    assert found.verdict is Verdict.VIOLATED
+    assert not step_of(found, question).is_kept
+
+
+def test_models_that_are_changed_where_the_audit_does_not_see_it_end_the_run(tmp_path: Path) -> None:
+    class Rounding(TrialBatchStrategy):
+        def aggregate_train(
+            self, server_round: int, replies: Iterable[Message]
+        ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+            arrays, metrics = super().aggregate_train(server_round, replies)
+            assert arrays is not None
+            rounded = {name: unpack(array).round(2) for name, array in arrays.items()}
+            return ArrayRecord({name: Array(*pack(models)) for name, models in rounded.items()}), metrics
+
+    with pytest.raises(FederationError, match="accepted are changes in 'post_process_models'"):
+        verdict_of(tmp_path, Rounding)
+
+
+@pytest.mark.parametrize(("size", "sigma"), [(3, 0.5), (650, 4.0), (5000, 1e-3)])
+def test_steps_that_add_noise_are_told_from_others(size: int, sigma: float) -> None:
+    rng = np.random.default_rng(3)
+    batch, deviations = TrialBatch(0, 0, 4), np.full(4, sigma)
+    total = torch.from_numpy(rng.standard_normal((4, size))).float()
+
+    def noised(sums: Tensor) -> Tensor:
+        return sums + sigma * torch.from_numpy(rng.standard_normal((4, size))).float()
+
+    column = torch.full((4, 1), sigma)
+    assert is_sum_with_noise(noised, batch, 1, total, deviations)
+    assert is_sum_with_noise(lambda sums: 0.5 * (noised(sums) - sums) + sums, batch, 1, total, deviations)
+    drawn = sigma * torch.from_numpy(rng.standard_normal((4, size))).float()
+    sums_with_noise = {
+        "noise on a grid": lambda sums: sums + torch.round((noised(sums) - sums) / sigma) * sigma,
+        "sums on a grid": lambda sums: torch.round(sums / (sigma / 5)) * (sigma / 5) + drawn,
+    }
+    for name, step in sums_with_noise.items():
+        assert is_sum_with_noise(step, batch, 1, total, deviations), name
+    others = {
+        **{name: partial(lambda rule, sums: rule(noised(sums), column), rule) for name, rule in RULES.items()},
+        "scaled": lambda sums: 1.01 * noised(sums),
+        "clamped before": lambda sums: noised(sums.clamp(-sigma, sigma)),
+    }
+    for name, step in others.items():
+        assert not is_sum_with_noise(step, batch, 1, total, deviations), name

@@ -11,7 +11,7 @@ from fl_audit.data.data_paths import locate_any
 from fl_audit.data.encoding import build_records
 from fl_audit.data.loaded_dataset import LoadedDataset
 from fl_audit.errors import require
-from fl_audit.name_lists import name_list
+from fl_audit.words import name_list
 
 LFW_FILES = ("lfw.npz", "lfw_min20_gray64.npz")  # accepted file names; the first one that is there is read
 _KEYS = ("x", "y", "people")

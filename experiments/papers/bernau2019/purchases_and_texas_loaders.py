@@ -10,7 +10,7 @@ from pathlib import Path
 from fl_audit.data.loaded_dataset import LoadedDataset
 from fl_audit.data.shokri_tables import PURCHASE100, TEXAS100, BinaryTable, load_binary
 from fl_audit.errors import require
-from fl_audit.name_lists import name_list
+from fl_audit.words import name_list
 
 _PURCHASES, _TEXAS = (10, 20, 50, 100), (100, 150, 200, 300)
 

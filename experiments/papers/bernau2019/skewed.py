@@ -14,8 +14,8 @@ from fl_audit.array_types import Flags, Integers
 from fl_audit.data.loaded_dataset import LoadedDataset
 from fl_audit.data.records import Records
 from fl_audit.errors import require
-from fl_audit.name_lists import name_list
 from fl_audit.randomness import Purpose, generator
+from fl_audit.words import name_list
 
 SKEWED_CLASSES = (10, 20, 50, 100)  # numbers of classes that the paper has
 SKEWED_RECORDS = 200_000  # number of records that the paper has, half of them test records here
@@ -59,7 +59,7 @@ def skewed_purchases(
         "for tests",
     )
     draw = partial(_drawn, generated_records // 2, classes)
-    pool, test = draw(_NOISE_OF_POOL, part=0), draw(_NOISE_OF_TEST, part=1)
+    pool, test = draw(_NOISE_OF_POOL, 0), draw(_NOISE_OF_TEST, 1)
     description = (
         f"Skewed Purchases, {len(pool):,} records and {len(test):,} noisier test records, generated, "
         f"{FEATURES} binary features, {classes} classes"

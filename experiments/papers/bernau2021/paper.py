@@ -10,8 +10,8 @@ from fl_audit.experiments.papers.bernau2021.insider_runs import BASE, CANDIDATES
 from fl_audit.experiments.papers.bernau2021.noisy_query import figure_1, figure_2, figure_3
 from fl_audit.experiments.papers.bernau2021.sensitivities import figure_4, figure_5
 from fl_audit.experiments.papers.papers import ItemResults, PageNotes, Paper, PaperItem, StoredPaperRun, StoredPaperRuns
-from fl_audit.report.formatting import number_text
 from fl_audit.report.mechanism_messages import AUDIT_DEVICE
+from fl_audit.words import number_text
 
 
 def _audit(number: int, study: str) -> PaperItem:

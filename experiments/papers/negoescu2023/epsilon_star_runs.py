@@ -13,9 +13,9 @@ from typing import Any
 from fl_audit.experiments.papers.claims import read_claims
 from fl_audit.experiments.papers.papers import PaperDataset, PaperRun, Settings, nested
 from fl_audit.experiments.papers.printed import PrintedNumbers
-from fl_audit.plurals import plural
 from fl_audit.released_model.star_methods import PARAMETRIC_CUT
 from fl_audit.runs.sweeps.grid import Axis, Point, baselines, grid, without_privacy
+from fl_audit.words import plural
 
 PRINTED = PrintedNumbers(__file__)
 CLAIMS = read_claims(__file__)

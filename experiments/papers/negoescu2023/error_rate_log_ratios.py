@@ -21,7 +21,7 @@ from fl_audit.experiments.papers.plot_style import legend_below
 from fl_audit.experiments.papers.statistics import reproducible_generator, t_interval
 from fl_audit.released_model.empirical_star import definition_ratios, largest_ratio, threshold_counts
 from fl_audit.report.figure_style import finish_axes, new_figure
-from fl_audit.report.formatting import number_text
+from fl_audit.words import number_text
 
 POPULATION_MEAN = 3.0  # mean of the non-training losses, which are N(3, 1); the training losses are N(0, 1)
 DELTA = 1e-5

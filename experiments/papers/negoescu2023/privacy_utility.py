@@ -26,13 +26,13 @@ from fl_audit.experiments.papers.negoescu2023.epsilon_star_runs import (
 )
 from fl_audit.experiments.papers.papers import PaperDataset, StoredPaperRuns
 from fl_audit.learning.metric_names import Metric, metric_column
-from fl_audit.plurals import plural
 from fl_audit.released_model.parametric_star import epsilon_star_gaussian
 from fl_audit.released_model.star_methods import PARAMETRIC_CUT
 from fl_audit.runs.sweeps.privacy_utility_plot import utility_name
 from fl_audit.runs.sweeps.sweep import SweepResults, results_of
 from fl_audit.runs.sweeps.tables import models_table
 from fl_audit.statistics.interval_estimates import IntervalEstimate
+from fl_audit.words import plural
 
 SAMPLES = 1000  # number of pairs of samples that are drawn to see what Epsilon* is where nothing leaks
 OVERFITTED_FROM = 5  # section 4.2 compares private models with baselines that were trained for at least so many epochs

@@ -41,9 +41,9 @@ from fl_audit.app_audits.claim_audit.claim_audit_results import (
     TrialBudget,
 )
 from fl_audit.app_audits.claim_audit.transcript import Transcript, Transcripts, stacked
-from fl_audit.app_audits.generator_states import seed_generators
 from fl_audit.app_audits.temporary_directories import new_temporary_directory
 from fl_audit.errors import require
+from fl_audit.generator_states import seed_generators
 from fl_audit.randomness import Purpose, generator
 from fl_audit.verdict.verdict import Verdict
 

@@ -33,9 +33,9 @@ from fl_audit.app_audits.black_box.trial_store import StoredTrials, open_trial_s
 from fl_audit.app_audits.black_box.working_copy import WorkingCopy, in_working_copy
 from fl_audit.app_audits.claim_audit.claim_audit_results import OthersNoiseShareReason
 from fl_audit.app_audits.claim_audit.transcript import LinearSketch, Transcript, linear_sketch_of
-from fl_audit.app_audits.generator_states import seed_generators, spared_generators
 from fl_audit.array_types import Floats
 from fl_audit.errors import InputError, in_a_line, require
+from fl_audit.generator_states import seed_generators, spared_generators
 from fl_audit.randomness import Purpose, generator
 from fl_audit.strategies.flower_grids import MessageInterceptor, RecordedGrid
 

@@ -83,6 +83,29 @@ def not_tried(claim_audit: ClaimAudit) -> dict[str, tuple[str, ...]]:
     return {why: kinds for why, kinds in remaining.items() if kinds}
 
 
+def next_step_words(claim_audit: ClaimAudit) -> str:
+    """Return advice for the step after an audit that did not refute the claim, which removes what left it open."""
+    is_short = bool(claim_audit.untried or claim_audit.unplayed)
+    more_time = "Give it more time, so that every scenario is played: raise --minutes."
+    match claim_audit.verdict:
+        case Verdict.CONSISTENT if is_short:
+            return more_time
+        case Verdict.CONSISTENT:
+            return "Audit it again whenever its code, its model or its number of clients changes."
+        case Verdict.INCONCLUSIVE if claim_audit.bare_rounds:
+            return f"Have trials play the rounds without noise: --rounds {claim_audit.bare_rounds[0]}."
+        case Verdict.INCONCLUSIVE if broken_estimates(claim_audit.claim, claim_audit.attempts):
+            return "Decide between the two readings by more trials: leave out --quick, and raise --minutes."
+        case Verdict.INCONCLUSIVE if is_short:
+            return more_time
+        case Verdict.INCONCLUSIVE if claim_audit.knowing is not None:
+            return "Say who adds the noise: if the server does, the claim is refuted for this observer."
+        case Verdict.INCONCLUSIVE if claim_audit.silent or claim_audit.refused or not claim_audit.attempts:
+            return "Mend what keeps trials from being played, which is named above, and audit it again."
+        case _:
+            return "Name a smaller claim, or raise the number of trials: leave out --quick."
+
+
 def untried_words(claim_audit: ClaimAudit, largest: int = 3) -> str:
     """Return a sentence that names the scenarios without a result and the reasons; empty if all have results."""
     phrases = []

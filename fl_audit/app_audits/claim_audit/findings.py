@@ -17,7 +17,7 @@ from fl_audit.app_audits.claim_audit.claim_audit_messages import (
 from fl_audit.app_audits.claim_audit.claim_audit_results import ClaimAudit, DistinguisherTest
 from fl_audit.app_audits.claim_audit.gaussian_mu_estimate import GaussianMuEstimate, estimate_gaussian_mu
 from fl_audit.array_types import finite
-from fl_audit.report.formatting import capital
+from fl_audit.words import capital
 
 
 @dataclass(frozen=True)

@@ -13,12 +13,11 @@ from fl_audit.app_audits.claim_audit.claim_audit_messages import (
 from fl_audit.app_audits.claim_audit.claim_audit_results import ClaimAudit
 from fl_audit.app_audits.claim_audit.findings import DistinguisherFinding, result_json
 from fl_audit.array_types import finite
-from fl_audit.package_versions import package_versions
-from fl_audit.plurals import plural
 from fl_audit.privacy.gaussian import gdp_epsilon
 from fl_audit.privacy.guarantee_line import GUARANTEE_NAMES
 from fl_audit.verdict.audit_result import AuditedKind, AuditResult, AuditScope
 from fl_audit.verdict.verdict import Verdict
+from fl_audit.words import plural
 
 _UNSEEN_OF_STRATEGY = (
     "what clients do with their records before they reply",
@@ -44,8 +43,8 @@ def strategy_result(
     lines = [line for finding in findings for line in _finding_lines(finding)]
     lines += [("Refused", text) for text in refusal_words(audit.refusals)]
     lines += [("Claim", f"the strategy's own: {claim_source}")] if claim_source else []
-    unseen = (*_UNSEEN_OF_STRATEGY, *([_CARRIED] if audit.claim.rounds == 1 else []))
-    lines += [("Not played", _CARRIED)] if audit.claim.rounds == 1 else []
+    not_played = (_CARRIED,) if audit.claim.rounds == 1 else ()
+    lines += [("Not played", text) for text in not_played]
     return AuditResult(
         kind=AuditedKind.STRATEGY,
         name=name,
@@ -53,9 +52,8 @@ def strategy_result(
         headline=opening_sentences(audit),
         lines=tuple(lines),
         guarantee=_guarantee_of_claim(audit.claim),
-        scope=scope_of_trials(audit, rounds, audit.claim.rounds, unseen),
+        scope=scope_of_trials(audit, rounds, audit.claim.rounds, (*_UNSEEN_OF_STRATEGY, *not_played)),
         warning=claim_warning(audit.claim),
-        versions=package_versions(),
         numbers=result_json(audit, tuple(findings)) | {"clients": clients, "claim_source": claim_source},
     )
 
@@ -90,7 +88,6 @@ def in_app_result(
         guarantee=_guarantee_of_claim(audit.claim),
         scope=scope_of_trials(audit, rounds, audit.claim.rounds, _UNSEEN_OF_APP),
         warning=claim_warning(audit.claim),
-        versions=package_versions(),
         numbers=result_json(audit, tuple(findings)) | {"notes": list(notes)},
     )
 

@@ -17,7 +17,7 @@ from fl_audit.app_audits.review.options import ReviewOptions
 from fl_audit.app_audits.silent_trackers import TRACKERS_OFF
 from fl_audit.app_audits.temporary_directories import DIRECTORY_PREFIX
 from fl_audit.errors import InputError
-from fl_audit.report.formatting import capital
+from fl_audit.words import capital
 
 _PROGRAM = "fl_audit.app_audits.launchers.review_program"
 _START_PROGRAM = "fl_audit.app_audits.launchers.fresh_start_program"

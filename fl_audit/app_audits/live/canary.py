@@ -22,9 +22,9 @@ from fl_audit.app_audits.live.reported_canary_properties import NOTE, ReportedCa
 from fl_audit.array_types import Floats
 from fl_audit.audits.canaries.canary_draws import canary_coin, canary_direction, canary_update
 from fl_audit.errors import InputError, require
-from fl_audit.name_lists import name_list
 from fl_audit.randomness import require_seed
 from fl_audit.value_checks import require_number
+from fl_audit.words import name_list
 
 _OLD_METRICS = "fitres.metrics"
 _ANNOUNCED = "clipping_norm"

@@ -8,15 +8,14 @@ from fl_audit.app_audits.live.live_checks import Inconsistency
 from fl_audit.app_audits.live.stored_rounds import mismatches_text
 from fl_audit.app_audits.page import PageText
 from fl_audit.audits.canaries.canary_detection_limit import HIDDEN_BY_OTHERS
-from fl_audit.audits.page.first_screen import Fact, fact_html
+from fl_audit.audits.page.engineer_part import Fact, fact_html
 from fl_audit.audits.page.html_building_blocks import page_table
-from fl_audit.plurals import plural
 from fl_audit.privacy.guarantee_line import guarantee_line, guarantee_values
-from fl_audit.report.formatting import capital, is_certainty, number_text, one_in, percent
 from fl_audit.statistics.claim_comparisons import Reading, compare_with_claim
 from fl_audit.verdict.declared_tests import FAMILY_LEVEL
 from fl_audit.verdict.noise_estimate import BREACH
 from fl_audit.verdict.verdict import Verdict
+from fl_audit.words import capital, is_certainty, number_text, one_in, percent, plural
 
 _MOST_NUMBERED = 5  # largest number of rounds or canaries that are listed
 

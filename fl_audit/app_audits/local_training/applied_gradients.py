@@ -18,11 +18,11 @@ from torch import Tensor
 from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
 from torch.overrides import TorchFunctionMode
 
-from fl_audit.app_audits.generator_states import GeneratorStates, seed_generators
 from fl_audit.app_audits.local_training.opacus_introspection import is_predictable
 from fl_audit.app_audits.local_training.recorder import Recorder
 from fl_audit.app_audits.local_training.replay_state import StopReplay
 from fl_audit.array_types import Floats32
+from fl_audit.generator_states import GeneratorStates, seed_generators
 
 _COMMON, _REDRAWN, _OWN, _GIVEN = range(4)
 """Purposes of seeds: common to all runs, at a backward pass, for a training's own generators, for public numbers."""

@@ -13,11 +13,10 @@ from fl_audit.app_audits.local_training.pitfalls import FoundPitfall, Severity
 from fl_audit.app_audits.local_training.recorded_trainings import RecordedTrainings
 from fl_audit.app_audits.local_training.training_facts import RecordedTraining, ReportedEpsilon
 from fl_audit.array_types import finite
-from fl_audit.plurals import plural
 from fl_audit.privacy.guarantee_line import GUARANTEE_NAMES, guarantee_line, guarantee_values
-from fl_audit.report.formatting import capital
 from fl_audit.report.guarantee_warnings import weak_claim_warning
 from fl_audit.verdict.verdict import Verdict
+from fl_audit.words import capital, plural
 
 ALWAYS_UNSEEN = (
     "other configurations and data than those that were run; weights that were trained elsewhere; what the data were "
@@ -99,8 +98,6 @@ def report_lines(assessment: Assessment) -> tuple[tuple[str, str], ...]:
     if evidence.by_client:
         lines += [("Claimed", _claimed_words(evidence)), ("Done", _done_words(evidence))]
         lines += [("Composed", _composed_words(assessment))]
-        warning = _claim_warning(evidence)
-        lines += [] if warning is None else [("Warning", _sentence(warning))]
     if evidence.replays:
         lines.append(("Replayed", _replayed_words(evidence)))
     for pitfall in assessment.found:
@@ -146,7 +143,7 @@ def _claimed_words(trainings: RecordedTrainings) -> str:
     return f"{'; '.join(phrases)}."
 
 
-def _claim_warning(trainings: RecordedTrainings) -> str | None:
+def training_claim_warning(trainings: RecordedTrainings) -> str | None:
     """Return a warning if the claimed epsilon excludes nothing that a person could object to, else None."""
     if trainings.claimed is None:
         return None
@@ -266,7 +263,6 @@ def assessment_json(assessment: Assessment) -> dict[str, Any]:
         "name": assessment.name,
         "verdict": str(assessment.verdict),
         "headline": headline(assessment),
-        "warning": _claim_warning(evidence),
         "pitfalls": [
             {
                 "name": str(pitfall.pitfall),

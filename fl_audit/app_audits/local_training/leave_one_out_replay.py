@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from fl_audit.app_audits.generator_states import GeneratorStates
 from fl_audit.app_audits.local_training.edited_datasets import (
     crafted_record,
     most_dissimilar,
@@ -24,6 +23,7 @@ from fl_audit.app_audits.local_training.recorder import Recorder
 from fl_audit.app_audits.local_training.replay_state import NotRepeatableError, ReplayPlan
 from fl_audit.app_audits.local_training.training_facts import PrivateStep, RecordedTraining
 from fl_audit.array_types import Floats
+from fl_audit.generator_states import GeneratorStates
 
 Edit = Callable[[Any], Any]
 Run = Callable[[Recorder, Edit], RecordedTraining]

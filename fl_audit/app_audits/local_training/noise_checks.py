@@ -14,7 +14,7 @@ from fl_audit.app_audits.local_training.pitfalls import Pitfall
 from fl_audit.app_audits.local_training.recorded_trainings import RecordedTrainings
 from fl_audit.app_audits.local_training.sampling_checks import LEVEL
 from fl_audit.app_audits.local_training.training_facts import PrivateStep, RecordedTraining
-from fl_audit.plurals import plural
+from fl_audit.words import plural
 
 _FEWEST = 3  # values of noise that have to be equal before they say anything
 

@@ -15,7 +15,6 @@ import torch
 from opacus.optimizers import AdaClipDPOptimizer
 from torch import Tensor, nn
 
-from fl_audit.app_audits.generator_states import GeneratorStates
 from fl_audit.app_audits.local_training.model_snapshots import PrivateModels
 from fl_audit.app_audits.local_training.opacus_introspection import (
     count_multiplier_of,
@@ -44,6 +43,7 @@ from fl_audit.app_audits.local_training.training_facts import (
     UnaccountedTensorChange,
     batches_of_one_loader,
 )
+from fl_audit.generator_states import GeneratorStates
 
 _PER_STEP = 20  # largest number of batches that are stored for each stored step
 

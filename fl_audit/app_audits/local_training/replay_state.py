@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from fl_audit.app_audits.generator_states import GeneratorStates
+from fl_audit.generator_states import GeneratorStates
 
 NOT_REPEATABLE = (
     "replays without a record, and with other records: it takes other steps when it is called again with the "

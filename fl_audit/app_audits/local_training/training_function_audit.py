@@ -12,7 +12,6 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from fl_audit.app_audits.generator_states import GeneratorStates
 from fl_audit.app_audits.local_training.applied_gradients import GradientObserver, ObservationPlan, observed_gradients
 from fl_audit.app_audits.local_training.assessment import Assessment, assess
 from fl_audit.app_audits.local_training.edited_datasets import (
@@ -39,6 +38,7 @@ from fl_audit.app_audits.local_training.replay_state import NOT_REPEATABLE, NotR
 from fl_audit.app_audits.local_training.step_measurement import ObservedRun, measured_steps
 from fl_audit.app_audits.local_training.training_facts import RecordedTraining
 from fl_audit.errors import InputError, in_a_line, require
+from fl_audit.generator_states import GeneratorStates
 from fl_audit.value_checks import require_number
 
 

@@ -7,15 +7,13 @@ clients and data.
 import importlib
 import sys
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
-
-from flwr.common.config import flatten_dict
 
 from fl_audit.errors import InputError, in_a_line
 from fl_audit.ordinary_files import read_text_file
@@ -58,8 +56,23 @@ def read_app(directory: Path) -> AppDescription:
     federations = flower.get("federations", {})
     options = federations.get(federations.get("default", "local-simulation"), {}).get("options", {})
     name, client = project.get("project", {}).get("name", directory.name), str(components.get("clientapp", ""))
-    config = flatten_dict(flower.get("app", {}).get("config"))
+    config = _flat_settings(path, flower.get("app", {}).get("config", {}))
     return AppDescription(name, directory, server, client, config, options.get("num-supernodes"))
+
+
+def _flat_settings(path: Path, settings: Mapping[str, Any], prefix: str = "") -> dict[str, bool | float | int | str]:
+    """Return the settings of an app by dotted names, as Flower hands them over: `{"a": {"b": 1}}` as `{"a.b": 1}`."""
+    flat: dict[str, bool | float | int | str] = {}
+    for key, value in settings.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, Mapping):
+            flat |= _flat_settings(path, value, f"{name}.")
+        elif isinstance(value, bool | float | int | str):
+            flat[name] = value
+        else:
+            accepted = "accepted are numbers, texts, true and false, and tables of them"
+            raise InputError(f"{path}: tool.flwr.app.config.{name} is {value!r}: {accepted}")
+    return flat
 
 
 def loaded(app: AppDescription, spec: str, finder: "StubImportFinder") -> object:

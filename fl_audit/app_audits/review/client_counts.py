@@ -9,8 +9,8 @@ from flwr.serverapp.strategy import Strategy
 
 from fl_audit.app_audits.black_box.legacy_adapter import adapted_strategy, layers_of
 from fl_audit.app_audits.black_box.trials_after_training import no_news_from_flower
-from fl_audit.app_audits.generator_states import spared_generators
 from fl_audit.errors import require
+from fl_audit.generator_states import spared_generators
 from fl_audit.strategies.simulated_grid import InProcessGrid
 
 _MOST_LOOKS = 5  # number of times that a strategy may list the clients before it sends messages

@@ -21,7 +21,6 @@ from flwr.clientapp import ClientApp
 from flwr_datasets import FederatedDataset
 
 from fl_audit.app_audits.black_box.trials_after_training import no_news_from_flower
-from fl_audit.app_audits.generator_states import spared_generators
 from fl_audit.app_audits.local_training.assessment import Assessment, assess
 from fl_audit.app_audits.local_training.leave_one_out_replay import Edit, replays
 from fl_audit.app_audits.local_training.patches import recorded
@@ -33,6 +32,7 @@ from fl_audit.app_audits.review.app_loading import AppDescription, StubImportFin
 from fl_audit.app_audits.review.legacy_client_messages import is_of_old_interface, of_old_message, old_message
 from fl_audit.app_audits.review.strategy_capture import CapturedStrategy
 from fl_audit.errors import InputError, in_a_line
+from fl_audit.generator_states import spared_generators
 from fl_audit.strategies.flower_grids import make_messages_for
 from fl_audit.strategies.simulated_grid import FIRST_NODE, RUN_ID, InProcessGrid
 from fl_audit.user_modules import import_function

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from math import isfinite, sqrt
 
 from fl_audit.app_audits.review.claims import StatedAppClaim, is_on
-from fl_audit.plurals import plural
 from fl_audit.privacy.gaussian import gdp_epsilon
+from fl_audit.words import plural
 
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?", re.IGNORECASE)
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")  # the places in "noiseMultiplier" at which a word begins

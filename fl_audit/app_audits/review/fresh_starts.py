@@ -19,7 +19,6 @@ from fl_audit.app_audits.black_box.audited_system import AuditedSystem, Mod, Str
 from fl_audit.app_audits.black_box.message_tensors import arrays_of, record_of
 from fl_audit.app_audits.black_box.trials_after_training import no_news_from_flower
 from fl_audit.app_audits.claim_audit.claim import StatedClaim
-from fl_audit.app_audits.generator_states import GeneratorStates
 from fl_audit.app_audits.review.app_loading import StubImportFinder, read_app
 from fl_audit.app_audits.review.claims import StatedAppClaim
 from fl_audit.app_audits.review.recorded_training import (
@@ -29,9 +28,10 @@ from fl_audit.app_audits.review.recorded_training import (
     recorded_training,
 )
 from fl_audit.app_audits.review.strategy_capture import client_mods_alone
-from fl_audit.report.formatting import capital
+from fl_audit.generator_states import GeneratorStates
 from fl_audit.strategies.flower_grids import make_messages_for
 from fl_audit.strategies.simulated_grid import FIRST_NODE, RUN_ID
+from fl_audit.words import capital
 
 _ROUNDS = 2  # largest number of rounds that are compared
 _Releases = dict[str, str]  # digests of released arrays, keyed by round and name

@@ -20,8 +20,8 @@ from fl_audit.app_audits.black_box.black_box_trial import BlackBoxTrial
 from fl_audit.app_audits.black_box.scenarios import BY_NAME
 from fl_audit.app_audits.black_box.working_copy import WorkingCopy, in_working_copy
 from fl_audit.app_audits.claim_audit.claim import StatedClaim
-from fl_audit.app_audits.generator_states import GeneratorStates, seed_generators, spared_generators
 from fl_audit.app_audits.review.virtual_clients import TrialStrategyFactory, VirtualClientGrid
+from fl_audit.generator_states import GeneratorStates, seed_generators, spared_generators
 from fl_audit.randomness import Purpose, generator
 
 Release = Mapping[str, Any]

@@ -15,7 +15,6 @@ from fl_audit.app_audits.black_box.trial_models import template_of
 from fl_audit.app_audits.black_box.trials_after_training import no_news_from_flower
 from fl_audit.app_audits.claim_audit.claim import StatedClaim
 from fl_audit.app_audits.claim_audit.claim_audit_results import ClaimAudit, Tell, TrialBudget
-from fl_audit.app_audits.generator_states import spared_generators
 from fl_audit.app_audits.review import plan as planning
 from fl_audit.app_audits.review.client_counts import too_few_clients
 from fl_audit.app_audits.review.configured_numbers import weaker_than_configured
@@ -37,6 +36,7 @@ from fl_audit.app_audits.review.reviewed_app import REFERENCE, ReviewedApp, read
 from fl_audit.app_audits.review.scenario_groups import merged, split
 from fl_audit.app_audits.review.side_channels import NUMBERS, SideChannel, side_channel_results
 from fl_audit.app_audits.review.virtual_clients import TrialStrategyFactory
+from fl_audit.generator_states import spared_generators
 from fl_audit.verdict.verdict import Verdict
 
 _OF_MECHANISM, _OF_MODEL, _OF_EARLY, _OF_NUMBERS = 0.55, 0.75, 0.8, 0.85

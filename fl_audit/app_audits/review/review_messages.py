@@ -15,7 +15,7 @@ from fl_audit.app_audits.claim_audit.claim_audit_messages import (
 )
 from fl_audit.app_audits.claim_audit.claim_audit_results import ClaimAudit
 from fl_audit.app_audits.claim_audit.findings import DistinguisherFinding, findings, result_json
-from fl_audit.app_audits.local_training.assessment import assessment_json, report_lines
+from fl_audit.app_audits.local_training.assessment import assessment_json, report_lines, training_claim_warning
 from fl_audit.app_audits.local_training.assessment import headline as headline_of_clients
 from fl_audit.app_audits.review.claims import epsilon_words, guarantee_of_stated, stated_claim_warning, training_doubt
 from fl_audit.app_audits.review.record_privacy_mentions import mentions_phrase
@@ -23,8 +23,8 @@ from fl_audit.app_audits.review.review_result import ReviewResult
 from fl_audit.app_audits.review.review_verdict import has_edges_of_flower_alone
 from fl_audit.app_audits.review.scenario_groups import ScenarioGroup, broken_tests, group_of_test, of_mechanism
 from fl_audit.app_audits.review.side_channels import SideChannel, SideChannelResult
-from fl_audit.report.formatting import capital, uncapital
 from fl_audit.verdict.verdict import Verdict
+from fl_audit.words import capital, uncapital
 
 _UNSEEN = (
     "what clients do with their records before they reply (noise or clipping of their own included), the data, "
@@ -181,6 +181,8 @@ def report_lines_of_review(review: ReviewResult) -> tuple[tuple[str, str], ...]:
     not_seen = ("Not seen", f"{unseen_of_review(review)}.")
     if review.inside is None or inside is None:
         return (*lines, *_uninspected_clients(review), not_seen)
+    weakness = training_claim_warning(inside.evidence)
+    lines += [] if weakness is None else [("Inside clients, warning", f"{weakness}.")]
     lines += [(f"Inside clients, {uncapital(about)}", text) for about, text in report_lines(inside)]
     return (*lines, not_seen)
 

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 from flwr.app import ConfigRecord, Context, Message, RecordDict, UserConfig
-from flwr.common.secure_aggregation.secaggplus_constants import RECORD_KEY_CONFIGS, Key, Stage
 
 from fl_audit.app_audits.black_box.audited_system import Mod, with_mods
 from fl_audit.errors import in_a_line
@@ -13,11 +12,21 @@ from fl_audit.strategies.simulated_grid import FIRST_NODE, RUN_ID
 AGREEING = ("secaggplus_mod", "secagg_mod")
 """Names of Flower's mods for secure aggregation."""
 _SERVER = 1
+_SETUP_RECORD = "secaggplus_configs"
 _SETUP: dict[str, str | int | float] = {
-    Key.STAGE: Stage.SETUP, Key.SAMPLE_NUMBER: 3, Key.SHARE_NUMBER: 3, Key.THRESHOLD: 2, Key.CLIPPING_RANGE: 8.0,
-    Key.TARGET_RANGE: 1 << 20, Key.MOD_RANGE: 1 << 30, Key.MAX_WEIGHT: 1000.0,
-}  # fmt: skip
-"""Settings in the server's first message of secure aggregation, which contains no model."""
+    "stage": "setup",
+    "sample_num": 3,
+    "share_num": 3,
+    "threshold": 2,
+    "clipping_range": 8.0,
+    "target_range": 1 << 20,
+    "mod_range": 1 << 30,
+    "max_weight": 1000.0,
+}
+"""Settings in the server's first message of secure aggregation, which contains no model, by the names in the message.
+
+A test compares the names with those of the installed Flower.
+"""
 
 
 def name_of(mod: Mod) -> str:
@@ -32,7 +41,7 @@ def fault_outside(outer: Sequence[Mod], secure_aggregation_mod: Mod) -> str:
     They may fail on both. The error is in one line.
     """
     make_messages_for(RUN_ID, _SERVER)
-    message = Message(RecordDict({RECORD_KEY_CONFIGS: ConfigRecord(dict(_SETUP))}), FIRST_NODE, "train")
+    message = Message(RecordDict({_SETUP_RECORD: ConfigRecord(dict(_SETUP))}), FIRST_NODE, "train")
     context = Context(
         run_id=RUN_ID, node_id=FIRST_NODE, node_config=UserConfig(), state=RecordDict(), run_config=UserConfig()
     )

@@ -24,10 +24,10 @@ from fl_audit.app_audits.black_box.audited_system import Mod, StrategyStartCall,
 from fl_audit.app_audits.black_box.legacy_adapter import adapted_strategy, by_position, manager_of
 from fl_audit.app_audits.black_box.message_tensors import record_of
 from fl_audit.app_audits.black_box.trials_after_training import TrialsAfterTrainingStrategy
-from fl_audit.app_audits.generator_states import GeneratorStates, spared_generators
 from fl_audit.app_audits.review.app_loading import STRATEGY_ALONE, AppDescription, StubImportFinder, is_stand_in, loaded
 from fl_audit.app_audits.review.secure_aggregation_compatibility import AGREEING, fault_outside, name_of
 from fl_audit.errors import InputError, in_a_line
+from fl_audit.generator_states import GeneratorStates, spared_generators
 from fl_audit.strategies.simulated_grid import RUN_ID, InProcessGrid
 from fl_audit.user_modules import collision_words
 

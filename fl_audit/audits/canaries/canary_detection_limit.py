@@ -11,11 +11,11 @@ from fl_audit.federation.loaded_federation import LoadedFederation
 from fl_audit.mechanisms.contribution import PrivateTraining
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.guarantee import Guarantee, derive_guarantee
-from fl_audit.report.formatting import capital
 from fl_audit.root_finding import smallest_number
 from fl_audit.statistics.shift_bound import detectable_slope
 from fl_audit.verdict.declared_tests import DETECTION_POWER, FAMILY_LEVEL
 from fl_audit.verdict.noise_estimate import BREACH, breach_ratio
+from fl_audit.words import capital
 
 HIDDEN_BY_OTHERS = (
     f"the updates of so many other clients, with so few parameters, can hide {BREACH:g} times the guarantee from any "

@@ -6,9 +6,8 @@ from fl_audit.array_types import finite
 from fl_audit.audits.canaries.findings_one_run import CanaryBoundsFinding, certified_at, measure_one_run
 from fl_audit.audits.common.sections_guarantee import at_delta
 from fl_audit.mechanisms.contribution import PrivateTraining
-from fl_audit.plurals import plural
-from fl_audit.report.formatting import number_text, percent
 from fl_audit.report.report_elements import ReportContents, ReportNumber, Section
+from fl_audit.words import number_text, percent, plural
 
 
 def _sentence(numbers: CanaryBoundsFinding, contents: ReportContents) -> str:

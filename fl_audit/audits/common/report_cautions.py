@@ -10,10 +10,9 @@ from fl_audit.audits.common.findings_released_model import (
 )
 from fl_audit.audits.registry import audit_of
 from fl_audit.learning.metric_names import Metric
-from fl_audit.plurals import plural
 from fl_audit.released_model.minimum_sample_size import FEWEST
-from fl_audit.report.formatting import number_text, percent
 from fl_audit.report.report_elements import ReportContents
+from fl_audit.words import number_text, percent, plural
 
 _CHANCE_AUROC = 0.5  # AUROC of a model that ranks by chance
 NOT_MEANINGFUL = "not meaningful here"
@@ -21,13 +20,24 @@ NOT_MEANINGFUL = "not meaningful here"
 
 def cautions_for_reader(contents: ReportContents) -> list[str]:
     """Return the cautions for the reader of a report, one text for each caution."""
+    return [*cautions_on_data(contents), *cautions_on_epsilon_star(contents)]
+
+
+def cautions_on_data(contents: ReportContents) -> list[str]:
+    """Return cautions on what could not be computed, on the data, and on a model that only names one class."""
     lines = [*map(str, contents.errors), *contents.run.look_at]
-    model, star = contents.find(ModelAccuracyFinding), contents.find(EpsilonStarFinding)
+    model = contents.find(ModelAccuracyFinding)
     if model is not None and model.commonest is not None and _is_no_better(model, model.commonest):
         found = f"{percent(round(model.test_accuracy, 3))} of test records"
         naming = f"{percent(round(model.commonest, 3))} by always naming the most frequent class"
         no_better = f"The model is no better than naming one class: it is right for {found}, against {naming}"
         lines.append(f"{no_better}{_reason_of_low_accuracy(contents, model)}")
+    return lines
+
+
+def cautions_on_epsilon_star(contents: ReportContents) -> list[str]:
+    """Return cautions on values of Epsilon* that are not informative."""
+    lines, star = list[str](), contents.find(EpsilonStarFinding)
     if star is not None and not star.is_meaningful:
         lines.append(star_text(star))
     of_users, users = contents.find(UserEpsilonStarFinding), contents.plan.federation.users

@@ -6,10 +6,10 @@ from matplotlib.figure import Figure
 
 from fl_audit.array_types import finite
 from fl_audit.audits.common import findings_client_metrics as evidence
-from fl_audit.learning.metric_names import is_share, metric_title
+from fl_audit.learning.metric_names import is_share, metric_text, metric_title
 from fl_audit.report.figure_style import INK, MUTED, finish_axes
-from fl_audit.report.formatting import capital, metric_text, number_text
 from fl_audit.report.report_elements import FindingFigure, ReportContents, ReportNumber, Section, Table
+from fl_audit.words import capital, number_text
 
 NOT_PRIVATE = "computed from training records without noise, so the guarantee does not cover it"
 _MOST_ROWS = 50  # clients in the table of the report; `summary.json` has all

@@ -4,39 +4,24 @@ from dataclasses import dataclass
 from typing import Any, assert_never
 
 from fl_audit.adjacency import Relation
-from fl_audit.audits.common.officer_answers import nist_answers, questions_of_anonymity
+from fl_audit.audits.common.officer_answers import Framework, answers_of
 from fl_audit.audits.registry import audit_of
 from fl_audit.federation.findings import Findings
 from fl_audit.federation.finished_run import FinishedRun
-from fl_audit.plurals import plural
 from fl_audit.privacy.defaults import CANDIDATES
 from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.privacy.guarantee_line import fit_of_all
-from fl_audit.report.formatting import is_certainty, number_text, one_in, percent
 from fl_audit.report.report_elements import ReportContents, Section, Table, TableKind
+from fl_audit.report.template_files import template_table
 from fl_audit.verdict.claim_standing import name_with_standing, standing_of_claim
 from fl_audit.verdict.findings_verdict import VerdictFinding
 from fl_audit.verdict.sections_verdict import banner
 from fl_audit.verdict.short_scope import short_scope
+from fl_audit.words import is_certainty, limit_text, number_text, one_in, percent, plural
 
 TO_FILL_IN = "_" * 48
 _OF_DATA = ("Controller", "Purpose", "System", "Data set, as its owner calls it", "Whose data these are")
 _OF_REPORT = ("How long model, data and report are kept",)
-PUBLISHED = (
-    ("US Census 2020, redistricting data", "one person; 2.47 for one housing unit", "17.14 at delta 1e-10",
-     "US Census Bureau, press release of 9 June 2021"),
-    ("Israel, births of 2014, a table of single births", "one birth: mother and child", "9.98",
-     "arXiv 2405.00267"),
-    ("Google Gboard, more than twenty language models, federated", "one device", "rho-zCDP, rho from 0.2 to 2",
-     "arXiv 2305.18465"),
-    ("LinkedIn, Audience Engagements", "one member, queries of a month", "34.9 at delta 7e-9",
-     "arXiv 2002.05839"),
-    ("Wikipedia, page views by country", "first 10 pages of a device in a day", "about 1 at delta 1e-7",
-     "Wikimedia Foundation, country_project_page, README"),
-    ("Apple, emoji and words typed, noise added on the device", "one user, one day", "4 and 16",
-     "D. Desfontaines, desfontain.es"),
-)  # fmt: skip
-"""For each published deployment of DP: what is released, the unit, epsilon, and the source."""
 
 
 @dataclass(frozen=True)
@@ -103,9 +88,9 @@ def _of_guarantee(contents: ReportContents) -> list[tuple[str, str]]:
             "perfect privacy, and of two guarantees about the same unit the smaller mu is the stronger)",
         ),
         _surer_row(guarantee, contents),
-        ("Advantage over guessing, at most", percent(guarantee.advantage_bound_exact)),
-        *([] if named is None else [(f"Named right among {CANDIDATES:,} equally likely, at most", percent(named))]),
-        ("Found as a member at 1 % false alarms, at most", percent(found)),
+        ("Advantage over guessing, at most", limit_text(guarantee.advantage_bound_exact)),
+        *([] if named is None else [(f"Named right among {CANDIDATES:,} equally likely, at most", limit_text(named))]),
+        ("Found as a member at 1 % false alarms, at most", limit_text(found)),
     ]
     standing = standing_of_claim(contents)
     return [(name_with_standing(name, standing), said) for name, said in rows]
@@ -136,13 +121,8 @@ def _tables(_: OfficerAnnex, contents: ReportContents) -> list[Table]:
     return [
         _facts_table(contents),
         _checked(contents),
-        Table("NIST SP 800-226: the parts of a guarantee", columns, nist_answers(contents)),
-        Table(
-            "The three questions about anonymous data (Opinion 05/2014; EDPB Opinion 28/2024)",
-            columns,
-            questions_of_anonymity(contents),
-        ),
-        Table(published, ("What is released", "Unit", "Epsilon", "Source"), PUBLISHED),
+        *(Table(framework.value[0], columns, answers_of(framework, contents)) for framework in Framework),
+        Table(published, ("What is released", "Unit", "Epsilon", "Source"), template_table("published_epsilons.md")),
     ]
 
 

@@ -21,9 +21,9 @@ from fl_audit.privacy.guarantee_line import fit_of_all
 from fl_audit.privacy.identifiability_bounds import SignalToNoiseAdaptivity
 from fl_audit.report import mechanism_messages
 from fl_audit.report.figure_style import BIT_STYLES, INK, SMALL_TEXT_SIZE, finish_axes
-from fl_audit.report.formatting import is_certainty, number_text, one_in, percent
 from fl_audit.report.report_elements import FindingFigure, ReportContents, ReportNumber, Section, Table
 from fl_audit.verdict.claim_standing import ClaimStanding, standing_of_claim
+from fl_audit.words import is_certainty, number_text, one_in, percent
 
 
 def _sentence(numbers: evidence.GuaranteeFinding, contents: ReportContents) -> str:
@@ -56,7 +56,7 @@ def _sentence(numbers: evidence.GuaranteeFinding, contents: ReportContents) -> s
 
 _BY_STANDING = {
     ClaimStanding.HELD: "",
-    ClaimStanding.REFUTED: "Had the guarantee been kept, this would hold; it was broken, so nothing assures it. ",
+    ClaimStanding.REFUTED: "The guarantee was broken, so it limits nothing. ",
     ClaimStanding.UNCONFIRMED: "This is claimed, and not confirmed by this run. ",
 }
 """Sentence before the text for a person, by the standing of the claim."""
@@ -78,6 +78,9 @@ def person_text(contents: ReportContents) -> str:
     if contents.words.one == "user":
         whose, used = "some of the records are yours, however many, as those of one user", "they were used"
     watches = mechanism_messages.informed_observer_after_somebody(contents.plan)
+    if standing is ClaimStanding.REFUTED:
+        how_sure = f"how sure somebody who {watches} may become that {used}"
+        return f"{_BY_STANDING[standing]}Suppose {whose}: nobody knows {how_sure}."
     if is_certainty(guarantee.belief_bound):
         sure = f"Somebody who {watches} may become sure that {used}"
         return f"{_BY_STANDING[standing]}Suppose {whose}. {sure}: this guarantee assures next to nothing."

@@ -10,13 +10,12 @@ from matplotlib.figure import Figure
 from fl_audit.audits.common.findings_guarantee import GuaranteeFinding
 from fl_audit.federation.run_plan import RunPlan
 from fl_audit.federation.run_tables import NORM_COLUMN, quantiles_by_round
-from fl_audit.plurals import plural
 from fl_audit.privacy.accounting_enums import SensitivityKind
 from fl_audit.report import mechanism_messages
 from fl_audit.report.figure_style import INK, LIMIT, draw_spread, finish_axes
-from fl_audit.report.formatting import capital, number_text, percent
 from fl_audit.report.report_elements import FindingFigure, ReportContents, Section, Table, TableKind
 from fl_audit.report.unit_words import unit_words
+from fl_audit.words import capital, number_text, percent, plural
 
 SMALL_SENSITIVITY = 0.05
 """If all medians are below this share of the clipping norm, the plot of sensitivities has a logarithmic axis."""
@@ -49,7 +48,7 @@ def mechanism_tables(plan: RunPlan) -> list[Table]:
             mechanism_messages.threat_model_text(plan) if federation.with_insider else "no insider was asked",
         ),
         ("Prior belief in D", percent(plan.prior)),
-        ("Optimizer", str(plan.federation.mechanism.optimizer.kind)),
+        _server_step_row(plan),
         ("Seen of a round by an insider", mechanism_messages.seen_text(federation.view)),
         ("Partition", str(federation.partition)),
         ("Training records used", federation.records),
@@ -61,6 +60,14 @@ def mechanism_tables(plan: RunPlan) -> list[Table]:
         Table("Resolved configuration", ("Setting", "Value"), tuple(_flat(plan.config.as_public_dict())),
               TableKind.CONFIGURATION),
     ]  # fmt: skip
+
+
+def _server_step_row(plan: RunPlan) -> tuple[str, str]:
+    """Return what makes the next model: an optimizer or a Flower strategy."""
+    if plan.federation.aggregation is None:
+        return "Optimizer", str(plan.federation.mechanism.optimizer.kind)
+    sees = "models of the clients" if plan.federation.aggregates_clients else "released mean alone"
+    return "Aggregation", f"Flower strategy {plan.federation.aggregation}, which gets the {sees}"
 
 
 def _noise_rows(plan: RunPlan) -> list[tuple[str, Any]]:

@@ -4,9 +4,9 @@ import math
 
 from fl_audit.adjacency import Adjacency, Relation, Unit
 from fl_audit.audits.common.findings_privacy_units import PrivacyUnitsFinding, UnitLevel, measure_levels
-from fl_audit.report.formatting import number_text
 from fl_audit.report.report_elements import ReportContents, Section, Table
 from fl_audit.verdict.claim_standing import standing_of_claim, with_standing_in_brackets
+from fl_audit.words import number_text
 
 _WHOSE = {
     Unit.RECORD: "one record",

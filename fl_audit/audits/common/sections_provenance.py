@@ -1,12 +1,11 @@
 """Report section on the provenance of a run: its data, versions, commands and times."""
 
-from datetime import date
 from typing import Any
 
 from fl_audit.audits.common.findings_provenance import RunProvenanceFinding, measure_origin
 from fl_audit.federation.run_tables import Provenance
-from fl_audit.report.formatting import SPACE
 from fl_audit.report.report_elements import ReportContents, Section, Table, TableKind
+from fl_audit.words import SPACE, day_text
 
 NOT_NOTED = "Where this run comes from was not noted."
 _NO_COMMAND = "started by a program that is no command of fl-audit"
@@ -30,18 +29,6 @@ def provenance_line(provenance: Provenance | None, records: int) -> str:
     data = f"data{SPACE}{provenance.data[:_SHOWN_OF_DIGEST]}" if provenance.data else ""
     drawn = "" if provenance.pool is None else _drawn_text(records, provenance.pool)
     return " · ".join(part for part in (day_text(first.began), versions, data, drawn, first.command) if part)
-
-
-def day_text(moment: str) -> str:
-    """Return the date of an ISO 8601 time, in words.
-
-    Examples
-    --------
-    >>> day_text("2026-11-05T10:00:00+00:00").replace(SPACE, " ")
-    '5 November 2026'
-    """
-    day = date.fromisoformat(moment[:10])
-    return f"{day.day}{SPACE}{day:%B}{SPACE}{day.year}"
 
 
 def _origin_tables(numbers: RunProvenanceFinding, contents: ReportContents) -> list[Table]:

@@ -7,10 +7,9 @@ from typing import assert_never
 from fl_audit.audits.common import findings_record_guarantee as evidence
 from fl_audit.data.randomizers import LaplacePixelation, LocalRandomizer, RandomisedBits, RandomisedEdges
 from fl_audit.federation.finished_run import FinishedRun
-from fl_audit.plurals import plural
 from fl_audit.report import mechanism_messages
-from fl_audit.report.formatting import number_text
 from fl_audit.report.report_elements import ReportContents, ReportNumber, Section
+from fl_audit.words import number_text, plural
 
 _LARGEST_SHOWN = 30.0  # largest epsilon, in nats, for which the factor e^epsilon is shown as a number
 _INDEPENDENT = "draws of the owners are independent, and labels are not hidden; pure epsilon, without a delta"

@@ -5,9 +5,9 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from fl_audit.audits.identifiability.findings_crafted_record import CraftedRecordInfluence, measure_crafted  # fmt: skip
-from fl_audit.plurals import plural
 from fl_audit.report.figure_style import finish_axes
 from fl_audit.report.report_elements import FindingFigure, ReportContents, ReportNumber, Section
+from fl_audit.words import plural
 
 
 def _crafted_sentence(numbers: CraftedRecordInfluence, _: ReportContents) -> str:

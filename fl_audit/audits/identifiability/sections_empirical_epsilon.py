@@ -6,10 +6,8 @@ from fl_audit.array_types import finite
 from fl_audit.audits.common.sections_guarantee import at_delta
 from fl_audit.audits.identifiability import findings_empirical_epsilon as evidence
 from fl_audit.audits.identifiability.bernau_empirical_epsilons import EmpiricalEpsilonEstimate
-from fl_audit.report.formatting import DASH, number_text, percent, uncapital
 from fl_audit.report.report_elements import ReportContents, ReportNumber, Section, Table
 from fl_audit.report.unit_words import UnitWords
-from fl_audit.rounding import side_of
 from fl_audit.statistics.lower_bound_methods import BoundMethod
 from fl_audit.statistics.lower_bounds import LowerBound
 from fl_audit.verdict.declared_tests import TestName
@@ -18,6 +16,7 @@ from fl_audit.verdict.sections_verdict import verdict_of
 from fl_audit.verdict.stored_measurements import measured_in
 from fl_audit.verdict.verdict import VerdictDetails
 from fl_audit.verdict.verdict_messages import title_of
+from fl_audit.words import DASH, number_text, percent, side_of, uncapital
 
 
 def _method(decisive: VerdictDetails, words: UnitWords) -> str:

@@ -13,16 +13,15 @@ from fl_audit.array_types import Floats
 from fl_audit.audits.identifiability import findings_insider as evidence
 from fl_audit.audits.identifiability.llr_distribution import belief_band, belief_density, belief_grid
 from fl_audit.federation.finished_run import FinishedRun
-from fl_audit.plurals import plural
 from fl_audit.privacy.log_odds_distribution import LogOddsDistribution
 from fl_audit.report import figure_style as drawing
 from fl_audit.report.figure_style import BIT_STYLES, INK, LIMIT, MUTED, draw_band, finish_axes
-from fl_audit.report.formatting import number_text, percent
 from fl_audit.report.mechanism_messages import insider_text
 from fl_audit.report.report_elements import FindingFigure, ReportContents, ReportNumber, Section, Table
 from fl_audit.statistics.advantage import AdvantageFromWins, advantage_ends, clopper_pearson
 from fl_audit.statistics.significance_levels import READING_LEVEL
 from fl_audit.verdict.log_odds_innovations import SMALLEST_SIGNAL
+from fl_audit.words import limit_text, number_text, percent, plural
 
 FEWEST_FOR_HISTOGRAM = 20  # smallest number of trials for a histogram; with fewer, each trial is drawn as a mark
 
@@ -124,9 +123,9 @@ def _beliefs_figure(figure: Figure, numbers: evidence.InsiderFinding, contents: 
     axes.set_ylim(0, 1.1 * highest or 1.0)  # 0 if every belief is 0 or 1 and no density is drawn
     bounds = plan.belief_bounds
     of_d = "" if math.isclose(bounds[0], bounds[1]) else " for D"
-    axes.axvline(bounds[1], label=f"claimed limit{of_d} {percent(bounds[1])}", **LIMIT)
+    axes.axvline(bounds[1], label=f"claimed limit{of_d} {limit_text(bounds[1])}", **LIMIT)
     if of_d:
-        axes.axvline(bounds[0], label=f"claimed limit for D' {percent(bounds[0])}", **LIMIT | {"linestyle": ":"})
+        axes.axvline(bounds[0], label=f"claimed limit for D' {limit_text(bounds[0])}", **LIMIT | {"linestyle": ":"})
     axes.axvspan(max(bounds.values()), 1.0, facecolor="none", edgecolor=MUTED, hatch="...", linewidth=0, alpha=0.35)
     title, x_name = "How sure the insider became of the truth", "Belief in the data set really used (probability)"
     y_name = "Density (share of trials\nper unit of probability)"
@@ -181,8 +180,8 @@ def _belief_rounds_figure(figure: Figure, _: evidence.InsiderFinding, contents: 
     for bit in (1, 0):
         _draw_bit(axes, contents, bit)
     bounds = contents.plan.belief_bounds
-    other = "D'" if math.isclose(bounds[0], bounds[1]) else f"D' ({percent(bounds[0])})"
-    axes.axhline(bounds[1], label=f"limit {percent(bounds[1])}, for D and for {other}", **LIMIT)
+    other = "D'" if math.isclose(bounds[0], bounds[1]) else f"D' ({limit_text(bounds[0])})"
+    axes.axhline(bounds[1], label=f"limit {limit_text(bounds[1])}, for D and for {other}", **LIMIT)
     axes.axhline(1 - bounds[0], **LIMIT)
     axes.set_ylim(-0.02, 1.02)
     drawing.whole_number_axis(axes, 0, contents.plan.federation.rounds)

@@ -11,11 +11,10 @@ from fl_audit.audits.common.sections_guarantee import at_delta
 from fl_audit.audits.identifiability import findings_roc as evidence
 from fl_audit.audits.membership.attack_limits import largest_tpr
 from fl_audit.report.figure_style import BIT_STYLES, LIMIT, MUTED, PALE, draw_band, finish_axes
-from fl_audit.report.formatting import percent
 from fl_audit.report.report_elements import FindingFigure, ReportContents, ReportNumber, Section
-from fl_audit.rounding import interval_text
 from fl_audit.verdict.declared_tests import TestName
 from fl_audit.verdict.sections_verdict import verdict_of
+from fl_audit.words import interval_text, percent
 
 _NO_RATIO = (
     "The score is no likelihood ratio, so that a small number is no sign of safety: a cleverer insider may find more"

@@ -17,11 +17,10 @@ from fl_audit.audits.membership import findings_attacks as evidence
 from fl_audit.audits.membership.attack_limits import largest_tpr
 from fl_audit.audits.membership.attack_results import AttackResults
 from fl_audit.federation.finished_run import FinishedRun
-from fl_audit.plurals import plural
 from fl_audit.report.figure_style import INK, MUTED, finish_axes
-from fl_audit.report.formatting import number_text, percent
 from fl_audit.report.report_elements import FindingFigure, ReportContents, ReportNumber, Section, Table
 from fl_audit.verdict.claim_standing import standing_of_claim, with_standing_in_brackets
+from fl_audit.words import is_certainty, number_text, percent, plural
 
 _NAMES = {
     "loss": "Loss threshold",
@@ -117,7 +116,13 @@ def _of_one(limit: float | None, text: str) -> str:
 
 
 def _allowed(limit: float | None) -> str:
-    return "" if limit is None else f"; the guarantee allows at most {percent(limit)}"
+    if limit is None:
+        return ""
+    return (
+        "; the guarantee excludes nothing"
+        if is_certainty(limit)
+        else f"; the guarantee allows at most {percent(limit)}"
+    )
 
 
 def _tables(finding: evidence.AllAttacksFinding, contents: ReportContents) -> list[Table]:

@@ -5,9 +5,9 @@ from typing import Any
 
 from fl_audit.audits.membership import findings_attribute_inference as evidence
 from fl_audit.federation.finished_run import FinishedRun
-from fl_audit.report.formatting import number_text, percent, uncapital
 from fl_audit.report.report_elements import ReportContents, ReportNumber, Section, Table
 from fl_audit.verdict.claim_standing import standing_of_claim, with_standing_in_brackets
+from fl_audit.words import number_text, percent, uncapital
 
 _GUESSERS = {
     evidence.GUESSED_BLINDLY: "Without a model: the commonest value",

@@ -10,11 +10,11 @@ from fl_audit.audits.identifiability.sections_insider import advantage_row
 from fl_audit.audits.membership import findings_membership_adversary as evidence
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.federation.run_plan import RunPlan
-from fl_audit.report.formatting import percent
 from fl_audit.report.mechanism_messages import exact_accountant, noise_text
 from fl_audit.report.report_elements import ReportContents, ReportNumber, Section
 from fl_audit.report.unit_words import unit_words
 from fl_audit.statistics.advantage import advantage_ends
+from fl_audit.words import percent
 
 
 def _scope_of(plan: RunPlan) -> str:

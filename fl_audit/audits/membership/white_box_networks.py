@@ -15,8 +15,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fl_audit.errors import require
-from fl_audit.name_lists import name_list
 from fl_audit.value_checks import require_number
+from fl_audit.words import name_list
 
 _NARROW = 16  # largest number of inputs of a layer that learns at the full rate
 Shown = Mapping[str, Tensor]

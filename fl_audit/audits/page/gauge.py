@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from html import escape
 
 from fl_audit.privacy.guarantee import Guarantee
-from fl_audit.report.formatting import number_text, one_in, percent
 from fl_audit.report.report_elements import ReportContents
 from fl_audit.verdict.findings_verdict import VerdictFinding
 from fl_audit.verdict.noise_estimate import BREACH, recomputed_epsilon
 from fl_audit.verdict.sections_verdict import verdict_of
 from fl_audit.verdict.verdict import Verdict
+from fl_audit.words import number_text, one_in, percent
 
 _ENDS = (2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 1000.0)  # possible ends of the axis, in multiples of the claimed epsilon
 _LOOSE = 0.97  # the gauge marks the epsilon of the claimed noise if it is at most this share of the claimed epsilon
@@ -122,7 +122,7 @@ def _axis(end: float) -> str:
 
 
 def _of_verdict(numbers: VerdictFinding) -> str:
-    """Return why the verdict and the gauge disagree, as a sentence; empty if they agree.
+    """Return what the shown epsilon means beside the verdict, in sentences; empty if both show a breach.
 
     They disagree if only one of them says that the guarantee is broken.
     """
@@ -137,7 +137,13 @@ def _of_verdict(numbers: VerdictFinding) -> str:
             f"What is shown at {percent(found.confidence)} passes the guarantee, as it does for at most {chance} "
             f"guarantees that are kept; the verdict asks for a sign as rare as {one_in(found.level)}."
         )
-    return ""
+    if is_broken or found.epsilon_lower_bound <= 0:
+        return ""
+    return (
+        "Shown is what the insider was proved to learn. That it comes close to what is claimed is no alarm: this "
+        "insider knows everything but one answer, and learns what the guarantee allows. The verdict says whether it is "
+        "more."
+    )
 
 
 def _of_accountant(kept: float, guarantee: Guarantee) -> str:

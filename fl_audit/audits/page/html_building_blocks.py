@@ -8,11 +8,10 @@ from importlib.metadata import PackageNotFoundError, version
 from string import Template
 from typing import Any
 
-from fl_audit.audits.common.sections_provenance import day_text
 from fl_audit.audits.page.stylesheet import STYLESHEET
 from fl_audit.html_tables import Markup, html_table
 from fl_audit.report.banner import Banner
-from fl_audit.report.formatting import MISSING, number_text, percent
+from fl_audit.words import MISSING, day_text, number_text, percent
 
 
 def html_figure(picture: bytes | str, alternative: str, caption: str, name: str = "") -> str:

@@ -9,14 +9,14 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from fl_audit.audits.common.findings_privacy_units import PrivacyUnitsFinding
+from fl_audit.audits.common.sections_accuracy import RELEASED_MODEL
 from fl_audit.audits.common.sections_data_protection_officer import OFFICER, OfficerAnnex
-from fl_audit.audits.common.sections_guarantee import person_text
 from fl_audit.audits.common.sections_mechanism import mechanism_tables
 from fl_audit.audits.common.sections_privacy_units import LEVELS
-from fl_audit.audits.common.sections_released_model import RELEASED_MODEL
 from fl_audit.audits.identifiability.findings_insider import InsiderFinding
 from fl_audit.audits.membership.findings_attacks import AllAttacksFinding
 from fl_audit.audits.membership.findings_membership_adversary import FinalModelMembershipFinding
+from fl_audit.audits.page.engineer_part import engineer_part
 from fl_audit.audits.page.first_screen import first_screen
 from fl_audit.audits.page.html_building_blocks import html_figure, html_page, page_table, value_html
 from fl_audit.audits.page.ordinary_training import is_shown_as_training
@@ -24,16 +24,15 @@ from fl_audit.audits.page.stylesheet import DRAWN
 from fl_audit.audits.sections import VERDICT, page_rows, sections_with_findings
 from fl_audit.errors import in_a_line
 from fl_audit.html_tables import Markup, exactly_html
-from fl_audit.plurals import plural
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.report.figure_style import to_png, to_svg
-from fl_audit.report.formatting import percent
-from fl_audit.report.mechanism_messages import SIMULATION_NOTICE, scaling_text
+from fl_audit.report.mechanism_messages import SIMULATION_NOTICE
 from fl_audit.report.report_elements import FindingFigure, ReportContents, ReportNumber, Section, Table
 from fl_audit.user_modules import title_of_named
 from fl_audit.verdict.sections_verdict import verdict_of
 from fl_audit.verdict.verdict import Verdict
 from fl_audit.verdict.verdict_messages import broken_tests
+from fl_audit.words import percent, plural
 
 _FONT = re.compile(r"font: (?:(\w+) )?([\d.]+)px [^;\"]+")
 _REFERENCE = re.compile(r"url\(#([^)]+)\)|href=\"#([^\"]+)\"")
@@ -187,17 +186,16 @@ def render_html(
     rows = [(*_row_cells(row), row.reading_text) for row in page_rows(contents)]
     body = [
         first_screen(contents),
+        engineer_part(contents),
         '<h2 id="words">In words</h2>',
         *(f"<p>{escape(text)}</p>" for text in paragraphs(contents)),
-        '<h2 id="person">What it means for a person in the data</h2>',
-        f"<p>{escape(person_text(contents))}</p>",
         _failed(contents, "in the appendix" if with_appendix else "in the appendix of report.html"),
         '<h2 id="numbers">Measured beside claimed</h2>',
         _rows_table((*_ROW_COLUMNS, "Reading"), rows),
         f'<h2 id="figures">Figures</h2>\n<div class="figures">{"".join(shown)}</div>' if shown else "",
         _annex(contents) if on_paper and not with_appendix else "",
-        _configuration(contents) if on_paper else "",
         f'<div class="closing" id="closing">\n{_SIMULATION}\n{_SIGN_OFF}</div>' if on_paper else _SIMULATION,
+        _configuration(contents) if on_paper else "",
         _appendix(contents, figures) if with_appendix else "",
     ]
     kind = "Training" if is_shown_as_training(contents) else "Privacy audit"
@@ -236,20 +234,11 @@ def _stands_on_page(contents: ReportContents, section: Section[Any]) -> bool:
 
 
 def _subtitle(contents: ReportContents) -> str:
-    plan, federation = contents.plan, contents.plan.federation
+    federation = contents.plan.federation
     of_users = f" of {plural(federation.users, 'user')}" if federation.users else ""
     records = f"{plural(federation.records, 'record')}{of_users}"
-    parts = (
-        f"{federation.data.title}, {records} at {plural(federation.clients, 'client')}",
-        f"model {title_of_named(federation.model)}",
-        plural(federation.rounds, "round"),
-        plural(contents.run.trials, "trial"),
-        scaling_text(plan)
-        if plan.federation.mechanism.has_exact_llr
-        else "noise in every step of the clients' training",
-        *(["early stopping"] if contents.run.chosen_releases is not None else []),
-    )
-    return " · ".join(parts)
+    at = f"{federation.data.title}, {records} at {plural(federation.clients, 'participant')}"
+    return f"{at} · model {title_of_named(federation.model)}"
 
 
 def _figure(number: int, picture: DrawnPicture, on_paper: bool) -> str:
@@ -301,10 +290,7 @@ def _configuration(contents: ReportContents) -> str:
 
 
 def _annex(contents: ReportContents) -> str:
-    """Return the annex for a data-protection officer, which is added to a report without an appendix.
-
-    The text is empty if the report has no such section.
-    """
+    """Return the annex for a data-protection officer; empty if the run has no such finding."""
     numbers, levels = contents.find(OfficerAnnex), contents.find(PrivacyUnitsFinding)
     if numbers is None:
         return ""

@@ -113,6 +113,10 @@ _FIRST_SCREEN = """
 .gauge .axis .track { overflow: visible; border: 0; height: 1.2rem; margin-right: 16rem; }
 .gauge .axis .track span { position: absolute; white-space: nowrap; transform: translateX(-50%); }
 .next { border-left: 5px solid var(--ink); padding-left: .8rem; }
+.words { font-size: .82rem; color: var(--muted); margin: .6rem 0 0; }
+.words dt { float: left; clear: left; font-weight: 700; margin-right: .5rem; }
+.words dd { margin: 0; }
+.first h2 { margin: 1rem 0 .4rem; }
 .origin { font-size: .8rem; color: var(--muted); overflow-wrap: anywhere; }
 """
 

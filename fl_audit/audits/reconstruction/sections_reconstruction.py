@@ -20,11 +20,11 @@ from fl_audit.audits.reconstruction.reconstruction_metrics import NoiseLevelReco
 from fl_audit.mechanisms.contribution import LocalTraining
 from fl_audit.mechanisms.threat_model import Adversary
 from fl_audit.report.figure_style import INK, MUTED, SMALL_TEXT_SIZE, finish_axes
-from fl_audit.report.formatting import percent
 from fl_audit.report.report_elements import FindingFigure, ReportContents, ReportNumber, Section, Table
 from fl_audit.statistics.advantage import clopper_pearson
 from fl_audit.statistics.significance_levels import READING_LEVEL
 from fl_audit.verdict.declared_tests import TestName
+from fl_audit.words import limit_text, percent
 
 _HOW = (
     "share of trials; the attacker orders the candidates by the exact likelihood of all releases; the bound is "
@@ -124,7 +124,7 @@ def _allowed(drawing: NoiseLevelReconstructions, once: str = "") -> str:
     If the attacker has a single guess, the text ends with `once` instead of the number of guesses.
     """
     often = once if drawing.guesses == 1 else f" in {drawing.guesses} guesses"
-    return f"{percent(round(drawing.level.bound, 4))}{often}"
+    return f"{limit_text(round(drawing.level.bound, 4))}{often}"
 
 
 def draw_pictures(
@@ -183,7 +183,7 @@ def _inversion_tables(numbers: TrueAndReconstructedImages, _: ReportContents) ->
         likeness = drawing.likeness
         psnr = (f"{value:.1f}" for value in (likeness.psnr.mean(), likeness.worst(likeness.psnr)))
         ssim = (f"{value:.2f}" for value in (likeness.ssim.mean(), likeness.worst(likeness.ssim)))
-        names, allowed = percent(float(likeness.named.mean())), percent(round(drawing.level.bound, 4))
+        names, allowed = percent(float(likeness.named.mean())), limit_text(round(drawing.level.bound, 4))
         rows.append((_epsilon(drawing, index == numbers.own), *psnr, *ssim, names, allowed))
     title = "What is drawn of records that were used, mean and the 1 % that were drawn best"
     return [Table(title, columns, tuple(rows))]

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from fl_audit.atomic_files import atomic_file
 from fl_audit.errors import require
-from fl_audit.name_lists import name_list
+from fl_audit.words import name_list
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

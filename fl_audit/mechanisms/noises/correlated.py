@@ -14,10 +14,10 @@ from fl_audit.mechanisms.noises.mechanism_noise import (
     Normals,
     ServerNoiseDraws,
 )
-from fl_audit.plurals import plural
 from fl_audit.privacy.accounting_enums import StrategyMatrixKind
 from fl_audit.privacy.events import GaussianRelease, ReleaseEvent
 from fl_audit.privacy.gaussian import require_positive
+from fl_audit.words import plural
 
 if TYPE_CHECKING:
     from torch import Tensor

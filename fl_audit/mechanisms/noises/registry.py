@@ -14,8 +14,8 @@ from fl_audit.mechanisms.noises.local import LocalGaussian
 from fl_audit.mechanisms.noises.mechanism_noise import MechanismNoise, NoiseOrigin, NoiseSettings
 from fl_audit.mechanisms.noises.none import NoNoise
 from fl_audit.mechanisms.stored_parts import read_part, stored_part
-from fl_audit.name_lists import name_list, phrase_list
 from fl_audit.privacy.accounting_enums import SensitivityKind
+from fl_audit.words import name_list, phrase_list
 
 NOISES: dict[str, type[MechanismNoise]] = {
     "central": CentralGaussian,

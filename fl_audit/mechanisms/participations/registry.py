@@ -14,7 +14,7 @@ from fl_audit.mechanisms.participations.participation import Participation, Part
 from fl_audit.mechanisms.participations.poisson import PoissonSampling
 from fl_audit.mechanisms.participations.rotating_cohorts import RotatingCohorts
 from fl_audit.mechanisms.stored_parts import read_part, stored_part
-from fl_audit.name_lists import name_list
+from fl_audit.words import name_list
 
 PARTICIPATIONS: dict[str, type[Participation]] = {
     "everybody": Everybody,

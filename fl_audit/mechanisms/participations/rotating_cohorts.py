@@ -13,8 +13,8 @@ from fl_audit.mechanisms.participations.participation import (
     ParticipationPhraseContext,
     ParticipationSettings,
 )
-from fl_audit.plurals import plural
 from fl_audit.randomness import Purpose, generator
+from fl_audit.words import plural
 
 
 @dataclass(frozen=True)

@@ -89,6 +89,9 @@ class ClientActor:
         self._is_at_work, self._began, self._pace = False, 0.0, 0.0
         self._worker: Any = None
 
+    def has_started(self) -> None:
+        """Answer once the process has started."""
+
     def run(self, calls: bytes, single: Any, call_context: list[Any], own: Any, seconds: float, *large: Any) -> Any:
         """Make client calls until a time limit; return the results, the number of unfinished calls, and the time
         taken.

@@ -24,7 +24,7 @@ from fl_audit.runs import verbosity
 from fl_audit.runs.cluster.array_transport import SharedArray, StoreViews
 from fl_audit.runs.cluster.call_errors import CallError, LostCallsError, call_error_if_full
 from fl_audit.runs.cluster.client_actor import CallReplies, CallReply, ProcessCalls, process_class
-from fl_audit.runs.cluster.machine_versions import versions_of
+from fl_audit.runs.cluster.machine_versions import differing_versions, versions_of
 from fl_audit.runs.cluster.nodes import RayMachine, living_nodes, viewed_bytes
 
 _SECONDS_BETWEEN_LOOKS = 1.0
@@ -34,6 +34,8 @@ _SECONDS_TO_END = 5.0
 """Seconds for which requests to Ray may go on once the pool is closed: a Ray that is shut down ends the program."""
 _SECONDS_UNTIL_A_NODE_IS_MISSED = 30.0
 """Seconds that Ray may take to notice that a node is gone, once processes on it have died."""
+_SECONDS_FOR_CORES = 30.0
+"""Seconds for which a process may wait for cores that other programs on the cluster have taken."""
 
 ORDINARY = 0
 """The compartment of clients that hold nothing secret from others."""
@@ -48,6 +50,7 @@ class ClientProcess:
     node: RayMachine  # machine on which the process runs
     compartment: int  # compartment of the clients that may be called in the process
     has: set[Hashable] = field(default_factory=set)  # keys of the call context that the process has received
+    start: Any = None  # Ray's reference that is ready once the process has started; None if that is not awaited
 
 
 class ClientPool:
@@ -63,6 +66,8 @@ class ClientPool:
         The resources of one client: `num_cpus` and `num_gpus`, as numbers of cores and graphics cards.
     announce_calls
         Function that a process calls with the client calls that it will make next, or None.
+    is_shared
+        Whether other programs may have taken the cores of the cluster.
 
     Raises
     ------
@@ -70,8 +75,12 @@ class ClientPool:
         If no machine has room for a client.
     """
 
-    def __init__(self, app: Any, share: Mapping[str, float], announce_calls: Any = None) -> None:
+    def __init__(
+        self, app: Any, share: Mapping[str, float], announce_calls: Any = None, is_shared: bool = False
+    ) -> None:
         self._app, self._share = [ray.put(app), ray.put(announce_calls)], dict(share)
+        self._is_shared = is_shared
+        self._crowded = set[str]()  # addresses of the machines whose cores others have taken
         self._actor, self._views = process_class(), StoreViews(viewed_bytes())
         self._changed = threading.Condition()
         self._idle: dict[int, list[ClientProcess]] = {}
@@ -109,6 +118,8 @@ class ClientPool:
                     return idle.pop()
                 if (node := self._room(compartment)) is not None:
                     process = ClientProcess(self._started(node, compartment), node, compartment)
+                    if self._is_shared and compartment == ORDINARY:
+                        process.start = process.handle.has_started.remote()
                     self._processes.append(process)
                     return process
                 self._changed.wait()
@@ -128,6 +139,7 @@ class ClientPool:
         last case, some calls may still be in progress; `wait_for_results` waits for them. The remaining calls are not
         made.
         """
+        self._wait_for_start(process)
         with call_error_if_full():
             large = [one.reference() for one in load.large if isinstance(one, SharedArray)]
             single = [None if isinstance(one, SharedArray) else one for one in load.large]
@@ -137,6 +149,21 @@ class ClientPool:
                 calls, single, list(load.call_context), load.own, SECONDS_OF_A_CALL, *large
             )
         return self._outcome(process, begun)
+
+    def _wait_for_start(self, process: ClientProcess) -> None:
+        """Wait until a process has started; if others have taken its cores for too long, let it share them."""
+        if process.start is None:
+            return
+        started, _ = ray.wait([process.start], timeout=_SECONDS_FOR_CORES)
+        process.start = None
+        if not started:
+            ray.kill(process.handle)
+            process.handle = self._started(process.node, process.compartment, takes_cores=False)
+            with self._changed:
+                is_new = process.node.address not in self._crowded
+                self._crowded.add(process.node.address)
+            if is_new:
+                verbosity.tell(f"node {process.node.address}: other programs have taken its cores, which are shared")
 
     def wait_for_results(self, process: ClientProcess, under_way: int) -> CallReplies:
         """Wait for a process that makes client calls, and return the results of those that are done.
@@ -204,9 +231,9 @@ class ClientPool:
         order = {node: (self._suspects[node.identity], own[node.identity], -node.slots) for node in found}
         return min(order, key=order.__getitem__, default=None)
 
-    def _started(self, node: RayMachine, compartment: int) -> Any:
+    def _started(self, node: RayMachine, compartment: int, takes_cores: bool = True) -> Any:
         placed = NodeAffinitySchedulingStrategy(node_id=node.identity, soft=False)
-        share = self._share if compartment == ORDINARY else self._share | {"num_cpus": 0}
+        share = self._share if compartment == ORDINARY and takes_cores else self._share | {"num_cpus": 0}
         return self._actor.options(scheduling_strategy=placed, max_restarts=0, **share).remote(
             [entry or os.getcwd() for entry in sys.path], self._app
         )
@@ -273,11 +300,12 @@ class ClientPool:
                     self._changed.notify_all()
 
     def _admit_machine(self, node: RayMachine) -> None:
-        """Let the pool use a machine that has joined, if its versions of Python and Flower match."""
-        for found in versions_of([node.identity], self._closed.is_set).values():
-            unused = "" if found.is_ours else f" and is not used: it has {found}"
+        """Let the pool use a machine that has joined, if its versions of Python and packages match."""
+        for versions in versions_of([node.identity], self._closed.is_set).values():
+            difference = differing_versions(versions)
+            unused = f" and is not used: it has {difference}" if difference else ""
             verbosity.tell(f"node {node.address} has joined{unused}")
-            if found.is_ours:
+            if not difference:
                 self._welcome.add(node.identity)
 
     def _drop_from(self, lost: list[RayMachine]) -> None:

@@ -13,10 +13,10 @@ from fl_audit.audits.registry import AUDITS, audit_named
 from fl_audit.data.data_setting_enums import RANKED, Dissimilarity, NeighbourChoice
 from fl_audit.federation.federation_enums import EpsilonStarLocation, InsiderView
 from fl_audit.mechanisms.threat_model import Adversary, TargetsParticipation
-from fl_audit.name_lists import name_list
 from fl_audit.released_model.star_methods import PARAMETRIC_CUT
 from fl_audit.runs.config.config_section import ConfigSection
 from fl_audit.runs.config.setting_types import Choice, Count, OneOr, OwnName
+from fl_audit.words import name_list
 
 
 def _neighbour(value: Any) -> NeighbourChoice | int:

@@ -8,12 +8,12 @@ from pydantic_core import CoreSchema, PydanticCustomError
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.mechanisms.noises.registry import foreign_settings, names_of_noises
-from fl_audit.name_lists import name_list
 from fl_audit.privacy import defaults
 from fl_audit.privacy.accounting_enums import Accountant, MultiplierReference, SensitivityKind
 from fl_audit.privacy.targets import DETAILS, TARGETS
 from fl_audit.runs.config.config_section import ConfigSection
 from fl_audit.runs.config.setting_types import Choice, Count, Positive, Share, Size
+from fl_audit.words import name_list
 
 PRIVACY_TARGETS = tuple(TARGETS)
 OF_PIXELATION = ("pixelation-pixels", "pixelation-block")

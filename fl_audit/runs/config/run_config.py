@@ -8,7 +8,6 @@ from pydantic import Field, ValidationError, model_validator
 from fl_audit.adjacency import Adjacency
 from fl_audit.audits.registry import AUDITS
 from fl_audit.errors import InputError
-from fl_audit.name_lists import name_list
 from fl_audit.runs.config.audit_section import AuditSection
 from fl_audit.runs.config.config_section import ConfigSection
 from fl_audit.runs.config.data_section import DataSection
@@ -17,6 +16,8 @@ from fl_audit.runs.config.privacy_section import GUARANTEE_ONLY, PRIVACY_TARGETS
 from fl_audit.runs.config.run_section import RunSection
 from fl_audit.runs.config.training_section import TrainingSection
 from fl_audit.runs.config_errors import first_problem
+from fl_audit.strategies.aggregation_registry import AGGREGATIONS
+from fl_audit.words import name_list
 
 
 class RunConfig(ConfigSection):
@@ -83,6 +84,7 @@ _PRIVACY_OF = {
 }
 """Defaults of settings that a configuration leaves out, by its strategy."""
 _ADAM_RATE = 0.01
+_ADAPTIVE = ("adam", "yogi", "adagrad")
 
 
 def _filled(training: _Table, privacy: _Table, audit: _Table) -> dict[str, _Table]:
@@ -91,9 +93,13 @@ def _filled(training: _Table, privacy: _Table, audit: _Table) -> dict[str, _Tabl
     Defaults depend on the strategy, the local randomizer and the kind of audit. Given settings replace them.
     """
     filled: dict[str, _Table] = {}
-    strategy, is_private = training.get("strategy", "dp-fedsgd"), privacy.get("private") is not False
+    is_private = privacy.get("private") is not False
+    if not is_private and training.get("aggregation") is not None:
+        # A Flower strategy averages models, which clients have trained.
+        training = filled["training"] = {"strategy": "dp-fedavg"} | training
+    strategy = training.get("strategy", "dp-fedsgd")
     if isinstance(strategy, str) and strategy in _PRIVACY_OF:
-        adam = {"learning-rate": _ADAM_RATE} if training.get("optimizer") == "adam" else {}
+        adam = {"learning-rate": _ADAM_RATE} if _has_adaptive_steps(training) else {}
         epochs = {} if {"local-steps", "local-epochs"} & training.keys() else {"local-epochs": 1}
         training = _WHERE_CLIENTS_TRAIN | adam | training | epochs
         # A guarantee names its adjacency; without one, nothing that makes a guarantee is filled in.
@@ -108,6 +114,13 @@ def _filled(training: _Table, privacy: _Table, audit: _Table) -> dict[str, _Tabl
         of_audit, of_privacy = AUDITS[kind].defaults(strategy, privacy)
         filled["audit"], filled["privacy"] = of_audit | audit, of_privacy | privacy
     return filled
+
+
+def _has_adaptive_steps(training: _Table) -> bool:
+    """Return whether the server's steps have about the size of its learning rate, whatever clients send."""
+    aggregation = training.get("aggregation")
+    named = AGGREGATIONS.get(aggregation) if isinstance(aggregation, str) else None
+    return training.get("optimizer") in _ADAPTIVE or (named is not None and named.is_adaptive)
 
 
 _MISSING = f"it names what is claimed ({name_list(PRIVACY_TARGETS, 'or')})"

@@ -9,7 +9,8 @@ from fl_audit.errors import InputError
 from fl_audit.user_modules import require_named
 
 
-def _own(value: str) -> str:
+def own_name(value: str) -> str:
+    """Return a name `package.module:name` if its form is right and its top-level module exists."""
     try:
         require_named(value)
     except InputError as error:
@@ -21,7 +22,7 @@ Scalar = bool | int | float | str
 T = TypeVar("T")
 Choice = Annotated[T, Strict(False)]
 """One of the values of an enumeration, which a file writes as a string."""
-OwnName = Annotated[str, Field(pattern=".:."), AfterValidator(_own)]
+OwnName = Annotated[str, Field(pattern=".:."), AfterValidator(own_name)]
 """`package.module:name` of an object of the user's own."""
 OneOr = Annotated[Annotated[T, Strict(False)] | OwnName, Field(union_mode="left_to_right")]
 """A value of an enumeration, or `package.module:name` of an object of the user's own."""

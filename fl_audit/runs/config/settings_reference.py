@@ -8,9 +8,9 @@ from typing import Any
 from pydantic import BaseModel
 
 from fl_audit.errors import InputError
-from fl_audit.name_lists import name_list
 from fl_audit.runs.config.run_config import RunConfig
 from fl_audit.runs.config_errors import accepted_values, resolved
+from fl_audit.words import name_list
 
 _KINDS = {
     "boolean": "true or false",

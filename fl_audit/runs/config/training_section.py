@@ -10,11 +10,14 @@ from fl_audit.learning.metric_names import Metric
 from fl_audit.learning.optimizer_enums import LocalOptimizer, ServerOptimizerKind
 from fl_audit.mechanisms.participations.registry import PARTICIPATIONS, REFUSED, accepted_instead, foreign_settings
 from fl_audit.runs.config.config_section import ConfigSection
-from fl_audit.runs.config.setting_types import Choice, Count, OneOr, Size
+from fl_audit.runs.config.setting_types import Choice, Count, OneOr, Size, own_name
+from fl_audit.strategies.aggregation_registry import AGGREGATIONS
 
 MOST_ROUNDS = 10**6
 """Largest number of rounds: more are a typing error, and would never end."""
 DEFAULT_ROUNDS = 30
+USUAL_LEARNING_RATES = (0.005, 1.0)
+"""Step size of the server if none is given: with gradients of records, and where clients train."""
 Strategy = Literal["dp-fedsgd", "dp-fedavg", "dp-sgd-clients"]
 OF_LOCAL_TRAINING = ("local-epochs", "local-steps", "local-batch", "local-learning-rate")
 OF_CLIENTS = ("cohort",)
@@ -24,6 +27,7 @@ _NEEDS: dict[tuple[str, ...], tuple[Strategy, ...]] = {
     OF_CLIENTS: ("dp-fedavg",),
     ("sampling-rate",): ("dp-fedsgd", "dp-fedavg"),
     ("local-optimizer",): ("dp-fedavg",),
+    ("proximal-mu",): ("dp-fedavg",),
     OF_RECORDS: ("dp-fedsgd",),
 }
 """Settings of training for some strategies only: local training, samples of clients, and those of records."""
@@ -48,6 +52,20 @@ class _SamplingNameSchema:
     @classmethod
     def __get_pydantic_json_schema__(cls, _: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         return {"enum": [*PARTICIPATIONS], "type": "string"}
+
+
+def _aggregation(value: str) -> str:
+    if value not in AGGREGATIONS and ":" not in value:
+        raise PydanticCustomError("aggregation", "no name of a strategy")  # the schema says what is accepted
+    return value if value in AGGREGATIONS else own_name(value)
+
+
+class _AggregationNameSchema:
+    """JSON schema of the setting `aggregation`: the names of Flower's strategies, or a name of the user's own."""
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, _: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return {"anyOf": [{"enum": [*AGGREGATIONS], "type": "string"}, {"pattern": ".:.", "type": "string"}]}
 
 
 class TrainingSection(ConfigSection):
@@ -85,6 +103,12 @@ class TrainingSection(ConfigSection):
     """Step size of local training, where clients train; left out, 0.1."""
     local_optimizer: Choice[LocalOptimizer] | None = None
     """Rule of local training, with `dp-fedavg`; it starts anew in every round. Left out, `sgd`."""
+    proximal_mu: Annotated[float, Field(ge=0, le=1e20)] | None = None
+    """Weight of FedProx's proximal term in the loss of a client's local training, with `dp-fedavg`; left out, 0."""
+    aggregation: Annotated[str, AfterValidator(_aggregation), _AggregationNameSchema] | None = None
+    """Flower strategy that makes the next model, by name or as `package.module:factory`; left out, `optimizer` does.
+    Without privacy it gets the clients' models; with a claim it gets the released mean alone.
+    """
     early_stopping: Count | None = None
     """Evaluated releases without a smaller loss on the population sample that end training; left out, none do."""
     metrics: Annotated[tuple[OneOr[Metric], ...], Strict(False), Field(min_length=1)] | None = None
@@ -121,4 +145,19 @@ class TrainingSection(ConfigSection):
             if (idle := self.given_keys(settings)) and self.strategy not in strategies:
                 needed = " or ".join(strategies)
                 raise ValueError(f"{self.named(idle)} needs strategy = {needed}, and strategy is {self.strategy}")
+        self._aggregation_goes_together()
         return self
+
+    def _aggregation_goes_together(self) -> None:
+        """Raise `ValueError` if a setting has no effect on the aggregation, which takes the place of the optimizer."""
+        if self.aggregation is None:
+            return
+        named = AGGREGATIONS.get(self.aggregation)
+        used = set() if named is None else set(named.arguments.values())
+        own = {"optimizer": (ServerOptimizerKind.SGD,), "momentum": (0.9,), "learning-rate": USUAL_LEARNING_RATES}
+        for setting, usual in own.items():
+            if setting not in used and getattr(self, setting.replace("-", "_")) not in usual:
+                effect = f"{self.named([setting])} has no effect with aggregation = {self.aggregation}"
+                raise ValueError(f"{effect}, which makes the server's step: leave it out")
+        if "proximal-mu" in used and self.proximal_mu is None:
+            raise ValueError(f"aggregation = {self.aggregation} needs proximal-mu, which is left out")

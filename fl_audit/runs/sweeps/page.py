@@ -13,18 +13,16 @@ import pandas as pd
 
 from fl_audit.audits.page.html_building_blocks import html_figure, html_page, page_table
 from fl_audit.learning.metric_names import WORST_CLIENT
-from fl_audit.plurals import plural
 from fl_audit.privacy.private_selection import selection_text
 from fl_audit.released_model.normal_fit_tests import FIT, rejected
 from fl_audit.released_model.star_methods import cuts_text
 from fl_audit.report.banner import Banner, VerdictLook
 from fl_audit.report.figure_style import to_png
-from fl_audit.report.formatting import number_text
 from fl_audit.report.mechanism_messages import SIMULATION_NOTICE
-from fl_audit.rounding import rounded
 from fl_audit.runs.sweeps.privacy_utility_plot import utility_name
 from fl_audit.runs.sweeps.sweep import RUNS, SweepResults
 from fl_audit.runs.sweeps.tables import ATTACKED, UNTRAINED, guarantee_varies
+from fl_audit.words import number_text, plural, rounded
 
 _ON_FRONTIER = "The frontier joins the points that no mixture of two others equals in both and beats in one."
 _BY_GUARANTEE = (

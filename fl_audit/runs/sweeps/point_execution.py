@@ -34,7 +34,8 @@ from fl_audit.federation.run_plan import RunPlan
 from fl_audit.ordinary_files import read_file
 from fl_audit.runs.cluster.call_scheduling import RETRIES
 from fl_audit.runs.cluster.nodes import alive_rows
-from fl_audit.runs.cluster.ray_connection import RayOptions, cluster_at, ray_for
+from fl_audit.runs.cluster.ray_connection import cluster_at, ray_for
+from fl_audit.runs.cluster.ray_options import RayOptions
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.progress import Progress, RunsProgress, progress_of_part
 from fl_audit.runs.run import run_audit

@@ -25,8 +25,8 @@ from fl_audit.learning.metric_names import Metric, is_share, metric_column, metr
 from fl_audit.released_model.star_methods import cuts_text
 from fl_audit.report import figure_style
 from fl_audit.report.figure_style import INK, MUTED, SMALL_TEXT_SIZE, add_legend, finish_axes, literal, new_figure, span
-from fl_audit.report.formatting import number_text
 from fl_audit.runs.sweeps.tables import guarantee_varies
+from fl_audit.words import number_text
 
 NO_GUARANTEE = "no privacy"
 _MOST_GROUPS = 6

@@ -19,10 +19,10 @@ from fl_audit.learning.metric_names import Metric, is_smaller_better
 from fl_audit.privacy.private_selection import SelectionCost, selection_cost_of
 from fl_audit.report.figure_style import to_png
 from fl_audit.run_files import read_json
+from fl_audit.runs.cluster.ray_options import RayOptions
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.planning import plan_run
 from fl_audit.runs.progress import RunsProgress, at_work, no_runs_progress
-from fl_audit.runs.ray_engine import RayOptions
 from fl_audit.runs.run_directory import file_lock
 from fl_audit.runs.sweeps.grid import Point, describe, require_distinct
 from fl_audit.runs.sweeps.point_execution import play_points

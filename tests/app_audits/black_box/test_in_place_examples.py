@@ -17,9 +17,10 @@ import numpy as np
 import pytest
 import torch
 
+from fl_audit.runs.cluster.ray_options import RayOptions
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.local_engine import run_locally
-from fl_audit.runs.ray_engine import RayOptions, run_on_ray
+from fl_audit.runs.ray_engine import run_on_ray
 
 SHAPES = ("quickstart_pytorch", "opacus_clients", "scikit_learn", "custom_metrics", "server_evaluation")
 EXAMPLES = Path(__file__).parents[3] / "experiments" / "examples"

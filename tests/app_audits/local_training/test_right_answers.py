@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from fl_audit.adjacency import Adjacency
+from fl_audit.app_audits.audit_results import training_result
 from fl_audit.app_audits.local_training.assessment import Assessment, assessment_json, report_lines
 from fl_audit.app_audits.local_training.composition import composed
 from fl_audit.app_audits.local_training.pitfalls import Pitfall
@@ -257,6 +259,11 @@ def test_what_one_call_cannot_show_is_named_and_not_counted() -> None:
     assert {str(Pitfall.SEEDED_NOISE), str(Pitfall.FIXED_SAMPLE)} <= set(missing)
     count = len(Pitfall) - len(missing)
     assert f"{count} of {count} pitfalls" in dict(report_lines(once))["Not found"]
+    # A weak claim is named at the top of the result, whatever the verdict.
+    for epsilon, is_weak in ((8.0, True), (1.0, False)):
+        result = training_result(replace(once, evidence=replace(once.evidence, epsilon=epsilon)))
+        assert (result.warning is not None) is is_weak
+        assert result.to_json()["warning"] == result.warning
 
 
 def _negated(noise: list[torch.Tensor], before: list[torch.Tensor] | None, number: int) -> list[torch.Tensor]:

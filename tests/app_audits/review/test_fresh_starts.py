@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from apps import CLIENT, write_app
 
-from fl_audit.app_audits.generator_states import seed_generators, spared_generators
 from fl_audit.app_audits.launchers.review_launcher import reviewed
 from fl_audit.app_audits.review.fresh_starts import StartTrace, compared_starts, repeated_noise, trace_of_clients
 from fl_audit.app_audits.review.options import ReviewOptions
 from fl_audit.app_audits.review.review import trace_start
 from fl_audit.app_audits.review.reviewed_app import read_reviewed_app
+from fl_audit.generator_states import seed_generators, spared_generators
 
 pytestmark = pytest.mark.usefixtures("small_working_directory", "searched_as_before")
 SERVER = """

@@ -28,6 +28,7 @@ from fl_audit.app_audits.claim_audit.claim_audit_results import (
 from fl_audit.app_audits.claim_audit.distinguishers import Distinguisher
 from fl_audit.app_audits.claim_audit.findings import findings
 from fl_audit.app_audits.page import app_text, write_result
+from fl_audit.app_audits.review import secure_aggregation_compatibility
 from fl_audit.app_audits.review.claims import StatedAppClaim
 from fl_audit.app_audits.review.options import ReviewOptions
 from fl_audit.app_audits.review.probe_trials import probed
@@ -371,3 +372,13 @@ def test_clients_that_clip_by_themselves_are_told_how_to_say_so(is_clipped: bool
     assert found.verdict is (Verdict.VIOLATED if is_clipped else Verdict.CONSISTENT)
     assert ("--set trust-client-clipping=true" in headline(found)) is is_clipped
     assert "Floating-point leak" not in headline(found)
+
+
+def test_the_names_in_secure_aggregation_are_those_of_flower() -> None:
+    from flwr.common.secure_aggregation import secaggplus_constants as flower
+
+    assert flower.RECORD_KEY_CONFIGS == secure_aggregation_compatibility._SETUP_RECORD
+    assert secure_aggregation_compatibility._SETUP[flower.Key.STAGE] == flower.Stage.SETUP
+    assert secure_aggregation_compatibility._SETUP.keys() <= {
+        value for name, value in vars(flower.Key).items() if not name.startswith("_")
+    }

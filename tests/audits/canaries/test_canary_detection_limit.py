@@ -12,11 +12,10 @@ from small_audits import small_settings
 from fl_audit.audits.canaries.canary_detection_limit import CanaryDetectionLimit, canary_detection_limit
 from fl_audit.audits.canaries.epsilon_from_scores import certify
 from fl_audit.audits.canaries.other_clients_variance import OtherClientsVariance
-from fl_audit.audits.page.first_screen import facts_of
+from fl_audit.audits.page.engineer_part import facts_of
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.guarantee import derive_guarantee
 from fl_audit.privacy.stated_releases import StatedReleases
-from fl_audit.report.formatting import number_text
 from fl_audit.runs.config import parse_config
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.planned_run_check import check_json, check_plan
@@ -26,6 +25,7 @@ from fl_audit.verdict.declared_tests import DETECTION_POWER, FAMILY_LEVEL
 from fl_audit.verdict.findings_verdict import VerdictFinding
 from fl_audit.verdict.noise_estimate import breach_ratio
 from fl_audit.verdict.verdict import Verdict
+from fl_audit.words import number_text
 
 ROUNDS = 40
 CLAIM: Claim = StatedReleases("add-remove-client", noise_multiplier=1.0, rounds=ROUNDS).claim(1e-3)

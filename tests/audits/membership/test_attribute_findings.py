@@ -19,9 +19,9 @@ from fl_audit.audits.membership.sections_membership_adversary import _mean_row
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.privacy.guarantee import derive_guarantee
-from fl_audit.report.formatting import Reading
 from fl_audit.report.report_elements import ReportNumber
 from fl_audit.statistics.advantage import mean_advantage
+from fl_audit.statistics.claim_comparisons import Reading
 
 
 def twins(mu: float, shown: float, trials: int) -> AttributeFinding:

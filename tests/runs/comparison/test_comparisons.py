@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 
 from fl_audit.cli.main import app
 from fl_audit.errors import InputError
-from fl_audit.report.formatting import Reading
 from fl_audit.runs.comparison.rows import ACCURACY, ADVANTAGE, ATTACK, SHOWN, STAR, rows
+from fl_audit.statistics.claim_comparisons import Reading
 
 
 def _entry(name: str, value: float, **more: Any) -> dict[str, Any]:

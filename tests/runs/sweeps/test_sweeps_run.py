@@ -24,10 +24,9 @@ from fl_audit.learning.metric_names import Metric
 from fl_audit.privacy.gaussian import gaussian_mu
 from fl_audit.released_model.normal_fit_tests import FIT
 from fl_audit.report.figure_style import to_png
-from fl_audit.report.formatting import number_text
+from fl_audit.runs.cluster.ray_options import RayOptions
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.planning import plan_run
-from fl_audit.runs.ray_engine import RayOptions
 from fl_audit.runs.run import run_audit
 from fl_audit.runs.run_directory import RunDirectory
 from fl_audit.runs.sweeps import point_execution
@@ -44,6 +43,7 @@ from fl_audit.runs.sweeps.privacy_utility_plot import landscape_figure
 from fl_audit.runs.sweeps.sweep import SweepResults, run_sweep
 from fl_audit.runs.sweeps.tables import UNTRAINED, choose_utility, models_table, points_table
 from fl_audit.strategies.errors import FederationError
+from fl_audit.words import number_text
 
 VALUES = small_settings(
     training={"rounds": 2},

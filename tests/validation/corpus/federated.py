@@ -14,7 +14,7 @@ from fl_audit.app_audits.black_box.trial_models import template
 from fl_audit.app_audits.black_box.trials_after_training import no_news_from_flower
 from fl_audit.app_audits.claim_audit.claim import StatedClaim
 from fl_audit.app_audits.claim_audit.transcript import Transcript
-from fl_audit.app_audits.generator_states import seed_generators, spared_generators
+from fl_audit.generator_states import seed_generators, spared_generators
 from tests.validation.corpus import truth
 from tests.validation.corpus.case import Case, Claim, Floats, Layout
 from tests.validation.corpus.truth import NONE, gaussian

@@ -12,8 +12,8 @@ import torch
 from torch import nn
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.app_audits.generator_states import seed_generators, spared_generators
 from fl_audit.app_audits.local_training.edited_datasets import crafted_record, record_at, with_record, without_record
+from fl_audit.generator_states import seed_generators, spared_generators
 from tests.validation.corpus.case import Case, Claim, Floats, Layout, Training
 from tests.validation.corpus.truth import NONE, sampled
 from tests.validation.faulty_mechanisms import hand_written_trainings as trainings

@@ -12,7 +12,7 @@ from scipy.linalg import circulant
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.app_audits.claim_audit.claim import StatedClaim
-from fl_audit.report.formatting import capital
+from fl_audit.words import capital
 from tests.validation.breach_kinds import BREACHES, Breach
 from tests.validation.corpus.case import Case, Floats, Layout
 from tests.validation.corpus.federated import claim_of

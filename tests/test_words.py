@@ -3,8 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from fl_audit.plurals import plural
-from fl_audit.report.formatting import MISSING, number_text, one_in, percent
+from fl_audit.words import MISSING, number_text, one_in, percent, plural
 
 
 @pytest.mark.parametrize(

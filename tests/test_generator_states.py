@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from fl_audit.app_audits.generator_states import GeneratorStates, seed_generators, spared_generators
+from fl_audit.generator_states import GeneratorStates, seed_generators, spared_generators
 
 _DRAWS: list[Callable[[], object]] = [random.random, np.random.random, lambda: torch.rand(1)]
 

@@ -1,17 +1,175 @@
-"""Write numbers and interval ends as text, rounded so that they stay on the same side of a claim and of 0."""
+"""Write numbers, ratios, percentages, durations, plurals and lists as text for messages and reports.
+
+An interval is rounded together with its claim, so that every number stays on its side of the claim and of 0.
+"""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from datetime import date
 from decimal import Decimal
+from numbers import Integral, Real
 
+MISSING = "not determined"
 NO_LIMIT = "no limit"
 """Text for an end of an interval that is infinite or not known."""
-_UNKNOWN = "not determined"
-_SPACE = "\N{NO-BREAK SPACE}"
+DASH = "\N{EN DASH}"
+SPACE = "\N{NO-BREAK SPACE}"
 _MOST_DECIMALS = 340  # more than any 64-bit number has that is not told apart from another
 _EQUAL = 1e-12  # numbers that differ by a smaller share of themselves are one number
 _DIGITS, _DIGITS_OF_SHARE = 4, 3  # significant digits of a claim, and of a number without an interval
+
+
+def plural(count: int, one: str, many: str | None = None) -> str:
+    """Return a count with its noun, such as "1 trial" or "2,000 trials".
+
+    `count`: The noun is singular if it is 1.
+    """
+    return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
+def phrase_list(phrases: Iterable[str], last: str = "and") -> str:
+    """Return phrases as a list in a sentence, such as "a, b and c"."""
+    *first, end = [*phrases] or [""]
+    return f"{', '.join(first)} {last} {end}" if first else end
+
+
+def name_list(names: Iterable[object], last: str = "and") -> str:
+    """Return names as a list in a sentence; all are quoted if one of them has a space or a comma.
+
+    Examples
+    --------
+    >>> name_list(["rdp", "pld", "gdp"])
+    'rdp, pld and gdp'
+    >>> name_list(["own", "own, rounded"], "or")
+    "'own' or 'own, rounded'"
+    """
+    told = [str(name) for name in names]
+    is_clear = not any(mark in name for name in told for mark in (" ", ","))
+    return phrase_list(told if is_clear else [f"'{name}'" for name in told], last)
+
+
+def capital(text: str) -> str:
+    """Return a text with its first letter in upper case; other letters are unchanged."""
+    return text[:1].upper() + text[1:]
+
+
+def uncapital(text: str) -> str:
+    """Return a text with its first letter in lower case; other letters are unchanged."""
+    return text[:1].lower() + text[1:]
+
+
+def number_text(value: object, digits: int = 4) -> str:
+    """Return a number as text with `digits` significant digits, a bool as "yes" or "no", and a string unchanged."""
+    match value:
+        case None:
+            return MISSING
+        case bool():
+            return "yes" if value else "no"
+        case Integral():
+            return f"{int(value):,}"
+        case Real():
+            number = float(value)
+        case _:
+            return str(value)
+    if math.isnan(number):
+        return MISSING
+    if math.isinf(number):
+        return "unbounded" if number > 0 else "minus unbounded"
+    if number != 0 and not 1e-4 <= abs(number) < 1e6:
+        mantissa, exponent = f"{number:.{digits - 1}e}".split("e")
+        return f"{mantissa.rstrip('0').rstrip('.')}e{int(exponent)}"
+    return f"{number:.{digits}g}" if abs(number) < 10 ** (digits - 1) else f"{number:,.1f}".removesuffix(".0")
+
+
+def percent(share: float | None) -> str:
+    """Return a share as a percentage in text; only the shares 0 and 1 are written as 0 % and 100 %.
+
+    A share below 1 that is a certainty (see `is_certainty`) is written as "almost 100 %", without its nines.
+    """
+    if share is None or not math.isfinite(share):
+        return number_text(share)
+    if share < 1 and is_certainty(share):
+        return f"almost 100{SPACE}%"
+    tail = 100 * min(abs(share), abs(1 - share))
+    decimals = 1 if tail >= 1 or tail == 0 else min(12, 1 - math.floor(math.log10(tail)))
+    text = f"{100 * share:.{decimals}f}"
+    about = "almost " if share not in (0, 1) and float(text) in (0, 100) else ""
+    return f"{about}{text.rstrip('0').rstrip('.') if '.' in text else text}{SPACE}%"
+
+
+def limit_text(share: float | None) -> str:
+    """Return an upper limit of a share as a percentage, or "no limit" if it is a certainty and excludes nothing."""
+    if share is not None and math.isfinite(share) and is_certainty(share):
+        return NO_LIMIT
+    return percent(share)
+
+
+def is_certainty(belief: float) -> bool:
+    """Return whether an upper bound on a belief is above 1 - 1e-9, i.e. excludes nothing."""
+    return belief > 1 - 1e-9
+
+
+def one_in(chance: float) -> str:
+    """Return a probability up to 1 as text, such as "1 in 20" or "3 in 10,000"; 0 is "zero".
+
+    Examples
+    --------
+    >>> one_in(0.001), one_in(0.05), one_in(0.0003), one_in(1 / 3333)
+    ('1 in 1,000', '1 in 20', '3 in 10,000', 'about 3 in 10,000')
+    """
+    if chance <= 0:
+        return "zero"
+    inverse = round(1 / chance)
+    if math.isclose(1 / chance, inverse, rel_tol=1e-9) and float(f"{inverse:.1e}") == inverse:
+        return f"1 in {inverse:,}"
+    many, exponent = f"{chance:.1e}".split("e")
+    digits = many.rstrip("0").rstrip(".")
+    count, power = int(digits.replace(".", "")), len(digits.partition(".")[2]) - int(exponent)
+    about = "" if math.isclose(chance, count / 10**power, rel_tol=1e-9) else "about "
+    return f"{about}{count} in {10**power:,}"
+
+
+def ratio_text(ratio: float) -> str:
+    """Return a ratio as text, with enough digits to distinguish a ratio near 1 from 1.
+
+    Examples
+    --------
+    >>> ratio_text(1.00036), ratio_text(0.5), ratio_text(3.14159)
+    ('1.00036', '0.50', '3.1')
+    """
+    if ratio >= 2:
+        return f"{ratio:.2g}" if ratio < 1e4 else f"{ratio:.2e}"
+    gap = abs(ratio - 1)
+    decimals = 4 if gap == 0 else min(8, max(2, 1 - math.floor(math.log10(gap))))
+    text = f"{ratio:.{decimals}f}"
+    return text[:-1] if decimals > 2 and text.endswith("0") else text
+
+
+def duration(seconds: float) -> str:
+    """Return an approximate duration as text, in whole minutes, or in whole hours for two hours and more.
+
+    Examples
+    --------
+    >>> duration(20), duration(100), duration(40 * 60), duration(7200)
+    ('less than 1 minute', 'about 2 minutes', 'about 40 minutes', 'about 2 hours')
+    """
+    minutes = round(seconds / 60)
+    if seconds < 60:
+        return "less than 1 minute"
+    return f"about {plural(minutes, 'minute') if minutes < 120 else plural(round(seconds / 3600), 'hour')}"
+
+
+def day_text(moment: str) -> str:
+    """Return the date of an ISO 8601 time, in words.
+
+    Examples
+    --------
+    >>> day_text("2026-11-05T10:00:00+00:00").replace(SPACE, " ")
+    '5 November 2026'
+    """
+    day = date.fromisoformat(moment[:10])
+    return f"{day.day}{SPACE}{day:%B}{SPACE}{day.year}"
 
 
 @dataclass(frozen=True)
@@ -65,7 +223,7 @@ def rounded(
         told = [scale.rounded_text(number, decimals, exact_claim, claimed) for number in numbers]
         if all(text is not None for text in told):
             break
-    texts = [text or _UNKNOWN for text in told]
+    texts = [text or MISSING for text in told]
     if is_unlimited(low):
         texts[1] = NO_LIMIT
     if is_unlimited(high):
@@ -110,7 +268,7 @@ class _Scale:
     def of(cls, numbers: list[float | None], is_share: bool) -> "_Scale":
         """Return the unit in which all the numbers are written: percent for shares, otherwise 1 or a power of ten."""
         if is_share:
-            return cls(-2, f"{_SPACE}%", _DIGITS_OF_SHARE, (Decimal(0), Decimal(100)))
+            return cls(-2, f"{SPACE}%", _DIGITS_OF_SHARE, (Decimal(0), Decimal(100)))
         largest = max((abs(number) for number in numbers if number is not None and math.isfinite(number)), default=0.0)
         if largest == 0 or 1e-4 <= largest < 1e6:
             return cls(0, "", _DIGITS, (Decimal(0),))
@@ -151,14 +309,14 @@ class _Scale:
         """
         if shown is None:
             if number is None or math.isnan(number):
-                return _UNKNOWN
+                return MISSING
             return "unbounded" if number > 0 else "minus unbounded"
         digits = f"{shown:,f}"
         digits = digits.rstrip("0").rstrip(".") if "." in digits else digits
         plain = digits.lstrip("-") == "0"
         if plain:
             digits = "0"
-        return digits if plain and not self.unit.startswith(_SPACE) else f"{digits}{self.unit}"
+        return digits if plain and not self.unit.startswith(SPACE) else f"{digits}{self.unit}"
 
 
 def _side(number: Decimal, mark: Decimal) -> int:

@@ -1,0 +1,167 @@
+"""Run a whole Flower app, unchanged, on the grid of this software: its ServerApp here, its clients by an engine.
+
+The ServerApp gets our grid, and the ClientApp is called in threads or in processes of Ray, with the contexts that
+Flower's own simulation gives: partition, number of partitions, run configuration, and a state that each node keeps.
+"""
+
+import sys
+import time
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, assert_never, cast
+
+from click import ClickException
+from flwr.app import UserConfig
+from flwr.clientapp import ClientApp
+from flwr.common.config import fuse_dicts, parse_config_args
+from flwr.serverapp import ServerApp
+
+from fl_audit.app_audits.review.app_loading import AppDescription, StubImportFinder, loaded, read_app
+from fl_audit.errors import InputError, in_a_line, require
+from fl_audit.runs.cluster.ray_connection import cluster_at
+from fl_audit.runs.cluster.ray_options import RayOptions, calls_on_all_cores
+from fl_audit.runs.engine_names import Engine
+from fl_audit.runs.local_engine import run_locally
+from fl_audit.runs.ray_engine import run_on_ray
+from fl_audit.runs.verbosity import show_flower
+from fl_audit.strategies.errors import FederationError
+from fl_audit.words import name_list
+
+USUAL_CLIENTS = 10
+"""Number of clients of an app whose file names none, as in Flower's own simulation."""
+_NO_LIMIT = float("inf")
+
+
+@dataclass(frozen=True)
+class PlayedApp:
+    """A Flower app that was played to its end."""
+
+    app: AppDescription  # the app, with the run configuration that it was given
+    clients: int  # number of clients
+    engine: Engine  # engine that called the clients
+    seconds: float  # time from the start of the ServerApp to its end; with Ray, its start and end count too
+
+
+def simulate_app(
+    directory: Path,
+    engine: Engine,
+    run_config: Sequence[str] = (),
+    clients: int | None = None,
+    ray_address: str | None = None,
+) -> PlayedApp:
+    """Play the Flower app in a directory to its end.
+
+    Parameters
+    ----------
+    directory
+        Directory with the app's `pyproject.toml`.
+    engine
+        Engine that calls the clients.
+    run_config
+        Values that replace those of the app's run configuration, as `flwr run --run-config` takes them: texts such as
+        "num-server-rounds=5 lr=0.1", or the path of one TOML file.
+    clients
+        Number of clients; None for that of the app's file, or 10.
+    ray_address
+        Address of a running Ray cluster; None starts a Ray for this app.
+
+    Returns
+    -------
+    PlayedApp
+        The app, with its number of clients and the time that it took.
+
+    Raises
+    ------
+    InputError
+        If the app cannot be read or imported, or its ServerApp raises an exception.
+    """
+    described = read_app(directory.resolve())
+    app = replace(described, config=_overridden(described, run_config))
+    # Nothing is replaced by a stub: the app is to run, and not only to be looked at.
+    missing = StubImportFinder(app.directory)
+    require(bool(app.client), f"{app.directory / 'pyproject.toml'} names no clientapp: accepted is module:object")
+    server_app = loaded(app, app.server, missing)
+    client_app = loaded(app, app.client, missing)
+    for named, found, kind in ((app.server, server_app, ServerApp), (app.client, client_app, ClientApp)):
+        require(isinstance(found, kind), f"{named} is a {type(found).__name__}: accepted is a {kind.__name__}")
+    number = clients or app.nodes or USUAL_CLIENTS
+    show_flower()
+    began = time.monotonic()
+    _play(app, cast(ServerApp, server_app), cast(ClientApp, client_app), number, engine, ray_address)
+    return PlayedApp(app, number, engine, time.monotonic() - began)
+
+
+def _overridden(app: AppDescription, run_config: Sequence[str]) -> dict[str, Any]:
+    """Return an app's run configuration with values that replace its own; only keys that it has are accepted."""
+    try:
+        values = parse_config_args(list(run_config))
+    except (ClickException, ValueError) as error:
+        given = " ".join(run_config)
+        said = "accepted are texts such as 'num-server-rounds=5 lr=0.1', or one TOML file"
+        raise InputError(f"--run-config {given!r} cannot be read: {said}") from error
+    unknown = [key for key in values if key not in app.config]
+    accepted = f"accepted are {name_list(app.config)}" if app.config else "the app has no run configuration"
+    require(not unknown, f"--run-config has the key {(unknown or [''])[0]!r}: {accepted}")
+    return fuse_dicts(app.config, values)
+
+
+def _play(
+    app: AppDescription,
+    server_app: ServerApp,
+    client_app: ClientApp,
+    clients: int,
+    engine: Engine,
+    ray_address: str | None,
+) -> None:
+    config = UserConfig(app.config)
+    try:
+        match engine:
+            case Engine.LOCAL:
+                run_locally(server_app, client_app, clients, _NO_LIMIT, calls_on_all_cores(1), run_config=config)
+            case Engine.RAY:
+                options = RayOptions(cluster_at(ray_address))
+                reference: Any = _ClientAppReference(str(app.directory), app.client)
+                run_on_ray(server_app, reference, clients, options, config)
+            case _:
+                assert_never(engine)
+    except (InputError, FederationError):
+        raise
+    except (Exception, SystemExit) as error:
+        raise InputError(
+            f"the ServerApp of {app.name} raised {in_a_line(error)}{_place(error, app.directory)}"
+        ) from error
+
+
+def _place(error: BaseException, directory: Path) -> str:
+    """Return the last line of an app's own code that an exception came through, as the end of a message; else ""."""
+    frames = [
+        frame for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).is_relative_to(directory)
+    ]
+    return f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
+
+
+class _ClientAppReference:
+    """A stand-in for a ClientApp that a process of Ray turns into the app, by importing the app's module.
+
+    Parameters
+    ----------
+    directory
+        Directory of the app.
+    named
+        Reference of the ClientApp, as `module:object`.
+    """
+
+    def __init__(self, directory: str, named: str) -> None:
+        self._directory, self._named = directory, named
+
+    def __reduce__(self) -> tuple[Any, tuple[str, str]]:
+        return _imported_client_app, (self._directory, self._named)
+
+
+def _imported_client_app(directory: str, named: str) -> object:
+    path = Path(directory)
+    sys.path[:] = [entry for entry in sys.path if entry != directory]
+    app = AppDescription(path.name, path, "", named, {}, None)
+    return loaded(app, named, StubImportFinder(path))

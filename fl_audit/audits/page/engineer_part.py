@@ -1,0 +1,229 @@
+"""Build the part of a report for engineers that follows the first screen: numbers, gauge, and settings to change."""
+
+import math
+from dataclasses import dataclass
+from html import escape
+from typing import assert_never
+
+from fl_audit.audits.common.findings_released_model import ModelAccuracyFinding
+from fl_audit.audits.common.report_cautions import cautions_on_data, cautions_on_epsilon_star
+from fl_audit.audits.common.sections_provenance import provenance_line
+from fl_audit.audits.identifiability.findings_insider import InsiderFinding
+from fl_audit.audits.identifiability.sections_insider import advantage_row
+from fl_audit.audits.page.gauge import gauge_html
+from fl_audit.audits.page.html_building_blocks import warning_html
+from fl_audit.audits.page.ordinary_training import is_shown_as_training, model_text, trained_text
+from fl_audit.learning.metric_names import Metric, metric_text, metric_title
+from fl_audit.report.guarantee_warnings import delta_warning, is_weak_guarantee, weakness_warning
+from fl_audit.report.mechanism_messages import multiplied_text, not_private_label, scaling_text
+from fl_audit.report.report_elements import ReportContents
+from fl_audit.statistics.advantage import most_wins
+from fl_audit.verdict.declared_tests import FAMILY_LEVEL, OF_NOISE, TestName
+from fl_audit.verdict.findings_verdict import NoiseFinding
+from fl_audit.verdict.sections_verdict import banner, trials_needed_text, unanswered_text, verdict_of
+from fl_audit.verdict.verdict import Verdict, has_open_shares
+from fl_audit.verdict.verdict_messages import TestMessage, broken_tests, p_as_chance
+from fl_audit.words import is_certainty, number_text, one_in, percent, plural
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A number that a report shows in large letters, with its name and a number to compare it with."""
+
+    name: str  # name of the number, in a few words
+    value: str  # the number, as text
+    note: str  # phrase with the number to compare it with
+    joint: str = "; "  # separator between `value` and `note` in a line of text
+
+
+def facts_of(contents: ReportContents) -> tuple[Fact, ...]:
+    """Return the numbers with which the part for engineers begins.
+
+    These are the claimed epsilon and the insider's right guesses, and the model's metric if that is no accuracy. If the
+    guarantee is violated, they are the failed test, the insider's right guesses and the proven epsilon. Of an ordinary
+    training they are the claimed epsilon and what was trained.
+    """
+    broken = broken_tests(verdict_of(contents).judgement, contents.words)
+    if broken:
+        return _broken(broken[0]), _insider(contents), _shown(contents)
+    model = filter(None, [_model(contents)])
+    if is_shown_as_training(contents):
+        rounds = plural(contents.plan.federation.rounds, "round")
+        return _claimed(contents), Fact("Trained for", rounds, trained_text(contents)), *model
+    return _claimed(contents), _insider(contents), *model
+
+
+def _broken(row: TestMessage) -> Fact:
+    if row.test.name in OF_NOISE:
+        where = f" on {row.test.place}" if row.test.name is TestName.NOISE_TENSOR else ""
+        return Fact("Noise really added", percent(row.test.statistic), f"of what was claimed{where}", " ")
+    if row.test.name in (TestName.SCORES, TestName.CANARIES):
+        shown = f"≥ {number_text(row.test.statistic, 3)}"
+        return Fact("Epsilon, by scores alone", shown, f"claimed: {row.words.claimed}")
+    return Fact("If the guarantee were kept", p_as_chance(row.test.p_value), "audits would show so clear a sign", " ")
+
+
+def _shown(contents: ReportContents) -> Fact:
+    guarantee, at_least = contents.guarantee, verdict_of(contents).judged.epsilon_lower_bound
+    value = f"≥ {number_text(at_least, 3)}" if math.isfinite(at_least) else "unbounded"
+    another = "; the breach is of another kind" if at_least <= guarantee.epsilon else ""
+    return Fact("Epsilon shown", value, f"{number_text(guarantee.epsilon, 3)} was claimed{another}")
+
+
+def _claimed(contents: ReportContents) -> Fact:
+    guarantee = contents.plan.guarantee
+    if guarantee is None and contents.plan.federation.local_randomizer is not None:
+        return Fact("Claimed of the training", "nothing", "no clipping, no noise; records were randomised before it")
+    if guarantee is None:
+        return Fact("Claimed", "nothing", "no clipping, no noise")
+    note = f"at delta {number_text(guarantee.delta, 3)} ({guarantee.accountant})"
+    if guarantee.noise_multiplier is not None:
+        multiplied = multiplied_text(contents.plan.federation.mechanism)
+        note += f"; noise multiplier {number_text(guarantee.noise_multiplier, 3)}, over {multiplied}"
+    return Fact("Claimed: epsilon at most", number_text(guarantee.epsilon, 3), note)
+
+
+def _insider(contents: ReportContents) -> Fact:
+    numbers, guarantee, found = contents.find(InsiderFinding), contents.plan.guarantee, verdict_of(contents).judgement
+    if numbers is not None and guarantee is not None:
+        trials, wins = numbers.estimate.trials, numbers.estimate.wins
+        most = most_wins(trials, guarantee.advantage_bound_exact, FAMILY_LEVEL)
+        rarely = f"in less than one of {round(1 / FAMILY_LEVEL):,} audits"
+        note = f"if the guarantee is kept, it is right in more than {most:,} {rarely}"
+        if found is not None and found.broken and wins <= most:
+            note = "this count alone would not have shown what broke the guarantee"
+        elif most >= trials and is_certainty(guarantee.belief_bound):
+            note = "so weak a guarantee lets it be right every time"
+        elif most >= trials:
+            note = "so few trials can break no guarantee this way"
+        note += advantage_row(numbers.estimate, contents).comparison_in_brackets
+        return Fact("The insider was right in", f"{wins:,} of {trials:,}", note)
+    if found is None:
+        return Fact("The insider", "not played", "no insider took part")
+    shown, note = f"≥ {number_text(found.epsilon_lower_bound, 3)}", f"{percent(found.confidence)} confidence"
+    if guarantee is not None and not found.broken and found.epsilon_lower_bound > guarantee.epsilon:
+        by_chance = one_in(1 - found.confidence)
+        at_level = number_text(found.epsilon_lower_bound_at_level, 3)
+        note += (
+            f": more than is claimed, as {by_chance} honest runs is by chance. At the level of the verdict, "
+            f"{one_in(found.level)}, it is ≥ {at_level}"
+        )
+    return Fact(f"Epsilon shown by {found.words.shown_by}", shown, note)
+
+
+def _model(contents: ReportContents) -> Fact | None:
+    """Return the metric that stands for how good the model is; None if it is the accuracy, which is shown first."""
+    numbers = contents.find(ModelAccuracyFinding)
+    if numbers is None or numbers.headline[0] == Metric.ACCURACY:
+        return None
+    metric, value = numbers.headline
+    without = None if numbers.unprotected is None else numbers.unprotected.metrics.get(metric)
+    beside = "" if without is None else f"{metric_text(metric, without)} without privacy"
+    return Fact(f"The model's {metric_title(metric)}", metric_text(metric, value), beside)
+
+
+def next_step(contents: ReportContents) -> str:
+    """Return a few sentences that tell the reader of a report what to do next, given the verdict."""
+    numbers = verdict_of(contents)
+    if is_shown_as_training(contents):
+        return model_text(contents)
+    match numbers.verdict:
+        case Verdict.VIOLATED:
+            told = broken_tests(numbers.judgement, contents.words)
+            cause = told[0].words.remedy if told else "Look for what the exact questions name."
+            return f"Hand out none of these models. {cause} Then audit again."
+        case Verdict.INCONCLUSIVE if numbers.contradicted_by:
+            rare = f"chance does this to fewer than {one_in(FAMILY_LEVEL)} runs that keep their guarantee"
+            return f"Do not lean on this run: {rare}. Audit again with another seed; find out why if it happens again."
+        case Verdict.INCONCLUSIVE if unanswered_text(numbers, contents.words):
+            return "Do not lean on this run: see to what is named above, and audit again."
+        case Verdict.INCONCLUSIVE:
+            needed = numbers.judged.trials_for_conclusive_verdict
+            if needed is not None and needed <= contents.run.trials:
+                return "Do not lean on this run: so many trials could have told. Audit again with another seed."
+            setting = "" if needed is None else f" Set trials = {needed} in [audit], or more."
+            return f"Do not lean on this run. {trials_needed_text(numbers, contents.words)}{setting}"
+        case Verdict.NOT_AUDITED:
+            return "Let the insider play: set insider = true in [audit], and carry the run out anew."
+        case Verdict.NO_GUARANTEE if contents.plan.federation.local_randomizer is not None:
+            return (
+                "See below whether what randomising guarantees each record is enough: the training adds nothing to it. "
+                "To have it protect too, set belief = 0.9 in [privacy]."
+            )
+        case Verdict.NO_GUARANTEE:
+            return (
+                "Hand out none of these models as protected. To guarantee something, set belief = 0.9 in [privacy]; "
+                "fl-audit calibrate tells how much noise that takes."
+            )
+        case Verdict.CONSISTENT:
+            return _after_consistent(contents)
+        case _:
+            assert_never(numbers.verdict)
+
+
+def _after_consistent(contents: ReportContents) -> str:
+    numbers, spare = verdict_of(contents), contents.find(NoiseFinding)
+    if is_weak_guarantee(contents.guarantee):
+        return "Choose a guarantee that assures something: set belief = 0.9 in [privacy], and audit again."
+    if numbers.words.next_step is not None:
+        return numbers.words.next_step
+    device = "" if contents.plan.federation.mechanism.is_private_release else "Hand out none of these test pieces. "
+    has_spare = spare is not None and spare.estimate.excess is not None and has_open_shares(spare.judgement)
+    excess = "There is more noise than the guarantee needs: less would keep it too. " if has_spare else ""
+    at = "seed in [data]" if contents.plan.federation.targets > 1 else "neighbour in [audit]"
+    others = f"Audit other {contents.words.many} too ({at}) and other seeds, for this verdict covers one"
+    return f"{device}{excess}{others}; play more trials to find smaller breaches."
+
+
+def warnings_of(contents: ReportContents) -> list[str]:
+    """Return the warnings of a report, one text for each warning.
+
+    Warnings concern a release that is not private, a guarantee that assures next to nothing, a large delta, and unusual
+    data.
+    """
+    return [*warnings_for_officer(contents), *cautions_on_epsilon_star(contents)]
+
+
+def warnings_for_officer(contents: ReportContents) -> list[str]:
+    """Return the warnings that do not concern a number of the part for engineers alone."""
+    plan, guarantee = contents.plan, contents.plan.guarantee
+    lines = [not_private_label(plan)] if not plan.federation.mechanism.is_private_release else []
+    if guarantee is not None:
+        warned = weakness_warning(guarantee), delta_warning(guarantee, plan.units)
+        lines += [line for line in warned if line is not None]
+    return [*lines, *cautions_on_data(contents)]
+
+
+def engineer_part(contents: ReportContents) -> str:
+    """Return the HTML of the first part for engineers: what was tested, in numbers, with the gauge and what to do."""
+    facts = "\n".join(map(fact_html, facts_of(contents)))
+    labels = "".join(f"{warning_html(line)}\n" for line in cautions_on_epsilon_star(contents))
+    reasons = "" if is_shown_as_training(contents) else f"<p>{escape(banner(contents).line)}</p>\n"
+    origin = escape(provenance_line(contents.run.provenance, contents.plan.federation.records))
+    return (
+        f'<div class="engineer">\n<h2 id="engineer">For engineers: what was tested</h2>\n'
+        f'<p class="subtitle">{escape(_setting_text(contents))}</p>\n{reasons}{labels}'
+        f'<dl class="facts">\n{facts}\n</dl>\n{gauge_html(contents)}\n'
+        f'<p class="next"><strong>To do.</strong> {escape(next_step(contents))}</p>\n'
+        f'<p class="origin">{origin}</p>\n</div>'
+    )
+
+
+def _setting_text(contents: ReportContents) -> str:
+    """Return a line on what was played: rounds, trials, and what the noise is scaled to."""
+    plan = contents.plan
+    parts = (
+        plural(plan.federation.rounds, "round"),
+        plural(contents.run.trials, "trial"),
+        scaling_text(plan)
+        if plan.federation.mechanism.has_exact_llr
+        else "noise in every step of the clients' training",
+        *(["early stopping"] if contents.run.chosen_releases is not None else []),
+    )
+    return " · ".join(parts)
+
+
+def fact_html(fact: Fact) -> str:
+    """Return one number of a page, with its name and what it is compared with, as an HTML element."""
+    told = f'<span class="figure">{escape(fact.value)}</span> <span class="note">{escape(fact.note)}</span>'
+    return f"<div><dt>{escape(fact.name)}</dt><dd>{told}</dd></div>"

@@ -1,0 +1,40 @@
+"""Render the template files of reports, which hold their fixed prose; the facts come from the caller.
+
+A template of a table has one row a line, with a bar between its cells. Jinja2 fills in the facts. Names of templates
+end in `.md`, for Flower's own command takes no other files of prose along with an app.
+"""
+
+from functools import cache
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from fl_audit.words import capital, number_text, one_in, percent, plural
+
+_BAR = " | "
+
+
+@cache
+def _environment() -> Environment:
+    """Return the environment of the templates; a fact that a template names and nobody gives is an error."""
+    environment = Environment(
+        loader=PackageLoader("fl_audit.report", "templates"),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        autoescape=False,  # these are texts: what shows them as HTML escapes them
+    )
+    environment.filters |= {"percent": percent, "number": number_text, "one_in": one_in, "capital": capital}
+    environment.globals["plural"] = plural
+    return environment
+
+
+def template_lines(name: str, **facts: Any) -> list[str]:
+    """Return the lines of a template with facts filled in, without empty ones."""
+    text = _environment().get_template(name).render(facts)
+    return [line.strip() for line in text.splitlines() if line.strip()]
+
+
+def template_table(name: str, **facts: Any) -> tuple[tuple[str, ...], ...]:
+    """Return the rows of a table from its template, each as a tuple of cells."""
+    return tuple(tuple(line.split(_BAR)) for line in template_lines(name, **facts))

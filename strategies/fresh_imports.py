@@ -1,0 +1,65 @@
+"""Import the modules of a class of somebody else anew, so that what they hold, such as generators, begins anew too."""
+
+import random
+import sys
+import sysconfig
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import TypeVar
+
+import numpy as np
+import torch
+
+from fl_audit.strategies.trial_batch_strategy import TrialBatchStrategy
+
+Strategy = TypeVar("Strategy", bound=TrialBatchStrategy)
+_INSTALLED = tuple(Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib", "purelib", "platlib"))
+_OURS = "fl_audit"
+
+
+def imported_anew(strategy: type[Strategy]) -> type[Strategy] | None:
+    """Return a class as its module defines it when it is imported anew, with the user's modules that it imports.
+
+    The modules that are imported stay as they are. None if the class cannot be imported, such as one that is defined
+    inside of a function or in a notebook.
+    """
+    own = {name: module for name, module in sys.modules.items() if _is_of_user(name, module)}
+    if strategy.__module__ not in own or "<locals>" in strategy.__qualname__:
+        return None
+    for name in own:
+        del sys.modules[name]
+    try:
+        found: object = import_module(strategy.__module__)
+        for part in strategy.__qualname__.split("."):
+            found = getattr(found, part)
+    except Exception:  # a module of somebody else may refuse to be imported twice in any way
+        return None
+    finally:
+        for name in [name for name, module in sys.modules.items() if _is_of_user(name, module)]:
+            del sys.modules[name]
+        sys.modules.update(own)
+    return found if isinstance(found, type) and issubclass(found, TrialBatchStrategy) else None  # type: ignore[return-value]
+
+
+def _is_of_user(name: str, module: ModuleType) -> bool:
+    """Return whether a module is neither ours nor installed: one that a user wrote and imported."""
+    file = getattr(module, "__file__", None)
+    if file is None or name == "__main__" or name.partition(".")[0] == _OURS:
+        return False
+    path = Path(file).resolve()
+    return not any(path.is_relative_to(place) for place in _INSTALLED)
+
+
+@contextmanager
+def with_generators_kept() -> Iterator[None]:
+    """Give the generators of Python, NumPy and torch back their states after a `with` block."""
+    of_python, of_numpy, of_torch = random.getstate(), np.random.get_state(), torch.get_rng_state()  # noqa: NPY002
+    try:
+        yield
+    finally:
+        random.setstate(of_python)
+        np.random.set_state(of_numpy)  # noqa: NPY002
+        torch.set_rng_state(of_torch)

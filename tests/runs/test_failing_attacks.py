@@ -1,0 +1,105 @@
+"""An attack that raises an error after the training loses neither the run nor another attack, and leaves it open."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+
+from fl_audit.audits.membership.attack_names import Attack
+from fl_audit.run_files import read_json
+from fl_audit.runs import attacks, run_report
+from fl_audit.runs.config import parse_config
+from fl_audit.runs.engine_names import Engine
+from fl_audit.runs.planning import plan_run
+from fl_audit.runs.run import run_audit
+from fl_audit.verdict import findings_verdict
+from fl_audit.verdict.verdict import Verdict
+from tests.small_audits import small_settings
+
+REASON = "the attack has no number"
+
+
+def played(place: Path, **changes: dict[str, Any]) -> dict[str, Any]:
+    plan = plan_run(parse_config(small_settings(**changes)))
+    run_audit(plan, place / "run", Engine.LOCAL)
+    assert REASON in (place / "run" / "report.html").read_text()
+    summary: dict[str, Any] = read_json(place / "run" / "summary.json")
+    return summary
+
+
+def pictures_in(folder: Path) -> Path:
+    """Write 120 pictures of two classes, and return their folder."""
+    draw = np.random.default_rng(0)
+    for name in ("dark", "light"):
+        (folder / name).mkdir(parents=True)
+        for number in range(60):
+            pixels = draw.integers(0, 120, (8, 8)).astype(np.uint8) + 100 * (name == "light")
+            Image.fromarray(pixels.astype(np.uint8)).save(folder / name / f"{number}.png")
+    return folder
+
+
+def people_in(file: Path) -> dict[str, Any]:
+    """Write a table of 300 people, and return the settings that read it."""
+    draw = np.random.default_rng(0)
+    columns: dict[str, Any] = {f"visit {number}": draw.integers(0, 2, 300) for number in range(4)}
+    columns |= {"smokes": draw.choice(["no", "yes"], 300), "ill": draw.integers(0, 2, 300)}
+    pd.DataFrame(columns).to_csv(file, index=False)
+    return {"name": "csv", "path": str(file), "label": "ill", "records": 40, "clients": 2, "population-records": 100}
+
+
+def consistent_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the tests alone find nothing and be conclusive, whatever a small run says."""
+    monkeypatch.setattr(findings_verdict.VerdictDetails, "verdict", Verdict.CONSISTENT)
+
+
+@pytest.mark.parametrize("failing", [Attack.LOSS, Attack.ATTRIBUTE])
+def test_the_other_attacks_are_written_without_one_that_fails(
+    failing: Attack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    honest = attacks.attack_scores
+
+    def scores(attack: Any, *of: Any) -> Any:
+        if attack is failing:
+            raise ArithmeticError(REASON)
+        return honest(attack, *of)
+
+    def guesses(*of: Any) -> Any:
+        raise ArithmeticError(REASON)
+
+    monkeypatch.setattr(attacks, "attack_scores", scores)
+    if failing is Attack.ATTRIBUTE:
+        monkeypatch.setattr(attacks, "_guesses", guesses)
+    consistent_otherwise(monkeypatch)
+    named = [Attack.LOSS, Attack.RMIA] if failing is Attack.LOSS else [Attack.LOSS, Attack.ATTRIBUTE]
+    audit = {"kind": "membership", "trials": 24, "targets": 10, "attacks": list(map(str, named)), "epsilon-star": False}
+    asked = {"attribute": "smokes"} if failing is Attack.ATTRIBUTE else {}
+    privacy = {"adjacency": "add-remove-record", "sensitivity": None}
+    summary = played(tmp_path, data=people_in(tmp_path / "people.csv"), audit=audit | asked, privacy=privacy)
+    assert summary["verdict"] == "inconclusive"
+    assert [one["reason"] for one in summary["not_computed"]] == [f"ArithmeticError: {REASON}"]
+    assert str(failing) in summary["not_computed"][0]["part"]
+    others = {str(attack) for attack in named if attack not in (failing, Attack.ATTRIBUTE)}
+    assert others <= summary["attacks"]["by_name"].keys()
+
+
+def test_a_search_for_images_that_fails_leaves_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def search(*of: Any) -> Any:
+        raise ArithmeticError(REASON)
+
+    monkeypatch.setattr(run_report, "reconstruct_images", search)
+    consistent_otherwise(monkeypatch)
+    summary = played(
+        tmp_path,
+        data={"name": "images", "path": str(pictures_in(tmp_path / "images")), "records": 40, "test-records": 20,
+              "population-records": 30},
+        privacy={"belief": None, "epsilon": 5.0, "adjacency": "add-remove-record", "sensitivity": None,
+                 "accountant": "gdp"},
+        audit={"reconstruct-samples": 4, "epsilon-star": False},
+    )  # fmt: skip
+    assert summary["verdict"] == "inconclusive"
+    assert [one["part"] for one in summary["not_computed"]] == ["The search for training images"]
+    assert summary["pictures"] is None
+    assert summary["findings"]
