@@ -26,9 +26,9 @@ from PIL import Image
 from torch import Tensor
 
 from fl_audit.array_types import Floats
-from fl_audit.audits.page.engineer_part import Fact
-from fl_audit.audits.page.stylesheet import STYLESHEET
 from fl_audit.audits.sections import SECTIONS
+from fl_audit.report.page import Fact
+from fl_audit.report.stylesheet import STYLESHEET
 from fl_audit.runs.config_file import load_config
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.planning import plan_run

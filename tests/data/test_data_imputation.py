@@ -28,7 +28,7 @@ KNOWN = """age,ward,score,label
 
 def load(path: Path, **options: str) -> LoadedDataset:
     given_options = {"path": str(path), "label": "label", "missing": "impute"} | options
-    return load_source(DataSpec("csv", options=tuple(given_options.items())))
+    return load_source(DataSpec("table", options=tuple(given_options.items())))
 
 
 def column(source: LoadedDataset, name: str) -> np.ndarray:
@@ -80,7 +80,7 @@ def test_a_column_without_any_value_is_refused(tmp_path: Path) -> None:
 def test_a_table_with_gaps_is_refused_with_the_settings_that_help(tmp_path: Path) -> None:
     (tmp_path / "known.csv").write_text(KNOWN.replace("NA", ""))
     with pytest.raises(InputError) as refused:
-        load_source(DataSpec("csv", options=(("path", str(tmp_path / "known.csv")), ("label", "label"))))
+        load_source(DataSpec("table", options=(("path", str(tmp_path / "known.csv")), ("label", "label"))))
     (fill,) = [one for one in refused.value.choices if one.value == "impute"]
     assert str(fill) in str(refused.value)
 

@@ -32,7 +32,7 @@ def table(directory: Path, records: int = 400) -> Path:
 
 
 def settings(directory: Path, **changes: dict[str, object]) -> dict[str, dict[str, object]]:
-    data = {"name": "csv", "path": str(table(directory)), "label": "pressure", "task": "regression", "records": 250}
+    data = {"name": "table", "path": str(table(directory)), "label": "pressure", "task": "regression", "records": 250}
     base: dict[str, dict[str, object]] = {
         "data": data | {"clients": 3, "test-records": 80},
         "model": {"name": "logistic"},
@@ -57,14 +57,14 @@ def test_labels_are_scaled_by_the_range_of_the_training_records(tmp_path: Path) 
     path = tmp_path / "known.csv"
     path.write_text("age,days\n20,5\n30,15\n40,10\n50,25\n")
     options = (("path", str(path)), ("label", "days"), ("task", "regression"))
-    source = load_source(DataSpec("csv", options=options))
+    source = load_source(DataSpec("table", options=options))
     assert source.pool.has_quantities
     assert source.pool.labels.tolist() == [0.0, 0.5, 0.25, 1.0]
     assert (source.pool.label_range, source.pool.classes, source.class_names) == ((5.0, 25.0), 1, ())
     assert source.pool.take([3]).label_range == (5.0, 25.0)
     test = tmp_path / "test.csv"
     test.write_text("age,days\n20,45\n30,5\n")
-    tested = load_source(DataSpec("csv", options=(*options, ("test-path", str(test)))))
+    tested = load_source(DataSpec("table", options=(*options, ("test-path", str(test)))))
     assert tested.test is not None
     assert tested.test.labels.tolist() == [2.0, 0.0], "test labels beyond the range are not cut"
 
@@ -85,10 +85,10 @@ def test_numbers_that_look_like_a_quantity_are_refused_with_the_task_that_learns
     pd.DataFrame({"a": np.random.default_rng(0).random(len(days)), "days": days}).to_csv(path, index=False)
     options = (("path", str(path)), ("label", "days"))
     with pytest.raises(InputError, match="looks like a quantity") as refused:
-        load_source(DataSpec("csv", options=options))
+        load_source(DataSpec("table", options=options))
     (remedy,) = [one for one in (*refused.value.remedies, *refused.value.choices) if one.key == "task"]
     assert str(remedy) in str(refused.value)
-    assert load_source(DataSpec("csv", options=(*options, ("task", str(remedy.value))))).pool.has_quantities
+    assert load_source(DataSpec("table", options=(*options, ("task", str(remedy.value))))).pool.has_quantities
 
 
 def test_a_label_of_words_is_no_quantity(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_a_label_of_words_is_no_quantity(tmp_path: Path) -> None:
     path.write_text("age,group\n20,young\n30,old\n")
     options = (("path", str(path)), ("label", "group"), ("task", "regression"))
     with pytest.raises(InputError, match="label column group has words, and task is 'regression'"):
-        load_source(DataSpec("csv", options=options))
+        load_source(DataSpec("table", options=options))
 
 
 @pytest.mark.parametrize(

@@ -4,14 +4,12 @@ A point of a sweep is one configuration. Epsilon* is an estimate of the privacy 
 """
 
 import math
-from html import escape
 from typing import Any
 from urllib.parse import quote
 
 import numpy as np
 import pandas as pd
 
-from fl_audit.audits.page.html_building_blocks import html_figure, html_page, page_table
 from fl_audit.learning.metric_names import WORST_CLIENT
 from fl_audit.privacy.private_selection import selection_text
 from fl_audit.released_model.normal_fit_tests import FIT, rejected
@@ -19,6 +17,7 @@ from fl_audit.released_model.star_methods import cuts_text
 from fl_audit.report.banner import Banner, VerdictLook
 from fl_audit.report.figure_style import to_png
 from fl_audit.report.mechanism_messages import SIMULATION_NOTICE
+from fl_audit.report.page import heading_html, html_figure, html_page, joined_html, page_table
 from fl_audit.runs.sweeps.privacy_utility_plot import utility_name
 from fl_audit.runs.sweeps.sweep import RUNS, SweepResults
 from fl_audit.runs.sweeps.tables import ATTACKED, UNTRAINED, guarantee_varies
@@ -75,7 +74,7 @@ def sweep_page(sweep: SweepResults, title: str) -> str:
     """Return the HTML page of a sweep."""
     points, by_guarantee = sweep.points, guarantee_varies(sweep.points)
     caption = _BY_GUARANTEE if by_guarantee else _BY_STAR
-    figure = html_figure(to_png(sweep.figure), f"{title}: {caption}", escape(caption))
+    figure = html_figure(to_png(sweep.figure), f"{title}: {caption}", caption)
     best = points[points["on_frontier"]].sort_values("utility")
     line = f"{plural(len(points), 'setting')}, {plural(len(sweep.models), 'model')}; {_best_text(best)}"
     counted = f"Epsilon* counts {cuts_text(sweep.models['epsilon_star_cut'])}."
@@ -86,7 +85,7 @@ def sweep_page(sweep: SweepResults, title: str) -> str:
         heading=title,
         subtitle=f"Utility: {utility_name(sweep.utility)}",
         opening=f"{_READING}{chance_text(sweep)} {' '.join(sentences)}",
-        body=f"{figure}\n<h2>Points</h2>\n{points_html(sweep)}",
+        body=joined_html(figure, heading_html("Points"), points_html(sweep)),
         footer=SIMULATION_NOTICE,
         banner=Banner(
             "Nothing private was played" if best.empty else "What the guarantee costs", line, VerdictLook.NONE
