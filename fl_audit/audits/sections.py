@@ -5,7 +5,6 @@ A section computes one finding of a run, and shows it in the report.
 
 from collections.abc import Sequence
 from dataclasses import replace
-from importlib import import_module
 from typing import Any
 
 from fl_audit.audits.canaries.sections_one_run import ONE_RUN
@@ -80,12 +79,6 @@ def own_section(name: str) -> Section[Any]:
     return replace(section, on_page=False)
 
 
-def _section_at(name: str) -> Section[Any]:
-    module, _, section = name.partition(":")
-    found: Section[Any] = getattr(import_module(module), section)
-    return found
-
-
 def report_contents(
     run: FinishedRun, sections: tuple[Section[Any], ...] | None = None, earlier_errors: Sequence[SectionError] = ()
 ) -> ReportContents:
@@ -98,8 +91,8 @@ def report_contents(
     """
     if sections is None:
         named = run.plan.config.audit.sections
-        of_kind = audit_of(run.plan.federation).sections_at
-        sections = (*SECTIONS, *map(_section_at, of_kind), *map(own_section, named))
+        of_kind = audit_of(run.plan.federation).sections()
+        sections = (*SECTIONS, *of_kind, *map(own_section, named))
     results: dict[type, Any] = {}
     summary: dict[str, Any] = {"schema": SCHEMA, "kind": str(AuditedKind.RUN)}
     errors = list(earlier_errors)

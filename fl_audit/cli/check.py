@@ -90,7 +90,7 @@ def _rows(found: "PlannedRunCheckResult", engine: Engine) -> Iterator[tuple[str,
     yield "Model", f"{title_of_named(plan.federation.model)}, {plural(sizes.parameters, 'parameter')}; {played}"
     yield "Guarantee", _guarantee(found)
     yield "Limit of detection", _limit_of_detection(found)
-    if found.limits is not None and plan.federation.mechanism.has_exact_llr:
+    if found.limits is not None and plan.federation.mechanism.has_measurable_noise:
         yield "Trials needed", _trials_needed(found)
     size = found.footprint.total
     amount = f"{max(1, round(size / 10**6)):,} MB" if size < 10**9 else f"{size / 10**9:,.1f} GB"
@@ -131,7 +131,7 @@ def _limit_of_detection(found: "PlannedRunCheckResult") -> str:
     if limits is None:
         return "nothing, for no insider holds a guarantee against what is released"
     trials = _trials_find(found.plan.config.audit.trials)
-    if not mechanism.has_exact_llr:
+    if not mechanism.knows_llr:
         return (
             f"{trials} a breach only as far as their scores separate, and nobody knows how far they would under "
             "less noise: the verdict can be violated or inconclusive, and not consistent"

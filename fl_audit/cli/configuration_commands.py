@@ -208,7 +208,7 @@ def _data_and_label(records: DataOptions, written: Mapping[str, Any]) -> tuple[s
     from fl_audit.runs.init_error_messages import in_options
     from fl_audit.runs.new_config import data_name
 
-    if data_name(data) == "csv" and label is None and can_ask_user():
+    if data_name(data) == "table" and label is None and can_ask_user():
         with in_options():
             header = column_names(expanded_path(data), written)
         label = str(typer.prompt(f"Column to be learned ({', '.join(header)})", err=True))

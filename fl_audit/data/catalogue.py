@@ -26,7 +26,9 @@ from fl_audit.words import name_list
 OptionValue = str | int | float | tuple[str, ...]
 """Type of the value of an option: a string, a number, or several strings."""
 _Loader = Callable[[Path | None, Mapping[str, Any]], LoadedDataset]
-_OF_FILES = ("csv", "npz", "images")
+OLD_NAMES: Mapping[str, str] = {"csv": "table"}
+"""Earlier names of data sets, which are still read."""
+_OF_FILES = ("table", "npz", "images")
 """The formats of a user's files, whose option `path` names the file or folder."""
 _Finder = Callable[[Path | None], object]
 
@@ -38,6 +40,9 @@ class DataSpec:
     name: str  # name in the catalogue, see `available_datasets`
     data_dir: str | None = None  # data directory; None takes the environment variable FL_AUDIT_DATA, if it is set
     options: tuple[tuple[str, OptionValue], ...] = ()  # pairs of option and value, such as `("path", "patients.csv")`
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", OLD_NAMES.get(self.name, self.name))
 
     @property
     def title(self) -> str:
@@ -80,7 +85,7 @@ def _binary_entry(table: BinaryTable) -> _Entry:
     return _published(description, lambda directory: load_binary(directory, table), table.find)
 
 
-def _csv(directory: Path | None, given: Mapping[str, Any]) -> LoadedDataset:
+def _table(directory: Path | None, given: Mapping[str, Any]) -> LoadedDataset:
     from fl_audit.data.tables import load_csv  # noqa: PLC0415
 
     return load_csv(directory, given)
@@ -130,11 +135,11 @@ _CATALOGUE: Mapping[str, _Entry] = {
         whose="its 12 clients; it does not name writers",
     ),
     **{table.name: _binary_entry(table) for table in (LOCATION30, PURCHASE100, TEXAS100)},
-    "csv": _Entry(
+    "table": _Entry(
         "your table, as CSV, Excel workbook or Parquet file: path, label and, if need be, test-path, separator, "
         "decimal, encoding, skip-lines, sheet, owner, user, drop, missing, max-levels, ignore-case, unique, text, "
         "vocabulary, tokenizer, tokens",
-        _csv,
+        _table,
         required=("path", "label"),
         optional=("test-path", "separator", "decimal", "encoding", "skip-lines", "sheet", *_TABLE_OPTIONS),
     ),
@@ -218,6 +223,7 @@ def available_datasets() -> list[CatalogueLine]:
 
 
 def _entry(name: str) -> _Entry:
+    name = OLD_NAMES.get(name, name)
     if name.startswith(PREFIX) and name != PREFIX:
         return _hub_entry(name)
     if ":" in name and meant_name(name) is None:

@@ -8,6 +8,7 @@ normalisation layers runs on stacked layers, which compute all trials at once. E
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from typing import assert_never
 
 import torch
 import torch.nn.functional as F
@@ -20,6 +21,7 @@ from fl_audit.learning.microbatching import ClippedSumPass, Microbatch
 from fl_audit.learning.model_failures import naming_layer_and_record
 from fl_audit.learning.stacked_layers import ParameterLayout, PerThreadState, clipping_weights
 from fl_audit.learning.unit_norms import unit_norms
+from fl_audit.privacy.accounting_enums import VectorNorm
 
 
 class ModelPasses:
@@ -40,6 +42,12 @@ class ModelPasses:
         self.parts = PerThreadState(module)
         self.activations = self.layout.size
         self.fast = False
+        self.norm = VectorNorm.L2  # norm ||g|| in which gradients g are clipped
+
+    @property
+    def is_fast_when_clipping(self) -> bool:
+        """Whether stacked layers compute clipped sums: they know the L2 norms of gradients without the gradients."""
+        return self.fast and self.norm is VectorNorm.L2
 
     @property
     def template(self) -> nn.Module:
@@ -186,7 +194,7 @@ class ModelPasses:
             centred_bits.zero_()
         for part_of_pass in self.generic_parts(len(sum_pass.models), sum_pass.microbatch):
             gradients = self.user_gradients(sum_pass.models, part_of_pass)
-            squares = gradients.square().sum(2) if part_of_pass.groups is None else gradients.double().square().sum(2)
+            squares = self._squared_norms(gradients if part_of_pass.groups is None else gradients.double())
             part_bits = None if centred_bits is None else torch.empty_like(centred_bits)
             # Sums of users hold only what counts.
             sample_weights = part_of_pass.sample_weights if part_of_pass.groups is None else None
@@ -194,6 +202,16 @@ class ModelPasses:
             total += _weighted_users(part_of_pass, weights, gradients, total)
             if centred_bits is not None and part_bits is not None:
                 centred_bits += part_bits
+
+    def _squared_norms(self, gradients: Tensor) -> Tensor:
+        """Return the squared norms of gradients, (trials, users); they have the shape (trials, users, parameters)."""
+        match self.norm:
+            case VectorNorm.L1:
+                return gradients.abs().sum(2).square()
+            case VectorNorm.L2:
+                return gradients.square().sum(2)
+            case _:
+                assert_never(self.norm)
 
     def generic_parts(self, trials: int, microbatch: Microbatch) -> Iterator[Microbatch]:
         """Yield parts of a microbatch whose per-user gradients fit the memory budget; users are one part."""

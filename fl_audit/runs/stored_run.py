@@ -122,6 +122,25 @@ class Run:
 
         return read_model(self.path, trial, round)
 
+    def final_models(self) -> "dict[int, Tensor]":
+        """Return the final model of each trial that the run kept, keyed by trial, as one row of numbers.
+
+        A row has all trained parameters, float32 (parameters,), in the order of the module's parameters. With
+        `keep-final-models = false` in [run] there is that of trial 0 alone.
+
+        Raises
+        ------
+        InputError
+            If the run stored no models.
+
+        Examples
+        --------
+        >>> torch.stack(list(read_run("runs/first").final_models().values())).std(dim=0)  # doctest: +SKIP
+        """
+        from fl_audit.runs.stored_models import final_models  # noqa: PLC0415, a run without models needs no torch
+
+        return final_models(self.path)
+
     @property
     def figures(self) -> dict[str, NotebookImage]:
         """The figures of the report by name; empty if the run has none."""

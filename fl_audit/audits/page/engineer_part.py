@@ -204,9 +204,7 @@ def _setting_text(contents: ReportContents) -> str:
     parts = (
         plural(plan.federation.rounds, "round"),
         plural(contents.run.trials, "trial"),
-        scaling_text(plan)
-        if plan.federation.mechanism.has_exact_llr
-        else "noise in every step of the clients' training",
+        scaling_text(plan),
         *(["early stopping"] if contents.run.chosen_releases is not None else []),
     )
     return " · ".join(parts)

@@ -22,6 +22,7 @@ from fl_audit.audits.sections import VERDICT, page_rows, sections_with_findings
 from fl_audit.errors import in_a_line
 from fl_audit.html_tables import Markup, exactly_html
 from fl_audit.privacy.accounting import Accountant
+from fl_audit.privacy.accounting_enums import NoiseDistribution
 from fl_audit.report.figure_style import to_png, to_svg
 from fl_audit.report.mechanism_messages import SIMULATION_NOTICE
 from fl_audit.report.page import (
@@ -125,6 +126,10 @@ def _has(kind: type) -> Callable[[ReportContents], bool]:
     return lambda contents: contents.find(kind) is not None
 
 
+def _has_laplace_noise(contents: ReportContents) -> bool:
+    return contents.plan.federation.mechanism.noise.distribution is NoiseDistribution.LAPLACE
+
+
 def _accounts_by_renyi(contents: ReportContents) -> bool:
     guarantee = contents.plan.guarantee
     return guarantee is not None and guarantee.accountant in (Accountant.RDP, Accountant.RDP_CLASSIC)
@@ -159,7 +164,9 @@ _PAPERS: tuple[tuple[str, str, str, Callable[[ReportContents], bool]], ...] = (
           _has(FinalModelMembershipFinding)),
     (f"J. Dong, A. Roth, W. J. Su (2022). Gaussian differential privacy. {_IN_JRSSB} 84(1)",
           "For the distribution of the log-odds and the exact advantage", "10.1111/rssb.12454",
-          lambda contents: contents.plan.has_guarantee),
+          lambda contents: contents.plan.has_guarantee and contents.plan.federation.mechanism.noise.has_gaussian_llr),
+    ("C. Dwork, F. McSherry, K. Nissim, A. Smith (2006). Calibrating noise to sensitivity in private data analysis. "
+          "TCC", "For the guarantee of Laplace noise", "10.1007/11681878_14", _has_laplace_noise),
     (f"I. Waudby-Smith, A. Ramdas (2024). Estimating means of bounded random variables by betting. {_IN_JRSSB} "
           "86(1)", "For the interval of the mean advantage of the membership adversary", "10.1093/jrsssb/qkad009",
           _has(FinalModelMembershipFinding)),

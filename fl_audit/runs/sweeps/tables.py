@@ -12,6 +12,7 @@ import pandas as pd
 
 from fl_audit.audits.membership.findings_attacks import INSIDER
 from fl_audit.errors import require
+from fl_audit.federation.result_columns import RESULT_COLUMNS, ResultTable
 from fl_audit.learning.metric_names import Metric, metric_column
 from fl_audit.parquet_files import read_frame
 from fl_audit.privacy.guarantee_line import GUARANTEE_NAMES
@@ -27,14 +28,8 @@ UNTRAINED = "epsilon_star_untrained"
 HEADLINE = "headline"
 """Column of the metric that stands for how good the models of a point are."""
 _LEFT_OUT = (
-    "bit",
-    "log_odds",
-    "belief",
-    "won",
-    "record_membership_guess",
-    "record_score",
-    "epsilon_star_counted",
-    "epsilon_star_least",
+    *("bit", "belief", "won", "epsilon_star_counted", "epsilon_star_least"),
+    *(one.name for one in RESULT_COLUMNS if one.table is ResultTable.TRIALS and not one.is_of_model),
 )
 
 
