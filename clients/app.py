@@ -165,7 +165,7 @@ def observe(message: Message, context: Context) -> Message:
         case ReleaseQueryKind.LOG_ODDS:
             reply = identifiability_adversary.observe(federation, observed_round, insider=client)
             weighed: dict[str, Floats] = {Key.LOG_ODDS: reply.increment, Key.LOCAL_SENSITIVITY: reply.local_sensitivity}
-            return request.reply({**weighed, Key.SCORES: reply.scores, Key.RESIDUALS: reply.residuals.as_array()})
+            return request.reply({**weighed, Key.NOISE_SCORES: reply.scores, Key.RESIDUALS: reply.residuals.as_array()})
         case ReleaseQueryKind.NOTHING:
             raise InputError(f"client {client} was shown a release, and nobody is asked about any")
         case query:
@@ -178,7 +178,7 @@ def _of_targets(added: Floats, signal: Floats, noise: Floats) -> dict[str, Float
     `added` is what the round adds to the log-odds. `signal` and `noise` are measured along the target's contribution,
     in standard deviations of the round's noise.
     """
-    return {Key.LOG_ODDS: added, Key.LOCAL_SENSITIVITY: signal, Key.SCORES: noise}
+    return {Key.LOG_ODDS: added, Key.LOCAL_SENSITIVITY: signal, Key.NOISE_SCORES: noise}
 
 
 # Data owners send summaries of their shard's losses on a release in each trial, and never single losses. The victim's

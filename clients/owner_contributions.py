@@ -46,7 +46,7 @@ def contribute(federation: LoadedFederation, client: int, training_input: LocalT
     if training_input.taking_part is not None:
         honest = torch.from_numpy(training_input.taking_part[:, ~differs]).to(training_input.models.device)
     shard = (
-        federation.honest_shard(client)
+        federation.shard_without_targets(client)
         if training_input.randomised_records is None
         else training_input.randomised_records.shard
     )
@@ -133,8 +133,9 @@ def contribute_as_victim(
             within = torch.where(
                 torch.from_numpy(training_input.taking_part[:, positions[0]]).to(within.device), within, 0.5
             )
-    sensitivity = local_sensitivity(present.total, absent.total)
-    if len(federation.honest_shard(federation.victim).labels) == 0:
+    norm = federation.public.mechanism.clipping.measured_in
+    sensitivity = local_sensitivity(present.total, absent.total, norm)
+    if len(federation.shard_without_targets(federation.victim).labels) == 0:
         return ContributionByTrial(chosen, within), sensitivity
     honest_contribution = contribute(federation, federation.victim, training_input)
     if within is not None and honest_contribution.within is not None:

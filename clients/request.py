@@ -168,7 +168,7 @@ class Request:
         models = self.tensor(models_key(0))
         membership = self.own_membership
         everywhere = np.ones(len(models), dtype=np.bool_)
-        losses = [(federation.losses(models, federation.honest_shard(self.client)), everywhere)]
+        losses = [(federation.losses(models, federation.shard_without_targets(self.client)), everywhere)]
         if membership is not None:
             losses_of = partial(federation.losses, models)
             losses += audit_of(federation.public).own_losses(federation, self.client, membership, losses_of)

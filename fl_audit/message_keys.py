@@ -47,7 +47,7 @@ class Key(StrEnum):
     """Secret seed of a client's own noise and of its secret samples, sent to that client alone."""
     LOCAL_SENSITIVITY = "local-sensitivity"  # ||f(D) - f(D')|| per trial, float64
     LOG_ODDS = "log-odds"  # increments of the insider's log-odds per trial, float64
-    SCORES = "scores"
+    NOISE_SCORES = "noise-scores"
     """Normal scores of the noise along the difference of D and D', under D and under D', float64 (trials, 2)."""
     SCORE = "score"  # score of a round for the differing record where there is no likelihood ratio, per trial, float64
     COINS = "coins"

@@ -25,7 +25,9 @@ from fl_audit.federation.run_plan import RunPlan
 from fl_audit.federation.trial_batch_columns import TrialBatchColumns
 from fl_audit.learning.glibc_allocator import give_back_freed_memory
 from fl_audit.learning.model_initialisation import initial_models
+from fl_audit.mechanisms.noises.mechanism_noise import NoiseOrigin
 from fl_audit.server import release_evaluation as evaluation
+from fl_audit.server.client_metrics import ClientMetrics
 from fl_audit.server.federation_timestamps import FederationTimestamps
 from fl_audit.server.release_evaluation import OnRelease
 from fl_audit.server.reply_timeout_grid import ReplyTimeoutGrid, discover_clients
@@ -264,6 +266,8 @@ def _findings(
         return TrialBatchColumns()
 
     yield evaluation.ReleaseMetrics(plan.metrics, on_release if plan.config.audit.trials == 1 else None)
+    if plan.config.training.client_metrics:
+        yield ClientMetrics(plan.metrics)
     is_federated = federated_losses(plan) is not None
     if is_federated:  # members' losses stay with their owners
         yield kept_population
@@ -290,17 +294,19 @@ def _target_outputs(plan: RunPlan, federation: LoadedFederation) -> TargetOutput
     public = plan.federation
     if not audit_of(public).keeps_outputs(public):
         return None
-    sees_weights = any(attack.sees_weights for attack in of_ours(plan.config.audit.attacks or ()))
+    keeps_features = any(attack.is_white_box for attack in of_ours(plan.config.audit.attacks or ()))
     attribute = attribute_of(plan, federation)
-    return TargetOutputsCollector(plan.evaluated_releases, sees_weights, public.ascent > 0, attribute)
+    return TargetOutputsCollector(plan.evaluated_releases, keeps_features, public.ascent > 0, attribute)
 
 
 def _distribution_columns(plan: RunPlan, batch: TrialBatch, norms: list[Floats]) -> TrialBatchColumns:
-    """Return each round's noise standard deviation and adaptive clipping norms as columns.
+    """Return each round's noise scale and adaptive clipping norms as columns.
 
-    The deviation is NaN if noise follows the local sensitivity.
+    The scale is NaN if noise follows the local sensitivity, or if clients add it in the steps of their training.
     """
     unknown = np.full((batch.count, plan.federation.rounds), np.nan)
     used = np.stack(norms, axis=1) if norms else None
-    rounds = {"sigma": plan.federation.mechanism.server_scale(unknown, used)}
+    mechanism = plan.federation.mechanism
+    is_inside = mechanism.noise.origin is NoiseOrigin.TRAINING
+    rounds = {"sigma": unknown if is_inside else mechanism.server_scale(unknown, used)}
     return TrialBatchColumns(rounds=rounds if used is None else rounds | {"clipping_norm": used})

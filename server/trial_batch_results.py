@@ -14,27 +14,16 @@ from scipy.special import expit, logit
 from torch import Tensor
 
 from fl_audit.array_types import Flags, Floats
-from fl_audit.audits.membership.record_confidences import label_log_probability, scaled_confidence
+from fl_audit.audits.membership.record_confidences import label_log_probability, label_scores
 from fl_audit.audits.membership.white_box_features import WhiteBoxFeatures, white_box_features
 from fl_audit.data.attribute_to_infer import AttributeToInfer
 from fl_audit.federation.loaded_federation import LoadedFederation
+from fl_audit.federation.result_columns import ResultTable, columns_of
 from fl_audit.federation.target_membership import TargetMembership
 from fl_audit.federation.trial_batch_columns import Table, TrialBatchColumns, nan_columns
 from fl_audit.server.release_evaluation import ReleaseWithOutputs
 from fl_audit.server.user_epsilon_star import means_by_unit
 from fl_audit.trial_batches import TrialBatch
-
-TRIAL_FINDINGS = (
-    "test_accuracy",
-    "epsilon_star",
-    "membership_advantage",
-    "record_membership_guess",
-    "record_score",
-    "test_auroc",
-)
-ROUND_FINDINGS = ("sigma", "local_sensitivity", "log_odds", "increment", "measured_sigma")
-RELEASE_FINDINGS = ("test_accuracy", "epsilon_star")
-"""Columns that the tables `trials`, `rounds` and `releases` of every run have; NaN if they were not computed."""
 
 
 @dataclass(frozen=True)
@@ -60,8 +49,11 @@ class BatchResult:
         the data set with the larger posterior belief.
         """
         found, rounds = self.columns, range(1, self.rounds + 1)
-        in_rounds = {**nan_columns(ROUND_FINDINGS, (self.batch.count, self.rounds)), **found.rounds}
-        of_releases = {**nan_columns(RELEASE_FINDINGS, (self.batch.count, len(self.evaluated))), **found.releases}
+        in_rounds = {**nan_columns(columns_of(ResultTable.ROUNDS), (self.batch.count, self.rounds)), **found.rounds}
+        of_releases = {
+            **nan_columns(columns_of(ResultTable.RELEASES), (self.batch.count, len(self.evaluated))),
+            **found.releases,
+        }
         frames = {"trials": self._trials_frame(prior), "rounds": self._frame(in_rounds, round=rounds)}
         frames["releases"] = self._frame(of_releases, round=self.evaluated)
         if found.clients:
@@ -96,7 +88,7 @@ class BatchResult:
 
     def _trials_frame(self, prior: float) -> pd.DataFrame:
         bits = self.membership.is_in[:, 0]  # with several targets, those of the first one
-        found = {**nan_columns(("log_odds", *TRIAL_FINDINGS), (self.batch.count,)), **self.columns.trials}
+        found = {**nan_columns(columns_of(ResultTable.TRIALS), (self.batch.count,)), **self.columns.trials}
         final = np.asarray(found.pop("log_odds"), dtype=np.float64)
         index = {"bit": bits.astype(np.int8), "log_odds": final, **_believed(final, bits, prior)}
         if not np.isfinite(final).all():
@@ -131,7 +123,9 @@ class TargetOutputsCollector:
     """Collector of models' outputs on the targets' records, and of final models' outputs on the population sample."""
 
     evaluated: Sequence[int]  # numbers of the evaluated releases
-    sees_weights: bool = False  # whether the features of a white-box attacker are collected, for three releases
+    keeps_white_box_features: bool = (
+        False  # whether the features of a white-box attacker are collected, for three releases
+    )
     is_active: bool = False  # whether losses are collected for all releases, because the insider uses gradient ascent
     attribute: AttributeToInfer | None = None  # the attribute of which every value is tried; None for no attribute
     _outputs: dict[str, dict[str, Tensor]] = field(init=False, default_factory=dict)
@@ -139,13 +133,14 @@ class TargetOutputsCollector:
     _losses: dict[str, list[Floats]] = field(init=False, default_factory=lambda: defaultdict(list))
 
     def __post_init__(self) -> None:
-        places = [len(self.evaluated) * third // 3 - 1 for third in (1, 2, 3)] if self.sees_weights else []
+        places = [len(self.evaluated) * third // 3 - 1 for third in (1, 2, 3)] if self.keeps_white_box_features else []
         self._looked_at = {self.evaluated[place] for place in places}
 
     def __call__(self, release: ReleaseWithOutputs) -> TrialBatchColumns:
         """Collect the outputs of a release; for the last release, return two columns for the table of targets.
 
-        The columns are log p_y and log p_y - log(1 - p_y), where p_y is the probability of the true class. They have
+        The columns are those of `label_scores`: log p_y and log p_y - log(1 - p_y), where p_y is the probability of the
+        true class, or what stands for them where labels are quantities. They have
         one value for each trial and target. If a target has several records, their values are averaged. With
         `is_active`, a third column holds the mean loss over the releases.
         """
@@ -160,8 +155,8 @@ class TargetOutputsCollector:
         federation, records, name = release.federation, release.federation.differing, release.batch.name
         logits = federation.model.logits(release.models, records.features).cpu()
         wide, labels = logits.double().numpy(), records.labels.cpu().numpy()
-        asked = {"log_probability": label_log_probability(wide, labels), "confidence": scaled_confidence(wide, labels)}
-        told = {what: means_by_unit(values, federation.target_of_records) for what, values in asked.items()}
+        scores = label_scores(wide, labels)
+        told = {what: means_by_unit(values, federation.target_of_records) for what, values in scores.items()}
         if self.is_active:
             told[UNDER_ASCENT] = means_by_unit(np.mean(self._losses.pop(name), axis=0), federation.target_of_records)
         population = torch.from_numpy(-release.population_losses).float()

@@ -289,8 +289,9 @@ class ExactChecks:
         largest = public.mechanism.adjacency.sensitivity_of_sum(norm)
         if public.mechanism.scaling is SensitivityKind.LOCAL:
             largest = float(sums.local_sensitivity[row])
-        moved = float((present - absent).norm())
-        rounding = 4 * 2.0**-24 * float(present.norm() + absent.norm())
+        order = public.mechanism.clipping.measured_in.order
+        moved = float((present - absent).norm(p=order))
+        rounding = 4 * 2.0**-24 * float(present.norm(p=order) + absent.norm(p=order))
         self._note(batch, ExactRowKind.MOVED, trial, sums.number, WHOLE, moved / norm)
         self._note(
             batch, ExactRowKind.MOVED_ALLOWED, trial, sums.number, WHOLE, (largest * (1 + 1e-4) + rounding) / norm

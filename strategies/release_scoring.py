@@ -148,7 +148,7 @@ class InsiderLogOddsCollector(ReleaseScoringQueries):
 
         The arrays are the log-odds, the local sensitivity, two scores of the noise, and noise statistics.
         """
-        measured = {Key.SCORES: ((2,), False), Key.RESIDUALS: ((len(self.layout.names),), False)}
+        measured = {Key.NOISE_SCORES: ((2,), False), Key.RESIDUALS: ((len(self.layout.names),), False)}
         return {Key.LOG_ODDS: ((), True), Key.LOCAL_SENSITIVITY: ((), True), **measured}
 
     def columns(self, batch: TrialBatch) -> TrialBatchColumns:
@@ -161,14 +161,17 @@ class InsiderLogOddsCollector(ReleaseScoringQueries):
         first, mechanism, norms = next(iter(self.insiders)), self.public.mechanism, self._norms[batch.name]
         sensitivity = self._by_round(first, batch, Key.LOCAL_SENSITIVITY)
         both = NoiseStatistics.of_array(self._by_round(first, batch, Key.RESIDUALS), self.layout)
-        residuals, used = both.of_true_hypothesis(self.true_side(batch)), np.stack(norms, axis=1) if norms else None
+        used = np.stack(norms, axis=1) if norms else None
         log_odds = [one.cumsum(axis=1) for one in increments]
         sigma = mechanism.noise_scale(sensitivity, self.public.threat_model, used)
+        residuals = both.of_true_hypothesis(self.true_side(batch))
+        if not mechanism.noise.has_gaussian_llr:
+            residuals = residuals.with_sums_of_classes(sigma)
         rounds = {"sigma": sigma, "local_sensitivity": sensitivity, "log_odds": log_odds[0]}
         rounds |= {"increment": increments[0], "measured_sigma": residuals.sigma}
-        if mechanism.is_sampled or mechanism.is_adaptive:
+        if mechanism.is_sampled or mechanism.is_adaptive or not mechanism.noise.has_gaussian_llr:
             # Otherwise the scores follow from increments and sensitivities.
-            scores = self._by_round(first, batch, Key.SCORES)
+            scores = self._by_round(first, batch, Key.NOISE_SCORES)
             rounds |= {"score_present": scores[..., 0], "score_absent": scores[..., 1]}
         if used is not None:
             rounds["clipping_norm"] = used
@@ -221,7 +224,7 @@ class TargetLogOddsCollector(ReleaseScoringQueries):
         contribution. The signal is the norm of this contribution divided by the standard deviation of the noise.
         """
         shape = (self.public.targets,)
-        return {Key.LOG_ODDS: (shape, True), Key.LOCAL_SENSITIVITY: (shape, True), Key.SCORES: (shape, False)}
+        return {Key.LOG_ODDS: (shape, True), Key.LOCAL_SENSITIVITY: (shape, True), Key.NOISE_SCORES: (shape, False)}
 
     def _told(self, batch: TrialBatch) -> More:
         if not self.knows_others:
@@ -229,7 +232,7 @@ class TargetLogOddsCollector(ReleaseScoringQueries):
         return {Key.MEMBERSHIP: self.challenger.membership(batch.trials).pack()}
 
     def _keep(self, client: int, batch: TrialBatch, told: Mapping[Key, Floats]) -> None:
-        signal, noise = told[Key.LOCAL_SENSITIVITY], told[Key.SCORES]
+        signal, noise = told[Key.LOCAL_SENSITIVITY], told[Key.NOISE_SCORES]
         # A target without signal in this round needs no noise.
         hides = (signal >= SMALLEST_SIGNAL) & ~np.isnan(noise)
         if not self.knows_others:  # an insider of candidates knows only the noise along the one that is in

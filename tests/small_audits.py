@@ -12,21 +12,30 @@ MakePlan = Callable[..., RunPlan]
 def small_settings(**changes: dict[str, Any]) -> dict[str, Any]:
     """Return a configuration that runs in a second: breast-cancer, logistic regression; sections may be changed.
 
-    A change to None takes a setting away. A guarantee gets a relation and the paper's accountant where none is named.
+    The accountant is that of the paper. A change to None takes a setting away, so that its default holds. A guarantee
+    gets a relation where none is named.
     """
     settings: dict[str, Any] = {
         "data": {"name": "breast-cancer", "records": 60, "clients": 3, "test-records": 50},
         "model": {"name": "logistic"},
         "training": {"rounds": 4, "learning-rate": 1.0},
-        "privacy": {"belief": 0.9, "delta": 0.01, "clipping-norm": 1.0, "sensitivity": "local"},
+        "privacy": {
+            "belief": 0.9,
+            "delta": 0.01,
+            "clipping-norm": 1.0,
+            "sensitivity": "local",
+            "accountant": "rdp-classic",
+        },
         "audit": {"trials": 6, "epsilon-star": True},
         "run": {"trials-per-batch": 3, "keep-releases": 4, "client-time-limit": 60.0, "seed": 0},
     }
     for section, values in changes.items():
         changed = settings.get(section, {}) | values
         settings[section] = {key: value for key, value in changed.items() if value is not None}
-    if settings["privacy"].get("private") is not False:
-        settings["privacy"] = {"adjacency": _relation(settings), "accountant": "rdp-classic"} | settings["privacy"]
+    if settings["privacy"].get("private") is False:
+        settings["privacy"] = {key: value for key, value in settings["privacy"].items() if key != "accountant"}
+    else:
+        settings["privacy"] = {"adjacency": _relation(settings)} | settings["privacy"]
     return settings
 
 

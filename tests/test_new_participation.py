@@ -1,8 +1,10 @@
 """A new rule of participation is one file and one line in the registry."""
 
+import itertools
 import json
 import math
 import re
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from toy_participation.two_halves import TwoHalves
 from fl_audit.errors import InputError
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.run_plan import RunPlan
+from fl_audit.mechanisms.participations.participation import ParticipationSettings
 from fl_audit.mechanisms.participations.registry import PARTICIPATIONS, REFUSED
 from fl_audit.runs.config.settings_reference import settings
 from fl_audit.runs.engine_names import Engine
@@ -82,3 +85,10 @@ def test_what_does_not_go_together_is_refused(
     with pytest.raises(InputError, match=said) as caught:
         _plan(small_plan, training=training, privacy={"adjacency": "add-remove-record"} | privacy)
     assert "\n" not in str(caught.value)
+
+
+def test_every_configuration_without_a_name_implies_exactly_one_rule() -> None:
+    for cohort, rate in itertools.product((None, 2, 6), (Fraction(1), Fraction(1, 3))):
+        told = ParticipationSettings(name=None, rate=rate, units=6, cohort=cohort, own={})
+        implied = [name for name, kind in PARTICIPATIONS.items() if kind.is_meant(told)]
+        assert len(implied) == 1, (cohort, rate, implied)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 MARKER = re.compile(r"<!-- generated: ([\w-]+) -->(?:\n.*?<!-- end: \1 -->)?", re.DOTALL)
 ROWS = re.compile(r"\[All rows\]\(([\w/]+\.csv)\)\.")
 """The link to the rows of a table or figure of a paper."""
-COPIED = ("commands", "settings")
+COPIED = ("commands", "settings", "run-directory")
 """Pages of the reference that hold what is generated, so that they can be read in the repository."""
 LOGGER = get_plugin_logger("generated")
 WIDTH = 84
@@ -139,6 +139,14 @@ def settings() -> str:
     return "\n\n".join(parts)
 
 
+def columns() -> str:
+    """Return a table of the columns that the tables of every run have."""
+    from fl_audit.federation.result_columns import RESULT_COLUMNS
+
+    rows = [f"| `{one.table}` | `{one.name}` | {one.meaning} |" for one in RESULT_COLUMNS]
+    return "\n".join(["| table | column | meaning |", "| --- | --- | --- |", *rows])
+
+
 def _listed(found: Iterable["Setting"]) -> str:
     rows = "".join(map(_setting_row, found))
     return f"<dl class='settings'>\n{rows}</dl>" if rows else ""
@@ -184,7 +192,12 @@ def contributing() -> str:
     return text.replace("](docs/contributing/", "](").replace("](docs/", "](../")
 
 
-PARTS: dict[str, Callable[[], str]] = {"settings": settings, "commands": commands, "contributing": contributing}
+PARTS: dict[str, Callable[[], str]] = {
+    "settings": settings,
+    "commands": commands,
+    "contributing": contributing,
+    "columns": columns,
+}
 
 if __name__ == "__main__":
     main()

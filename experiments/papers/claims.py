@@ -13,7 +13,10 @@ from fl_audit.statistics.interval_estimates import IntervalEstimate
 
 
 class ClaimVerdict(StrEnum):
-    """The verdict on a claim: it holds, fails, is undecided or cannot be tested."""
+    """The verdict on a claim: it holds, fails, is undecided or cannot be tested.
+
+    It is about a sentence of a paper, and not about a privacy guarantee, of which `Verdict` speaks.
+    """
 
     HOLDS = "holds on our data"
     FAILS = "does not hold on our data"

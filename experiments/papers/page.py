@@ -8,11 +8,21 @@ from typing import Any
 
 import pandas as pd
 
-from fl_audit.audits.page.html_building_blocks import html_figure, html_page, page_table
 from fl_audit.experiments.papers.item_results import COLUMNS, ItemResult
 from fl_audit.experiments.papers.papers import ComputeExtent, Paper, PaperItem, PaperResults
 from fl_audit.report.banner import Banner, VerdictLook
 from fl_audit.report.mechanism_messages import SIMULATION_NOTICE
+from fl_audit.report.page import (
+    heading_html,
+    html_figure,
+    html_page,
+    joined_html,
+    link_html,
+    list_html,
+    page_table,
+    paragraph_html,
+    warning_html,
+)
 from fl_audit.words import number_text, plural
 
 _MOST_LISTED = 10
@@ -24,14 +34,14 @@ def render_page(
 ) -> str:
     """Return the HTML page of a reproduction, which contains its pictures and needs no other file."""
     results = [result for _, result in paper_results.results]
-    labels = [f'<p class="label">⚠ {escape(line)}</p>' for line in paper_results.warnings]
-    labels += [f'<p class="notice">{escape(line)}</p>' for line in (*paper_results.remarks, *paper_results.left_out)]
-    contents = [f'<li><a href="#{escape(item.key)}">{escape(item.title)}</a></li>' for item, _ in paper_results.results]
+    notices = (*paper_results.remarks, *paper_results.left_out)
+    contents = list_html(link_html(item.key, item.title) for item, _ in paper_results.results)
     items = [_item(item, result, pictures[item.key]) for item, result in paper_results.results]
     body = (
-        "\n".join(labels), "<h2>Contents</h2>\n<ul>", *contents, "</ul>\n<h2>What was played</h2>",
-        paper_results.played, *items,
-        f"<h2>Paper</h2>\n<p>{escape(paper.reference)}</p>",
+        *map(warning_html, paper_results.warnings),
+        *(paragraph_html(line, "notice") for line in notices),
+        heading_html("Contents"), contents, heading_html("What was played"), paper_results.played, *items,
+        heading_html("Paper"), paragraph_html(paper.reference),
     )  # fmt: skip
     form = "quick form" if extent is ComputeExtent.QUICK else "full form"
     return html_page(
@@ -39,7 +49,7 @@ def render_page(
         heading=f"Reproduction of {paper.heading}",
         subtitle=" · ".join((name, form, *paper_results.basis)),
         opening=paper_results.opening or _opening(results),
-        body="\n".join(body),
+        body=joined_html(*body),
         footer=SIMULATION_NOTICE,
         banner=_banner(results),
         step="Read of each item where ours differs, and why; its CSV file beside this page has every row.",
@@ -95,11 +105,11 @@ def _compared_counts(results: Sequence[ItemResult], column: str) -> tuple[int, i
 
 
 def _item(item: PaperItem, result: ItemResult, png: bytes) -> str:
-    figure = html_figure(png, f"{item.title}: {result.caption}", escape(result.caption))
-    return (
-        f'<h2 id="{escape(item.key)}">{escape(item.title)}</h2>\n'
-        f"{figure}\n{differences_html(result)}\n"
-        f"{rows_html(result.frame.head(result.shown_rows), len(result.frame), f'{item.key}.csv')}"
+    return joined_html(
+        heading_html(item.title, item.key),
+        html_figure(png, f"{item.title}: {result.caption}", result.caption),
+        differences_html(result),
+        rows_html(result.frame.head(result.shown_rows), len(result.frame), f"{item.key}.csv"),
     )
 
 

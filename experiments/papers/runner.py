@@ -2,10 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from html import escape
 from pathlib import Path
 
-from fl_audit.audits.page.html_building_blocks import page_table
 from fl_audit.data.catalogue import load_source
 from fl_audit.errors import InputError
 from fl_audit.experiments.papers.item_results import ItemResult
@@ -20,10 +18,11 @@ from fl_audit.experiments.papers.papers import (
     StoredPaperRuns,
 )
 from fl_audit.experiments.papers.run_scheduling import play, spent_on
+from fl_audit.report.page import joined_html, list_html, page_table, paragraph_html, strong_html
 from fl_audit.runs.federation_of_config import data_spec
 from fl_audit.words import plural
 
-NO_RUNS = "<p>No run: everything here follows from closed forms and simulations.</p>"
+NO_RUNS = "No run: everything here follows from closed forms and simulations."
 QUICK_WARNING = (
     "Quick form: few trials, small samples, short training. It shows that everything works, and proves little."
 )
@@ -70,13 +69,9 @@ def _why(item: PaperItem, there: Iterable[PaperDataset], options: ReproductionOp
 
 def _played_html(notes: PageNotes, results: Iterable[tuple[PaperItem, ItemResult]]) -> str:
     """Return HTML that says what was trained or simulated: a paragraph and a table of all runs, and a line an item."""
-    lines = [
-        f"<li><strong>{escape(item.title)}.</strong> {escape(result.played)}</li>"
-        for item, result in results if result.played
-    ]  # fmt: skip
-    table = f"<p>{escape(notes.training)}</p>\n{page_table(notes.columns, notes.rows, notes.numbers)}"
-    phrases = [*([table] if notes.rows else []), *(["<ul>", *lines, "</ul>"] if lines else [])]
-    return "\n".join(phrases) or NO_RUNS
+    lines = list_html(strong_html(f"{item.title}.", result.played) for item, result in results if result.played)
+    rows = page_table(notes.columns, notes.rows, notes.numbers) if notes.rows else ""
+    return joined_html(paragraph_html(notes.training) if rows else "", rows, lines) or paragraph_html(NO_RUNS)
 
 
 def find_data(

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from html import escape
 from pathlib import Path
 
 import numpy as np
@@ -22,8 +21,19 @@ from fl_audit.app_audits.local_training.assessment import Assessment
 from fl_audit.app_audits.local_training.pitfalls import Severity
 from fl_audit.array_types import Flags, Floats
 from fl_audit.atomic_files import write_json, write_text
-from fl_audit.audits.page.html_building_blocks import html_figure, html_page, page_table
 from fl_audit.report.figure_style import BIT_STYLES, INK, MUTED, add_legend, finish_axes, new_figure, to_png
+from fl_audit.report.page import (
+    folded_html,
+    heading_html,
+    html_figure,
+    html_page,
+    joined_html,
+    list_html,
+    page_table,
+    pairs_html,
+    paragraph_html,
+    strong_html,
+)
 from fl_audit.verdict.audit_result import AuditResult
 from fl_audit.verdict.banner import verdict_banner
 from fl_audit.verdict.verdict import Verdict
@@ -78,7 +88,7 @@ def strategy_text(audit: ClaimAudit, findings: Sequence[DistinguisherFinding]) -
         step=_next(audit, findings),
         opening=_opening(audit, findings),
         banner=capital(claim_words(audit)),
-        details=f"{_details(audit, findings)}\n<p>{_NOTICE}</p>",
+        details=joined_html(_details(audit, findings), paragraph_html(_NOTICE)),
         is_listed=False,
     )
 
@@ -104,7 +114,7 @@ def app_text(
         step=_next(first, findings) if is_loaded else _LOAD,
         opening=_opening(first, findings) if is_opened else "",
         banner=capital(claim_words(first)) if is_of_trials else "",
-        details=(f"<details><summary>Every trial that was followed</summary>\n{details}\n</details><p>{_NOTICE}</p>"),
+        details=joined_html(folded_html("Every trial that was followed", details), paragraph_html(_NOTICE)),
     )
 
 
@@ -116,14 +126,13 @@ def training_text(assessment: Assessment) -> PageText:
 
 
 def _listed(lines: Iterable[tuple[str, str]]) -> str:
-    rows = "".join(f"<dt><strong>{escape(subject)}</strong></dt><dd>{escape(text)}</dd>" for subject, text in lines)
-    return f"<dl>{rows}</dl>"
+    return pairs_html((strong_html(subject, ""), text) for subject, text in lines)
 
 
 def _details(claim_audit: ClaimAudit, findings: Sequence[DistinguisherFinding]) -> str:
-    lines = "".join(f"<li>{escape(word)}</li>" for word in refusal_words(claim_audit.refusals))
-    refusals = [f"<h2>What the mechanism would not play</h2><ul>{lines}</ul>"] if lines else []
-    return "\n".join([_table(findings), *(_section(claim_audit, finding) for finding in findings), *refusals])
+    refused = list_html(refusal_words(claim_audit.refusals))
+    refusals = (heading_html("What the mechanism would not play"), refused) if refused else ()
+    return joined_html(_table(findings), *(_section(claim_audit, finding) for finding in findings), *refusals)
 
 
 def _opening(claim_audit: ClaimAudit, findings: Sequence[DistinguisherFinding]) -> str:
@@ -142,7 +151,7 @@ def _next(claim_audit: ClaimAudit, findings: Sequence[DistinguisherFinding]) -> 
 
 def _table(findings: Sequence[DistinguisherFinding]) -> str:
     if not findings:
-        return "<p>No trial could be played.</p>"
+        return paragraph_html("No trial could be played.")
     rows = []
     for finding in findings:
         attempt = finding.attempt
@@ -166,24 +175,24 @@ def _section(claim_audit: ClaimAudit, finding: DistinguisherFinding) -> str:
     score_axes, tradeoff_axes = figure.subplots(1, 2)
     _draw_scores(score_axes, attempt)
     draw_tradeoff(tradeoff_axes, claim_audit.claim.limits, attempt.scores, attempt.present)
-    lines = "".join(f"<li>{escape(line)}</li>" for line in attempt.lines)
     broken = "breaks the claim" if attempt.is_broken else "does not contradict the claim"
     phrases = [
-        f"<h2>{escape(attempt.distinguisher.kind.capitalize())}: {broken}</h2>",
-        f"<p>{escape(finding.cause)}</p>" if attempt.is_broken else "",
-        f"<p>{escape(capital(f'{finding.words}: {finding.sentence}'))}</p>",
+        heading_html(f"{attempt.distinguisher.kind.capitalize()}: {broken}"),
+        paragraph_html(finding.cause) if attempt.is_broken else "",
+        paragraph_html(capital(f"{finding.words}: {finding.sentence}")),
         html_figure(
             to_png(figure),
             f"Scores under D and D' and their trade-off, trial: {attempt.distinguisher.kind}",
-            escape(f"{attempt.trials} fresh trials of the kind '{attempt.distinguisher.kind}': {finding.words}."),
+            f"{attempt.trials} fresh trials of the kind '{attempt.distinguisher.kind}': {finding.words}.",
         ),
-        f"<p>What differs most in the transcript:</p><ul>{lines}</ul>" if lines else "",
-        f"<p>{escape(finding.noise.words)} A broken reading keeps a verdict from being consistent.</p>"
+        paragraph_html("What differs most in the transcript:") if attempt.lines else "",
+        list_html(attempt.lines),
+        paragraph_html(f"{finding.noise.words} A broken reading keeps a verdict from being consistent.")
         if finding.noise
         else "",
-        f"<p>Usual fix: {escape(finding.fix)}</p>" if attempt.is_broken else "",
+        paragraph_html(f"Usual fix: {finding.fix}") if attempt.is_broken else "",
     ]
-    return "\n".join(phrase for phrase in phrases if phrase)
+    return joined_html(*phrases)
 
 
 def _draw_scores(axes: Axes, test: DistinguisherTest) -> None:

@@ -7,7 +7,6 @@ import pandas or the statistical tests of the verdict at run time.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
 from fl_audit.federation.target_membership import MembershipScheme, TargetMembership
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from fl_audit.federation.record_tensors import Examples
     from fl_audit.federation.run_plan import RunPlan
     from fl_audit.privacy.guarantee import Guarantee
+    from fl_audit.report.report_elements import Section
     from fl_audit.verdict.noise_estimate import PlannedDetectionLimits
     from fl_audit.verdict.signal_detection_limit import SignalDetectionLimit
     from fl_audit.verdict.verdict import VerdictDetails
@@ -133,9 +133,6 @@ class GuaranteeTests(Protocol):
 class BaseAudit(ABC):
     """Base class of the kinds of audit: it has a method or an attribute for everything that differs between kinds."""
 
-    sections_at: tuple[str, ...] = ()
-    """Locations, each `module:name`, of the report sections that only this kind has."""
-
     own_settings: tuple[str, ...] = ()
     """Names of the settings of [audit] that only this kind accepts."""
     scheme: MembershipScheme = MembershipScheme.BY_COINS
@@ -156,15 +153,14 @@ class BaseAudit(ABC):
         """
         return None
 
-    guarantee_tests_at: str
-    """Location, `module:class`, of the `GuaranteeTests` of this kind, which clients need not import."""
-
     @property
+    @abstractmethod
     def guarantee_tests(self) -> GuaranteeTests:
-        """A new instance of this kind's `GuaranteeTests` class, whose module is imported when this property is read."""
-        module, _, name = self.guarantee_tests_at.partition(":")
-        tests: GuaranteeTests = getattr(import_module(module), name)()
-        return tests
+        """The tests of the guarantee of this kind; clients do not need their module, so it is imported here."""
+
+    def sections(self) -> "tuple[Section[Any], ...]":
+        """Return the report sections that only this kind has; clients do not need their modules."""
+        return ()
 
     @abstractmethod
     def query(self, public: "Federation") -> ReleaseQueryKind:

@@ -5,13 +5,13 @@ A section computes one finding of a run, and shows it in the report.
 
 from collections.abc import Sequence
 from dataclasses import replace
-from importlib import import_module
 from typing import Any
 
 from fl_audit.audits.canaries.sections_one_run import ONE_RUN
 from fl_audit.audits.common import sections_guarantee as guarantee
 from fl_audit.audits.common.report_cautions import cautions_for_reader
 from fl_audit.audits.common.sections_accuracy import RELEASED_MODEL
+from fl_audit.audits.common.sections_client_metrics import CLIENT_METRICS
 from fl_audit.audits.common.sections_data_protection_officer import OFFICER
 from fl_audit.audits.common.sections_epsilon_star import EPSILON_STAR
 from fl_audit.audits.common.sections_mechanism import DISTRIBUTION
@@ -55,7 +55,7 @@ SECTIONS: tuple[Section[Any], ...] = (
     # the success of insiders and attackers
     INSIDER, SCORES, ONE_RUN, ATTACKS, ATTRIBUTES, RECONSTRUCTION, INVERSION,
     # the accuracy of the models, and the costs of other guarantees
-    RELEASED_MODEL, guarantee.OTHER_GUARANTEES,
+    RELEASED_MODEL, CLIENT_METRICS, guarantee.OTHER_GUARANTEES,
     # the insiders' evidence in detail
     EMPIRICAL_EPSILON, LEVELS, TRADEOFF, BELIEF_ROUNDS, INNOVATIONS, INSIDERS,
     # the information in models alone, and the claims to and by each client
@@ -80,12 +80,6 @@ def own_section(name: str) -> Section[Any]:
     return replace(section, on_page=False)
 
 
-def _section_at(name: str) -> Section[Any]:
-    module, _, section = name.partition(":")
-    found: Section[Any] = getattr(import_module(module), section)
-    return found
-
-
 def report_contents(
     run: FinishedRun, sections: tuple[Section[Any], ...] | None = None, earlier_errors: Sequence[SectionError] = ()
 ) -> ReportContents:
@@ -98,8 +92,8 @@ def report_contents(
     """
     if sections is None:
         named = run.plan.config.audit.sections
-        of_kind = audit_of(run.plan.federation).sections_at
-        sections = (*SECTIONS, *map(_section_at, of_kind), *map(own_section, named))
+        of_kind = audit_of(run.plan.federation).sections()
+        sections = (*SECTIONS, *of_kind, *map(own_section, named))
     results: dict[type, Any] = {}
     summary: dict[str, Any] = {"schema": SCHEMA, "kind": str(AuditedKind.RUN)}
     errors = list(earlier_errors)

@@ -23,7 +23,10 @@ from fl_audit.words import name_list
 
 @dataclass(frozen=True)
 class ClaimOptions:
-    """Command-line options that state the claim, which the trials try to refute."""
+    """Command-line options that state the claim, which the trials try to refute.
+
+    They become a `StatedClaim` only with adjacency, rounds and norm, which an app or a strategy may name itself.
+    """
 
     HELP_GROUP: ClassVar[str] = "Claim"
 

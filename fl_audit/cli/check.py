@@ -12,6 +12,7 @@ from fl_audit.runs.config_file import load_config
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.option_declarations import switch
 from fl_audit.runs.progress import at_work
+from fl_audit.runs.run_start import loading_text
 from fl_audit.runs.terminal import console
 from fl_audit.user_modules import title_of_named
 from fl_audit.value_checks import choice
@@ -50,7 +51,7 @@ def check(
         from fl_audit.runs.planned_run_check import check_json, check_plan
         from fl_audit.runs.planning import plan_run
 
-    with at_work(f"loading the data, choosing the neighbour: {settings.audit.neighbour}"):
+    with at_work(loading_text(settings)):
         plan = plan_run(settings)
     with at_work("looking at the model" if no_probe else "playing a few rounds, to see how long they take"):
         found = check_plan(plan, not no_probe, chosen)
@@ -90,7 +91,7 @@ def _rows(found: "PlannedRunCheckResult", engine: Engine) -> Iterator[tuple[str,
     yield "Model", f"{title_of_named(plan.federation.model)}, {plural(sizes.parameters, 'parameter')}; {played}"
     yield "Guarantee", _guarantee(found)
     yield "Limit of detection", _limit_of_detection(found)
-    if found.limits is not None and plan.federation.mechanism.has_exact_llr:
+    if found.limits is not None and plan.federation.mechanism.has_measurable_noise:
         yield "Trials needed", _trials_needed(found)
     size = found.footprint.total
     amount = f"{max(1, round(size / 10**6)):,} MB" if size < 10**9 else f"{size / 10**9:,.1f} GB"
@@ -131,7 +132,7 @@ def _limit_of_detection(found: "PlannedRunCheckResult") -> str:
     if limits is None:
         return "nothing, for no insider holds a guarantee against what is released"
     trials = _trials_find(found.plan.config.audit.trials)
-    if not mechanism.has_exact_llr:
+    if not mechanism.knows_llr:
         return (
             f"{trials} a breach only as far as their scores separate, and nobody knows how far they would under "
             "less noise: the verdict can be violated or inconclusive, and not consistent"

@@ -26,7 +26,9 @@ from fl_audit.words import name_list
 OptionValue = str | int | float | tuple[str, ...]
 """Type of the value of an option: a string, a number, or several strings."""
 _Loader = Callable[[Path | None, Mapping[str, Any]], LoadedDataset]
-_OF_FILES = ("csv", "npz", "images")
+OLD_NAMES: Mapping[str, str] = {"csv": "table"}
+"""Earlier names of data sets, which are still read."""
+_OF_FILES = ("table", "npz", "images")
 """The formats of a user's files, whose option `path` names the file or folder."""
 _Finder = Callable[[Path | None], object]
 
@@ -38,6 +40,9 @@ class DataSpec:
     name: str  # name in the catalogue, see `available_datasets`
     data_dir: str | None = None  # data directory; None takes the environment variable FL_AUDIT_DATA, if it is set
     options: tuple[tuple[str, OptionValue], ...] = ()  # pairs of option and value, such as `("path", "patients.csv")`
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", OLD_NAMES.get(self.name, self.name))
 
     @property
     def title(self) -> str:
@@ -80,7 +85,7 @@ def _binary_entry(table: BinaryTable) -> _Entry:
     return _published(description, lambda directory: load_binary(directory, table), table.find)
 
 
-def _csv(directory: Path | None, given: Mapping[str, Any]) -> LoadedDataset:
+def _table(directory: Path | None, given: Mapping[str, Any]) -> LoadedDataset:
     from fl_audit.data.tables import load_csv  # noqa: PLC0415
 
     return load_csv(directory, given)
@@ -100,14 +105,14 @@ def _images(directory: Path | None, given: Mapping[str, Any]) -> LoadedDataset:
 
 
 _TEXT_OPTIONS = ("text", "vocabulary", "tokenizer", "tokens")
-_TABLE_OPTIONS = ("owner", "user", "drop", "missing", "max-levels", "ignore-case", "unique", *_TEXT_OPTIONS)
+_TABLE_OPTIONS = ("task", "owner", "user", "drop", "missing", "max-levels", "ignore-case", "unique", *_TEXT_OPTIONS)
 _IMAGE_OPTIONS = ("image-size", "grey")
 PREFIX = "hf:"
 """Prefix of the name of a data set of the Hugging Face hub."""
 _HUB_NAME = f"{PREFIX}OWNER/NAME"
 _HUB_DESCRIPTION = (
     "a data set of the Hugging Face hub, or a directory in its formats: label and, if need be, subset, split, "
-    "test-split, owner, user, drop, missing, max-levels, ignore-case, unique, image-size, grey, text, "
+    "test-split, task, owner, user, drop, missing, max-levels, ignore-case, unique, image-size, grey, text, "
     "vocabulary, tokenizer, tokens"
 )
 
@@ -130,11 +135,11 @@ _CATALOGUE: Mapping[str, _Entry] = {
         whose="its 12 clients; it does not name writers",
     ),
     **{table.name: _binary_entry(table) for table in (LOCATION30, PURCHASE100, TEXAS100)},
-    "csv": _Entry(
+    "table": _Entry(
         "your table, as CSV, Excel workbook or Parquet file: path, label and, if need be, test-path, separator, "
-        "decimal, encoding, skip-lines, sheet, owner, user, drop, missing, max-levels, ignore-case, unique, text, "
-        "vocabulary, tokenizer, tokens",
-        _csv,
+        "decimal, encoding, skip-lines, sheet, task, owner, user, drop, missing, max-levels, ignore-case, unique, "
+        "text, vocabulary, tokenizer, tokens",
+        _table,
         required=("path", "label"),
         optional=("test-path", "separator", "decimal", "encoding", "skip-lines", "sheet", *_TABLE_OPTIONS),
     ),
@@ -143,7 +148,7 @@ _CATALOGUE: Mapping[str, _Entry] = {
         "path and optionally owner, user, axes",
         _npz,
         required=("path",),
-        optional=("owner", "user", "axes"),
+        optional=("task", "owner", "user", "axes"),
     ),
     "images": _Entry(
         "your pictures, a folder for each class: path and, if need be, test-path, image-size, grey",
@@ -218,6 +223,7 @@ def available_datasets() -> list[CatalogueLine]:
 
 
 def _entry(name: str) -> _Entry:
+    name = OLD_NAMES.get(name, name)
     if name.startswith(PREFIX) and name != PREFIX:
         return _hub_entry(name)
     if ":" in name and meant_name(name) is None:
@@ -302,6 +308,8 @@ def _load(spec: DataSpec) -> LoadedDataset:
     source = with_owners_as_users(source) if owners_are_users else source
     source = source if per_user is None else with_fewer_per_user(source, per_user)
     require(np.unique(source.pool.labels).size >= 2, f"data set {spec.name} has one class only: at least 2 are needed")
+    is_learnable = source.pool.classes > 1 or source.pool.has_quantities
+    require(is_learnable, f"data set {spec.name} has 1 class: accepted are 2 and more, or floating-point quantities")
     for records in filter(None, (source.pool, source.test)):
         for array in (records.features, records.labels, records.owner, records.user):
             if array is not None:

@@ -56,7 +56,7 @@ def load_csv(directory: Path | None, options: Mapping[str, Any]) -> LoadedDatase
         # Points between thousands are no decimals: the parser must see none in them.
         frames = frames if found.decimal == "." else [_frame(text, found) for text in texts]
     frames = [_with_exact_codes(frame, text, settings) for frame, text in zip(frames, texts, strict=True)]
-    source = source_of_frames(frames, paths, found, "csv", texts[0].title, _missing_words(frames, texts, found))
+    source = source_of_frames(frames, paths, found, "table", texts[0].title, _missing_words(frames, texts, found))
     above = (*texts[0].doubts, *header_warnings(texts[0].header), *_zero_cautions(frames[0], texts[0], settings))
     return replace(source, cautions=(*above, *source.cautions))
 

@@ -125,7 +125,7 @@ def contributed_together(
 
     Shapes: `models` (1, parameters).
     """
-    mechanism, held = federation.public.mechanism, [federation.honest_shard(client) for client in clients]
+    mechanism, held = federation.public.mechanism, [federation.shard_without_targets(client) for client in clients]
     assert isinstance(mechanism.contribution, LocalTraining)
     schedule, draws = mechanism.contribution.schedule, [_order_draw(federation, client, moment) for client in clients]
     orders = [local_training.local_batches(one.count, schedule, draw) for one, draw in zip(held, draws, strict=True)]
@@ -142,7 +142,7 @@ def trains_together(federation: LoadedFederation, clients: Sequence[int]) -> boo
     """
     contribution, sizes = (
         federation.public.mechanism.contribution,
-        {len(federation.honest_shard(client).labels) for client in clients},
+        {len(federation.shard_without_targets(client).labels) for client in clients},
     )
     if not isinstance(contribution, LocalTraining) or len(sizes) != 1:
         return False
@@ -162,7 +162,7 @@ def _clipped(mechanism: Mechanism, updates: Tensor, moment: RoundContext) -> Con
     norms = _norms(mechanism, moment)
     if norms is None:
         return ContributionByTrial(updates)
-    clipped, lengths = local_training.clip_updates(updates, norms)
+    clipped, lengths = local_training.clip_updates(updates, norms, mechanism.clipping.measured_in)
     if moment.norms is None:
         return ContributionByTrial(clipped)
     return ContributionByTrial(clipped, (lengths.double() <= moment.norms).double())

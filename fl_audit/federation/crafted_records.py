@@ -106,7 +106,8 @@ def measure_crafted_record(federation: LoadedFederation, models: Tensor) -> Craf
 
     own, others = clipped(federation.differing), clipped(federation.common)
     moved = own if instead is None else own - clipped(instead)
-    lengths = own.norm(dim=1) / norm
+    order = mechanism.clipping.measured_in.order
+    lengths = own.norm(p=order, dim=1) / norm
     cosines = torch.nn.functional.cosine_similarity(own, others, dim=1).abs()
     return CraftedMeasures(
         record=federation.differing.features[0].cpu().numpy(),
@@ -114,7 +115,7 @@ def measure_crafted_record(federation: LoadedFederation, models: Tensor) -> Craf
         length=float(lengths.mean()),
         shortest=float(lengths.min()),
         cosine=float(cosines.mean()),
-        sensitivity=float(moved.norm(dim=1).mean()) / mechanism.global_sensitivity,
+        sensitivity=float(moved.norm(p=order, dim=1).mean()) / mechanism.global_sensitivity,
         models=len(models),
         opposite=None if pair.opposite is None or instead is None else instead.features[0].cpu().numpy(),
     )

@@ -117,7 +117,7 @@ class FinishedRun:
     def signal(self) -> Floats:
         """Signal-to-noise ratio mu_i = Delta_i / sigma_i of each round i, float64 (trials, rounds).
 
-        Delta_i is the local sensitivity, and sigma_i the standard deviation of the noise. The ratio is 0 where Delta_i
+        Delta_i is the local sensitivity, and sigma_i the scale of the noise. The ratio is 0 where Delta_i
         is 0.
         """
         sensitivity, sigma = self.by_trial("local_sensitivity"), self.by_trial("sigma")
@@ -170,7 +170,10 @@ class FinishedRun:
         """
         mechanism, threat_model = self.plan.federation.mechanism, self.plan.federation.threat_model
         # The bits behind an adaptive norm differ in some rounds only, and nothing here says in which.
-        if not self.plan.has_guarantee or not self.has_insider or not mechanism.has_exact_llr or mechanism.is_adaptive:
+        if not self.plan.has_guarantee or not self.has_insider or not mechanism.knows_llr or mechanism.is_adaptive:
+            return False
+        # Of other noise, only a difference in a single coordinate would have the distribution of the worst case.
+        if not mechanism.noise.has_gaussian_llr:
             return False
         if not mechanism.is_sampled:
             return bool(np.all(np.linalg.norm(self.signal, axis=1) >= (1 - _ROUNDING) * self.plan.mu))
@@ -203,7 +206,7 @@ class FinishedRun:
         They apply if D and D' differ by as much as the claim allows. Key 1 holds the distribution if D was used, key 0
         if D' was used. Empty without a claim or an exact log-likelihood ratio.
         """
-        if (guarantee := self.plan.guarantee) is None or not self.plan.federation.mechanism.has_exact_llr:
+        if (guarantee := self.plan.guarantee) is None or not self.plan.federation.mechanism.knows_llr:
             return {}
         truths = {1: TrueHypothesis.PRESENT, 0: TrueHypothesis.ABSENT}
         events, adjacency = guarantee.claim.events, guarantee.adjacency

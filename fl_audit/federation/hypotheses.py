@@ -107,7 +107,7 @@ def _sum_of_other_clients(
                 continue
             if len(rows) < len(models):
                 some, part = rows, moment.rows(rows)
-        one = contributed(federation, client, federation.honest_shard(client), models[some], part)
+        one = contributed(federation, client, federation.shard_without_targets(client), models[some], part)
         total.total[some] += one.total
         bits[some] += one.centred_bits
     return ContributionByTrial(total.total, None if total.within is None else bits + 0.5)
@@ -139,7 +139,7 @@ def _of_contribution(federation: LoadedFederation, seen: ObservedRound, moment: 
     match federation.unit:
         case Unit.RECORD | Unit.USER:
             own = contributed(
-                federation, federation.victim, federation.honest_shard(federation.victim), seen.start, moment
+                federation, federation.victim, federation.shard_without_targets(federation.victim), seen.start, moment
             ).total
         case Unit.CLIENT:
             own = torch.zeros_like(present.total)

@@ -237,7 +237,7 @@ class LoadedFederation:
         """Return the positions in `targets` of the targets that a client holds; empty if the client holds none."""
         return self.holders.get(client, ())
 
-    def honest_shard(self, client: int) -> Examples:
+    def shard_without_targets(self, client: int) -> Examples:
         """Return the records of a client's shard that belong to no target, and so are in every trial; cached."""
         if (client, False) not in self._held:
             # Most clients hold no target. The whole shard is then returned, and not copied.
@@ -336,6 +336,7 @@ def load_federation(public: Federation) -> LoadedFederation:
         shards = tuple(np.append(one, more) if client == victim else one for client, one in enumerate(shards))
     spec = model_for(public.model, split.inside)
     model = StackedModel.of(spec, probe_records(source)).sized_for_device(public.device)
+    model = model.clipping_in(public.mechanism.clipping.measured_in)
     core = model.frozen_module if public.weights is None else load_core(public.weights)
     return LoadedFederation(
         public=public,

@@ -115,4 +115,4 @@ def _sum_of_common(federation: LoadedFederation, seen: ObservedRound, client: in
     if federation.public.mechanism.is_sampled:
         units = torch.from_numpy(federation.shards[client][stays])
         taken = require_seen(seen.side.taking_part, "who took part").cpu()[:, units].bool().to(seen.start.device)
-    return clipped_gradient_sum(federation, seen.start, federation.honest_shard(client), taken, CLIPPING_SLACK)
+    return clipped_gradient_sum(federation, seen.start, federation.shard_without_targets(client), taken, CLIPPING_SLACK)

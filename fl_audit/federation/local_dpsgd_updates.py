@@ -85,7 +85,7 @@ def expected_update(federation: LoadedFederation, client: int, models: Tensor) -
     Shapes: `models` (trials, parameters).
     """
     steps, records = private_steps(federation.public.mechanism), len(federation.shards[client])
-    rate, honest = steps.schedule.learning_rate / records, federation.honest_shard(client)
+    rate, honest = steps.schedule.learning_rate / records, federation.shard_without_targets(client)
     differing = federation.differing if client == federation.victim else None
     current, of_differing = models.clone(), torch.zeros_like(models)
     for _ in range(steps.count(records)):

@@ -1,5 +1,6 @@
 """Results of a finished run: tables, durations, provenance, and the accuracy of the same run without privacy."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime
@@ -10,10 +11,14 @@ import pandas as pd
 
 from fl_audit.array_types import Floats
 from fl_audit.errors import require
+from fl_audit.federation.result_columns import ResultTable, columns_of
 
-TRIAL_COLUMNS = ("trial", "bit", "log_odds", "belief", "won", "test_accuracy")
-ROUND_COLUMNS = ("trial", "round", "sigma", "local_sensitivity", "log_odds")
-RELEASE_COLUMNS = ("trial", "round", "test_accuracy")
+_KEYS = {
+    ResultTable.TRIALS: ("trial", "bit", "belief", "won"),
+    ResultTable.ROUNDS: ("trial", "round"),
+    ResultTable.RELEASES: ("trial", "round"),
+}
+"""Columns of each table that name the row, or follow from other columns."""
 NORM_COLUMN = "clipping_norm"  # column of the table of rounds if the clipping norm is adaptive
 INSIDER_COLUMNS = ("trial", "insider")
 SECRET_TABLES = ("opened", "tallies")  # tables that nobody but the challenger has
@@ -29,12 +34,12 @@ class RunTables:
         If `trials`, `rounds`, `releases` or `insiders` lacks a required column or has no rows.
     """
 
-    # One row per trial: trial, bit, log_odds, belief (in the training set that was used), won, test_accuracy; if
-    # computed, also epsilon_star, test_auroc, membership_advantage, record_membership_guess and record_score.
+    # One row per trial: trial, bit, belief (in the training set that was used), won, and the columns of
+    # `result_columns`, like `rounds` and `releases`.
     trials: pd.DataFrame
-    # One row per trial and round from 1: trial, round, sigma, local_sensitivity, log_odds (cumulative, D against D').
+    # One row per trial and round from 1.
     rounds: pd.DataFrame
-    # One row per trial and release from 0, the initial model: trial, round, test_accuracy, epsilon_star.
+    # One row per trial and release from 0, the initial model.
     releases: pd.DataFrame
     # One row per trial, release and client: Epsilon* of the client's own shard and, if clients train by DP-SGD, the
     # steps that the client's accountant has counted. None if there is neither.
@@ -57,7 +62,7 @@ class RunTables:
     tallies: pd.DataFrame | None = None
 
     def __post_init__(self) -> None:
-        needed = {"trials": TRIAL_COLUMNS, "rounds": ROUND_COLUMNS, "releases": RELEASE_COLUMNS}
+        needed = {str(table): (*keys, *columns_of(table, required=True)) for table, keys in _KEYS.items()}
         for name, columns in (needed if self.insiders is None else needed | {"insiders": INSIDER_COLUMNS}).items():
             table = getattr(self, name)
             missing = [column for column in columns if column not in table]
@@ -103,14 +108,15 @@ class NonPrivateAccuracy:
 
     run: str  # name of the directory of the run without privacy
     trials: int  # number of its trials, at least 1
-    rounds: tuple[int, ...]  # numbers of its releases that were evaluated, from 0, the initial model
+    # Numbers of its releases that were evaluated, from 0, the initial model; empty where labels are quantities.
+    rounds: tuple[int, ...]
     accuracy: tuple[float, ...]  # mean accuracy of each of these releases on test records, 0 to 1
     metrics: Mapping[str, float] = field(default_factory=dict)  # each metric of the last release, mean over trials
 
     @property
     def final(self) -> float:
-        """Mean test accuracy of the last evaluated release."""
-        return self.accuracy[-1]
+        """Mean test accuracy of the last evaluated release; NaN where labels are quantities."""
+        return self.accuracy[-1] if self.accuracy else math.nan
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields as a dict of JSON types."""
@@ -121,7 +127,7 @@ class NonPrivateAccuracy:
     def of_json(cls, values: Mapping[str, Any]) -> "NonPrivateAccuracy":
         """Build the accuracies from the dict that `to_json` returned."""
         rounds, accuracy = tuple(map(int, values["rounds"])), tuple(map(float, values["accuracy"]))
-        if not rounds or len(rounds) != len(accuracy):
+        if len(rounds) != len(accuracy):
             raise ValueError("rounds and accuracy differ in number")
         metrics = {str(name): float(value) for name, value in (values.get("metrics") or {}).items()}
         return cls(str(values["run"]), int(values["trials"]), rounds, accuracy, metrics)

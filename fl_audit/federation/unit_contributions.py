@@ -21,6 +21,7 @@ from fl_audit.federation.contributions import ContributionByTrial, RoundContext,
 from fl_audit.federation.loaded_federation import LoadedFederation
 from fl_audit.federation.record_tensors import Examples
 from fl_audit.federation.target_membership import TargetMembership
+from fl_audit.privacy.accounting_enums import VectorNorm
 
 _SCALARS = 2**22  # most numbers of the contributions that are held at a time
 _HALF_ULP = 2.0**-24  # relative error of one operation on 32-bit numbers
@@ -56,7 +57,7 @@ class ContributionTotals:
     centred_bits: float = (
         0.0  # sum over units of 1/2 for each one within an adaptive clipping norm, -1/2 for the others
     )
-    lengths: list[Floats] = field(default_factory=list)  # L2 norms of the contributions
+    lengths: list[Floats] = field(default_factory=list)  # norms of the contributions, in that of the clipping
     numbers: list[Integers] = field(default_factory=list)  # numbers of the units, in the order of the lengths
 
     @classmethod
@@ -78,13 +79,13 @@ class ContributionTotals:
         at = int(lengths.argmax())
         return float(lengths[at]), int(numbers[at])
 
-    def add(self, numbers: Integers, found: ContributionByTrial) -> None:
-        """Add the contributions of some units, given by their rows."""
+    def add(self, numbers: Integers, found: ContributionByTrial, norm: VectorNorm) -> None:
+        """Add the contributions of some units, given by their rows, whose lengths are measured in a norm."""
         rows = found.total.double().cpu()
         self.total += rows.sum(0)
         self.sizes += rows.abs().sum(0)
         self.centred_bits += float(found.centred_bits.sum())
-        self.lengths.append(rows.norm(dim=1).numpy())
+        self.lengths.append(rows.norm(p=norm.order, dim=1).numpy())
         self.numbers.append(numbers)
 
     def rounding(self, terms: int) -> float:
@@ -105,8 +106,9 @@ def operations(federation: LoadedFederation) -> int:
 def recompute(federation: LoadedFederation, client: int, cell: CheckedCell) -> ContributionTotals:
     """Return the sums over the units of a client that are in the data and take part in a round of one trial."""
     found = ContributionTotals.zero(cell.model.shape[1])
+    norm = federation.public.mechanism.clipping.measured_in
     for chunk in unit_chunks(federation, client, cell):
-        found.add(chunk.numbers, chunk.of_model(cell.model))
+        found.add(chunk.numbers, chunk.of_model(cell.model), norm)
     return found
 
 

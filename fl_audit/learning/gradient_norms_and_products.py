@@ -28,7 +28,7 @@ from fl_audit.learning.unit_norms import unit_norms
 class GradientNormsAndProducts(NamedTuple):
     """Norms of unclipped gradients of users or records, and their inner products with a given vector per trial."""
 
-    norms: Tensor  # L2 norms over all parameters together, float32 (trials, users)
+    norms: Tensor  # norms, in that of the model, over all parameters together, float32 (trials, users)
     products: Tensor  # inner products with the vector of the trial, float32 (trials, users); 0 if there are no vectors
 
 
@@ -96,13 +96,13 @@ def _of_pass(
     model: StackedModel, models: Tensor, microbatch: Microbatch, vectors: Tensor | None
 ) -> GradientNormsAndProducts:
     """Return the norms and products of all users of one pass."""
-    if model.fast:
+    if model.is_fast_when_clipping:
         return _of_layers(model, model.backward(models, microbatch), microbatch, vectors)
     norms = list[Tensor]()
     products = list[Tensor]()
     for part_of_pass in model.generic_parts(len(models), microbatch):
         gradients = model.user_gradients(models, part_of_pass)
-        norms.append(torch.linalg.vector_norm(gradients, dim=2))
+        norms.append(torch.linalg.vector_norm(gradients, ord=model.norm.order, dim=2))
         products.append(
             torch.zeros_like(norms[-1]) if vectors is None else torch.bmm(gradients, vectors.unsqueeze(2)).squeeze(2)
         )

@@ -26,6 +26,7 @@ from fl_audit.learning.optimizer_enums import LocalOptimizer as LocalOptimizer
 from fl_audit.learning.pass_budgets import slices
 from fl_audit.learning.stacked_layers import cached_rows
 from fl_audit.learning.stacked_model import StackedModel
+from fl_audit.privacy.accounting_enums import VectorNorm
 from fl_audit.value_checks import require_number
 
 
@@ -120,8 +121,12 @@ def accepts_batches_per_trial(model: StackedModel, records: int, schedule: Local
     return is_sgd and records > 0 and model.fast and model.chain is not None and fits_one_stretch(records, used)
 
 
-def clip_updates(updates: Tensor, norm: float | Tensor) -> tuple[Tensor, Tensor]:
-    """Clip each trial's update g to the L2 norm C over all parameters, g min(1, C / ||g||), in place.
+def clip_updates(
+    updates: Tensor, norm: float | Tensor, measured_in: VectorNorm = VectorNorm.L2
+) -> tuple[Tensor, Tensor]:
+    """Clip each trial's update g to the norm C over all parameters, g min(1, C / ||g||), in place.
+
+    ||g|| is measured in the given norm.
 
     Return the clipped updates, and their norms before clipping, float32 (trials,).
 
@@ -133,7 +138,7 @@ def clip_updates(updates: Tensor, norm: float | Tensor) -> tuple[Tensor, Tensor]
     limits = torch.as_tensor(norm, dtype=updates.dtype, device=updates.device).expand(len(updates))
     require(bool((limits > 0).all()), f"clipping norm is {norm}: accepted are positive numbers")
     for rows in cached_rows(len(updates), updates.shape[1], on_card=updates.is_cuda):
-        norms[rows] = torch.linalg.vector_norm(updates[rows], dim=1)
+        norms[rows] = torch.linalg.vector_norm(updates[rows], ord=measured_in.order, dim=1)
         updates[rows].mul_((limits[rows] / norms[rows]).clamp_(max=1.0).unsqueeze(1))
     return updates, norms
 

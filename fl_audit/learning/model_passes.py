@@ -8,18 +8,20 @@ normalisation layers runs on stacked layers, which compute all trials at once. E
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from typing import assert_never
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
 from fl_audit.learning import pass_budgets
 from fl_audit.learning.layers import LayerCall, SharedPassState
+from fl_audit.learning.losses import loss_of
 from fl_audit.learning.microbatching import ClippedSumPass, Microbatch
 from fl_audit.learning.model_failures import naming_layer_and_record
 from fl_audit.learning.stacked_layers import ParameterLayout, PerThreadState, clipping_weights
 from fl_audit.learning.unit_norms import unit_norms
+from fl_audit.privacy.accounting_enums import VectorNorm
 
 
 class ModelPasses:
@@ -40,6 +42,12 @@ class ModelPasses:
         self.parts = PerThreadState(module)
         self.activations = self.layout.size
         self.fast = False
+        self.norm = VectorNorm.L2  # norm ||g|| in which gradients g are clipped
+
+    @property
+    def is_fast_when_clipping(self) -> bool:
+        """Whether stacked layers compute clipped sums: they know the L2 norms of gradients without the gradients."""
+        return self.fast and self.norm is VectorNorm.L2
 
     @property
     def template(self) -> nn.Module:
@@ -104,7 +112,7 @@ class ModelPasses:
             with torch.enable_grad():
                 if len(models) > 1:
                     merged, _ = self.run_stacked(leaves, features, microbatch.examples, recording=False)
-                    loss = F.cross_entropy(merged, labels, reduction="sum")
+                    loss = loss_of(merged, labels, "sum")
                 else:  # one model is run as it is: the stacked layers would only add to the work
                     alone = {name: leaf.squeeze(0) for name, leaf in leaves.items()}
                     loss = self.summed_loss(alone, features, labels)
@@ -112,11 +120,11 @@ class ModelPasses:
         return dict(zip(leaves, leaf_gradients, strict=True))
 
     def summed_loss(self, parameters: dict[str, Tensor], features: Tensor, labels: Tensor) -> Tensor:
-        """Return the cross-entropy of one model, summed over examples, as a scalar tensor.
+        """Return the loss of one model, summed over examples, as a scalar tensor.
 
         Shapes: `features` (n, *shape), `labels` (n,).
         """
-        return F.cross_entropy(self._called(parameters, features), labels, reduction="sum")
+        return loss_of(self._called(parameters, features), labels, "sum")
 
     def _called(self, parameters: dict[str, Tensor], features: Tensor) -> Tensor:
         """Return the logits (n, classes) of one model.
@@ -174,7 +182,7 @@ class ModelPasses:
         features, labels = microbatch.merged(len(models))
         with torch.enable_grad():
             merged, frame = self.run_stacked(self.layout.views(models), features, microbatch.examples, recording=True)
-            loss = F.cross_entropy(merged, labels, reduction="sum")
+            loss = loss_of(merged, labels, "sum")
         tape = frame.tape
         frame.tape = []
         return list(zip(tape, torch.autograd.grad(loss, [call.outputs for call in tape]), strict=True))
@@ -186,7 +194,7 @@ class ModelPasses:
             centred_bits.zero_()
         for part_of_pass in self.generic_parts(len(sum_pass.models), sum_pass.microbatch):
             gradients = self.user_gradients(sum_pass.models, part_of_pass)
-            squares = gradients.square().sum(2) if part_of_pass.groups is None else gradients.double().square().sum(2)
+            squares = self._squared_norms(gradients if part_of_pass.groups is None else gradients.double())
             part_bits = None if centred_bits is None else torch.empty_like(centred_bits)
             # Sums of users hold only what counts.
             sample_weights = part_of_pass.sample_weights if part_of_pass.groups is None else None
@@ -194,6 +202,16 @@ class ModelPasses:
             total += _weighted_users(part_of_pass, weights, gradients, total)
             if centred_bits is not None and part_bits is not None:
                 centred_bits += part_bits
+
+    def _squared_norms(self, gradients: Tensor) -> Tensor:
+        """Return the squared norms of gradients, (trials, users); they have the shape (trials, users, parameters)."""
+        match self.norm:
+            case VectorNorm.L1:
+                return gradients.abs().sum(2).square()
+            case VectorNorm.L2:
+                return gradients.square().sum(2)
+            case _:
+                assert_never(self.norm)
 
     def generic_parts(self, trials: int, microbatch: Microbatch) -> Iterator[Microbatch]:
         """Yield parts of a microbatch whose per-user gradients fit the memory budget; users are one part."""

@@ -9,7 +9,6 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fl_audit.device import Device
@@ -19,6 +18,7 @@ from fl_audit.learning.fast_path_checks import seeded, stacked_layers_agree
 from fl_audit.learning.frozen_backbones import Backbone, frozen_backbone, split_backbone
 from fl_audit.learning.glibc_allocator import keep_freed_memory
 from fl_audit.learning.grouped_records import GroupedRecords
+from fl_audit.learning.losses import loss_of
 from fl_audit.learning.microbatching import ClippedSumInputs, ClippedSumPass
 from fl_audit.learning.model_adaptation import prepare
 from fl_audit.learning.model_checks import PROBE_EXAMPLES, ModelCheckRecords, check_logits, check_module, check_outputs
@@ -28,6 +28,7 @@ from fl_audit.learning.model_initialisation import model_template
 from fl_audit.learning.model_passes import ModelPasses
 from fl_audit.learning.models import ModelSpec, import_factory
 from fl_audit.learning.module_preparation import set_aside_frozen, sharing_copy, start_from_zeros
+from fl_audit.privacy.accounting_enums import VectorNorm
 
 
 class ClippedSums(NamedTuple):
@@ -116,6 +117,21 @@ class StackedModel(ModelPasses):
             return _of_factory(spec, import_factory(spec.name), records, profile)
         return _built(spec)
 
+    def clipping_in(self, norm: VectorNorm) -> "StackedModel":
+        """Return a copy of this model whose clipped sums measure gradients in a norm.
+
+        The two models share everything else. Sums in the L1 norm need the gradient of every user, so they are computed
+        user by user.
+
+        Parameters
+        ----------
+        norm
+            Norm ||g|| of a gradient g.
+        """
+        other = copy(self)
+        other.norm = norm
+        return other
+
     def sized_for_device(self, device: Device) -> "StackedModel":
         """Return a copy of this model that runs as many examples per pass as suits a device.
 
@@ -154,7 +170,7 @@ class StackedModel(ModelPasses):
     def examples_per_pass(self) -> int:
         """Largest number of examples whose activations in one trial fit the memory budget of a pass."""
         examples = self._scale * pass_budgets.PASS_BUDGET // self.activations
-        if not self.fast:  # the gradient of each user is formed
+        if not self.is_fast_when_clipping:  # the gradient of each user is formed
             examples = min(examples, pass_budgets.GRADIENT_BUDGET // self.layout.size)
         return max(1, examples)
 
@@ -186,7 +202,7 @@ class StackedModel(ModelPasses):
         labels
             Classes of the examples, int64 (n,), or (trials, n) if the examples differ between trials.
         clipping_norm
-            Clipping norm C (L2), positive; None sums the gradients without clipping.
+            Clipping norm C in the norm `norm`, positive; None sums the gradients without clipping.
         batch_trials
             Set only to compute sums again for the first trials of an earlier batch, whose number of trials this is. The
             last bits of a sum depend on the size of the batch; with this number the sums equal the earlier ones
@@ -220,8 +236,8 @@ class StackedModel(ModelPasses):
         records
             Records, grouped by user; without users, each record is a user.
         clipping_norm
-            Clipping norm C (L2), positive, or one for each trial, float64 (trials,), which the sums of quantile bits
-            belong to; None for no clipping.
+            Clipping norm C in the norm `norm`, positive, or one for each trial, float64 (trials,), which the sums of
+            quantile bits belong to; None for no clipping.
         batch_trials
             As for `clipped_sum`.
         taking_part
@@ -264,7 +280,7 @@ class StackedModel(ModelPasses):
         return ClippedSums(total, bits)
 
     def _clipped_sum_pass(self, sum_pass: ClippedSumPass, total: Tensor, centred_bits: Tensor | None) -> None:
-        if not self.fast:
+        if not self.is_fast_when_clipping:
             self.clipped_sum_generic(sum_pass, total, centred_bits)
         elif sum_pass.models.is_cuda:
             self.clipped_sum_graphed(sum_pass, total, centred_bits)
@@ -383,16 +399,16 @@ def _padded_rows(rows: slice, count: int) -> slice | Tensor:
 
 
 def losses_of(logits: Tensor, labels: Tensor) -> Tensor:
-    """Return the cross-entropy losses of n examples under every model, (trials, n).
+    """Return the losses of n examples under every model, (trials, n).
 
     Parameters
     ----------
     logits
-        Logits of the examples, (trials, n, classes).
+        Outputs of the models: logits of the examples, (trials, n, classes), or quantities, (trials, n, 1).
     labels
-        Classes of the examples, int64 (n,).
+        Classes of the examples, int64 (n,), or quantities, float32 (n,).
     """
-    losses = F.cross_entropy(logits.flatten(0, 1), labels.repeat(len(logits)), reduction="none")
+    losses = loss_of(logits.flatten(0, 1), labels.repeat(len(logits)), "none")
     return losses.reshape(len(logits), len(labels))
 
 

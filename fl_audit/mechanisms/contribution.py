@@ -14,6 +14,7 @@ from fl_audit.mechanisms.participations.everybody import Everybody as Everybody
 from fl_audit.mechanisms.participations.participation import Participation as Participation
 from fl_audit.mechanisms.participations.poisson import PoissonSampling as PoissonSampling
 from fl_audit.mechanisms.participations.rotating_cohorts import RotatingCohorts as RotatingCohorts
+from fl_audit.privacy.accounting_enums import VectorNorm
 from fl_audit.privacy.events import batches_per_epoch
 from fl_audit.privacy.gaussian import require_positive
 from fl_audit.value_checks import require_number
@@ -136,10 +137,14 @@ Contribution = RecordGradients | UserGradients | LocalTraining | PrivateTraining
 
 @dataclass(frozen=True)
 class FixedClipping:
-    """Clipping of each contribution g to a fixed L2 norm C over all parameters together: g min(1, C / ||g||)."""
+    """Clipping of each contribution g to a fixed norm C over all parameters together: g min(1, C / ||g||).
 
-    norm: float  # C, largest L2 norm of one contribution; positive and finite
+    ||g|| is the L2 norm, or for Laplace noise the L1 norm.
+    """
+
+    norm: float  # C, largest norm of one contribution; positive and finite
     kind: Literal["fixed"] = "fixed"
+    measured_in: VectorNorm = VectorNorm.L2  # norm ||g||
 
     def __post_init__(self) -> None:
         require_positive(clipping_norm=self.norm)
@@ -158,6 +163,7 @@ class AdaptiveClipping:
     algorithm 1.
     """
 
+    measured_in: ClassVar[VectorNorm] = VectorNorm.L2
     norm: float  # C of the first round, positive and finite
     quantile: float = 0.5  # gamma, target share of unclipped contributions; above 0 and below 1
     learning_rate: float = 0.2  # eta, learning rate of the norm; positive and finite
@@ -189,8 +195,11 @@ class NoClipping:
     """No clipping: contributions are unbounded, so there is no guarantee."""
 
     norm: ClassVar[float] = math.inf
+    measured_in: ClassVar[VectorNorm] = VectorNorm.L2
     kind: Literal["none"] = "none"
 
 
 Clipping = FixedClipping | AdaptiveClipping | NoClipping
-"""A clipping of any kind; `norm` is the largest L2 norm that one contribution can have in the first round."""
+"""A clipping of any kind; `norm` is the largest norm that one contribution can have in the first round.
+
+The norm is that which `measured_in` names."""

@@ -117,13 +117,17 @@ class Mechanism:
         return self.noise.origin in (NoiseOrigin.CLIENTS, NoiseOrigin.TRAINING)
 
     @property
-    def has_exact_llr(self) -> bool:
+    def knows_llr(self) -> bool:
         """Whether an attacking client can compute the exact log-likelihood ratio of its observation.
 
-        It is False if clients take several noised steps per round. The distribution of their updates then has no closed
-        form, and the attacker has only scores.
+        If it cannot, the attacker has only scores. The kind of noise decides it, see `MechanismNoise.knows_llr`.
         """
-        return not isinstance(self.contribution, PrivateTraining) or self.contribution.is_one_step
+        return self.noise.knows_llr(self.contribution)
+
+    @property
+    def has_measurable_noise(self) -> bool:
+        """Whether the noise of a release can be measured, which the kind of noise decides."""
+        return self.noise.is_measurable(self.contribution)
 
     @property
     def rounds_needed(self) -> int:
@@ -132,7 +136,7 @@ class Mechanism:
 
     @property
     def global_sensitivity(self) -> float:
-        """Global L2 sensitivity of a round's sum; infinite without clipping.
+        """Global sensitivity of a round's sum, in the norm of the clipping; infinite without clipping.
 
         If the clipping norm is adaptive, it is the sensitivity of the first round's sum.
         """
@@ -165,33 +169,34 @@ class Mechanism:
         return replace(self, noise=self.noise.with_multiplier(multiplier))
 
     def noise_scale(self, local_sensitivity: Floats, threat_model: ThreatModel, norms: Floats | None = None) -> Floats:
-        """Return the standard deviation of the noise that an adversary does not know, shaped as `local_sensitivity`.
+        """Return the scale of the noise that an adversary does not know, shaped as `local_sensitivity`.
 
+        The scale is that parameter of the distribution which `noise.scale_words` names, such as the standard deviation.
         The noise is on the round's sum. If clients take one noised step per round (DP-SGD), it is on one client's
-        clipped sum. The result is 0 without noise, and NaN if clients take several noised steps per round.
+        clipped sum. The result is 0 without noise. It exists only for noise that can be measured
+        (`has_measurable_noise`).
 
         Parameters
         ----------
         local_sensitivity
-            Norm ||f_i(D) - f_i(D')|| of the round's sums at the current model parameters, at least 0, of any shape.
+            Norm ||f_i(D) - f_i(D')|| of the difference of the round's sums, at the current model parameters, at least
+            0, of any shape.
             Only the shape is used if the noise is scaled to the global sensitivity.
         threat_model
             Position and knowledge of the adversary.
         norms
             Adaptive clipping norms of the round, broadcastable to `local_sensitivity`; None if the norm is fixed.
         """
-        if not self.has_exact_llr:
-            return np.full_like(local_sensitivity, np.nan, dtype=np.float64)
+        assert self.has_measurable_noise, "noise in several steps of a client's training has no scale on the sum"
         largest = self.global_sensitivity if norms is None else self.adjacency.sensitivity_of_sum(1.0) * norms
         changes = np.broadcast_to(np.asarray(largest, dtype=np.float64), np.shape(local_sensitivity))
         sensitivity = SumSensitivity(local_sensitivity, changes, self.clipping_norm)
         return self.noise.scale(sensitivity, effective_noise_multiplier(self.noise, threat_model))
 
     def server_scale(self, local_sensitivity: Floats, norms: Floats | None = None) -> Floats:
-        """Return the standard deviation of the server's noise in each trial.
+        """Return the scale of the server's noise in each trial; ask only for noise that is added to sums.
 
-        For correlated noise, the result is the standard deviation of the independent draws z. It is NaN if clients add
-        the noise during their training.
+        For correlated noise, the result is the standard deviation of the independent draws z.
 
         Parameters
         ----------
@@ -200,8 +205,7 @@ class Mechanism:
         norms
             Adaptive clipping norms, of the shape of `local_sensitivity`; None if the norm is fixed.
         """
-        if self.noise.origin is NoiseOrigin.TRAINING:
-            return np.full_like(local_sensitivity, np.nan, dtype=np.float64)
+        assert self.noise.origin is not NoiseOrigin.TRAINING, "clients add this noise in the steps of their training"
         return self.noise_scale(local_sensitivity, CLIENT_ALONE, norms)
 
     @property

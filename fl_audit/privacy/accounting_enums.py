@@ -45,6 +45,35 @@ class SensitivityKind(StrEnum):
     GLOBAL = "global"
 
 
+class NoiseDistribution(StrEnum):
+    """Distribution of the noise on a release, by its name in reports."""
+
+    GAUSSIAN = "Gaussian"
+    LAPLACE = "Laplace"
+    NONE = "none"
+
+
+class VectorNorm(StrEnum):
+    """Norm in which contributions are clipped and sensitivities are measured.
+
+    L2 is that of Gaussian noise, and L1 that of Laplace noise.
+    """
+
+    L1 = "L1"
+    L2 = "L2"
+
+    @property
+    def order(self) -> int:
+        """Order p of the norm: 1 for the sum of absolute values, 2 for the Euclidean length."""
+        match self:
+            case VectorNorm.L1:
+                return 1
+            case VectorNorm.L2:
+                return 2
+            case _:
+                assert_never(self)
+
+
 class StrategyMatrixKind(StrEnum):
     """Kind of strategy matrix, which defines noise that is correlated over rounds (module `strategy_matrices`)."""
 

@@ -14,7 +14,7 @@ from fl_audit.adjacency import Adjacency
 from fl_audit.errors import require
 from fl_audit.privacy import defaults
 from fl_audit.privacy.accounting import Accountant, PrivacyProfile, exact_accountant
-from fl_audit.privacy.events import ReleaseEvent, _with_scaled_noise, full_participation_mu
+from fl_audit.privacy.events import LaplaceRelease, ReleaseEvent, _with_scaled_noise, full_participation_mu
 from fl_audit.privacy.gaussian import require_delta
 from fl_audit.privacy.identifiability_bounds import SignalToNoiseAdaptivity, require_prior
 from fl_audit.value_checks import choice
@@ -110,6 +110,16 @@ class Claim:
         return next((event.noise_multiplier for event in self.events if event.noise_multiplier is not None), None)
 
     @property
+    def noise_over_sensitivity(self) -> float | None:
+        """Scale of the noise over the sensitivity: the noise multiplier z, or for Laplace noise 1 over its epsilon.
+
+        None if no event has Gaussian or Laplace noise.
+        """
+        if self.noise_multiplier is not None:
+            return self.noise_multiplier
+        return next((1 / event.epsilon for event in self.events if isinstance(event, LaplaceRelease)), None)
+
+    @property
     def rounds(self) -> int:
         """Number of rounds, which is the count of the first event."""
         return self.events[0].count
@@ -140,9 +150,10 @@ class Claim:
     def with_noise(self, factor: float) -> "Claim":
         """Return the claim with all Gaussian noise multiplied by a positive factor; other events do not change.
 
-        For a claim with noise multiplier 1, the factor is the new noise multiplier.
+        Without Gaussian noise, all Laplace noise is multiplied. For a claim with noise multiplier 1, the factor is the
+        new noise multiplier.
         """
-        return replace(self, events=tuple(_with_scaled_noise(event, factor) for event in self.events))
+        return replace(self, events=_with_scaled_noise(self.events, factor))
 
     def with_rounds(self, rounds: int) -> "Claim":
         """Return the claim for `rounds` rounds, at least 1.

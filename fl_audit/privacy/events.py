@@ -5,6 +5,7 @@ dominating pair). So an event depends on the data only through the sensitivity u
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, assert_never
 
@@ -74,9 +75,10 @@ class SampledGaussianRelease:
 
 @dataclass(frozen=True)
 class LaplaceRelease:
-    """Laplace mechanism: `count` releases of a number with Laplace noise of scale `scale`.
+    """Laplace mechanism: `count` releases of a number or a vector with Laplace noise of scale `scale`.
 
-    `sensitivity` is the largest change of the number between neighbouring data sets, in every release. Raises
+    `sensitivity` is the largest change between neighbouring data sets, in every release; of a vector it is the L1 norm
+    of the change. A change of one coordinate by all of it is the easiest to detect. Raises
     `InputError` if the sensitivity or the scale is not positive and finite, or if the count is not an integer from 1.
     """
 
@@ -212,14 +214,24 @@ def local_events(
     return gaussian_rounds(noise_multiplier, rounds * steps_per_round, 1 / batches)
 
 
-def _with_scaled_noise(event: ReleaseEvent, factor: float) -> ReleaseEvent:
-    """Return the event with its Gaussian noise multiplied by a positive factor; other kinds of noise stay unchanged."""
+def _with_scaled_noise(events: Sequence[ReleaseEvent], factor: float) -> tuple[ReleaseEvent, ...]:
+    """Return the events with their Gaussian noise multiplied by a positive factor, or else their Laplace noise.
+
+    Laplace noise beside Gaussian noise stays as it is, and so does randomised response.
+    """
+    has_gaussian = any(event.noise_multiplier is not None for event in events)
+    return tuple(_scaled(event, factor, has_gaussian) for event in events)
+
+
+def _scaled(event: ReleaseEvent, factor: float, has_gaussian: bool) -> ReleaseEvent:
     match event:
         case GaussianRelease():
             return replace(event, sigma=event.sigma * factor)
         case SampledGaussianRelease():
             return replace(event, noise_multiplier=event.noise_multiplier * factor)
-        case LaplaceRelease() | RandomizedResponse():
+        case LaplaceRelease():
+            return event if has_gaussian else replace(event, scale=event.scale * factor)
+        case RandomizedResponse():
             return event
         case _:
             assert_never(event)

@@ -126,12 +126,12 @@ class Guarantee:
 
     @property
     def noise_multiplier(self) -> float | None:
-        """Noise multiplier z of the rounds: sigma over the sensitivity; None without Gaussian noise."""
-        return self.claim.noise_multiplier
+        """Noise multiplier z of the rounds: scale of the noise over the sensitivity; None without noise on sums."""
+        return self.claim.noise_over_sensitivity
 
     @property
     def noise_over_clipping_norm(self) -> float | None:
-        """Standard deviation of the noise over the clipping norm, as in Opacus; None without Gaussian noise."""
+        """Scale of the noise over the clipping norm, as in Opacus; None without noise on sums."""
         z = self.noise_multiplier
         return None if z is None else z * self.adjacency.sensitivity_of_sum(1.0)
 

@@ -27,15 +27,20 @@ def fit_of_all(claims: Sequence[Claim]) -> GdpFit:
 
 
 def guarantee_values(epsilon: float, claims: Sequence[Claim]) -> dict[str, Any]:
-    """Return the values that the one-line text of a guarantee contains, as JSON values keyed by `GUARANTEE_NAMES`."""
+    """Return the values that the one-line text of a guarantee contains, as JSON values keyed by `GUARANTEE_NAMES`.
+
+    The Gaussian-DP parameter and its regret are None where no noise is Gaussian.
+    """
     first = claims[0]
+    has_gaussian_noise = any(claim.noise_multiplier is not None for claim in claims)
+    fit = fit_of_all(claims).to_json() if has_gaussian_noise else {"gdp_mu": None, "gdp_regret": None}
     return {
         "epsilon": finite(epsilon),
         "delta": first.delta,
         "accountant": str(first.accountant),
         "adjacency": str(first.adjacency),
         "unit": str(first.adjacency.unit),
-        **fit_of_all(claims).to_json(),
+        **fit,
     }
 
 

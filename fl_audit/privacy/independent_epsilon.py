@@ -2,9 +2,9 @@
 
 A guarantee is computed by `accounting`, `pld`, `renyi` and `gaussian`. A mistake there, or in what they are told,
 such as a release that is left out, would be repeated by any check that calls them. This module imports none of them.
-It knows Gaussian releases alone, with and without Poisson sampling. Without sampling, epsilon is the root of a closed
-form. Otherwise the privacy loss is put on a grid, and composed by the powers of its Fourier transform (Koskela, Jälkö
-& Honkela 2020, "Computing tight differential privacy guarantees using FFT").
+It knows Gaussian releases, with and without Poisson sampling, and Laplace releases. Without sampling, epsilon of
+Gaussian releases is the root of a closed form. Otherwise the privacy loss is put on a grid, and composed by the powers
+of its Fourier transform (Koskela, Jälkö & Honkela 2020, "Computing tight differential privacy guarantees using FFT").
 
 Unlike the guarantee, the result is no upper bound but an estimate, whose error is estimated by halving the grid.
 """
@@ -31,7 +31,9 @@ SMALLEST_DELTA = 1e-11
 
 @dataclass(frozen=True)
 class PlayedReleases:
-    """Equal Gaussian releases: `count` sums with noise, in each of which a unit takes part with probability `rate`.
+    """Equal releases: `count` sums with noise, in each of which a unit takes part with probability `rate`.
+
+    Laplace noise is that of sums in which everybody takes part.
 
     Raises
     ------
@@ -39,16 +41,20 @@ class PlayedReleases:
         If a number is out of its range.
     """
 
-    multiplier: float  # standard deviation of the noise over the largest change of the sum, positive
+    multiplier: float  # scale of the noise over the largest change of the sum, positive
     count: int  # number of releases, at least 1
     rate: float = 1.0  # probability with which a unit takes part, above 0 and at most 1
     is_replaced: bool = False  # whether neighbours replace a unit; otherwise they add or remove it
     is_seen: bool = False  # whether the adversary sees in which releases the unit takes part
+    is_laplace: bool = False  # whether the noise is Laplace noise; otherwise it is Gaussian
 
     def __post_init__(self) -> None:
         require_number("noise multiplier is", self.multiplier, "positive finite numbers")
         require_number("count is", self.count, "whole numbers from 1 to 1e15")
         require_number("sampling rate is", self.rate, "numbers above 0 and up to 1")
+        require(
+            self.rate == 1 or not self.is_laplace, "units are sampled with Laplace noise: accepted is Gaussian noise"
+        )
 
 
 @dataclass(frozen=True)
@@ -68,11 +74,11 @@ def independent_epsilon(releases: Sequence[PlayedReleases], delta: float) -> Ind
     4.651
     """
     require_number("delta is", delta, "numbers above 0 and below 1")
-    if all(release.rate == 1 for release in releases):
+    if all(release.rate == 1 and not release.is_laplace for release in releases):
         mu = math.sqrt(math.fsum(release.count / release.multiplier**2 for release in releases))
         epsilon = _gaussian_epsilon(mu, delta)
         return IndependentEpsilon(epsilon, 1e-9 * max(1.0, epsilon))
-    accepted = f"accepted are numbers from {SMALLEST_DELTA:g}, where units are sampled"
+    accepted = f"accepted are numbers from {SMALLEST_DELTA:g}, where units are sampled or noise is not Gaussian"
     require(delta >= SMALLEST_DELTA, f"delta is {delta:g}: {accepted}")
     fine, coarse = (
         max(_composed(releases, delta, cells, direction) for direction in (1, -1)) for cells in (_LOSSES, _LOSSES // 2)
@@ -96,6 +102,8 @@ def _gaussian_epsilon(mu: float, delta: float) -> float:
 
 def _cells(release: PlayedReleases, direction: int) -> tuple[Floats, Floats, float]:
     """Return losses log(P/Q), their probabilities under P, and the largest; `direction` -1 exchanges P and Q."""
+    if release.is_laplace:
+        return _laplace_cells(1 / release.multiplier)
     shift = 1 / release.multiplier
     q = release.rate
     if release.is_seen:
@@ -122,6 +130,18 @@ def _cells(release: PlayedReleases, direction: int) -> tuple[Floats, Floats, flo
         masses = np.append(release.rate * masses, 1 - release.rate)
         losses = np.append(losses, 0.0)
     return losses, masses, float(np.abs(losses[masses > 1e-30]).max())
+
+
+def _laplace_cells(epsilon: float) -> tuple[Floats, Floats, float]:
+    """Return losses, their probabilities and their span, for a shift of Laplace noise by `epsilon` of its scales.
+
+    Outcomes beyond both centres have the loss epsilon or -epsilon; between the centres it rises by twice the outcome.
+    """
+    edges = np.linspace(0.0, epsilon, _OUTCOMES + 1)
+    below = np.exp(edges - epsilon) / 2  # distribution function of the noise around epsilon
+    losses = np.concatenate([[-epsilon], edges[1:] + edges[:-1] - epsilon, [epsilon]])
+    masses = np.concatenate([[below[0]], np.diff(below), [0.5]])
+    return losses, masses, 2 * epsilon
 
 
 def _composed(releases: Sequence[PlayedReleases], delta: float, cells: int, direction: int) -> float:

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 class StatedReleases:
     """Releases of a training with Gaussian noise as its operator states them: adjacency, noise, rounds, sampling rate.
 
+    A `Claim` has the same content as accounting events, whose module needs scipy. Clients of a running federation
+    import this module without scipy, and need these four values alone.
+
     Raises `InputError` if a number is out of its range or the adjacency is unknown.
     """
 

@@ -7,7 +7,10 @@ from fl_audit.words import DASH
 
 
 class VerdictLook(Enum):
-    """The look of a verdict: its CSS class, its symbol, and its style on a terminal."""
+    """The look of a verdict: its CSS class, its symbol, and its style on a terminal.
+
+    Pages without a verdict, such as those of sweeps and papers, have a look too, so it is no property of `Verdict`.
+    """
 
     BAD = "violated", "✗", "bold red"
     GOOD = "consistent", "✓", "bold green"

@@ -14,6 +14,7 @@ from fl_audit.mechanisms.mechanism import Mechanism
 from fl_audit.mechanisms.noises.mechanism_noise import NoiseOrigin
 from fl_audit.mechanisms.participations.participation import ParticipationPhraseContext
 from fl_audit.mechanisms.threat_model import Adversary
+from fl_audit.privacy.accounting_enums import Accountant, VectorNorm
 from fl_audit.privacy.identifiability_bounds import truth_probability
 from fl_audit.report.unit_words import unit_words
 from fl_audit.words import number_text, percent, phrase_list, plural
@@ -121,23 +122,29 @@ def multiplier_text(plan: RunPlan) -> str:
         both = "of the sum of updates and the count of short ones together (Andrew et al. 2021, theorem 1)"
         return f"{both}, each over its sensitivity"
     rest = ", of the noise that the insider does not know" if mechanism.clients_add_noise else ""
-    return f"noise standard deviation over {multiplied_text(mechanism)}{rest}"
+    return f"noise {mechanism.noise.scale_words} over {multiplied_text(mechanism)}{rest}"
 
 
-def mu_text(plan: RunPlan) -> str:
-    """Return the formula of the claimed Gaussian-DP parameter mu as text, such as "1 over z" for noise multiplier z."""
+def mu_text(plan: RunPlan) -> str | None:
+    """Return the formula of the claimed Gaussian-DP parameter mu as text, such as "1 over z" for noise multiplier z.
+
+    None if the noise is not Gaussian.
+    """
     mechanism = plan.federation.mechanism
     return mechanism.noise.mu_words(mechanism.participation.counted_rounds)
 
 
 def exact_accountant(plan: RunPlan) -> str:
-    """Return the name of the accountant that is exact for the run: `pld` with amplification by sampling, else `gdp`."""
-    return "pld" if plan.is_amplified else "gdp"
+    """Return the name of the accountant that is exact for the releases of the run."""
+    guarantee = plan.guarantee
+    is_gaussian = guarantee is None or all(claim.profile.gaussian_mu is not None for claim in guarantee.claims)
+    return str(Accountant.PLD if plan.is_amplified or not is_gaussian else Accountant.GDP)
 
 
 def noise_text(plan: RunPlan) -> str:
     """Return a phrase on the assumptions of a guarantee: the noise, the adjacency, and any sampling rate."""
-    text = f"Gaussian noise{_of_clients(plan)}, neighbours by {plan.adjacency}"
+    distribution = plan.federation.mechanism.noise.distribution
+    text = f"{distribution} noise{_of_clients(plan)}, neighbours by {plan.adjacency}"
     if plan.guarantee is not None and plan.is_amplified:
         seen = ", which the insider sees" if plan.federation.threat_model.sees_participation else ""
         text += f", {unit_words(plan.adjacency).many} sampled at rate {plan.guarantee.sampling_rate:g}{seen}"
@@ -150,7 +157,7 @@ def noise_text(plan: RunPlan) -> str:
 
 
 def _of_clients(plan: RunPlan) -> str:
-    """Return a phrase on where noise is added, which follows the words "Gaussian noise"."""
+    """Return a phrase on where noise is added, which follows words such as "Gaussian noise"."""
     if plan.federation.mechanism.noise.origin is NoiseOrigin.TRAINING:
         return " in every step of the clients' training"
     if not plan.federation.mechanism.clients_add_noise:
@@ -197,7 +204,8 @@ def clipping_text(plan: RunPlan) -> str:
         case contribution.NoClipping():
             return "none"
         case contribution.FixedClipping(norm):
-            return f"fixed norm C = {number_text(norm)}"
+            name = "norm" if plan.federation.mechanism.clipping.measured_in is VectorNorm.L2 else "L1 norm"
+            return f"fixed {name} C = {number_text(norm)}"
         case contribution.AdaptiveClipping() as adaptive:
             return (
                 f"adaptive norm C, {number_text(adaptive.norm)} in the first round; it follows the length that "

@@ -29,7 +29,7 @@ def require_seen_releases(federation: LoadedFederation) -> None:
     smallest, largest = _noise_scales(federation)
     if query is ReleaseQueryKind.LOG_ODDS and public.mechanism.noise.origin is NoiseOrigin.TRAINING:
         refuse_blurred_updates(rounding_of_update(models).numpy() / smallest)
-    if public.view is InsiderView.MODEL and public.mechanism.has_exact_llr:
+    if public.view is InsiderView.MODEL and public.mechanism.knows_llr:
         error = inversion_error(public.mechanism.optimizer, models, public.mechanism.denominator)
         refuse_blurred(error.numpy() / largest)
 

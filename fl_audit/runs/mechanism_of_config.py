@@ -31,11 +31,12 @@ def mechanism_of(config: RunConfig, noise_multiplier: float, split: Split) -> Me
     `split`: If clients train by DP-SGD, the numbers of their records are parts of the mechanism.
     """
     privacy, training = config.privacy, config.training
+    noise = _noise(config, noise_multiplier)
     return Mechanism(
         adjacency=privacy.adjacency,
-        clipping=_clipping(config),
+        clipping=_clipping(config, noise),
         participation=_participation(config),
-        noise=_noise(config, noise_multiplier),
+        noise=noise,
         denominator=denominator_of(config),
         optimizer=ServerOptimizer.of_kind(training.optimizer, training.learning_rate, training.momentum),
         contribution=_contribution(config, split),
@@ -76,13 +77,14 @@ def _schedule(training: TrainingSection) -> LocalSchedule:
     )
 
 
-def _clipping(config: RunConfig) -> contribution.Clipping:
+def _clipping(config: RunConfig, noise: MechanismNoise) -> contribution.Clipping:
+    """Return the configured clipping, in the norm in which the noise is scaled to the sensitivity."""
     privacy = config.privacy
     if not privacy.private:
         return contribution.NoClipping()
     match privacy.clipping:
         case "fixed":
-            return contribution.FixedClipping(privacy.clipping_norm)
+            return contribution.FixedClipping(privacy.clipping_norm, measured_in=noise.norm)
         case "adaptive":
             return contribution.AdaptiveClipping(privacy.clipping_norm)
         case _:

@@ -31,7 +31,7 @@ from fl_audit.runs.time_probe import probe
 from fl_audit.value_checks import expanded_path
 from fl_audit.words import name_list
 
-_OF_FILES = ("csv", "npz", "images")
+_OF_FILES = ("table", "npz", "images")
 _toml = partial(json.dumps, ensure_ascii=False)  # for these kinds of values TOML is as JSON
 _MOST_RECORDS = 1000
 _FEW_USERS, _OF_EACH = 30, 10  # with so few, more are had by reading so many records of each
@@ -148,7 +148,7 @@ def _trials(wishes: ConfigRequest, plan: RunPlan) -> tuple[int, list[str]]:
 def data_name(data: str) -> str:
     """Return the setting `data.name` for the data that a user names: a data set, a loader, a file or a directory.
 
-    For a data set or `package.module:loader`, the setting is the given name. For a file or directory, it is "csv",
+    For a data set or `package.module:loader`, the setting is the given name. For a file or directory, it is "table",
     "npz" or "images". Raises `InputError` if there is no data set or file of this name.
     """
     names = [entry.name for entry in available_datasets() if entry.name not in _OF_FILES]
@@ -160,7 +160,7 @@ def data_name(data: str) -> str:
     require(path.exists(), f"--data {data!r}: there is no such file; accepted are {accepted}")
     if path.is_dir():
         return "images"
-    return "npz" if path.suffix == ".npz" else "csv"
+    return "npz" if path.suffix == ".npz" else "table"
 
 
 def _values(wishes: ConfigRequest, data: Mapping[str, Any], pool: int, users: int | None) -> dict[str, dict[str, Any]]:
@@ -228,7 +228,7 @@ def _data(wishes: ConfigRequest) -> dict[str, Any]:
     name = data_name(wishes.data)
     table = {key: value for key, value in (wishes.table or {}).items() if value is not None}
     if any("," in word for word in table.get("drop", ())):
-        names = column_names(expanded_path(wishes.data), table) if name == "csv" else []
+        names = column_names(expanded_path(wishes.data), table) if name == "table" else []
         table["drop"] = _names_of_columns(table["drop"], names)
     if "vocabulary" in table:
         table["vocabulary"] = str(expanded_path(table["vocabulary"]).absolute())
@@ -238,7 +238,7 @@ def _data(wishes: ConfigRequest) -> dict[str, Any]:
         require(wishes.label is None, f"--label {wishes.label!r} with data set {name}: it goes with a table")
         return {"name": name, **table}
     path = str(expanded_path(wishes.data).absolute())
-    if name != "csv":
+    if name != "table":
         return {"name": name, "path": path, **table}
     if wishes.label is None:
         header = column_names(Path(path), table)

@@ -150,7 +150,7 @@ def _limits_json(found: PlannedRunCheckResult) -> dict[str, Any] | None:
     if limits is None:
         return None
     return {
-        "judged": "log-odds" if found.plan.federation.mechanism.has_exact_llr else "scores",
+        "judged": "log-odds" if found.plan.federation.mechanism.knows_llr else "scores",
         "limit_of_detection": finite(limits.limit_of_detection),
         "noise_short_along_record": limits.noise_short,
         "noise_short_in_all": limits.noise_short_in_all,

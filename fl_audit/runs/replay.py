@@ -93,7 +93,7 @@ def replay(directory: Path) -> ReplayedLogOdds:
     why = audit_of(public).why_not_recomputed(public)
     require(not why, f"{said} {why}")
     accepted = "accepted is one whose log-odds are likelihood ratios"
-    require(public.mechanism.has_exact_llr, f"{said} whose insider has scores and no log-odds: {accepted}")
+    require(public.mechanism.knows_llr, f"{said} whose insider has scores and no log-odds: {accepted}")
     torch.set_num_threads(public.threads)
     federation, place = load_federation(public), directory / "public"
     files = sorted(place.glob("releases-*.safetensors"))

@@ -67,6 +67,19 @@ def read_model(directory: Path, trial: int = 0, round_number: int | None = None)
     return tensors | _by_name(row, shapes, names)
 
 
+def final_models(directory: Path) -> dict[int, Tensor]:
+    """Return the stored final models of a run, each as one row of numbers, float32 (parameters,), keyed by trial.
+
+    With the setting keep-final-models = false there is that of trial 0 alone. `StackedModel` takes rows of this form.
+    """
+    found = dict[int, Tensor]()
+    for path in sorted((directory / "public").glob("models-batch-*.safetensors")):
+        tensors = read_tensors(path)
+        found |= dict(zip(tensors[TRIALS].tolist(), tensors[MODELS], strict=True))
+    require(len(found) > 0, f"{directory} holds no final models: accepted is the directory of a finished run")
+    return dict(sorted(found.items()))
+
+
 def _names_of_parameters(module: nn.Module) -> list[list[str]]:
     """Return for each trained parameter its names in the state dictionary: several if layers share it."""
     places = dict[int, list[str]]()

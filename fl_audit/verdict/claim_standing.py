@@ -12,6 +12,8 @@ from fl_audit.words import capital, uncapital
 class ClaimStanding(StrEnum):
     """Standing of a claimed guarantee after a run; the value is the phrase of a report.
 
+    Five verdicts leave a claim in three standings, and every sentence that names a claim needs one of them.
+
     HELD: the run is consistent. REFUTED: it is violated. UNCONFIRMED: it has any other verdict, or none.
     """
 

@@ -29,7 +29,7 @@ from scipy.special import ndtr, ndtri
 from fl_audit.array_types import Flags, Floats, Integers
 from fl_audit.randomness import Purpose, generator
 from fl_audit.verdict.declared_tests import DETECTION_POWER, NotTestedReason, TestName, TestResult, bonferroni, only_if
-from fl_audit.verdict.run_measurements import NoiseMeasurements, of_family
+from fl_audit.verdict.run_measurements import NoiseMeasurements
 from fl_audit.verdict.trial_features import Features, direction_features, sample_features, seed_of
 
 FEWEST_TRIALS = 20
@@ -43,7 +43,6 @@ _MOST_EXACT = 2500
 _FAR = 3.0
 
 
-@of_family(TestName.DISTINGUISHER)
 def distinguisher(measured: NoiseMeasurements) -> TestResult:
     """Test whether a learned classifier distinguishes trials with D from trials with D' by features of their noise.
 

@@ -15,17 +15,18 @@ from fl_audit.errors import InputError
 from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.statistics.lower_bound_methods import BoundMethod
 from fl_audit.statistics.lower_bounds import bound_limit, epsilon_lower_bound
-
-# The modules of tests declare their tests where they are imported.
-from fl_audit.verdict import distinguisher as distinguisher
-from fl_audit.verdict import noise_copies as noise_copies
+from fl_audit.verdict import (
+    distinguisher,
+    noise_copies,
+    noise_mean_and_independence,
+    noise_scale,
+    noise_shape,
+    off_target_drift,
+    participation_tests,
+    side_release_tests,
+    target_contribution_tests,
+)
 from fl_audit.verdict import noise_estimate as estimates
-from fl_audit.verdict import noise_mean_and_independence as noise_mean_and_independence
-from fl_audit.verdict import noise_scale, target_contribution_tests
-from fl_audit.verdict import noise_shape as noise_shape
-from fl_audit.verdict import off_target_drift as off_target_drift
-from fl_audit.verdict import participation_tests as participation_tests
-from fl_audit.verdict import side_release_tests as side_release_tests
 from fl_audit.verdict.declared_tests import (
     FAMILY_LEVEL,
     OF_OPENED,
@@ -33,15 +34,60 @@ from fl_audit.verdict.declared_tests import (
     TestName,
     TestNotApplicableError,
     TestResult,
+    if_known,
 )
 from fl_audit.verdict.noise_scale import NoiseAlongTarget
 from fl_audit.verdict.opened_secrets import OpenedSecrets
-from fl_audit.verdict.run_measurements import OPENED_TESTS, TESTS, NoiseMeasurements, Test
+from fl_audit.verdict.run_measurements import NoiseMeasurements
 from fl_audit.verdict.signal_detection_limit import SignalDetectionLimit
 from fl_audit.verdict.verdict import VerdictDetails
 
-FAMILY: dict[TestName, Test] = {name: TESTS[name] for name in TestName if name in TESTS}
-"""The tests by name, in the order of their declaration."""
+Test = Callable[[NoiseMeasurements], TestResult]
+OpenedTest = Callable[[OpenedSecrets], TestResult]
+
+OPENED_TESTS: dict[TestName, OpenedTest] = {
+    TestName.TARGET_TURNS: participation_tests.target_turns,
+    TestName.UNIT_TURNS: participation_tests.unit_turns,
+    TestName.SAMPLE_SIZES: participation_tests.sample_sizes,
+    TestName.EVEN_TURNS: participation_tests.even_turns,
+    TestName.SHARED_SAMPLES: participation_tests.shared_samples,
+    TestName.SHARE_PAIRS: side_release_tests.share_pairs,
+    TestName.BIT_NOISE: side_release_tests.bit_noise,
+    TestName.EXACT_STEPS: side_release_tests.exact_steps,
+}
+"""The tests of the family that use only values which the challenger reveals after a run."""
+
+
+def _of_measured(name: TestName) -> Test:
+    """Return the test of opened values with the given name, as a test of the measurements of a run."""
+
+    def of_measured(measured: NoiseMeasurements) -> TestResult:
+        return OPENED_TESTS[name](if_known(measured.opened, NotTestedReason.NOT_OPENED))
+
+    return of_measured
+
+
+FAMILY: dict[TestName, Test] = {
+    TestName.NOISE_TOTAL: noise_scale.noise_total,
+    TestName.NOISE_ALONG_RECORD: noise_scale.noise_along_record,
+    TestName.NOISE_TENSOR: noise_scale.noise_tensor,
+    TestName.NOISE_ROUND: noise_scale.noise_round,
+    TestName.SHAPE: noise_shape.shape,
+    TestName.NOISE_TRIAL: target_contribution_tests.noise_along_record_trial,
+    TestName.SIGNAL: target_contribution_tests.signal,
+    TestName.SIGNAL_ROUND: target_contribution_tests.signal_round,
+    TestName.SIGNAL_TRIAL: target_contribution_tests.signal_trial,
+    TestName.DRIFT_PLACE: off_target_drift.drift_place,
+    TestName.DRIFT_ALONG_RECORD: noise_mean_and_independence.drift_along_record,
+    TestName.DRIFT_ALONG_GRADIENTS: noise_mean_and_independence.drift_along_gradients,
+    TestName.REPEATED_NOISE: noise_copies.repeated_noise,
+    TestName.CORRELATED_NOISE: noise_copies.correlated_noise,
+    TestName.SENSITIVITY: noise_shape.sensitivity,
+    TestName.DISTINGUISHER: distinguisher.distinguisher,
+    **{name: _of_measured(name) for name in OPENED_TESTS},
+}
+"""The tests by name, in the order of their declaration; a test may raise `TestNotApplicableError`."""
+
 _Tested = tuple[tuple[TestResult, ...], tuple[tuple[TestName, NotTestedReason], ...]]
 
 
@@ -74,14 +120,14 @@ def _offered(tests: Mapping[TestName, Callable[[], TestResult]]) -> _Tested:
 
 
 def judge(measured: NoiseMeasurements, guarantee: Guarantee, confidence: float) -> VerdictDetails:
-    """Test a guarantee of Gaussian noise by the noise measurements of a run, and return the results with the verdict.
+    """Test a guarantee by the noise measurements of a run, and return the results with the verdict.
 
     Parameters
     ----------
     measured
         Noise measurements of the run, with the claimed noise.
     guarantee
-        Guarantee with Gaussian noise.
+        Guarantee of the run.
     confidence
         Confidence of the intervals of the noise and of the lower bound on epsilon, at least 0.5 and below 1. It does
         not change the level of the tests.
@@ -101,7 +147,7 @@ def judge(measured: NoiseMeasurements, guarantee: Guarantee, confidence: float) 
         confidence,
         str(name),
         estimates.assumption_of(claim),
-        **vars(estimates.epsilon_limit(count, measured.trials, guarantee)),
+        **vars(estimates.epsilon_limit(count, measured.trials, guarantee, measured.law)),
         signal=target_contribution_tests.limit_of_run(measured),
     )
 

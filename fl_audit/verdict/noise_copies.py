@@ -27,7 +27,7 @@ from fl_audit.verdict.declared_tests import (
 from fl_audit.verdict.noise_mean_and_independence import serial_correlation, shared_over_rounds, shared_over_trials
 from fl_audit.verdict.noise_sizes import carried_sizes, even_sizes
 from fl_audit.verdict.null_distributions import cosine_at, cosine_tail, detectable_cosine, detectable_deviation
-from fl_audit.verdict.run_measurements import NoiseMeasurements, of_family
+from fl_audit.verdict.run_measurements import NoiseMeasurements
 
 _LARGEST_GROUP = 2**14  # up to this number of vectors all pairs are compared; of more vectors, only pairs within groups
 _BLOCK = 512  # larger blocks of cosines are allocated anew by the system each time, which takes as long as filling them
@@ -96,14 +96,12 @@ def _evened(vectors: Floats) -> Floats:
     return np.asarray(vectors @ axes / np.sqrt(np.maximum(spreads, 1e-12 * spreads[-1])))
 
 
-@of_family(TestName.REPEATED_NOISE)
 def repeated_noise(measured: NoiseMeasurements) -> TestResult:
     """Test whether noise was used more than once: by vectors, by values, and by sums over trials and over rounds."""
     questions = (used_twice, equal_values, shared_over_trials, shared_over_rounds)
     return clearest_of(TestName.REPEATED_NOISE, [partial(question, measured) for question in questions])
 
 
-@of_family(TestName.CORRELATED_NOISE)
 def correlated_noise(measured: NoiseMeasurements) -> TestResult:
     """Test whether noise depends on other noise: between coordinates, between rounds in a row, and by its size."""
     questions = (copied_places, joint_places, serial_correlation, even_sizes, carried_sizes)

@@ -8,9 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from fl_audit.errors import InputError
+from fl_audit.mechanisms.noises.mechanism_noise import MechanismNoise
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.calibration import noise_multiplier_for
 from fl_audit.privacy.claim import Claim
+from fl_audit.privacy.events import LaplaceRelease
 from fl_audit.privacy.gaussian import gdp_mu
 from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.privacy.pld import MISPLACED_MASS
@@ -21,11 +23,10 @@ from fl_audit.verdict.declared_tests import FAMILY_LEVEL, TestName
 from fl_audit.verdict.noise_scale import SquareSum, chi_square_quantile, detectable_ratio, record_squares
 from fl_audit.verdict.run_measurements import NoiseMeasurements
 
-ASSUMPTION = (
-    "The noise along the direction in which D and D' differ is normal with one and the same ratio to the claimed noise "
-    "in all rounds and trials, and neighbours exist that reach the claimed sensitivity."
+_ASSUMPTION = (
+    "The noise along the direction in which D and D' differ is {} with one and the same ratio to the claimed noise in "
+    "all rounds and trials, and neighbours exist that reach the claimed sensitivity."
 )
-"""The assumption on which the lower bound on epsilon rests."""
 
 SAMPLING_ASSUMPTION = "Who takes part is drawn as was claimed."
 """The further assumption of the lower bound on epsilon where units are sampled."""
@@ -35,7 +36,13 @@ BREACH = 1.5  # a run is conclusive where a breach of so many times the claimed 
 
 def assumption_of(claim: Claim) -> str:
     """Return the assumptions, in plain English, under which the measured noise gives a lower bound on epsilon."""
-    return ASSUMPTION if claim.sampling_rate == 1 else f"{ASSUMPTION} {SAMPLING_ASSUMPTION}"
+    normal_or_not = "Laplace noise" if _is_laplace(claim) else "normal"
+    assumption = _ASSUMPTION.format(normal_or_not)
+    return assumption if claim.sampling_rate == 1 else f"{assumption} {SAMPLING_ASSUMPTION}"
+
+
+def _is_laplace(claim: Claim) -> bool:
+    return all(isinstance(event, LaplaceRelease) for event in claim.events)
 
 
 def mechanism_in_words(claim: Claim) -> str:
@@ -44,6 +51,8 @@ def mechanism_in_words(claim: Claim) -> str:
     For Gaussian noise without sampling, it is the exact Gaussian distribution. Otherwise it is the privacy loss
     distribution of sampled releases.
     """
+    if _is_laplace(claim):
+        return "privacy loss distribution of Laplace releases"
     is_gaussian = claim.profile.gaussian_mu is not None
     return (
         "exact distribution of Gaussian noise" if is_gaussian else "privacy loss distribution of the sampled releases"
@@ -80,7 +89,9 @@ def ratio_interval(found: SquareSum, confidence: float) -> tuple[float, float]:
     """
     require_number("confidence is", confidence, "numbers above 0 and below 1")
     tail = (1 - confidence) / 2
-    above, below = (math.sqrt(found.value / chi_square_quantile(p, found.freedom)) for p in (1 - tail, tail))
+    above, below = (
+        found.ratio_at(math.sqrt(found.value / chi_square_quantile(p, found.freedom))) for p in (1 - tail, tail)
+    )
     return above, below
 
 
@@ -130,7 +141,7 @@ def epsilon_lower_bound_from_noise(measured: NoiseMeasurements, confidence: floa
     """Return a lower confidence bound on epsilon that follows from the noise measured along f(D) - f(D').
 
     The sensitivity is taken from the claim. Let f_high be the exact upper confidence bound on the ratio of the real to
-    the claimed standard deviation of the noise. The result is the epsilon of the claimed releases with f_high times
+    the claimed scale of the noise. The result is the epsilon of the claimed releases with f_high times
     their claimed noise. `assumption_of` states the assumptions.
 
     `measured`: If they contain no noise along f(D) - f(D'), the bound is 0.
@@ -140,7 +151,7 @@ def epsilon_lower_bound_from_noise(measured: NoiseMeasurements, confidence: floa
     lowest = chi_square_quantile(1 - confidence, found.freedom)
     if found.value == 0:
         return math.inf
-    profile = claim.with_noise(math.sqrt(found.value / lowest)).profile
+    profile = claim.with_noise(found.ratio_at(math.sqrt(found.value / lowest))).profile
     if profile.gaussian_mu is not None:
         return profile.epsilon(claim.delta)
     # The discretisation of the privacy loss distribution may have added to epsilon; that is subtracted.
@@ -158,16 +169,21 @@ class EpsilonDetectionLimit:
     trials_needed: int | None
 
 
-def epsilon_limit(count: int, trials: int, guarantee: Guarantee) -> EpsilonDetectionLimit:
+def epsilon_limit(
+    count: int, trials: int, guarantee: Guarantee, law: MechanismNoise | None = None
+) -> EpsilonDetectionLimit:
     """Return the smallest epsilon that the test of the noise along f(D) - f(D') would find with probability 0.9.
 
     `count`: If it is 0, the limit is infinite.
+
+    `law`: The kind of noise; None if a residual is noise over its standard deviation.
     """
     if count == 0:
         return EpsilonDetectionLimit(math.inf, False, None)
     ratio, level = breach_ratio(guarantee), TestName.NOISE_ALONG_RECORD.level
-    needed = smallest_number(lambda one: detectable_ratio(one, level) >= ratio, 2**52) or 2**53
-    epsilon = epsilon_at(guarantee.claim, detectable_ratio(count, level))
+    deviation = ratio if law is None else law.residual_ratio(ratio)
+    needed = smallest_number(lambda one: detectable_ratio(one, level) >= deviation, 2**52) or 2**53
+    epsilon = epsilon_at(guarantee.claim, SquareSum(0.0, count, law).detectable_ratio(level))
     return EpsilonDetectionLimit(epsilon, count >= needed, math.ceil(needed * trials / count))
 
 
@@ -187,14 +203,18 @@ NOTHING_PLANNED = PlannedDetectionLimits(math.inf, False, None, None, None)
 """The limits of a run whose insider has only scores of unknown distribution: no breach is sure to be found."""
 
 
-def planned_limits(guarantee: Guarantee, trials: int, rounds: float, parameters: int | None) -> PlannedDetectionLimits:
+def planned_limits(
+    guarantee: Guarantee, trials: int, rounds: float, parameters: int | None, law: MechanismNoise | None = None
+) -> PlannedDetectionLimits:
     """Return the smallest breaches that a planned run would reveal if its attack uses the exact likelihood ratio."""
     count, level, in_all = max(1, round(trials * rounds)), TestName.NOISE_ALONG_RECORD.level, None
     if parameters is not None and parameters > 1:
-        in_all = 1 - detectable_ratio(count * (parameters - 1), TestName.NOISE_TOTAL.level)
-    limit = epsilon_limit(count, trials, guarantee)
+        everywhere = SquareSum(0.0, count * (parameters - 1), law)
+        in_all = 1 - everywhere.detectable_ratio(TestName.NOISE_TOTAL.level)
+    limit = epsilon_limit(count, trials, guarantee, law)
+    along = SquareSum(0.0, count, law)
     return PlannedDetectionLimits(
-        **vars(limit), noise_short=1 - detectable_ratio(count, level), noise_short_in_all=in_all
+        **vars(limit), noise_short=1 - along.detectable_ratio(level), noise_short_in_all=in_all
     )
 
 

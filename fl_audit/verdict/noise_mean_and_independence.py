@@ -17,10 +17,9 @@ from fl_audit.array_types import Floats
 from fl_audit.verdict.declared_tests import DETECTION_POWER, Look, NotTestedReason, TestName, TestResult, only_if
 from fl_audit.verdict.noise_scale import has_direction, why_no_direction
 from fl_audit.verdict.null_distributions import along_previous, detectable_mean, f_test_p, student_p
-from fl_audit.verdict.run_measurements import NoiseMeasurements, of_family
+from fl_audit.verdict.run_measurements import NoiseMeasurements
 
 
-@of_family(TestName.DRIFT_ALONG_RECORD)
 def drift_along_record(measured: NoiseMeasurements) -> TestResult:
     """Test whether the noise along f(D) - f(D') has mean 0, in trials with D and in trials with D', by an F-test.
 
@@ -67,7 +66,6 @@ def _detectable_shift(count: int, groups: int, level: float) -> float:
     return math.sqrt(float(brentq(missed, high / 2 if high > 1 else 0.0, high)) / count)
 
 
-@of_family(TestName.DRIFT_ALONG_GRADIENTS)
 def drift_along_gradients(measured: NoiseMeasurements) -> TestResult:
     """Test whether the noise along the sum of the contributions common to D and D' has mean 0: Student's t, two-sided.
 

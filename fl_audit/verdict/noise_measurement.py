@@ -6,6 +6,10 @@ and let u be the unit vector of f(D) - f(D'). Then the residual w = e - <e, u> u
 uu')) whether D or D' was used. The measurement returns sums, a few projections and a small sample, but never whole
 vectors.
 
+Noise with another distribution is first turned into values that are independent N(0, 1), by the kind of noise itself
+(`MechanismNoise.standard_residuals`). That needs to know the sum before the noise, so only the measurements of sides
+are made then: of `total` and the like nothing is left.
+
 If each release is the sum of D or of D' plus fresh noise N(0, sigma^2 I), the measured values have the following
 distributions, given all earlier releases. A side is a hypothesis, D or D', and the true side is the hypothesis that
 holds.
@@ -37,6 +41,7 @@ from torch import Tensor
 from fl_audit.array_types import Integers
 from fl_audit.learning.stacked_layers import ParameterLayout
 from fl_audit.mechanisms.likelihood_ratio import ReleaseUnderHypotheses
+from fl_audit.mechanisms.noises.mechanism_noise import MechanismNoise
 from fl_audit.verdict.noise_statistics import STRIDES, NoiseStatistics, stride_step
 
 SAMPLE = 112  # coordinates in the sample, unless the model is smaller or has more tensors
@@ -60,6 +65,7 @@ class NoiseMeasurer:
     # Orthonormal public directions, float32 (coordinates, J), on coordinates that are evenly spread over the
     # parameters.
     directions: Tensor
+    noise: MechanismNoise  # kind of noise that is claimed
     # Whether the differing contribution may be absent under both hypotheses, so that this is a third hypothesis.
     with_neither: bool = False
 
@@ -71,9 +77,9 @@ class NoiseMeasurer:
         seen
             Releases and the sums f(D) and f(D') of every trial, float64 (trials, parameters).
         sigma
-            Claimed standard deviation of the noise, float64 (trials,).
+            Claimed scale of the noise, float64 (trials,): the standard deviation of Gaussian noise.
         distance
-            Norm ||f(D) - f(D')||, float64 (trials,).
+            Euclidean distance ||f(D) - f(D')||, float64 (trials,).
         """
         residual, difference = seen.residual, seen.difference
         inverse = torch.where(distance > 0, 1 / distance, 0.0)
@@ -101,15 +107,40 @@ class NoiseMeasurer:
             "freedom": freedom,
             "projections": self._projections(residual, difference, along, inverse),
             "gradient": _along_shared(seen.shared, residual, difference, along, inverse),
-            "signal": self._signal(seen, along, sigma, distance),
+            "signal": self._signal(seen, along, sigma, distance)
+            if self.noise.has_gaussian_llr
+            else self._signal_of_residuals(seen, sigma, distance),
             "grain": _grain(seen, numbers) / sigma,
             "low_bits": low_bits,
             "low_bits_count": counted,
-            "strides": torch.stack([_strided(noise / width) for noise in by_class], dim=1),
-            "sample": torch.stack([noise / width for noise in by_place], dim=1),
+            "strides": torch.stack([_strided(self._residuals(noise, width)) for noise in by_class], dim=1),
+            "sample": torch.stack([self._residuals(noise, width) for noise in by_place], dim=1),
         }
         arrays = {name: value.cpu().numpy() for name, value in found.items()}
-        return NoiseStatistics(self.layout.names, places, self.layout.size, **arrays)
+        measured = NoiseStatistics(self.layout.names, places, self.layout.size, **arrays)
+        return measured if self.noise.has_gaussian_llr else measured.without_hypothesis_fields()
+
+    def _residuals(self, noise: Tensor, width: Tensor) -> Tensor:
+        """Return noise as values that are N(0, 1) if it is as claimed; `width` is its claimed scale."""
+        return self.noise.standard_residuals(noise / width)
+
+    def _signal_of_residuals(self, seen: ReleaseUnderHypotheses, sigma: Tensor, distance: Tensor) -> Tensor:
+        """Return the field `signal` of `NoiseStatistics` where only standard residuals are N(0, 1) in all directions.
+
+        The length of a contribution is that which shifts the residuals along it, if it is small beside the noise.
+        """
+        everywhere, nothing = slice(None), torch.full_like(distance, math.nan)
+        contributions = [seen.present, seen.absent]
+        found = []
+        for number, noise in enumerate(self._noises(seen, everywhere)):
+            residuals = self._residuals(noise, sigma.unsqueeze(1))
+            along = torch.where(distance > 0, _dot(residuals, seen.difference) / distance, math.nan)
+            own, length = nothing, torch.zeros_like(distance)
+            if number < len(contributions):
+                length = contributions[number].norm(dim=1)
+                own = torch.where(length > 0, _dot(residuals, contributions[number]) / length, math.nan)
+            found.append(torch.stack([along, own, length * self.noise.residual_shift / sigma], dim=1))
+        return torch.stack(found, dim=1)
 
     def _signal(self, seen: ReleaseUnderHypotheses, along: Tensor, sigma: Tensor, distance: Tensor) -> Tensor:
         """Return the field `signal` of `NoiseStatistics`, (trials, sides, kinds).

@@ -36,7 +36,7 @@ NOISE_WORDS: dict[TestName, tuple[str, str, str, str, str, str]] = {
         f"{SCALE}every round gets it.",
     ),
     TestName.SHAPE: (
-        "shape of the noise", "The noise is not normal, as was claimed", "", "", "", NORMAL,
+        "shape of the noise", "The noise does not have the claimed distribution", "", "", "", NORMAL,
     ),
     TestName.DRIFT_ALONG_RECORD: (
         "shift where it hides the {one}",
@@ -103,9 +103,9 @@ NOISE_WORDS: dict[TestName, tuple[str, str, str, str, str, str]] = {
 
 LOOK_WORDS: dict[str, tuple[str, str, str]] = {
     "distance": (
-        "a distribution that is {measured:percent} off the normal one at its worst{at_place}",
-        "the normal distribution",
-        "a distribution {limit:percent} off the normal one over all parameters",
+        "a distribution that is {measured:percent} off the claimed one at its worst{at_place}",
+        "the claimed distribution",
+        "a distribution {limit:percent} off the claimed one over all parameters",
     ),
     "tails": (
         "{measured:percent} of the noise beyond {deviations:number} standard deviations",

@@ -13,14 +13,15 @@ from scipy.special import chdtr, gammainccinv, gammaincinv
 
 from fl_audit.array_types import Flags, Floats, Integers
 from fl_audit.errors import require
+from fl_audit.mechanisms.noises.mechanism_noise import MechanismNoise
 from fl_audit.verdict.declared_tests import DETECTION_POWER, NotTestedReason, TestName, TestResult, bonferroni, only_if
 from fl_audit.verdict.noise_statistics import stride_names, stride_sizes
-from fl_audit.verdict.run_measurements import NoiseMeasurements, of_family
+from fl_audit.verdict.run_measurements import NoiseMeasurements
 
 
 @dataclass(frozen=True)
 class SquareSum:
-    """A sum of squares of noise, divided by the claimed variance, and its degrees of freedom.
+    """A sum of squares of standard residuals of the noise, and its degrees of freedom.
 
     Raises
     ------
@@ -30,14 +31,23 @@ class SquareSum:
 
     value: float
     freedom: int
+    noise: MechanismNoise | None = None  # kind of noise; None if a residual is noise over its standard deviation
 
     def __post_init__(self) -> None:
         require(0 <= self.value < math.inf, f"a sum of squares of noise is {self.value}: accepted are numbers from 0")
 
     @property
     def ratio(self) -> float:
-        """Ratio of the measured to the claimed standard deviation of the noise."""
-        return float(np.sqrt(self.value / self.freedom))
+        """Ratio of the measured to the claimed scale of the noise."""
+        return self.ratio_at(float(np.sqrt(self.value / self.freedom)))
+
+    def ratio_at(self, deviation: float) -> float:
+        """Return the ratio of the real to the claimed scale at which residuals have a given standard deviation."""
+        return deviation if self.noise is None else self.noise.noise_ratio(deviation)
+
+    def detectable_ratio(self, level: float) -> float:
+        """Return the largest ratio of real to claimed scale that the test of this sum finds."""
+        return self.ratio_at(detectable_ratio(self.freedom, level))
 
     @property
     def p_value(self) -> float:
@@ -82,7 +92,8 @@ def chi_square_quantile(probability: float, freedom: int) -> float:
 def detectable_ratio(freedom: int, level: float) -> float:
     """Return the largest ratio of real to claimed noise that a lower-tail chi-square test finds with `DETECTION_POWER`.
 
-    The noise is measured by its standard deviation. The ratio is below 1, because the test looks for missing noise.
+    The noise is measured by the standard deviation of its residuals. The ratio is below 1, because the test looks for
+    missing noise.
 
     Examples
     --------
@@ -100,7 +111,8 @@ def total_squares(measured: NoiseMeasurements) -> SquareSum | None:
     if measured.residuals is None:
         return None
     freedom = int(measured.residuals.total_freedom.sum())
-    return _summed(np.sum(measured.residuals.total / measured.sigma**2), freedom) if freedom else None
+    squares = np.sum(measured.residuals.total / measured.sigma**2)
+    return _summed(squares, freedom, measured.law) if freedom else None
 
 
 def record_squares(measured: NoiseMeasurements) -> SquareSum | None:
@@ -109,7 +121,7 @@ def record_squares(measured: NoiseMeasurements) -> SquareSum | None:
     The innovation of a round is the noise along f(D) - f(D'), divided by its claimed standard deviation.
     """
     values = measured.used_innovations
-    return SquareSum(float(values @ values), int(values.size)) if values.size else None
+    return SquareSum(float(values @ values), int(values.size), measured.law) if values.size else None
 
 
 def tensor_squares(measured: NoiseMeasurements) -> dict[str, SquareSum]:
@@ -122,12 +134,12 @@ def tensor_squares(measured: NoiseMeasurements) -> dict[str, SquareSum]:
     squares = np.sum(measured.residuals.squares / measured.sigma[..., None] ** 2, axis=(0, 1))
     freedom: Integers = measured.residuals.freedom.sum(axis=(0, 1))
     known = zip(measured.residuals.tensors, squares, freedom, strict=True)
-    return {name: _summed(value, int(degrees)) for name, value, degrees in known if degrees > 0}
+    return {name: _summed(value, int(degrees), measured.law) for name, value, degrees in known if degrees > 0}
 
 
-def _summed(value: np.float64, freedom: int) -> SquareSum:
+def _summed(value: np.float64, freedom: int, law: MechanismNoise | None) -> SquareSum:
     """Return a sum of squares, at least 0 in spite of rounding."""
-    return SquareSum(float(np.maximum(0.0, value)), freedom)
+    return SquareSum(float(np.maximum(0.0, value)), freedom, law)
 
 
 def has_direction(measured: NoiseMeasurements) -> bool:
@@ -144,13 +156,11 @@ def why_no_direction(measured: NoiseMeasurements) -> NotTestedReason:
     return NotTestedReason.NO_OTHER_DIRECTION if is_only else NotTestedReason.NOT_MEASURED
 
 
-@of_family(TestName.NOISE_TOTAL)
 def noise_total(measured: NoiseMeasurements) -> TestResult:
     """Test whether there is too little noise in the directions orthogonal to f(D) - f(D'): chi-square, lower tail."""
     return least_of(TestName.NOISE_TOTAL, total_squares(measured), why_no_direction(measured))
 
 
-@of_family(TestName.NOISE_ALONG_RECORD)
 def noise_along_record(measured: NoiseMeasurements) -> TestResult:
     """Test whether there is too little noise in the direction of f(D) - f(D'), by a one-sided chi-square test.
 
@@ -159,7 +169,6 @@ def noise_along_record(measured: NoiseMeasurements) -> TestResult:
     return least_of(TestName.NOISE_ALONG_RECORD, record_squares(measured), NotTestedReason.NO_DIFFERENCE)
 
 
-@of_family(TestName.NOISE_TENSOR)
 def noise_tensor(measured: NoiseMeasurements) -> TestResult:
     """Test whether there is too little noise on any part of the model, by lower-tail chi-square tests with Bonferroni.
 
@@ -178,11 +187,16 @@ def _squares_of_places(measured: NoiseMeasurements) -> dict[str, SquareSum]:
     trials, rounds, _ = measured.sample.shape
     squares = np.sum(np.square(measured.sample), axis=(0, 1))
     places = zip(measured.noise.places, squares, strict=True)
-    found = {f"coordinate {number} ({tensor})": _summed(value, trials * rounds) for (number, tensor), value in places}
+    found = {
+        f"coordinate {number} ({tensor})": _summed(value, trials * rounds, measured.law)
+        for (number, tensor), value in places
+    }
     sums = measured.noise.strides[measured.sampled_trials][:, :, 0].sum(axis=(0, 1))
     parameters = measured.noise.parameters
     classes = zip(stride_names(parameters), stride_sizes(parameters), sums, strict=True)
-    return found | {name: _summed(value, int(size) * trials * rounds) for name, size, value in classes if size > 1}
+    return found | {
+        name: _summed(value, int(size) * trials * rounds, measured.law) for name, size, value in classes if size > 1
+    }
 
 
 def _squares_along_shared(measured: NoiseMeasurements) -> dict[str, SquareSum]:
@@ -191,10 +205,11 @@ def _squares_along_shared(measured: NoiseMeasurements) -> dict[str, SquareSum]:
         return {}
     values = measured.noise.gradient / measured.sigma
     values = values[~np.isnan(values)]
-    return {"the sum of all other contributions": SquareSum(float(values @ values), values.size)} if values.size else {}
+    if not values.size:
+        return {}
+    return {"the sum of all other contributions": SquareSum(float(values @ values), values.size, measured.law)}
 
 
-@of_family(TestName.NOISE_ROUND)
 def noise_round(measured: NoiseMeasurements) -> TestResult:
     """Test whether there is too little noise in any round of any trial, in any round over all trials, or in any trial.
 
@@ -217,10 +232,12 @@ def noise_round(measured: NoiseMeasurements) -> TestResult:
     count = sum(p_values.size for p_values, *_ in found)
     p_values, sums, counts, name = min(found, key=lambda one: float(one[0].min()))
     at = np.unravel_index(int(p_values.argmin()), p_values.shape)
-    ratio = math.sqrt(float(sums[at] / max(1, counts[at])))
+    least = SquareSum(float(sums[at]), max(1, int(counts[at])), measured.law)
+    ratio = least.ratio
     level = TestName.NOISE_ROUND.level / count
-    limit = 1 - detectable_ratio(int(freedom[freedom > 0].min()), level)
-    more = {"looks": count, "best_limit": 1 - detectable_ratio(int(freedom.sum(axis=0).max()), level)}
+    limit = 1 - least.ratio_at(detectable_ratio(int(freedom[freedom > 0].min()), level))
+    best_limit = 1 - least.ratio_at(detectable_ratio(int(freedom.sum(axis=0).max()), level))
+    more = {"looks": count, "best_limit": best_limit}
     place, p_value = name.format(int(at[0]), int(at[1]) + 1), bonferroni(count, float(p_values[at]))
     return TestResult(TestName.NOISE_ROUND, ratio, p_value, ratio, 1.0, limit, place, more)
 
@@ -251,7 +268,7 @@ def least_of(name: TestName, found: dict[str, SquareSum] | SquareSum | None, mis
     found = {"": found} if isinstance(found, SquareSum) else found or {}
     only_if(bool(found), missing)
     place, least = min(found.items(), key=lambda item: item[1].p_value)
-    limits = [1 - detectable_ratio(sums.freedom, name.level / len(found)) for sums in found.values()]
+    limits = [1 - sums.detectable_ratio(name.level / len(found)) for sums in found.values()]
     more = {"places": len(found), "best_limit": min(limits)} if place else {}
     p_value = bonferroni(len(found), least.p_value)
     return TestResult(name, least.ratio, p_value, least.ratio, 1.0, max(limits), place, more)

@@ -22,7 +22,7 @@ from fl_audit.verdict.declared_tests import (
     only_if,
 )
 from fl_audit.verdict.null_distributions import detectable_deviation, normal_distance
-from fl_audit.verdict.run_measurements import NoiseMeasurements, of_family
+from fl_audit.verdict.run_measurements import NoiseMeasurements
 
 ROUNDING = 1e-5  # relative excess of a sensitivity that float32 gradients explain
 
@@ -32,7 +32,6 @@ _TAIL = 3.0
 _TAIL_SHARE = float(2 * ndtr(-_TAIL))
 
 
-@of_family(TestName.SHAPE)
 def shape(measured: NoiseMeasurements) -> TestResult:
     """Test whether the sampled noise is normal, by its distribution as a whole and by its tails."""
     return clearest_of(TestName.SHAPE, [partial(question, measured) for question in (distance, tails)])
@@ -78,7 +77,6 @@ def _detectable_distance(count: int, level: float) -> float:
     return (math.sqrt(-math.log(level / 2) / 2) + float(ndtri(DETECTION_POWER)) / 2) / math.sqrt(count)
 
 
-@of_family(TestName.SENSITIVITY)
 def sensitivity(measured: NoiseMeasurements) -> TestResult:
     """Test whether ||f(D) - f(D')|| is at most the claimed sensitivity; the p-value is 1 if it is, otherwise 0.
 

@@ -127,5 +127,6 @@ def _sizes(measured: NoiseMeasurements) -> dict[str, tuple[Floats, Integers]]:
     if len(noise.tensors) > 1:
         squares = np.maximum(0.0, noise.squares / variance[..., None])
         each = enumerate(noise.tensors)
-        found |= {f"tensor '{name}'": (squares[..., at], noise.freedom[..., at]) for at, name in each}
+        by_tensor = {f"tensor '{name}'": (squares[..., at], noise.freedom[..., at]) for at, name in each}
+        found |= {place: sizes for place, sizes in by_tensor.items() if sizes[1].any()}
     return found

@@ -183,6 +183,19 @@ class NoiseStatistics:
         true: dict[str, Any] = {name: np.take_along_axis(getattr(self, name), at, axis=-2) for name in _BY_SIDE}
         return replace(self, **true)
 
+    def with_sums_of_classes(self, sigma: Floats) -> "NoiseStatistics":
+        """Return these statistics of the true side, with sums of squares over all coordinates of the classes.
+
+        This is for noise whose sums of squares are known only once the secrets are opened. The sums take the place of
+        `total`, which leaves out no direction then; a round whose noise is hidden has the sum 0 and no freedom.
+
+        Shapes: `sigma` (...,), the claimed scale of the noise.
+        """
+        sums = self.strides[..., 0, :].sum(axis=-1)
+        known = ~np.isnan(sums)
+        freedom = np.where(known, int(stride_sizes(self.parameters).sum()), 0)
+        return replace(self, total=np.where(known, sums, 0.0) * sigma**2, total_freedom=freedom)
+
     def of_recovered(self, blurred: Flags) -> "NoiseStatistics":
         """Return the statistics that remain valid if releases were computed from successive models.
 

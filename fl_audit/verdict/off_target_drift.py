@@ -15,7 +15,7 @@ from fl_audit.array_types import Floats
 from fl_audit.verdict.declared_tests import NotTestedReason, TestName, TestResult, bonferroni, only_if
 from fl_audit.verdict.noise_scale import chi_square_quantile
 from fl_audit.verdict.null_distributions import detectable_shift
-from fl_audit.verdict.run_measurements import NoiseMeasurements, of_family
+from fl_audit.verdict.run_measurements import NoiseMeasurements
 from fl_audit.verdict.target_contribution_tests import reduced_noise
 
 _KINDS = 4  # kinds of looks: all sampled coordinates of a side, each tensor, each coordinate, and other directions
@@ -30,7 +30,6 @@ class _StandardisedMeans(NamedTuple):
     directions: Floats  # means along the public directions and along the shared sum, (directions,)
 
 
-@of_family(TestName.DRIFT_PLACE)
 def drift_place(measured: NoiseMeasurements) -> TestResult:
     """Test whether the noise has mean 0 in directions other than the target's, in trials with D and in trials with D'.
 

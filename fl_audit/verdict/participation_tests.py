@@ -20,7 +20,6 @@ from fl_audit.statistics.exact_counts import BinomialHistogram, binomial_p, disp
 from fl_audit.verdict.declared_tests import NotTestedReason, TestName, TestResult, bonferroni, if_known, only_if
 from fl_audit.verdict.null_distributions import detectable_deviation
 from fl_audit.verdict.opened_secrets import OpenedParticipation, OpenedSecrets
-from fl_audit.verdict.run_measurements import of_opened
 
 _MOST_TABLES = 40  # of many 2 x 2 tables only this number is tested exactly, those farthest from independence
 _EVEN = 0.5  # samples are taken to have a fixed size if the variance of the size is below this share of the claim
@@ -79,7 +78,6 @@ def _detectable_rate(rate: float, trials: int, level: float) -> float:
     return min(1 - rate, reach * math.sqrt(rate * (1 - rate) / trials))
 
 
-@of_opened(TestName.TARGET_TURNS)
 def target_turns(opened: OpenedSecrets) -> TestResult:
     """Test whether the target takes part at the claimed rate, independently of the secret and of other units.
 
@@ -111,7 +109,6 @@ def target_turns(opened: OpenedSecrets) -> TestResult:
     return _consequence(opened, found, real)
 
 
-@of_opened(TestName.UNIT_TURNS)
 def unit_turns(opened: OpenedSecrets) -> TestResult:
     """Test whether every unit except the target takes part at the claimed rate, independently of secret and target.
 
@@ -159,7 +156,6 @@ def _least_table(inside: Integers, totals: Integers, first: int, second: int) ->
     return int(order[best]), p_values[best]
 
 
-@of_opened(TestName.SAMPLE_SIZES)
 def sample_sizes(opened: OpenedSecrets) -> TestResult:
     """Test whether the sizes of the samples vary like binomial counts at the claimed sampling rate.
 
@@ -182,7 +178,6 @@ def _spread(
     return _consequence(opened, result, None) if is_certain else result
 
 
-@of_opened(TestName.EVEN_TURNS)
 def even_turns(opened: OpenedSecrets) -> TestResult:
     """Test whether the rounds of a trial sample units independently, by two exact binomial tests with Bonferroni.
 
@@ -213,7 +208,6 @@ def even_turns(opened: OpenedSecrets) -> TestResult:
     return _consequence(opened, found, None) if ratio < _EVEN else found
 
 
-@of_opened(TestName.SHARED_SAMPLES)
 def shared_samples(opened: OpenedSecrets) -> TestResult:
     """Test whether trials sample units independently of each other, by two tests with Bonferroni's correction.
 

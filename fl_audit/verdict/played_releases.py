@@ -15,6 +15,7 @@ from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.mechanisms.contribution import AdaptiveClipping, PrivateTraining
 from fl_audit.mechanisms.noises.mechanism_noise import NoiseOrigin
 from fl_audit.mechanisms.threat_model import Adversary
+from fl_audit.privacy.accounting_enums import NoiseDistribution
 from fl_audit.privacy.independent_epsilon import PlayedReleases
 
 Releases = list[PlayedReleases]
@@ -39,11 +40,12 @@ def played_releases(run: FinishedRun) -> list[Releases]:
     often = int(turns.sum(axis=1).max())
     is_replaced = mechanism.adjacency.relation is Relation.REPLACE
     is_seen = federation.threat_model.sees_participation
-    return [[PlayedReleases(multiplier, often, mechanism.participation.rate, is_replaced, is_seen)]]
+    is_laplace = mechanism.noise.distribution is NoiseDistribution.LAPLACE
+    return [[PlayedReleases(multiplier, often, mechanism.participation.rate, is_replaced, is_seen, is_laplace)]]
 
 
 def _unknown_noise(federation: Federation) -> float:
-    """Return the standard deviation of the noise that the adversary does not know, over the sensitivity of the sum."""
+    """Return the scale of the noise that the adversary does not know, over the sensitivity of the sum."""
     noise = federation.mechanism.noise
     threat = federation.threat_model
     origin = noise.origin

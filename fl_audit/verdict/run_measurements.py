@@ -17,8 +17,9 @@ from scipy.special import chdtr, chdtrc, ndtri, stdtr
 
 from fl_audit.array_types import Flags, Floats
 from fl_audit.errors import require
+from fl_audit.mechanisms.noises.mechanism_noise import MechanismNoise
 from fl_audit.value_checks import require_number
-from fl_audit.verdict.declared_tests import NotTestedReason, TestName, TestResult, if_known, only_if
+from fl_audit.verdict.declared_tests import NotTestedReason, if_known, only_if
 from fl_audit.verdict.log_odds_innovations import SMALLEST_SIGNAL, innovations
 from fl_audit.verdict.noise_statistics import NoiseStatistics
 from fl_audit.verdict.opened_secrets import OpenedSecrets
@@ -45,12 +46,12 @@ class NoiseMeasurements:
     members: Flags  # whether D was used, bool (trials,): the column of the differing unit in the run's membership
     increments: Floats  # increment of each round to the log-odds of D against D', float64 (trials, rounds), finite
     sensitivity: Floats  # ||f_i(D) - f_i(D')|| that the insider computed, float64 (trials, rounds), finite, at least 0
-    sigma: Floats  # the standard deviation of the noise that the claim states, float64 (trials, rounds), positive
+    sigma: Floats  # the scale of the noise that the claim states, float64 (trials, rounds), positive
     noise_multiplier: float  # z of the claim, positive: it allows no sensitivity above sigma / z
     # Noise statistics, (trials, rounds), with the true side only; None where there are none.
     residuals: NoiseStatistics | None = None
     # The noise along f(D) - f(D') as normal scores under the true hypothesis, float64 (trials, rounds), NaN where D and
-    # D' hardly differ. None where the noise is Gaussian, so the scores follow from the increments.
+    # D' hardly differ. None where the scores follow from the increments.
     scores: Floats | None = None
     # Largest value of sqrt(sum of (sensitivity / sigma)^2) over the rounds of a trial that the claim allows, positive
     # and finite; None where the claim limits only single rounds. It differs from what the limits of the rounds imply
@@ -59,6 +60,7 @@ class NoiseMeasurements:
     # Largest norm of the target's contribution to a round that the claim allows, over the noise. None where it differs
     # between rounds, as for noise that is scaled to f(D) - f(D'); the norm of the real contribution is used then.
     claimed_length: float | None = None
+    law: MechanismNoise | None = None  # kind of noise; None if a residual is noise over its standard deviation
     opened: OpenedSecrets | None = (
         None  # values that the challenger opened besides the bits; None where nobody kept them
     )
@@ -284,43 +286,3 @@ def _studentized(values: Floats) -> Floats:
     others = (np.square(values).sum(axis=2, keepdims=True) - np.square(values)) / (places - 1)
     t = values / np.sqrt(np.maximum(others, 1e-300))
     return np.asarray(np.sign(t) * -ndtri(stdtr(places - 1, -np.abs(t))))
-
-
-Test = Callable[[NoiseMeasurements], TestResult]
-OpenedTest = Callable[[OpenedSecrets], TestResult]
-
-TESTS: dict[TestName, Test] = {}
-"""The tests of the family, in the order of the imports of their modules; `judging.FAMILY` has the declared order."""
-
-
-OPENED_TESTS: dict[TestName, OpenedTest] = {}
-"""The tests of the family that use only opened values."""
-
-
-def of_opened(name: TestName) -> Callable[[OpenedTest], OpenedTest]:
-    """Return a decorator that registers a function as the test with the given name.
-
-    The function tests secret values that the challenger reveals after a run. It may raise `TestNotApplicableError`.
-    """
-
-    def declared(test: OpenedTest) -> OpenedTest:
-        def of_measured(measured: NoiseMeasurements) -> TestResult:
-            return test(if_known(measured.opened, NotTestedReason.NOT_OPENED))
-
-        OPENED_TESTS[name], TESTS[name] = test, of_measured
-        return test
-
-    return declared
-
-
-def of_family(name: TestName) -> Callable[[Test], Test]:
-    """Return a decorator that registers a function as the test with the given name.
-
-    The function tests the noise measurements of a run. It may raise `TestNotApplicableError`.
-    """
-
-    def declared(test: Test) -> Test:
-        TESTS[name] = test
-        return test
-
-    return declared

@@ -82,6 +82,8 @@ def _row(
 def _rows(numbers: NoiseFinding, contents: ReportContents) -> list[ReportNumber]:
     found, one = numbers.estimate, contents.words.one
     beside = f"what a release has beside both sums, where it does not hide the {one}; {_EXACT}"
+    if not contents.plan.federation.mechanism.noise.has_gaussian_llr:
+        beside = f"what a release has beside its sum, in all coordinates; {_EXACT}"
     along = f"what a release has beside its sum, where it hides the {one}; {_EXACT}"
     rows = []
     if found.total is not None:
@@ -164,7 +166,8 @@ def _noise_figure(figure: Figure, numbers: NoiseFinding, contents: ReportContent
     # All reports have the same axis, unless the noise is far from the claim.
     low, high = min(0.95, *(part[2] for part in rows)), max(1.05, *(part[3] for part in rows))
     axes.set_xlim(low - 0.02 * (high - low), high + 0.02 * (high - low))
-    finish_axes(axes, "Noise that is really there", "Measured over claimed noise (standard deviations)", "")
+    scale = contents.plan.federation.mechanism.noise.scale_words
+    finish_axes(axes, "Noise that is really there", f"Measured over claimed noise ({scale}s)", "")
 
 
 def _draw_interval(axes: Axes, height: int, interval: Sequence[float], marker: str, colour: str) -> None:

@@ -24,7 +24,6 @@ from fl_audit.verdict.null_distributions import (
     student_p,
 )
 from fl_audit.verdict.opened_secrets import RESIDUAL, OpenedSecrets
-from fl_audit.verdict.run_measurements import of_opened
 
 _FEWEST = 20  # smallest number of noised bits whose noise is tested
 _TAIL = 3.0  # deviations beyond which draws are counted
@@ -32,7 +31,6 @@ _TAIL_SHARE = float(2 * ndtr(-_TAIL))
 _CLOSE = 1e-9  # two draws of continuous noise are as close as this with a probability below 1e-9
 
 
-@of_opened(TestName.SHARE_PAIRS)
 def share_pairs(opened: OpenedSecrets) -> TestResult:
     """Test whether any two clients' shares of the noise are correlated, by the largest absolute correlation.
 
@@ -59,7 +57,6 @@ def share_pairs(opened: OpenedSecrets) -> TestResult:
     return TestResult(TestName.SHARE_PAIRS, largest, p_value, largest, 0.0, limit, place, more)
 
 
-@of_opened(TestName.BIT_NOISE)
 def bit_noise(opened: OpenedSecrets) -> TestResult:
     """Test whether the noise on the quantile bits of adaptive clipping consists of independent N(0, 1) draws.
 
@@ -106,7 +103,6 @@ def _side_p(one: Floats, other: Floats) -> float:
     return f_test_p(ratio, one.size, other.size)
 
 
-@of_opened(TestName.EXACT_STEPS)
 def exact_steps(opened: OpenedSecrets) -> TestResult:
     """Test whether models and clipping norms are, bit by bit, what the public rules compute from public messages.
 

@@ -41,15 +41,17 @@ def _measured(run: FinishedRun) -> NoiseMeasurements:
         scores=_scores(run, residuals),
         largest_mu=plan.mu if math.isfinite(plan.mu) else None,
         claimed_length=claimed_length(plan.federation),
+        law=plan.federation.mechanism.noise,
         opened=opened_of_pair(run),
     )
 
 
 def claimed_length(federation: Federation) -> float | None:
-    """Return the largest norm that the claim allows for a target unit's contribution to a round, in units of the noise.
+    """Return how far the largest contribution of a target that the claim allows shifts the residuals of a round.
 
-    The unit is the standard deviation of the noise. If clients train with DP-SGD, only the noise of clients whose noise
-    the adversary does not know is counted. The result is None if the noise is scaled to f(D) - f(D').
+    For Gaussian noise it is the norm of the contribution over the standard deviation of the noise. If clients train
+    with DP-SGD, only the noise of clients whose noise the adversary does not know is counted. The result is None if
+    the noise is scaled to f(D) - f(D').
     """
     mechanism = federation.mechanism
     if mechanism.scaling is SensitivityKind.LOCAL:
@@ -57,7 +59,7 @@ def claimed_length(federation: Federation) -> float | None:
     multiplier = mechanism.round_multiplier(federation.threat_model)
     if isinstance(mechanism.contribution, PrivateTraining):
         multiplier *= mechanism.contribution.hiding
-    return 1 / mechanism.adjacency.sensitivity_of_sum(1.0) / multiplier
+    return mechanism.noise.residual_shift / mechanism.adjacency.sensitivity_of_sum(1.0) / multiplier
 
 
 def opened_of_pair(run: FinishedRun) -> OpenedSecrets:

@@ -22,7 +22,7 @@ from fl_audit.array_types import Floats, Integers
 from fl_audit.verdict.declared_tests import NotTestedReason, TestName, TestResult, bonferroni, if_known, only_if
 from fl_audit.verdict.noise_scale import NoiseAlongTarget, detectable_ratio
 from fl_audit.verdict.null_distributions import detectable_shift
-from fl_audit.verdict.run_measurements import EVIDENT, NoiseMeasurements, of_family
+from fl_audit.verdict.run_measurements import EVIDENT, NoiseMeasurements
 from fl_audit.verdict.signal_detection_limit import NoiseSumAlongTarget, SignalDetectionLimit, limit_of, signal_limit
 
 _OVER_ROUNDS = "the sums over all rounds"
@@ -116,7 +116,6 @@ def reduced_noise(noise: Floats) -> Floats:
     return noise
 
 
-@of_family(TestName.SIGNAL)
 def signal(measured: NoiseMeasurements) -> TestResult:
     """Test whether the released sums of a run contain the target unit's contribution more than once.
 
@@ -152,7 +151,6 @@ class _NormalDriftSums(NamedTuple):
     names: list[str]  # name of every sum, such as that of a round or a trial
 
 
-@of_family(TestName.SIGNAL_ROUND)
 def signal_round(measured: NoiseMeasurements) -> TestResult:
     """Test whether the noise of any single round is shifted on average over the trials, by two-sided t-tests.
 
@@ -207,7 +205,6 @@ def _test_of_largest_sum(
     return TestResult(name, t, p_value, t, 0.0, limit, looks.names[at], {"looks": len(looks.names)})
 
 
-@of_family(TestName.SIGNAL_TRIAL)
 def signal_trial(measured: NoiseMeasurements) -> TestResult:
     """Test whether the noise along the target is shifted in any single trial, and whether shifts vary between trials.
 
@@ -254,7 +251,6 @@ def signal_trial_of(along: NoiseAlongTarget) -> TestResult:
     return TestResult(largest.name, largest.statistic, p_value, largest.measured, 0.0, limit, place, more)
 
 
-@of_family(TestName.NOISE_TRIAL)
 def noise_along_record_trial(measured: NoiseMeasurements) -> TestResult:
     """Test whether there is too little noise along the target unit's contribution: in a trial, a round, or over rounds.
 

@@ -43,7 +43,10 @@ class AuditKindPhrases:
 
 @dataclass(frozen=True)
 class VerdictDetails:
-    """The results of all tests of a run's guarantee, with estimates, limits of detection and the verdict."""
+    """The results of all tests of a run's guarantee, with estimates, limits of detection and the verdict.
+
+    Kinds of audits make it in different ways; `VerdictFinding` holds it where anything was tested, with what follows.
+    """
 
     tests: tuple[TestResult, ...]  # every test that was made, in the order of their declaration
     # The tests that could not be made on this run, each with the reason.

@@ -241,7 +241,12 @@ def test_data_sets_are_listed(fl_audit: FlAudit, tmp_path: Path) -> None:
     assert listed.returncode == 0
     rows = [[cell.strip() for cell in line.split("│")] for line in listed.stdout.split("\n")]
     here = {(row[1], row[3]) for row in rows if len(row) == 5}
-    assert {("digits", "built in"), ("adult", "needs files"), ("purchase100", "found"), ("csv", "needs files")} <= here
+    assert {
+        ("digits", "built in"),
+        ("adult", "needs files"),
+        ("purchase100", "found"),
+        ("table", "needs files"),
+    } <= here
 
 
 def test_the_chosen_neighbour_is_public(config: Path) -> None:

@@ -223,11 +223,17 @@ def test_unknown_names_point_to_the_nearest() -> None:
         load_source(DataSpec("digits", options=(("path", "x"),)))
     with pytest.raises(InputError, match=r"femnist .*'owner', its 12 clients; .* writers"):
         load_source(DataSpec("femnist", options=(("user", "writer"),)))
-    with pytest.raises(InputError, match="csv needs label"):
+    with pytest.raises(InputError, match="table needs label"):
         load_source(DataSpec("csv", options=(("path", "x"),)))
 
 
 def test_catalogue_lists_what_needs_files() -> None:
     needs = {name: files for name, _, files in available_datasets()}
     assert [name for name, files in needs.items() if not files] == ["digits", "breast-cancer"]
-    assert {"adult", "mnist", "csv", "npz", "images"} <= set(needs)
+    assert {"adult", "mnist", "table", "npz", "images"} <= set(needs)
+
+
+def test_the_earlier_name_of_tables_is_still_read() -> None:
+    assert DataSpec("csv", None, (("path", "x"), ("label", "y"))) == DataSpec(
+        "table", None, (("path", "x"), ("label", "y"))
+    )

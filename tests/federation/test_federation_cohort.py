@@ -64,7 +64,7 @@ def test_a_cohort_contributes_what_its_clients_do(clipping: str, small_plan: Mak
     assert trains_together(federation, clients)
     assert not trains_together(federation, range(8)), "the victim holds nothing in common with D'"
     for client, found in zip(clients, contributed_together(federation, clients, models, moment), strict=True):
-        alone = contributed(federation, client, federation.honest_shard(client), models, moment)
+        alone = contributed(federation, client, federation.shard_without_targets(client), models, moment)
         assert torch.equal(found.total, alone.total)
         assert (found.within is None) == (alone.within is None) == (clipping == "fixed")
         assert found.within is None or torch.equal(found.within, alone.within)

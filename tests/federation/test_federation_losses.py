@@ -127,7 +127,7 @@ def test_a_victim_with_one_record_that_is_not_always_there(
 
 def shard_losses(federation: LoadedFederation, result: BatchResult, client: int, row: int) -> np.ndarray:
     """Return a client's losses on the final model of one trial, computed in the shapes of its batch."""
-    found = [federation.losses(result.final_models, federation.honest_shard(client))[row]]
+    found = [federation.losses(result.final_models, federation.shard_without_targets(client))[row]]
     if client == federation.victim:
         own = federation.differing if result.membership.bits[row] else federation.replacement
         found.append(federation.losses(result.final_models, own)[row])

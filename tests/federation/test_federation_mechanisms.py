@@ -145,7 +145,7 @@ def round_by_hand(plan: RunPlan, federation: LoadedFederation, made: ServerRound
             target = torch.from_numpy(counts)
         if mechanism.unit is Unit.CLIENT:
             if client != federation.victim:
-                one = of(client, federation.honest_shard(client))
+                one = of(client, federation.shard_without_targets(client))
                 total += one.total * torch.from_numpy(counts)[:, None]
                 bits += (one.within - 0.5) * torch.from_numpy(counts)
             continue

@@ -166,15 +166,15 @@ def test_epsilon_is_that_of_dp_accounting(small_plan: MakePlan, batch: int) -> N
 
 def test_several_steps_have_scores_as_before(small_plan: MakePlan) -> None:
     one, two = (plan_of(small_plan, training={"local-steps": steps}).federation.mechanism for steps in (1, 2))
-    assert (one.has_exact_llr, two.has_exact_llr) == (True, False)
+    assert (one.knows_llr, two.knows_llr) == (True, False)
     sampled = plan_of(small_plan, training={"local-steps": 2, "local-batch": SOME}).federation.mechanism
     assert (sampled.is_sampled, sampled.sampling_rate) == (False, 1.0)
 
 
 def test_one_epoch_of_one_batch_is_one_step(small_plan: MakePlan) -> None:
     changes = {"local-steps": None, "local-epochs": 1}
-    assert plan_of(small_plan, training=changes).federation.mechanism.has_exact_llr
-    assert not plan_of(small_plan, training=changes | {"local-batch": SOME}).federation.mechanism.has_exact_llr
+    assert plan_of(small_plan, training=changes).federation.mechanism.knows_llr
+    assert not plan_of(small_plan, training=changes | {"local-batch": SOME}).federation.mechanism.knows_llr
 
 
 def test_shards_of_several_sizes_have_rates_of_their_own(small_plan: MakePlan, tmp_path: Path) -> None:

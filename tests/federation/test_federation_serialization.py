@@ -50,7 +50,7 @@ def test_a_client_has_its_own_shard_and_nobody_elses(changes: dict[str, Any], sm
         assert found is not federation
         for held, really in (
             (found.shard(client), federation.shard(client)),
-            (found.honest_shard(client), federation.honest_shard(client)),
+            (found.shard_without_targets(client), federation.shard_without_targets(client)),
         ):
             torch.testing.assert_close(held.features, really.features, rtol=0, atol=0)
             assert held.labels.equal(really.labels)

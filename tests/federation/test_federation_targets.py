@@ -364,7 +364,7 @@ def test_what_is_seen_of_a_stopped_trial_does_not_depend_on_its_batch(small_plan
     models = torch.randn(7, 6, federation.model.layout.size, generator=torch.Generator().manual_seed(0))
 
     def seen(*batches: TrialBatch) -> dict[str, torch.Tensor]:
-        outputs, stopping = TargetOutputsCollector(range(7), sees_weights=True), CheckpointSelector(1)
+        outputs, stopping = TargetOutputsCollector(range(7), keeps_white_box_features=True), CheckpointSelector(1)
         evaluator = ReleaseEvaluator(
             federation, SeededChallenger(5, federation.public.targets), batches, [outputs], stopping
         )

@@ -1,12 +1,14 @@
 """Private training with Opacus: its limit without privacy, its draws, its samples and its accountant."""
 
 import json
+import sys
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from fl_audit.errors import InputError
 from fl_audit.learning.local_training import LocalSchedule, local_batches, local_updates
@@ -53,6 +55,26 @@ def test_draws_are_those_of_the_trial_alone_and_leave_the_shared_generators_as_t
     assert torch.equal(together[2:], alone)
     other = private_updates(model, models[2:], features, labels, steps, sources([2], seed=2)).updates
     assert not torch.allclose(alone, other, atol=1e-3)
+
+
+def test_threads_that_train_one_model_at_once_have_the_updates_of_each_alone() -> None:
+    """Threads of the local engine share a model, and change places here after almost every instruction."""
+    model, models, features, labels = problem(trials=2)
+    steps = LocalDPSGDSettings(LocalSchedule(0.3, batch=4, epochs=1), 1.0, 1.0)
+
+    def updates(seed: int) -> Tensor:
+        return private_updates(model, models, features, labels, steps, sources([0, 1], seed=seed)).updates
+
+    alone = [updates(seed) for seed in range(6)]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(6) as threads:
+            together = list(threads.map(updates, range(6)))
+    finally:
+        sys.setswitchinterval(interval)
+    for seed in range(6):
+        assert torch.equal(together[seed], alone[seed])
 
 
 def test_noise_of_a_step_has_the_claimed_spread() -> None:

@@ -11,7 +11,9 @@ import torch
 from scipy import special, stats
 
 from fl_audit.errors import InputError
-from fl_audit.mechanisms.likelihood_ratio import Hypotheses, ReleaseLlrs, gaussian_llr
+from fl_audit.mechanisms.likelihood_ratio import Hypotheses, ReleaseLlrs
+from fl_audit.mechanisms.noises.gaussian_likelihood import gaussian_llr
+from fl_audit.privacy.accounting_enums import VectorNorm
 
 
 class Simulated(NamedTuple):
@@ -37,11 +39,9 @@ def simulate(seed: int, trials: int, size: int, weight: float, replaces: bool, d
 
 def weighed(seen: Simulated) -> ReleaseLlrs:
     sigma, hypotheses = torch.from_numpy(seen.sigma), seen.hypotheses
-    distance = torch.from_numpy(hypotheses.sensitivity)
+    distance = torch.from_numpy(hypotheses.sensitivity_in(VectorNorm.L2))
     found = [
-        gaussian_llr(
-            part, (part.residual * part.difference).sum(dim=1), sigma[part.rows], distance[part.rows], hypotheses
-        )
+        gaussian_llr(part, sigma[part.rows], distance[part.rows], hypotheses)
         for part in hypotheses.compare_with(torch.from_numpy(seen.release))
     ]
     return ReleaseLlrs(torch.cat([one.log_odds for one in found]), torch.cat([one.scores for one in found]))

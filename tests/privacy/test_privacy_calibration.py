@@ -294,7 +294,7 @@ def test_a_guarantee_that_sampling_alone_nearly_keeps_is_calibrated() -> None:
 
 def test_only_gaussian_noise_is_calibrated() -> None:
     response = RandomizedResponse(0.1, 3)
-    with pytest.raises(InputError, match="no Gaussian noise"):
+    with pytest.raises(InputError, match="no Gaussian or Laplace noise"):
         noise_multiplier_for(
             EpsilonTarget(1.0), Claim(Adjacency.REPLACE_RECORD, (response,), 1e-5, 0.5, Accountant.PLD)
         )

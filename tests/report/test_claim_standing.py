@@ -160,7 +160,7 @@ def test_titles_name_the_file_of_a_user_and_not_its_format():
     assert DataSpec("csv", options=(("label", "y"), ("path", "data/stays.csv"))).title == "stays.csv"
     assert DataSpec("npz", options=(("path", "a/train.npz"),)).title == "train.npz"
     assert [DataSpec(name).title for name in ("csv", "adult", "hf:a/b", "own.loaders:load")] == [
-        "csv", "adult", "hf:a/b", "load",
+        "table", "adult", "hf:a/b", "load",
     ]  # fmt: skip
 
 

@@ -13,13 +13,13 @@ from fl_audit.audits.page.first_screen import first_screen, first_screen_of
 from fl_audit.audits.page.gauge import gauge_html
 from fl_audit.audits.page.report_files import ON_PAPER, why_no_pdf, write_pdf
 from fl_audit.audits.page.report_page import draw_all, paragraphs, render_html
-from fl_audit.audits.page.stylesheet import DARK, LIGHT, STYLESHEET
 from fl_audit.audits.sections import report_contents
 from fl_audit.data.randomizers import RandomisedBits
 from fl_audit.federation.run_tables import Timing
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.gaussian import gdp_epsilon
 from fl_audit.privacy.guarantee import derive_guarantee
+from fl_audit.report.stylesheet import DARK, LIGHT, STYLESHEET
 from fl_audit.statistics.advantage import most_wins
 from fl_audit.verdict.declared_tests import TestName
 from fl_audit.verdict.noise_estimate import recomputed_epsilon

@@ -26,10 +26,7 @@ from fl_audit.runs.run import run_audit
 
 ROUNDS = 6
 NOISES: dict[str, dict[str, dict[str, Any]]] = {
-    "central": {},
-    "distributed": {},
-    "local": {},
-    "tree": {},
+    **{name: {} for name in names_of_noises()},
     "banded": {"privacy": {"bands": 3}},
     "inside-training": {
         "training": {"strategy": "dp-sgd-clients", "local-batch": 10, "learning-rate": None},
@@ -42,7 +39,7 @@ NOISES: dict[str, dict[str, dict[str, Any]]] = {
 def plan_of(small_plan: MakePlan, noise: str, **more: dict[str, Any]) -> RunPlan:
     """Return the plan of six rounds with a noise multiplier of 2."""
     changes = NOISES[noise]
-    privacy = {"belief": None, "noise-multiplier": 2.0, "sensitivity": None, "noise": noise, "accountant": "gdp"}
+    privacy = {"belief": None, "noise-multiplier": 2.0, "sensitivity": None, "noise": noise, "accountant": None}
     sections = {
         "training": {"rounds": ROUNDS} | changes.get("training", {}),
         "privacy": privacy | changes.get("privacy", {}),
@@ -51,10 +48,6 @@ def plan_of(small_plan: MakePlan, noise: str, **more: dict[str, Any]) -> RunPlan
     for section, values in more.items():
         sections[section] = sections.get(section, {}) | values
     return small_plan(**sections)
-
-
-def test_every_noise_is_tried() -> None:
-    assert set(NOISES) == set(names_of_noises())
 
 
 @pytest.mark.parametrize("noise", NOISES)

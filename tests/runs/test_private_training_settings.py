@@ -46,7 +46,7 @@ def test_noise_is_calibrated_for_every_client(small_plan: MakePlan) -> None:
     assert guarantee.claim.events == events[int(np.argmax([each[shards.index(records)] for records in sorted(shards)]))]
     assert mechanism.denominator == 3
     assert mechanism.is_private_release
-    assert not mechanism.has_exact_llr
+    assert not mechanism.knows_llr
 
 
 def test_the_smallest_shard_may_have_a_smaller_epsilon(small_plan: MakePlan) -> None:

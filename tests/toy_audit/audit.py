@@ -2,17 +2,29 @@
 
 from typing import Any
 
-from fl_audit.audits.audit import ReleaseQueryKind
+from fl_audit.audits.audit import GuaranteeTests, ReleaseQueryKind
 from fl_audit.audits.common.targets_audit import TargetsAudit
+from fl_audit.report.report_elements import Section
 
 
 class FirstTargetAudit(TargetsAudit):
     """Every target is in by a coin of its own, and the insider of the first one is believed."""
 
-    guarantee_tests_at = "toy_audit.guarantee_tests:FirstTargetGuaranteeTests"
-    sections_at = ("toy_audit.sections:FIRST_TARGET",)
     own_settings = ("targets",)
     counted = "targets"
+
+    @property
+    def guarantee_tests(self) -> GuaranteeTests:
+        """The tests of the guarantee of this kind."""
+        from toy_audit.guarantee_tests import FirstTargetGuaranteeTests
+
+        return FirstTargetGuaranteeTests()
+
+    def sections(self) -> tuple[Section[Any], ...]:
+        """Return the section of the first target."""
+        from toy_audit.sections import FIRST_TARGET
+
+        return (FIRST_TARGET,)
 
     def query(self, public: Any) -> ReleaseQueryKind:
         """Return the targets."""

@@ -5,13 +5,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 from fl_audit.errors import InputError, require
-from fl_audit.mechanisms.noises.mechanism_noise import (
-    MechanismNoise,
-    NoiseOrigin,
-    NoiseSettings,
-    Normals,
-    ServerNoiseDraws,
-)
+from fl_audit.mechanisms.noises.gaussian_noise import GaussianNoise
+from fl_audit.mechanisms.noises.mechanism_noise import NoiseOrigin, NoiseSettings, Normals, ServerNoiseDraws
 from fl_audit.mechanisms.threat_model import ThreatModel
 from fl_audit.privacy.gaussian import require_positive
 
@@ -22,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class TwoServersGaussian(MechanismNoise):
+class TwoServersGaussian(GaussianNoise):
     """Each of two servers adds N(0, (z Delta)^2 I) to the sum, and neither knows the draws of the other."""
 
     multiplier: float  # z of one server

@@ -21,6 +21,7 @@ from fl_audit.audits.identifiability import bernau_empirical_epsilons
 from fl_audit.experiments.papers import statistics
 from fl_audit.learning.stacked_layers import ParameterLayout
 from fl_audit.mechanisms.likelihood_ratio import ReleaseUnderHypotheses
+from fl_audit.mechanisms.noises.central import CentralGaussian
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import gaussian_rounds
@@ -177,7 +178,9 @@ def sampled_noise(draw: np.random.Generator, rate: float, mu: float, trials: int
     side = np.where(draw.random(rows) < rate, np.repeat(draw.integers(2, size=trials), 10), 2)
     release = shared + np.where((side == 0)[:, None], target, 0.0) + ratio * draw.standard_normal((rows, size))
     parts = (torch.from_numpy(part) for part in (release, shared, target, np.zeros_like(target)))
-    meter = NoiseMeasurer(ParameterLayout(("weight",), ((size,),)), torch.empty(size, 0), with_neither=True)
+    meter = NoiseMeasurer(
+        ParameterLayout(("weight",), ((size,),)), torch.empty(size, 0), CentralGaussian(1.0), with_neither=True
+    )
     lengths = torch.full((rows,), mu, dtype=torch.float64)
     seen = meter.measure(ReleaseUnderHypotheses(slice(None), *parts), torch.ones_like(lengths), lengths)
     opened = seen.of_true_hypothesis(side.astype(np.int64)).signal[:, 0, 0]

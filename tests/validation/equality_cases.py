@@ -70,7 +70,7 @@ _SETTINGS: dict[str, Changes] = {
         },
     },
     "reconstruction": {
-        "privacy": {"belief": None, "reconstruction": 0.5, "candidates": 20, "sensitivity": None, "accountant": None},
+        "privacy": {"belief": None, "reconstruction": 0.5, "candidates": 20, "sensitivity": None},
         "audit": {"kind": "reconstruction", "candidates": 20, "trials": 20, "epsilon-star": False},
     },
     "one run with canaries": {

@@ -131,7 +131,7 @@ def evidence_of(plan: RunPlan, contents: ReportContents) -> Evidence:
     contents
         The finished run.
     """
-    return _found(plan, contents.run) if plan.federation.mechanism.has_exact_llr else _scored(plan, contents)
+    return _found(plan, contents.run) if plan.federation.mechanism.knows_llr else _scored(plan, contents)
 
 
 def _scored(plan: RunPlan, contents: ReportContents) -> Scored:

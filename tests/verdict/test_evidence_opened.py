@@ -23,10 +23,9 @@ from fl_audit.statistics.exact_counts import (
     table_p,
 )
 from fl_audit.verdict.declared_tests import OF_OPENED, NotTestedReason, TestName, TestNotApplicableError
-from fl_audit.verdict.judging import run_family
+from fl_audit.verdict.judging import OPENED_TESTS, run_family
 from fl_audit.verdict.opened_secrets import OpenedParticipation, OpenedSecrets
 from fl_audit.verdict.participation_tests import epsilon_at_rate, epsilon_if_participation_known
-from fl_audit.verdict.run_measurements import OPENED_TESTS
 from fl_audit.verdict.verdict_messages import TestMessage
 from tests.validation.opened_breaches import OPENED_BREACHES, OpenedBreach, measured_of
 from tests.validation.synthetic_opened import OpenedSetting, draw, opened_of

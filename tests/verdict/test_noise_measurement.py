@@ -17,6 +17,7 @@ from scipy import stats
 from fl_audit.errors import InputError
 from fl_audit.learning.stacked_layers import ParameterLayout
 from fl_audit.mechanisms.likelihood_ratio import ReleaseUnderHypotheses
+from fl_audit.mechanisms.noises.central import CentralGaussian
 from fl_audit.verdict.noise_measurement import SAMPLE, NoiseMeasurer, sampled_places
 from fl_audit.verdict.noise_scale import noise_round
 from fl_audit.verdict.noise_statistics import LOW_BITS_KINDS, STRIDES, NoiseStatistics, join, stride_sizes
@@ -45,7 +46,7 @@ def make_release(
 def measure(seen: ReleaseUnderHypotheses, sigma: float) -> NoiseStatistics:
     trials = len(seen.release)
     distance = seen.difference.norm(dim=1)
-    return NoiseMeasurer(LAYOUT, directions()).measure(
+    return NoiseMeasurer(LAYOUT, directions(), CentralGaussian(1.0)).measure(
         seen, torch.full((trials,), sigma, dtype=torch.float64), distance
     )
 
@@ -209,7 +210,8 @@ def test_the_noise_along_the_difference_and_along_a_sides_own_contribution_is_th
     """Also where the unit took no part, and 0 where there is nothing to project on."""
     sigma, side = 4.0, 0 if bit else 1
     seen, width = make_release(1000, sigma, 12, 300.0, bit), torch.full((1000,), 4.0, dtype=torch.float64)
-    found = NoiseMeasurer(LAYOUT, directions(), with_neither=True).measure(seen, width, seen.difference.norm(dim=1))
+    meter = NoiseMeasurer(LAYOUT, directions(), CentralGaussian(1.0), with_neither=True)
+    found = meter.measure(seen, width, seen.difference.norm(dim=1))
     unit = seen.difference / seen.difference.norm(dim=1, keepdim=True)
     rest = seen.release - seen.shared
     for number, true in enumerate((seen.present, seen.absent, torch.zeros_like(rest))):
@@ -235,7 +237,7 @@ def test_without_a_difference_or_a_contribution_there_is_no_direction() -> None:
 
 def test_a_unit_that_took_no_part_is_a_third_side() -> None:
     seen = make_release(3, 2.0, 13)
-    meter = NoiseMeasurer(LAYOUT, directions(), with_neither=True)
+    meter = NoiseMeasurer(LAYOUT, directions(), CentralGaussian(1.0), with_neither=True)
     found = meter.measure(seen, torch.full((3,), 2.0, dtype=torch.float64), seen.difference.norm(dim=1))
     numbers = [number for number, _ in found.places]
     np.testing.assert_allclose(found.sample[:, 2], ((seen.release - seen.shared) / 2.0).numpy()[:, numbers])
@@ -265,7 +267,7 @@ def test_one_parameter_leaves_nothing_to_measure() -> None:
     draw = np.random.default_rng(5)
     parts = [torch.from_numpy(draw.standard_normal((4, 1))) for _ in range(4)]
     seen = ReleaseUnderHypotheses(slice(0, 4), *parts)
-    meter = NoiseMeasurer(ParameterLayout(("one",), ((1,),)), torch.empty(1, 0))
+    meter = NoiseMeasurer(ParameterLayout(("one",), ((1,),)), torch.empty(1, 0), CentralGaussian(1.0))
     found = meter.measure(seen, torch.ones(4, dtype=torch.float64), seen.difference.norm(dim=1))
     assert (found.total_freedom == 0).all()
     assert (found.freedom == 0).all()

@@ -48,7 +48,10 @@ _HALF_A_DIGIT = 0.5 * 10**-_EPSILON_DECIMALS
 
 
 class EpsilonVerdict(StrEnum):
-    """Result of comparing a printed epsilon with ours: equal up to the last printed digit, smaller, or larger."""
+    """Result of comparing a printed epsilon with ours: equal up to the last printed digit, smaller, or larger.
+
+    Both numbers are exact, so this is no `Reading`, which compares an interval with a claim.
+    """
 
     AS_PRINTED = "as printed"
     SMALLER = "printed is smaller"

@@ -126,7 +126,10 @@ class ScenarioTrialsSummary(NamedTuple):
 
 @dataclass(frozen=True)
 class ClaimAudit:
-    """The result of a black-box audit of a claim: tested distinguishers, scenarios without a test, and the verdict."""
+    """The result of a black-box audit of a claim: tested distinguishers, scenarios without a test, and the verdict.
+
+    It is the evidence behind an `AuditResult`, with the scores that its figures draw; a review has several of them.
+    """
 
     claim: StatedClaim  # the audited claim
     # `violated`, `consistent`, or `inconclusive` if even right guesses in all trials could not have refuted the claim.

@@ -60,7 +60,10 @@ class InterimAnalysis:
 
 @dataclass(frozen=True)
 class LiveFinding:
-    """The current result of a live audit, which audits a training by its canaries while the training runs."""
+    """The current result of a live audit, which audits a training by its canaries while the training runs.
+
+    It is the evidence behind the `AuditResult` of a running federation: bounds, interim analyses and doubts as numbers.
+    """
 
     guarantee: Guarantee  # the claimed guarantee
     canaries: int  # number of canaries

@@ -8,9 +8,8 @@ from fl_audit.app_audits.live.live_checks import Inconsistency
 from fl_audit.app_audits.live.stored_rounds import mismatches_text
 from fl_audit.app_audits.page import PageText
 from fl_audit.audits.canaries.canary_detection_limit import HIDDEN_BY_OTHERS
-from fl_audit.audits.page.engineer_part import Fact, fact_html
-from fl_audit.audits.page.html_building_blocks import page_table
 from fl_audit.privacy.guarantee_line import guarantee_line, guarantee_values
+from fl_audit.report.page import Fact, facts_html, joined_html, page_table, paragraph_html
 from fl_audit.statistics.claim_comparisons import Reading, compare_with_claim
 from fl_audit.verdict.declared_tests import FAMILY_LEVEL
 from fl_audit.verdict.noise_estimate import BREACH
@@ -34,13 +33,12 @@ def live_lines(finding: LiveFinding) -> tuple[tuple[str, str], ...]:
 
 def live_text(finding: LiveFinding) -> PageText:
     """Return the text of the page on a live audit."""
-    facts = "\n".join(map(fact_html, _facts(finding)))
     return PageText(
         subtitle=f"One training as its own audit: {finding.guarantee.claim}",
         step=_next(finding),
         opening=_opening(finding),
         banner=_progress(finding),
-        details=f'<dl class="facts">\n{facts}\n</dl>\n{_table(finding)}<p>{_assumption(finding)}</p>',
+        details=joined_html(facts_html(_facts(finding)), _table(finding), paragraph_html(_assumption(finding))),
         is_listed=False,
     )
 
@@ -216,7 +214,7 @@ def _numbered(numbers: tuple[int, ...], singular: str = "canary", plural_word: s
 
 def _table(finding: LiveFinding) -> str:
     if not finding.looks:
-        return "<p>No verdict yet: the first is passed after five whole rounds.</p>"
+        return paragraph_html("No verdict yet: the first is passed after five whole rounds.")
     rows = [
         (plural(look.rounds, "whole round"), number_text(look.finding.mu_lower, 3),
          number_text(look.finding.epsilon_lower, 3), "yes" if look.is_violated else "no")

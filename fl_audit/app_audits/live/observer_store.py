@@ -164,7 +164,10 @@ def printing_errors(subject: str) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class StoredGuarantee:
-    """The stored guarantee that a training claims, with its delta and the number of canaries."""
+    """The stored guarantee that a training claims, with its delta and the number of canaries.
+
+    A `Guarantee` follows from it by accounting, which an observer in a client does not load.
+    """
 
     terms: StatedReleases
     delta: float

@@ -26,7 +26,10 @@ ALWAYS_UNSEEN = (
 
 @dataclass(frozen=True)
 class Assessment:
-    """Result of the audit of some clients' DP-SGD training, or of a training function."""
+    """Result of the audit of some clients' DP-SGD training, or of a training function.
+
+    It is the evidence behind the `AuditResult` of a training, and a part of the review of an app.
+    """
 
     name: str  # name of the audited app or training function
     verdict: Verdict

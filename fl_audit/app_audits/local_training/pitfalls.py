@@ -5,7 +5,10 @@ from typing import NamedTuple
 
 
 class Severity(StrEnum):
-    """Severity of a pitfall: its consequence for the privacy claim."""
+    """Severity of a pitfall: its consequence for the privacy claim.
+
+    A training has several pitfalls of different severity, and one `Verdict` that follows from the worst.
+    """
 
     BREAKS = "breaks the claim"
     DOUBT = "leaves the claim in doubt"

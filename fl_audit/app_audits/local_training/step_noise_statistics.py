@@ -9,6 +9,7 @@ from fl_audit.array_types import Floats
 from fl_audit.federation.noise_measurement_directions import number_of_directions, orthonormal_directions
 from fl_audit.learning.stacked_layers import ParameterLayout
 from fl_audit.mechanisms.likelihood_ratio import ReleaseUnderHypotheses
+from fl_audit.mechanisms.noises.central import CentralGaussian
 from fl_audit.verdict.noise_measurement import NoiseMeasurer
 from fl_audit.verdict.noise_statistics import NoiseStatistics
 
@@ -27,4 +28,5 @@ def statistics_of(noise: Floats, total: Floats, shapes: tuple[tuple[int, ...], .
 def _measurer(shapes: tuple[tuple[int, ...], ...]) -> NoiseMeasurer:
     layout = ParameterLayout(tuple(f"tensor {number}" for number in range(len(shapes))), shapes)
     size = min(layout.size, _COORDINATES)
-    return NoiseMeasurer(layout, orthonormal_directions(0, size, number_of_directions(layout.size)))
+    directions = orthonormal_directions(0, size, number_of_directions(layout.size))
+    return NoiseMeasurer(layout, directions, CentralGaussian(1.0))

@@ -9,12 +9,12 @@ from matplotlib.axes import Axes
 from fl_audit.app_audits.model_release.release_audit import FALSE_ALARMS, Bound, ReleaseFinding
 from fl_audit.app_audits.page import PageText, draw_tradeoff
 from fl_audit.array_types import Floats
-from fl_audit.audits.page.html_building_blocks import html_figure, page_table
 from fl_audit.privacy.guarantee_line import GUARANTEE_NAMES
 from fl_audit.released_model.star_estimate import StarEstimate
 from fl_audit.released_model.star_methods import StarMethod
 from fl_audit.report.figure_style import new_figure, to_png
 from fl_audit.report.guarantee_warnings import weak_claim_warning
+from fl_audit.report.page import heading_html, html_figure, joined_html, list_html, page_table
 from fl_audit.runs.site_policy import RuleAnswer, answers_json
 from fl_audit.verdict.audit_result import AuditedKind, AuditResult, AuditScope
 from fl_audit.verdict.verdict import Verdict
@@ -79,8 +79,12 @@ def release_text(result: AuditResult, finding: ReleaseFinding, member_losses: Fl
         for bound in (*finding.bounds, finding.certain)
     ]
     table = page_table(("lower bound", "epsilon at least", "confidence", "limit"), rows, numbers=(1, 2, 3))
-    unseen = "".join(f"<li>{text}</li>" for text in result.scope.unseen)
-    details = f"{table}{html_figure(to_png(figure), caption, caption)}<h2>What was not looked at</h2><ul>{unseen}</ul>"
+    details = joined_html(
+        table,
+        html_figure(to_png(figure), caption, caption),
+        heading_html("What was not looked at"),
+        list_html(result.scope.unseen),
+    )
     return PageText(
         subtitle=f"A released model: {finding.model.file}, {plural(finding.model.parameters, 'parameter')}",
         step=_next(finding),

@@ -30,7 +30,11 @@ _COUNT = ("num_sampled_clients", "cohort_size", "clients_per_round")
 
 @dataclass(frozen=True)
 class StatedAppClaim:
-    """The privacy claim of an app, and the place in the app where it was found."""
+    """The privacy claim of an app, and the place in the app where it was found.
+
+    A `StatedClaim` is about one trial and always states something. An app may claim nothing, its trials are shorter
+    than its training, and its claim depends on the norm and the clients of its own wrapper.
+    """
 
     claim: StatedClaim | None  # claim for the rounds of one trial; None if no claim was found
     source: str  # description of the place where the claim was found

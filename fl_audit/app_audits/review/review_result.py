@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ReviewResult:
-    """Result of reviewing a Flower app: its privacy claim, the verdict on it, the trials' results, and remarks."""
+    """Result of reviewing a Flower app: its privacy claim, the verdict on it, the trials' results, and remarks.
+
+    It is the evidence behind an `AuditResult`: audits of model, metrics and clients, from which one verdict follows.
+    """
 
     app: str  # name of the app
     stated: StatedAppClaim  # privacy claim of the app or the reviewer

@@ -11,6 +11,7 @@ from fl_audit.audits.common.pair_audit import PairAudit
 from fl_audit.federation.target_membership import MembershipScheme
 
 if TYPE_CHECKING:
+    from fl_audit.audits.canaries.guarantee_tests import CanaryGuaranteeTests
     from fl_audit.federation.federation import Federation
     from fl_audit.federation.loaded_federation import LoadedFederation
 
@@ -18,9 +19,15 @@ if TYPE_CHECKING:
 class CanaryAudit(PairAudit):
     """The audit kind `canaries`: in each round, a secret coin decides for each canary whether it is inserted."""
 
-    guarantee_tests_at = "fl_audit.audits.canaries.guarantee_tests:CanaryGuaranteeTests"
     own_settings = ("canaries",)
     scheme = MembershipScheme.ALL
+
+    @property
+    def guarantee_tests(self) -> "CanaryGuaranteeTests":
+        """The tests of the guarantee of this kind."""
+        from fl_audit.audits.canaries.guarantee_tests import CanaryGuaranteeTests  # noqa: PLC0415
+
+        return CanaryGuaranteeTests()
 
     def defaults(self, strategy: object, privacy: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the default values for [audit] and for [privacy], as two dicts keyed by setting.

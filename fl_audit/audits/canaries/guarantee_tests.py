@@ -35,7 +35,8 @@ class CanaryGuaranteeTests(GuaranteeTests):
         alone = not public.with_insider and public.insiders == 1 and public.threat_model.colluders == 0
         require(alone, f"{setting} has one observer, who weighs no pair: leave out insider, insiders and colluders")
         is_supported = mechanism.noise.carries_canaries and mechanism.scaling is SensitivityKind.GLOBAL
-        accepted = f"accepted are noise = {quoted_names(carries_canaries=True)}, with sensitivity 'global'"
+        names = quoted_names(condition=lambda kind: kind.carries_canaries)
+        accepted = f"accepted are noise = {names}, with sensitivity 'global'"
         require(is_supported, f"{setting} reads fresh noise of a known scale in every round: {accepted}")
         trains_privately = isinstance(mechanism.contribution, PrivateTraining)
         by_server = public.threat_model.adversary is Adversary.SERVER and not trains_privately

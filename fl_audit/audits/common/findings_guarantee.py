@@ -117,7 +117,7 @@ def _guarantees(claim: Claim) -> tuple[GuaranteeForBelief, ...]:
 def claim_for_alternative_guarantees(run: FinishedRun, _: Findings) -> AlternativeGuarantees | None:
     """Return the claim of a run, from which a report later computes the guarantees with other bounds on the belief.
 
-    The result is None if the run claims no guarantee by Gaussian noise. It is also None if these guarantees would take
+    The result is None if the run claims no guarantee by noise on sums. It is also None if these guarantees would take
     too long to compute, as for sampled releases with the accountant `pld`.
     """
     guarantee = run.plan.guarantee

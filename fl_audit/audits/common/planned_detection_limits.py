@@ -12,11 +12,12 @@ def limits_of_noise(plan: RunPlan, parameters: int | None) -> PlannedDetectionLi
     public = plan.federation
     if not public.with_insider:
         return None
-    if not public.mechanism.has_exact_llr:
+    if not public.mechanism.has_measurable_noise:
         return NOTHING_PLANNED
     # The share of the rounds in which D and D' may differ, as far as an insider knows.
     share = _share_of_turns(public) if public.is_secretly_sampled else _share_of_rounds(public)
-    return planned_limits(plan.stated_guarantee, plan.config.audit.trials, public.rounds * share, parameters)
+    trials, noise = plan.config.audit.trials, public.mechanism.noise
+    return planned_limits(plan.stated_guarantee, trials, public.rounds * share, parameters, noise)
 
 
 def limit_of_signal(plan: RunPlan, is_always_in: bool) -> SignalDetectionLimit | None:
@@ -26,10 +27,12 @@ def limit_of_signal(plan: RunPlan, is_always_in: bool) -> SignalDetectionLimit |
     result is None if the run has no insider, or if its mechanism has no exact log-likelihood ratio.
     """
     public, mechanism = plan.federation, plan.federation.mechanism
-    if not public.with_insider or not mechanism.has_exact_llr:
+    if not public.with_insider or not mechanism.has_measurable_noise:
         return None
     # If noise is scaled to the difference, the difference may be as long as two contributions.
-    length = claimed_length(public) or 1 / (2 * mechanism.round_multiplier(public.threat_model))
+    length = claimed_length(public)
+    if length is None:
+        length = mechanism.noise.residual_shift / (2 * mechanism.round_multiplier(public.threat_model))
     rounds = public.rounds * _share_of_rounds(public)
     return planned_signal(plan.config.audit.trials, rounds, length, 1.0 if is_always_in else 0.5)
 

@@ -8,6 +8,7 @@ from fl_audit.audits.common.officer_answers import Framework, answers_of
 from fl_audit.audits.registry import audit_of
 from fl_audit.federation.findings import Findings
 from fl_audit.federation.finished_run import FinishedRun
+from fl_audit.privacy.accounting_enums import NoiseDistribution
 from fl_audit.privacy.defaults import CANDIDATES
 from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.privacy.guarantee_line import fit_of_all
@@ -71,22 +72,31 @@ def _unit(contents: ReportContents) -> str:
     return f"one {one}: {said} ({relation})"
 
 
+def _mu_row(guarantee: Guarantee, contents: ReportContents) -> list[tuple[str, str]]:
+    """Return a row with one number for the whole guarantee; none where the noise is not Gaussian."""
+    if contents.plan.federation.mechanism.noise.distribution is not NoiseDistribution.GAUSSIAN:
+        return []
+    fit = fit_of_all(guarantee.claims)
+    meaning = (
+        "the error of that one number; 0 would be perfect privacy, and of two guarantees about the same unit the "
+        "smaller mu is the stronger"
+    )
+    text = f"{number_text(fit.mu, 4)}, with a regret of {fit.regret:.2g} ({meaning})"
+    return [("The whole guarantee as one Gaussian mu", text)]
+
+
 def _of_guarantee(contents: ReportContents) -> list[tuple[str, str]]:
     guarantee = contents.plan.guarantee
     if guarantee is None:
         return [("Epsilon and delta", "nothing is claimed")]
-    named, fit = guarantee.reconstruction_bound(1 / CANDIDATES), fit_of_all(guarantee.claims)
+    named = guarantee.reconstruction_bound(1 / CANDIDATES)
     found = 1 - guarantee.claim.profile.tradeoff(0.01)
     rows = [
         (
             "Epsilon and delta",
             f"{number_text(guarantee.epsilon, 4)} at delta {guarantee.delta:g}, by accountant {guarantee.accountant}",
         ),
-        (
-            "The whole guarantee as one Gaussian mu",
-            f"{number_text(fit.mu, 4)}, with a regret of {fit.regret:.2g} (the error of that one number; 0 would be "
-            "perfect privacy, and of two guarantees about the same unit the smaller mu is the stronger)",
-        ),
+        *_mu_row(guarantee, contents),
         _surer_row(guarantee, contents),
         ("Advantage over guessing, at most", limit_text(guarantee.advantage_bound_exact)),
         *([] if named is None else [(f"Named right among {CANDIDATES:,} equally likely, at most", limit_text(named))]),

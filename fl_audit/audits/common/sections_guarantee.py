@@ -12,8 +12,10 @@ from fl_audit.audits.common import findings_guarantee as evidence
 from fl_audit.audits.common.findings_client_guarantees import ClientGuarantees, measure_client_guarantees
 from fl_audit.audits.common.findings_privacy_units import PrivacyUnitsFinding
 from fl_audit.audits.common.sections_privacy_units import larger_unit_sentence
+from fl_audit.federation.run_plan import RunPlan
 from fl_audit.mechanisms.contribution import AdaptiveClipping
 from fl_audit.privacy.accounting import Accountant
+from fl_audit.privacy.accounting_enums import NoiseDistribution
 from fl_audit.privacy.defaults import CANDIDATES
 from fl_audit.privacy.gdp_fit import SMALLEST_DELTA
 from fl_audit.privacy.guarantee import Guarantee
@@ -112,7 +114,8 @@ def _rows(numbers: evidence.GuaranteeFinding, contents: ReportContents) -> list[
         return []
     by, between = f"by {guarantee.accountant}", mechanism_messages.noise_text(plan)
     always = f"for a {contents.words.one} that takes part every time; " * plan.is_amplified
-    exact = "delta(0) of the loss distribution" if plan.is_amplified else "2 Φ(mu/2) - 1 (Dong, Roth & Su 2022)"
+    is_gaussian = all(claim.profile.gaussian_mu is not None for claim in guarantee.claims)
+    exact = "2 Φ(mu/2) - 1 (Dong, Roth & Su 2022)" if is_gaussian else "delta(0) of the loss distribution"
     prior = f"prior belief {percent(plan.prior)}"
     by_renyi = guarantee.accountant in (Accountant.RDP_CLASSIC, Accountant.RDP)
     how = (
@@ -124,7 +127,8 @@ def _rows(numbers: evidence.GuaranteeFinding, contents: ReportContents) -> list[
     if not by_renyi and guarantee.claim.sensitivities is not SignalToNoiseAdaptivity.FIXED:
         adaptive = "follows from delta(epsilon) at all smaller epsilons, so it holds whatever earlier releases decide"
     over_norm = score = list[ReportNumber]()
-    if guarantee.noise_multiplier is not None:
+    noise = plan.federation.mechanism.noise
+    if guarantee.noise_multiplier is not None and noise.distribution is NoiseDistribution.GAUSSIAN:
         quoted = mechanism_messages.noise_over_norm(plan.federation.mechanism, guarantee.noise_multiplier)
         told = "the same noise, as Opacus, TensorFlow Privacy and dp-accounting quote it"
         over_norm = [ReportNumber("Noise over the clipping norm", quoted, told)] if quoted is not None else []
@@ -140,8 +144,7 @@ def _rows(numbers: evidence.GuaranteeFinding, contents: ReportContents) -> list[
         *over_norm,
         ReportNumber("Rounds", numbers.rounds, "chosen before the run"),
         ReportNumber("Sampling rate", numbers.sampling_rate, "chosen before the run"),
-        ReportNumber("Gaussian mu", guarantee.mu, f"{mechanism_messages.mu_text(plan)}; {always}by gdp"),
-        *_fit_rows(guarantee),
+        *_mu_rows(guarantee, plan, always),
         ReportNumber("Belief bound", guarantee.belief_bound, f"{adaptive}; {prior}", is_share=True),
         ReportNumber(
             "Belief bound at fixed sensitivities",
@@ -158,11 +161,17 @@ def _rows(numbers: evidence.GuaranteeFinding, contents: ReportContents) -> list[
     ]
 
 
-def _fit_rows(guarantee: Guarantee) -> list[ReportNumber]:
-    """Return two rows: the mu of a Gaussian DP curve fitted to the privacy profile, and the fit's largest error."""
+def _mu_rows(guarantee: Guarantee, plan: RunPlan, always: str) -> list[ReportNumber]:
+    """Return rows on mu of Gaussian DP: that of the claim, one fitted to the privacy profile, and the fit's error.
+
+    There are none where the noise is not Gaussian.
+    """
+    if (mu_text := mechanism_messages.mu_text(plan)) is None:
+        return []
     fit = fit_of_all(guarantee.claims)
     good = "below 0.01 mu says all of the guarantee, and better than one epsilon and delta"
     return [
+        ReportNumber("Gaussian mu", guarantee.mu, f"{mu_text}; {always}by gdp"),
         ReportNumber("Gaussian mu of the whole profile", fit.mu,
             f"mu-GDP, of every delta from {SMALLEST_DELTA:g} (Gomez et al. 2025, arXiv 2503.10945)"),
         ReportNumber("Regret of that mu", fit.regret,
@@ -182,8 +191,8 @@ GUARANTEE = Section(
 
 
 def _other_guarantees_tables(numbers: evidence.AlternativeGuarantees, _: ReportContents) -> list[Table]:
-    here = numbers.claim.noise_multiplier
-    assert here is not None, "only Gaussian noise is looked at"
+    here = numbers.claim.noise_over_sensitivity
+    assert here is not None, "only claims with noise on sums are looked at"
     columns = ("Nobody becomes surer than", "Epsilon (nats)", "Noise multiplier z", "Noise over that of this run")
     found = [(percent(one.belief), one.epsilon, one.noise_multiplier) for one in numbers.guarantees]
     rows = tuple((*each, each[2] / here) for each in found)
@@ -203,7 +212,7 @@ def _other_guarantees_figure(figure: Figure, numbers: evidence.AlternativeGuaran
     for belief, height, one in zip(beliefs, noise, numbers.guarantees, strict=True):
         axes.annotate(number_text(one.epsilon, 2), (belief, height), (4, 5), textcoords="offset points",
                       fontsize=SMALL_TEXT_SIZE, color=INK)  # fmt: skip
-    here = numbers.claim.noise_multiplier or 0.0
+    here = numbers.claim.noise_over_sensitivity or 0.0
     axes.plot([100 * guarantee.belief_bound], [here], "D", color=INK, markersize=8, label="this run")
     place = (100 * guarantee.belief_bound, here)
     axes.annotate(number_text(guarantee.epsilon, 2), place, (-6, -6), ha="right", va="top",
@@ -224,7 +233,7 @@ def _other_guarantees_caption(numbers: evidence.AlternativeGuarantees, contents:
     return (
         f"A guarantee of {percent(first.belief)} takes a noise multiplier of {number_text(first.noise_multiplier, 3)}, "
         f"one of {percent(last.belief)} takes {number_text(last.noise_multiplier, 3)}; this run has "
-        f"{number_text(numbers.claim.noise_multiplier, 3)}, over "
+        f"{number_text(numbers.claim.noise_over_sensitivity, 3)}, over "
         f"{mechanism_messages.multiplied_text(contents.plan.federation.mechanism)}. "
         "More noise costs accuracy."
     )

@@ -139,8 +139,9 @@ def _local_sensitivity_figure(figure: Figure, _: GuaranteeFinding, contents: Rep
         axes.set_yscale("log", nonpositive="clip")
     else:
         axes.set_ylim(0, 1.05 * axes.get_ylim()[1])
+    norm = contents.plan.federation.mechanism.clipping.measured_in
     finish_axes(axes, f"What {words.differing} can change", "Round (number)",
-                f"Local sensitivity of the\n{words.sum}\n(L2 norm, {words.measure})")  # fmt: skip
+                f"Local sensitivity of the\n{words.sum}\n({norm} norm, {words.measure})")  # fmt: skip
 
 
 def _draw_limits(axes: Axes, contents: ReportContents) -> None:

@@ -8,8 +8,10 @@ from fl_audit.audits.common.federation_requirements import (
     require_targets,
 )
 from fl_audit.audits.common.planned_detection_limits import limit_of_signal, limits_of_noise
+from fl_audit.errors import require
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.run_plan import RunPlan
+from fl_audit.mechanisms.noises.registry import quoted_names
 from fl_audit.verdict.noise_estimate import PlannedDetectionLimits
 from fl_audit.verdict.signal_detection_limit import SignalDetectionLimit
 
@@ -31,6 +33,11 @@ class TargetsGuaranteeTests(GuaranteeTests):
         require_targets(public, self.kind)
         require_candidates(public)
         require_computable_llr(public)
+        noise = public.mechanism.noise
+        weighs = noise.weighs_targets or not public.with_insider
+        accepted = quoted_names(condition=lambda kind: kind.weighs_targets)
+        found = f"kind = '{self.kind}' with noise = '{noise.name}', whose insiders weigh many targets"
+        require(weighs, f"{found}: accepted are noise = {accepted}, kind = 'identifiability' and insider = false")
 
     def planned_noise(self, plan: RunPlan, parameters: int | None) -> PlannedDetectionLimits | None:
         """Return how much too small the noise along the targets must be for a planned run to detect it.

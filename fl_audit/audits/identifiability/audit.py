@@ -6,6 +6,7 @@ from fl_audit.audits.audit import ReleaseQueryKind
 from fl_audit.audits.common.pair_audit import PairAudit
 
 if TYPE_CHECKING:
+    from fl_audit.audits.identifiability.guarantee_tests import IdentifiabilityGuaranteeTests
     from fl_audit.federation.federation import Federation
 
 
@@ -15,11 +16,17 @@ class IdentifiabilityAudit(PairAudit):
     The insider computes the likelihood ratio of each release, or a score if the ratio is unknown.
     """
 
-    guarantee_tests_at = "fl_audit.audits.identifiability.guarantee_tests:IdentifiabilityGuaranteeTests"
     chooses_pair = True
+
+    @property
+    def guarantee_tests(self) -> "IdentifiabilityGuaranteeTests":
+        """The tests of the guarantee of this kind."""
+        from fl_audit.audits.identifiability.guarantee_tests import IdentifiabilityGuaranteeTests  # noqa: PLC0415
+
+        return IdentifiabilityGuaranteeTests()
 
     def query(self, public: "Federation") -> ReleaseQueryKind:
         """Return LOG_ODDS if the likelihood ratio of a release is known, else SCORES; NOTHING without an insider."""
         if not public.with_insider:
             return ReleaseQueryKind.NOTHING
-        return ReleaseQueryKind.LOG_ODDS if public.mechanism.has_exact_llr else ReleaseQueryKind.SCORES
+        return ReleaseQueryKind.LOG_ODDS if public.mechanism.knows_llr else ReleaseQueryKind.SCORES

@@ -6,7 +6,7 @@ of the paper.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import betaincinv, ndtri
@@ -15,6 +15,7 @@ from fl_audit.array_types import Floats
 from fl_audit.errors import require
 from fl_audit.privacy.accounting import account, epsilon_of_mu
 from fl_audit.privacy.claim import Claim
+from fl_audit.privacy.events import LaplaceRelease
 from fl_audit.privacy.gaussian import require_delta, require_mu
 from fl_audit.privacy.identifiability_bounds import epsilon_from_advantage
 from fl_audit.statistics.advantage import clopper_pearson
@@ -53,7 +54,8 @@ def sensitivity_interval(signal: Floats, claim: Claim) -> EmpiricalEpsilonEstima
     and the interval is the range over the trials. Without sampling, the rounds of a trial compose to Gaussian DP with
     mu = sqrt(sum of mu_i^2). With sampling, the claimed releases are accounted with another noise multiplier: the
     claimed one, times the claimed sensitivity, divided by the root mean square of the observed sensitivity over the
-    rounds.
+    rounds. With Laplace noise, the rounds are accounted with their own sensitivities, in the trials with the largest
+    and the smallest sum of them.
 
     Shapes: `signal` (trials, rounds).
     """
@@ -64,6 +66,9 @@ def sensitivity_interval(signal: Floats, claim: Claim) -> EmpiricalEpsilonEstima
     if claim.profile.gaussian_mu is not None:
         mu = np.sqrt(squares)
         largest, smallest = (epsilon_of_mu(claim.accountant, float(one), claim.delta) for one in (mu.max(), mu.min()))
+    elif all(isinstance(event, LaplaceRelease) for event in claim.events):
+        sums = signal.sum(axis=1)
+        largest, smallest = (_laplace_epsilon(signal[row], claim) for row in (sums.argmax(), sums.argmin()))
     else:
         mean = np.sqrt(squares / np.maximum(np.count_nonzero(signal, axis=1), 1))
         largest, smallest = (_sampled_epsilon(float(one), claim) for one in (mean.max(), mean.min()))
@@ -71,9 +76,15 @@ def sensitivity_interval(signal: Floats, claim: Claim) -> EmpiricalEpsilonEstima
     return EmpiricalEpsilonEstimate(largest, smallest, largest, 1.0, note)
 
 
+def _laplace_epsilon(signal: Floats, claim: Claim) -> float:
+    """Return the epsilon of rounds of Laplace noise with the given sensitivities over its scale, (rounds,)."""
+    releases = tuple(LaplaceRelease(float(one), 1.0) for one in signal if one > 0)
+    return account(replace(claim, events=releases).profile, claim.accountant, claim.delta) if releases else 0.0
+
+
 def _sampled_epsilon(signal: float, claim: Claim) -> float:
     """Return the epsilon of the claim's releases if the noise had `signal` as sensitivity over standard deviation."""
-    z = claim.noise_multiplier
+    z = claim.noise_over_sensitivity
     if signal == 0 or z is None:
         return 0.0
     return account(claim.with_noise(1 / (signal * z)).profile, claim.accountant, claim.delta)

@@ -31,7 +31,7 @@ def measure_crafted(run: FinishedRun, _: Findings) -> CraftedRecordInfluence | N
     """Return the gradient norm and the local sensitivity of the run's crafted record; None if the run has none."""
     if run.crafted is None:
         return None
-    if not run.has_insider or not run.plan.federation.mechanism.has_exact_llr:
+    if not run.has_insider or not run.plan.federation.mechanism.knows_llr:
         return CraftedRecordInfluence(run.crafted, None, None)
     share = run.by_trial("local_sensitivity") / run.plan.global_sensitivity
     return CraftedRecordInfluence(run.crafted, float(share[:, 0].mean()), float(share.mean()))

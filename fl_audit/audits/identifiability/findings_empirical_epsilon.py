@@ -50,7 +50,7 @@ def measure_empirical(run: FinishedRun, findings: Findings) -> EmpiricalEpsilonF
     if guarantee is None or verdict is None or verdict.judgement is None or not run.has_insider:
         return None
     confidence, wins, bounds = run.plan.confidence, int(run.tables.trials["won"].sum()), tuple[LowerBound, ...]()
-    is_exact, is_normal = run.plan.federation.mechanism.has_exact_llr, run.has_normal_final_distribution
+    is_exact, is_normal = run.plan.federation.mechanism.knows_llr, run.has_normal_final_distribution
     shown = estimates.sensitivity_interval(run.accounted_signal, guarantee.claim) if is_exact else None
     believed = estimates.belief_interval(run.llr_of_used_set, confidence, guarantee.mu if is_normal else None)
     counted = estimates.advantage_interval(wins, run.trials, guarantee.delta, confidence)

@@ -122,6 +122,6 @@ def measure_innovations(run: FinishedRun, _: Findings) -> LlrIncrementTestFindin
 
     None without a guarantee, an insider or an exact log-likelihood ratio.
     """
-    if not run.plan.has_guarantee or not run.has_insider or not run.plan.federation.mechanism.has_exact_llr:
+    if not run.plan.has_guarantee or not run.has_insider or not run.plan.federation.mechanism.knows_llr:
         return None
     return LlrIncrementTestFinding(check_scores(measured_in(run).innovations, run.bits))

@@ -33,9 +33,10 @@ from fl_audit.federation.observed_rounds import (
     refuse_blurred_updates,
     require_seen,
 )
-from fl_audit.mechanisms.likelihood_ratio import Hypotheses, gaussian_llr
+from fl_audit.mechanisms.likelihood_ratio import Hypotheses
 from fl_audit.mechanisms.noises.mechanism_noise import NoiseOrigin
 from fl_audit.mechanisms.threat_model import Adversary
+from fl_audit.privacy.accounting_enums import VectorNorm
 from fl_audit.verdict.noise_measurement import NoiseMeasurer
 from fl_audit.verdict.noise_statistics import NoiseStatistics, join
 
@@ -45,7 +46,8 @@ class RoundEvidence:
     """The insider's evidence from one round: increments of the log-odds, local sensitivities and noise measurements."""
 
     increment: Floats  # increment of the log-odds of D against D' in this round, float64 (trials,)
-    local_sensitivity: Floats  # L2 distance between the sums of contributions under D and D', float64 (trials,)
+    # Distance between the sums of contributions under D and D', in the norm of the clipping, float64 (trials,).
+    local_sensitivity: Floats
     # The noise along the difference of D and D' as normal scores, in columns for D and D', float64 (trials, 2); see
     # `fl_audit.mechanisms.likelihood_ratio.ReleaseLlrs`.
     scores: Floats
@@ -61,7 +63,7 @@ def observe(
     release from them with a rounding error. In every trial in which D and D' differ, this error must be at most a
     thousandth of the noise's standard deviation. Otherwise `InputError` is raised.
 
-    Source: Bernau et al. 2021, Lemma 1 and Algorithm 1, for a Gaussian release, as a log-likelihood ratio.
+    Source: Bernau et al. 2021, Lemma 1 and Algorithm 1, as a log-likelihood ratio, which the kind of noise computes.
 
     Parameters
     ----------
@@ -106,18 +108,20 @@ def log_likelihood_ratio(
     norms
         Clipping norms of the round, float64, shape (trials,), if clipping is adaptive; otherwise None.
     """
-    sensitivity = hypotheses.sensitivity
-    scale = federation.public.mechanism.noise_scale(sensitivity, federation.public.threat_model, norms)
-    sigma = torch.from_numpy(scale).to(release.device)
-    distance = torch.from_numpy(sensitivity).to(release.device)
+    mechanism = federation.public.mechanism
+    noise = mechanism.noise
+    sensitivity = hypotheses.sensitivity_in(noise.norm)
+    scales = mechanism.noise_scale(sensitivity, federation.public.threat_model, norms)
+    scale = torch.from_numpy(scales).to(release.device)
+    distance = torch.from_numpy(hypotheses.sensitivity_in(VectorNorm.L2)).to(release.device)
     meter = NoiseMeasurer(
-        federation.model.layout, federation.directions, with_neither=federation.public.is_secretly_sampled
+        federation.model.layout, federation.directions, noise, with_neither=federation.public.is_secretly_sampled
     )
     weighed, residuals = [], []
     for part in hypotheses.compare_with(release):
-        rows, agreement = part.rows, (part.residual * part.difference).sum(dim=1)
-        weighed.append(gaussian_llr(part, agreement, sigma[rows], distance[rows], hypotheses))
-        residuals.append(meter.measure(part, sigma[rows], distance[rows]))
+        rows = part.rows
+        weighed.append(noise.release_llrs(part, scale[rows], distance[rows], hypotheses))
+        residuals.append(meter.measure(part, scale[rows], distance[rows]))
     increment, scores = (torch.cat([getattr(one, name) for one in weighed]) for name in ("log_odds", "scores"))
     found = join(residuals, axis=0)
     measured = found if federation.offers_noise_measurement else found.without_hypothesis_fields()

@@ -30,7 +30,7 @@ class Attack(StrEnum):
         return self not in (*OF_ANY_UNIT, Attack.ACTIVE)
 
     @property
-    def sees_weights(self) -> bool:
+    def is_white_box(self) -> bool:
         """Whether the attack uses gradients, for which it needs the weights of the model."""
         return self in (Attack.WHITE_BOX, Attack.WHITE_BOX_ROUNDS)
 

@@ -9,15 +9,22 @@ from fl_audit.audits.common.targets_audit import TargetsAudit
 from fl_audit.audits.membership.attack_names import OF_ANY_UNIT, USUAL
 
 if TYPE_CHECKING:
+    from fl_audit.audits.membership.guarantee_tests import MembershipGuaranteeTests
     from fl_audit.federation.federation import Federation
 
 
 class MembershipAudit(TargetsAudit):
     """The audit kind `membership`, in which an independent coin decides for each target whether it is a member."""
 
-    guarantee_tests_at = "fl_audit.audits.membership.guarantee_tests:MembershipGuaranteeTests"
     own_settings = ("targets", "attacks")
     counted = "targets"
+
+    @property
+    def guarantee_tests(self) -> "MembershipGuaranteeTests":
+        """The tests of the guarantee of this kind."""
+        from fl_audit.audits.membership.guarantee_tests import MembershipGuaranteeTests  # noqa: PLC0415
+
+        return MembershipGuaranteeTests()
 
     def defaults(self, strategy: object, privacy: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the default values for [audit] and for [privacy], as two dicts keyed by setting.

@@ -92,8 +92,8 @@ def scores_of(run: FinishedRun, name: str) -> AttackScores:
     scores = column(SCORE + name)
     apart = column(APART + name) if APART + name in table else None
     attack = Attack(name) if name in list(Attack) else name
-    sees_weights = isinstance(attack, Attack) and attack.sees_weights
-    return AttackScores(scores, apart if has_shadows(attack) else scores, membership, knows_coins=sees_weights)
+    is_white_box = isinstance(attack, Attack) and attack.is_white_box
+    return AttackScores(scores, apart if has_shadows(attack) else scores, membership, knows_coins=is_white_box)
 
 
 def rate_ends(run: FinishedRun, name: str, rate: str, confidence: float) -> tuple[float, float]:

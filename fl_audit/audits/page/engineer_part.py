@@ -1,8 +1,6 @@
 """Build the part of a report for engineers that follows the first screen: numbers, gauge, and settings to change."""
 
 import math
-from dataclasses import dataclass
-from html import escape
 from typing import assert_never
 
 from fl_audit.audits.common.findings_released_model import ModelAccuracyFinding
@@ -11,11 +9,12 @@ from fl_audit.audits.common.sections_provenance import provenance_line
 from fl_audit.audits.identifiability.findings_insider import InsiderFinding
 from fl_audit.audits.identifiability.sections_insider import advantage_row
 from fl_audit.audits.page.gauge import gauge_html
-from fl_audit.audits.page.html_building_blocks import warning_html
 from fl_audit.audits.page.ordinary_training import is_shown_as_training, model_text, trained_text
+from fl_audit.html_tables import Markup
 from fl_audit.learning.metric_names import Metric, metric_text, metric_title
 from fl_audit.report.guarantee_warnings import delta_warning, is_weak_guarantee, weakness_warning
 from fl_audit.report.mechanism_messages import multiplied_text, not_private_label, scaling_text
+from fl_audit.report.page import Fact, facts_html, heading_html, joined_html, paragraph_html, step_html, warning_html
 from fl_audit.report.report_elements import ReportContents
 from fl_audit.statistics.advantage import most_wins
 from fl_audit.verdict.declared_tests import FAMILY_LEVEL, OF_NOISE, TestName
@@ -24,16 +23,6 @@ from fl_audit.verdict.sections_verdict import banner, trials_needed_text, unansw
 from fl_audit.verdict.verdict import Verdict, has_open_shares
 from fl_audit.verdict.verdict_messages import TestMessage, broken_tests, p_as_chance
 from fl_audit.words import is_certainty, number_text, one_in, percent, plural
-
-
-@dataclass(frozen=True)
-class Fact:
-    """A number that a report shows in large letters, with its name and a number to compare it with."""
-
-    name: str  # name of the number, in a few words
-    value: str  # the number, as text
-    note: str  # phrase with the number to compare it with
-    joint: str = "; "  # separator between `value` and `note` in a line of text
 
 
 def facts_of(contents: ReportContents) -> tuple[Fact, ...]:
@@ -194,18 +183,18 @@ def warnings_for_officer(contents: ReportContents) -> list[str]:
     return [*lines, *cautions_on_data(contents)]
 
 
-def engineer_part(contents: ReportContents) -> str:
+def engineer_part(contents: ReportContents) -> Markup:
     """Return the HTML of the first part for engineers: what was tested, in numbers, with the gauge and what to do."""
-    facts = "\n".join(map(fact_html, facts_of(contents)))
-    labels = "".join(f"{warning_html(line)}\n" for line in cautions_on_epsilon_star(contents))
-    reasons = "" if is_shown_as_training(contents) else f"<p>{escape(banner(contents).line)}</p>\n"
-    origin = escape(provenance_line(contents.run.provenance, contents.plan.federation.records))
-    return (
-        f'<div class="engineer">\n<h2 id="engineer">For engineers: what was tested</h2>\n'
-        f'<p class="subtitle">{escape(_setting_text(contents))}</p>\n{reasons}{labels}'
-        f'<dl class="facts">\n{facts}\n</dl>\n{gauge_html(contents)}\n'
-        f'<p class="next"><strong>To do.</strong> {escape(next_step(contents))}</p>\n'
-        f'<p class="origin">{origin}</p>\n</div>'
+    reasons = "" if is_shown_as_training(contents) else banner(contents).line
+    return joined_html(
+        heading_html("For engineers: what was tested", "engineer"),
+        paragraph_html(_setting_text(contents), "subtitle"),
+        reasons and paragraph_html(reasons),
+        *map(warning_html, cautions_on_epsilon_star(contents)),
+        facts_html(facts_of(contents)),
+        gauge_html(contents),
+        step_html(next_step(contents), "To do"),
+        paragraph_html(provenance_line(contents.run.provenance, contents.plan.federation.records), "origin"),
     )
 
 
@@ -215,15 +204,7 @@ def _setting_text(contents: ReportContents) -> str:
     parts = (
         plural(plan.federation.rounds, "round"),
         plural(contents.run.trials, "trial"),
-        scaling_text(plan)
-        if plan.federation.mechanism.has_exact_llr
-        else "noise in every step of the clients' training",
+        scaling_text(plan),
         *(["early stopping"] if contents.run.chosen_releases is not None else []),
     )
     return " · ".join(parts)
-
-
-def fact_html(fact: Fact) -> str:
-    """Return one number of a page, with its name and what it is compared with, as an HTML element."""
-    told = f'<span class="figure">{escape(fact.value)}</span> <span class="note">{escape(fact.note)}</span>'
-    return f"<div><dt>{escape(fact.name)}</dt><dd>{told}</dd></div>"

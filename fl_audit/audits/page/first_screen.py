@@ -9,7 +9,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from html import escape
 
 from rich.table import Table
 from rich.text import Text
@@ -17,13 +16,26 @@ from rich.text import Text
 from fl_audit.audits.common.findings_released_model import ModelAccuracyFinding
 from fl_audit.audits.common.sections_accuracy import reference_accuracies_text
 from fl_audit.audits.common.sections_guarantee import person_text
-from fl_audit.audits.page.engineer_part import Fact, fact_html, facts_of, next_step, warnings_for_officer, warnings_of
-from fl_audit.audits.page.html_building_blocks import banner_html, next_step_html, warning_html
+from fl_audit.audits.page.engineer_part import facts_of, next_step, warnings_for_officer, warnings_of
 from fl_audit.audits.page.ordinary_training import is_shown_as_training, training_banner, training_rows
 from fl_audit.audits.sections import page_rows
+from fl_audit.html_tables import Markup
+from fl_audit.learning.metric_names import metric_text, metric_title
 from fl_audit.privacy.guarantee_line import guarantee_line, guarantee_values
 from fl_audit.report.banner import Banner
 from fl_audit.report.guarantee_warnings import is_weak_guarantee
+from fl_audit.report.page import (
+    Fact,
+    banner_html,
+    block_html,
+    facts_html,
+    heading_html,
+    joined_html,
+    pairs_html,
+    paragraph_html,
+    step_html,
+    warning_html,
+)
 from fl_audit.report.report_elements import ReportContents
 from fl_audit.report.template_files import template_table
 from fl_audit.statistics.claim_comparisons import finding_text
@@ -110,6 +122,8 @@ def _facts(contents: ReportContents) -> dict[str, object]:
         "most_records": contents.run.most_records,
         "trials_needed": _trials_needed(contents),
         "accuracy": accuracy,
+        "headline": None if model is None else metric_title(model.headline[0]),
+        "headline_value": None if model is None else metric_text(*model.headline),
         "beside_accuracy": "" if model is None else reference_accuracies_text(model),
     }
 
@@ -145,7 +159,7 @@ def _breach(contents: ReportContents) -> str:
     return "" if numbers.judgement is None else exact_sentences(numbers.judged.exact)
 
 
-def first_screen(contents: ReportContents) -> str:
+def first_screen(contents: ReportContents) -> Markup:
     """Return the HTML of the first screen of a report, which is also the first page of the PDF."""
     screen = first_screen_of(contents)
     verdict = (
@@ -153,15 +167,16 @@ def first_screen(contents: ReportContents) -> str:
         if is_shown_as_training(contents)
         else replace(screen.banner, word=f"Verdict: {screen.banner.word}")
     )
-    labels = "".join(f"{warning_html(line)}\n" for line in screen.warnings)
-    facts = "\n".join(map(fact_html, screen.facts))
-    words = "".join(f"<dt>{escape(word)}</dt><dd>{escape(told)}</dd>" for word, told in screen.words)
-    explained = f'<dl class="words">{words}</dl>\n' if words else ""
-    return (
-        f'<div class="first">\n{banner_html(verdict)}\n{labels}<dl class="facts">\n{facts}\n</dl>\n'
-        f'<h2 id="person">What it means for a person in the data</h2>\n<p>{escape(screen.person)}</p>\n'
-        f"{next_step_html(screen.next_step)}\n{explained}</div>"
+    parts = (
+        banner_html(verdict),
+        *map(warning_html, screen.warnings),
+        facts_html(screen.facts),
+        heading_html("What it means for a person in the data", "person"),
+        paragraph_html(screen.person),
+        step_html(screen.next_step),
+        pairs_html(screen.words, "words") if screen.words else "",
     )
+    return block_html(joined_html(*parts), "first")
 
 
 _WIDEST_NAME = 30

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import Any
 
 from matplotlib.figure import Figure
@@ -18,16 +17,31 @@ from fl_audit.audits.membership.findings_attacks import AllAttacksFinding
 from fl_audit.audits.membership.findings_membership_adversary import FinalModelMembershipFinding
 from fl_audit.audits.page.engineer_part import engineer_part
 from fl_audit.audits.page.first_screen import first_screen
-from fl_audit.audits.page.html_building_blocks import html_figure, html_page, page_table, value_html
 from fl_audit.audits.page.ordinary_training import is_shown_as_training
-from fl_audit.audits.page.stylesheet import DRAWN
 from fl_audit.audits.sections import VERDICT, page_rows, sections_with_findings
 from fl_audit.errors import in_a_line
 from fl_audit.html_tables import Markup, exactly_html
 from fl_audit.privacy.accounting import Accountant
+from fl_audit.privacy.accounting_enums import NoiseDistribution
 from fl_audit.report.figure_style import to_png, to_svg
 from fl_audit.report.mechanism_messages import SIMULATION_NOTICE
+from fl_audit.report.page import (
+    block_html,
+    folded_html,
+    heading_html,
+    html_figure,
+    html_page,
+    joined_html,
+    link_html,
+    list_html,
+    page_table,
+    paragraph_html,
+    strong_html,
+    value_html,
+)
 from fl_audit.report.report_elements import FindingFigure, ReportContents, ReportNumber, Section, Table
+from fl_audit.report.stylesheet import DRAWN
+from fl_audit.report.template_files import page_part
 from fl_audit.user_modules import title_of_named
 from fl_audit.verdict.sections_verdict import verdict_of
 from fl_audit.verdict.verdict import Verdict
@@ -112,6 +126,10 @@ def _has(kind: type) -> Callable[[ReportContents], bool]:
     return lambda contents: contents.find(kind) is not None
 
 
+def _has_laplace_noise(contents: ReportContents) -> bool:
+    return contents.plan.federation.mechanism.noise.distribution is NoiseDistribution.LAPLACE
+
+
 def _accounts_by_renyi(contents: ReportContents) -> bool:
     guarantee = contents.plan.guarantee
     return guarantee is not None and guarantee.accountant in (Accountant.RDP, Accountant.RDP_CLASSIC)
@@ -146,7 +164,9 @@ _PAPERS: tuple[tuple[str, str, str, Callable[[ReportContents], bool]], ...] = (
           _has(FinalModelMembershipFinding)),
     (f"J. Dong, A. Roth, W. J. Su (2022). Gaussian differential privacy. {_IN_JRSSB} 84(1)",
           "For the distribution of the log-odds and the exact advantage", "10.1111/rssb.12454",
-          lambda contents: contents.plan.has_guarantee),
+          lambda contents: contents.plan.has_guarantee and contents.plan.federation.mechanism.noise.has_gaussian_llr),
+    ("C. Dwork, F. McSherry, K. Nissim, A. Smith (2006). Calibrating noise to sensitivity in private data analysis. "
+          "TCC", "For the guarantee of Laplace noise", "10.1007/11681878_14", _has_laplace_noise),
     (f"I. Waudby-Smith, A. Ramdas (2024). Estimating means of bounded random variables by betting. {_IN_JRSSB} "
           "86(1)", "For the interval of the mean advantage of the membership adversary", "10.1093/jrsssb/qkad009",
           _has(FinalModelMembershipFinding)),
@@ -167,9 +187,9 @@ _PAPERS: tuple[tuple[str, str, str, Callable[[ReportContents], bool]], ...] = (
 
 ON_ITS_WORD = "Computed as if the claimed noise were there. The guarantee was broken, so nothing here acquits anybody."
 """Note above numbers that assume the claimed noise, in a report on a violated guarantee."""
-_SIMULATION = f'<p class="notice"><strong>Simulation.</strong> {escape(SIMULATION_NOTICE)}</p>'
+_SIMULATION = paragraph_html(strong_html("Simulation.", SIMULATION_NOTICE), "notice")
 SIGN_OFF_TITLES = ("Signed by", "Role", "Date", "Signature")
-_SIGN_OFF = f'<div class="sign-off">{"".join(f"<div><span></span>{title}</div>" for title in SIGN_OFF_TITLES)}</div>'
+_SIGN_OFF = page_part("sign_off", titles=SIGN_OFF_TITLES)
 """The line to sign on paper."""
 MOST_FAILED = 4  # largest number of failed tests that the page names; the appendix names all of them
 
@@ -187,14 +207,14 @@ def render_html(
     body = [
         first_screen(contents),
         engineer_part(contents),
-        '<h2 id="words">In words</h2>',
-        *(f"<p>{escape(text)}</p>" for text in paragraphs(contents)),
+        heading_html("In words", "words"),
+        *map(paragraph_html, paragraphs(contents)),
         _failed(contents, "in the appendix" if with_appendix else "in the appendix of report.html"),
-        '<h2 id="numbers">Measured beside claimed</h2>',
+        heading_html("Measured beside claimed", "numbers"),
         _rows_table((*_ROW_COLUMNS, "Reading"), rows),
-        f'<h2 id="figures">Figures</h2>\n<div class="figures">{"".join(shown)}</div>' if shown else "",
+        joined_html(heading_html("Figures", "figures"), block_html("".join(shown), "figures")) if shown else "",
         _annex(contents) if on_paper and not with_appendix else "",
-        f'<div class="closing" id="closing">\n{_SIMULATION}\n{_SIGN_OFF}</div>' if on_paper else _SIMULATION,
+        block_html(joined_html(_SIMULATION, _SIGN_OFF), "closing", "closing") if on_paper else _SIMULATION,
         _configuration(contents) if on_paper else "",
         _appendix(contents, figures) if with_appendix else "",
     ]
@@ -204,7 +224,7 @@ def render_html(
         heading=f"{kind} report",
         subtitle=_subtitle(contents),
         opening="",
-        body="\n".join(filter(None, body)),
+        body=joined_html(*body),
         footer="From this run's own files.",
     )
 
@@ -242,10 +262,9 @@ def _subtitle(contents: ReportContents) -> str:
 
 
 def _figure(number: int, picture: DrawnPicture, on_paper: bool) -> str:
-    caption = escape(picture.caption).replace(" = ", "&nbsp;=&nbsp;")
-    full = f"<strong>Figure {number}. {escape(picture.title)}.</strong> {caption}"
+    full = page_part("numbered_figure", number=number, title=picture.title, caption=picture.caption)
     if not picture.png:
-        return f"<p>{full}</p>"
+        return paragraph_html(full)
     shown = (not on_paper and picture.svg) or picture.png
     return html_figure(shown, f"{picture.title}. {picture.caption}", full, f"figure-{picture.name}")
 
@@ -254,10 +273,10 @@ def _failed(contents: ReportContents, where: str) -> str:
     broken = broken_tests(verdict_of(contents).judgement, contents.words)
     if not broken:
         return ""
-    told = [f"<strong>{escape(row.title)}.</strong> {escape(row.sentence)}" for row in broken[:MOST_FAILED]]
-    lines, left = "".join(f"<li>{one}</li>" for one in told), len(broken) - MOST_FAILED
-    more = f"<p>{plural(left, 'more failed test')} {where}.</p>" if left > 0 else ""
-    return f'<h2 id="failed">What failed</h2>\n<ul>{lines}</ul>{more}'
+    named = list_html(strong_html(f"{row.title}.", row.sentence) for row in broken[:MOST_FAILED])
+    left = len(broken) - MOST_FAILED
+    more = paragraph_html(f"{plural(left, 'more failed test')} {where}.") if left > 0 else ""
+    return joined_html(heading_html("What failed", "failed"), named, more)
 
 
 _ROW_COLUMNS = ("Number", "Value", "Interval", "Claimed")
@@ -285,8 +304,8 @@ def _row_cells(row: ReportNumber) -> tuple[Any, ...]:
 
 
 def _configuration(contents: ReportContents) -> str:
-    tables = f'<div class="small-print">{"".join(map(_table, mechanism_tables(contents.plan)))}</div>'
-    return f'<h2 id="configuration">Configuration</h2>\n{tables}'
+    tables = "".join(map(_table, mechanism_tables(contents.plan)))
+    return joined_html(heading_html("Configuration", "configuration"), block_html(tables, "small-print"))
 
 
 def _annex(contents: ReportContents) -> str:
@@ -296,7 +315,7 @@ def _annex(contents: ReportContents) -> str:
         return ""
     of_levels = [] if levels is None or contents.is_violated else LEVELS.tables(levels, contents)
     parts = [*map(_table, of_levels), _inside(OFFICER, numbers, contents, {})]
-    return "\n".join(['<h2 id="officer">Annex: for a data-protection officer</h2>', *parts])
+    return joined_html(heading_html("Annex: for a data-protection officer", "officer"), *parts)
 
 
 def _appendix(contents: ReportContents, figures: dict[str, str]) -> str:
@@ -304,17 +323,12 @@ def _appendix(contents: ReportContents, figures: dict[str, str]) -> str:
     inside = [
         (section, _inside(section, numbers, contents, figures)) for section, numbers in sections_with_findings(contents)
     ]
-    told = [(section.name, escape(section.title), html) for section, html in inside if html]
-    contents_list = "".join(f'<li><a href="#{name}">{title}</a></li>' for name, title, _ in told)
-    parts = "\n".join(
-        f'<details><summary>{title}</summary><div id="{name}">\n{html}</div></details>' for name, title, html in told
-    )
-    papers = "\n".join(f"<li>{escape(paper)}</li>" for paper in papers_of(contents))
-    return (
-        f'<h2 id="appendix">Appendix: every number, and what it rests on</h2>\n<nav aria-label="Appendix"><ol>'
-        f'{contents_list}<li><a href="#papers">Papers used</a></li></ol></nav>\n{parts}\n'
-        f'<details><summary>Papers used</summary><div id="papers"><ol class="papers">\n{papers}\n</ol></div></details>'
-    )
+    shown = [(section.name, section.title, html) for section, html in inside if html]
+    shown.append(("papers", "Papers used", page_part("papers", papers=papers_of(contents))))
+    links = [link_html(name, title) for name, title, _ in shown]
+    parts = joined_html(*(folded_html(title, html, name) for name, title, html in shown))
+    heading = heading_html("Appendix: every number, and what it rests on", "appendix")
+    return joined_html(heading, page_part("appendix", links=links, parts=parts))
 
 
 def _inside(section: Section[Any], numbers: Any, contents: ReportContents, figures: dict[str, str]) -> str:
@@ -329,13 +343,13 @@ def _inside(section: Section[Any], numbers: Any, contents: ReportContents, figur
         for row in section.read_rows(numbers, contents)
     ]
     body = [
-        f'<p class="notice">{ON_ITS_WORD}</p>' if section.trusts and _is_broken(contents) else "",
-        f"<p>{escape(text)}</p>" if text else "",
+        paragraph_html(ON_ITS_WORD, "notice") if section.trusts and _is_broken(contents) else "",
+        paragraph_html(text) if text else "",
         figures.get(section.name, "") if not on_page else "",
         _rows_table((*_ROW_COLUMNS, "What it rests on"), rows),
         *map(_table, section.tables(numbers, contents)),
     ]
-    return "\n".join(filter(None, body))
+    return joined_html(*body)
 
 
 def _table(table: Table) -> str:

@@ -10,16 +10,23 @@ from fl_audit.audits.common.targets_audit import TargetsAudit
 from fl_audit.federation.target_membership import MembershipScheme
 
 if TYPE_CHECKING:
+    from fl_audit.audits.reconstruction.guarantee_tests import ReconstructionGuaranteeTests
     from fl_audit.federation.federation import Federation
 
 
 class ReconstructionAudit(TargetsAudit):
     """The audit kind `reconstruction`, in which exactly one of the targets, called candidates, is in each trial."""
 
-    guarantee_tests_at = "fl_audit.audits.reconstruction.guarantee_tests:ReconstructionGuaranteeTests"
     own_settings = ("candidates",)
     counted = "candidates"
     scheme = MembershipScheme.EXACTLY_ONE
+
+    @property
+    def guarantee_tests(self) -> "ReconstructionGuaranteeTests":
+        """The tests of the guarantee of this kind."""
+        from fl_audit.audits.reconstruction.guarantee_tests import ReconstructionGuaranteeTests  # noqa: PLC0415
+
+        return ReconstructionGuaranteeTests()
 
     def column_of_candidates(self, attribute: str | int | None) -> str | None:
         """Return the name of the column in which the candidates differ; None if the candidates are different units."""

@@ -7,7 +7,8 @@ import numpy as np
 
 from fl_audit.array_types import Floats
 from fl_audit.errors import InputError, require
-from fl_audit.mechanisms.noises.mechanism_noise import MechanismNoise, NoiseOrigin, NoiseSettings, SumSensitivity
+from fl_audit.mechanisms.noises.gaussian_noise import GaussianNoise
+from fl_audit.mechanisms.noises.mechanism_noise import NoiseOrigin, NoiseSettings, SumSensitivity
 from fl_audit.privacy.accounting_enums import SensitivityKind
 from fl_audit.privacy.gaussian import require_positive
 
@@ -21,7 +22,7 @@ Below it the noise would be smaller than float32 rounding errors."""
 
 
 @dataclass(frozen=True)
-class CentralGaussian(MechanismNoise):
+class CentralGaussian(GaussianNoise):
     """Central Gaussian noise: the server adds N(0, sigma_i^2 I) to the sum of round i, sigma_i = z Delta_i.
 
     z is the noise multiplier and Delta_i the local or the global sensitivity of the sum.

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, ClassVar, Literal, Self, assert_never
 
 from fl_audit.array_types import Floats
 from fl_audit.errors import InputError, require
+from fl_audit.mechanisms.noises.gaussian_noise import GaussianNoise
 from fl_audit.mechanisms.noises.mechanism_noise import (
     AccountedRounds,
-    MechanismNoise,
     NoiseOrigin,
     NoiseSettings,
     Normals,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class CorrelatedGaussian(MechanismNoise):
+class CorrelatedGaussian(GaussianNoise):
     """Noise of the server that is correlated over rounds: r_t = g_t + sum over s <= t of (C^-1)_ts z_s.
 
     r_t is the release of round t and g_t its sum of contributions. The z_s are N(0, sigma^2 I) with sigma = z Delta,

@@ -3,16 +3,18 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
-from fl_audit.mechanisms.noises.mechanism_noise import AccountedRounds, MechanismNoise, NoiseOrigin, NoiseSettings
+from fl_audit.mechanisms.noises.gaussian_noise import GaussianNoise
+from fl_audit.mechanisms.noises.mechanism_noise import AccountedRounds, NoiseOrigin, NoiseSettings
 from fl_audit.privacy.events import ReleaseEvent, local_events
 from fl_audit.privacy.gaussian import require_positive
 
 if TYPE_CHECKING:
+    from fl_audit.mechanisms.contribution import Contribution
     from fl_audit.mechanisms.participations.participation import Participation
 
 
 @dataclass(frozen=True)
-class LocalDPSGD(MechanismNoise):
+class LocalDPSGD(GaussianNoise):
     """Noise of local DP-SGD: every client adds N(0, (z C)^2 I) to the clipped gradient sum in each training step.
 
     No further noise is added to the sum of contributions. No other client knows the noise of the client that holds the
@@ -32,6 +34,14 @@ class LocalDPSGD(MechanismNoise):
     def of_settings(cls, settings: NoiseSettings) -> Self:
         """Build the noise from the configured multiplier."""
         return cls(settings.multiplier)
+
+    def knows_llr(self, contribution: "Contribution") -> bool:
+        """Return whether clients take one noised step in a round: the update after several has no closed form."""
+        return contribution.kind == "private-training" and contribution.is_one_step
+
+    def is_measurable(self, contribution: "Contribution") -> bool:
+        """Return whether clients take one noised step in a round, whose noise is that of one clipped sum."""
+        return self.knows_llr(contribution)
 
     def events_of_each(self, rounds: AccountedRounds) -> tuple[tuple[ReleaseEvent, ...], ...]:
         """Return the release events of a client's DP-SGD steps in all rounds, one tuple per distinct size of shard."""

@@ -1,9 +1,10 @@
 """Interface of all kinds of noise, so that other code does not depend on the kind.
 
-Every noise is Gaussian given the releases of earlier rounds; the adversary's likelihood ratios and the tests of the
-verdict rely on this. The module of each kind defines the scale and the origin of the noise, how it is drawn, accounted
-and whitened, which other parts of a mechanism it excludes, and its phrases in reports. These modules do not import
-torch, so that a configuration can be checked without it.
+The module of each kind defines the distribution of the noise: its scale and origin, how it is drawn, accounted and
+whitened, the likelihood ratio of a release, and how noise becomes standard normal values for the tests of the verdict.
+It also says which other parts of a mechanism the noise excludes, and has its phrases for reports. Kinds of Gaussian
+noise share `gaussian_noise.GaussianNoise`. These modules do not import torch before a release is weighed, so that a
+configuration can be checked without it.
 """
 
 from abc import ABC, abstractmethod
@@ -16,13 +17,15 @@ import numpy as np
 
 from fl_audit.array_types import Floats
 from fl_audit.mechanisms.threat_model import ThreatModel
-from fl_audit.privacy.accounting_enums import SensitivityKind
-from fl_audit.privacy.events import ReleaseEvent, gaussian_rounds
+from fl_audit.privacy.accounting_enums import NoiseDistribution, SensitivityKind, VectorNorm
+from fl_audit.privacy.events import ReleaseEvent
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from fl_audit.learning.local_training import LocalSchedule
+    from fl_audit.mechanisms.contribution import Contribution
+    from fl_audit.mechanisms.likelihood_ratio import Hypotheses, ReleaseLlrs, ReleaseUnderHypotheses
     from fl_audit.mechanisms.participations.participation import Participation
 
 
@@ -119,6 +122,22 @@ class MechanismNoise(ABC):
     """Whether the noise may be scaled to the local sensitivity, as in the audits of Bernau et al. 2021."""
     carries_canaries: ClassVar[bool] = False
     """Whether the noise of every round is independent with a known scale, so that canaries can be measured under it."""
+    weighs_targets: ClassVar[bool] = True
+    """Whether the log-likelihood ratios of many targets, or of many candidates, can be computed under the noise."""
+
+    # Facts on the distribution, from which reports make their words.
+
+    distribution: ClassVar[NoiseDistribution]
+    """Distribution of the noise in one round, given the releases of earlier rounds."""
+    scale_words: ClassVar[str]
+    """Name of the parameter that `scale` returns, such as "standard deviation"."""
+    norm: ClassVar[VectorNorm]
+    """Norm in which contributions are clipped, and in which the noise is scaled to the sensitivity."""
+    has_gaussian_llr: ClassVar[bool]
+    """Whether increments of the log-likelihood ratio are Gaussian, given the difference of D and D' in the round.
+
+    Then all rounds together are as private as one Gaussian release, with a parameter mu, and the noise has the same
+    distribution along every direction, so that most of it can be measured without knowing the secret bit."""
 
     @classmethod
     @abstractmethod
@@ -162,6 +181,54 @@ class MechanismNoise(ABC):
         """Return an object that draws the server's noise for some trials, round by round."""
         return _IndependentDraws()
 
+    # Distribution of the noise.
+
+    def knows_llr(self, contribution: "Contribution") -> bool:
+        """Return whether an insider can compute the exact log-likelihood ratio of its observation."""
+        return True
+
+    def is_measurable(self, contribution: "Contribution") -> bool:
+        """Return whether the noise of a release can be measured, by someone who knows the sum before the noise."""
+        return True
+
+    @abstractmethod
+    def release_llrs(
+        self, comparison: "ReleaseUnderHypotheses", scale: "Tensor", distance: "Tensor", hypotheses: "Hypotheses"
+    ) -> "ReleaseLlrs":
+        """Return the log-likelihood ratio of each release for D against D', and the noise that either implies.
+
+        Parameters
+        ----------
+        comparison
+            Releases of some trials, and the sums before noise that are expected under D and under D'.
+        scale
+            Scale of the noise that the adversary does not know, positive, float64 (rows,).
+        distance
+            Euclidean distance ||f(D) - f(D')||_2 of the two sums, float64 (rows,).
+        hypotheses
+            Both hypotheses of all trials, with the probability that the differing unit takes part.
+        """
+
+    @abstractmethod
+    def standard_residuals(self, noise: "Tensor") -> "Tensor":
+        """Return noise as independent N(0, 1) values, by a rising function of each coordinate.
+
+        `noise`: The noise divided by its scale, float64 of any shape.
+        """
+
+    @property
+    def residual_shift(self) -> float:
+        """Shift of the mean of a standard residual, if the noise is shifted by a small part of its scale, per part."""
+        return 1.0
+
+    def residual_ratio(self, noise_ratio: float) -> float:
+        """Return the standard deviation of standard residuals whose noise has `noise_ratio` times the claimed scale."""
+        return noise_ratio
+
+    def noise_ratio(self, residual_ratio: float) -> float:
+        """Return the ratio of real to claimed scale at which standard residuals have a given standard deviation."""
+        return residual_ratio
+
     # Accounting of the noise.
 
     def effective_multiplier(self, threat_model: ThreatModel) -> float:
@@ -192,6 +259,7 @@ class MechanismNoise(ABC):
         """
         return multiplier
 
+    @abstractmethod
     def events_of_each(self, rounds: AccountedRounds) -> tuple[tuple[ReleaseEvent, ...], ...]:
         """Return the release events of the first `rounds.count` rounds, one tuple of events for every kind of client.
 
@@ -199,8 +267,6 @@ class MechanismNoise(ABC):
         There are several kinds only if clients train by DP-SGD on shards of different sizes. The tuples are empty
         without noise.
         """
-        often = rounds.participation.participations(rounds.count)
-        return (gaussian_rounds(rounds.multiplier, often, rounds.participation.rate, rounds.seen),)
 
     def joint_sensitivity(self, participation: "Participation") -> float | None:
         """Return the sensitivity of all rounds together, divided by that of one contribution.
@@ -274,12 +340,14 @@ class MechanismNoise(ABC):
         """Phrase for reports on the quantity that the noise multiplier multiplies; None for the sum's sensitivity."""
         return None
 
-    def mu_words(self, rounds: str) -> str:
+    def mu_words(self, rounds: str) -> str | None:
         """Return the formula of the claimed Gaussian-DP parameter mu in words, e.g. "square root of the rounds over z".
+
+        None if the noise is not Gaussian, so that no such formula exists.
 
         Parameters
         ----------
         rounds
             Phrase for the number of rounds in which a unit participates.
         """
-        return f"square root of {rounds} over z"
+        return None

@@ -13,9 +13,13 @@ from fl_audit.mechanisms.noises.mechanism_noise import (
     NoiseSettings,
     SumSensitivity,
 )
+from fl_audit.privacy.accounting_enums import NoiseDistribution, VectorNorm
 from fl_audit.privacy.events import ReleaseEvent
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
+    from fl_audit.mechanisms.likelihood_ratio import Hypotheses, ReleaseLlrs, ReleaseUnderHypotheses
     from fl_audit.mechanisms.participations.participation import Participation
 
 
@@ -27,6 +31,10 @@ class NoNoise(MechanismNoise):
     multiplier = 0.0  # a class attribute instead of a field, because it has no other value
     names: ClassVar[tuple[str, ...]] = ()
     origin: ClassVar = NoiseOrigin.NOBODY
+    distribution: ClassVar = NoiseDistribution.NONE
+    scale_words: ClassVar = "scale"
+    norm: ClassVar = VectorNorm.L2
+    has_gaussian_llr: ClassVar = False
 
     @classmethod
     def of_settings(cls, settings: NoiseSettings) -> Self:
@@ -40,6 +48,16 @@ class NoNoise(MechanismNoise):
     def scale(self, sensitivity: SumSensitivity, multiplier: float) -> Floats:
         """Return zeros, float64 in the shape of the sensitivities."""
         return np.zeros_like(sensitivity.local, dtype=np.float64)
+
+    def release_llrs(
+        self, comparison: "ReleaseUnderHypotheses", scale: "Tensor", distance: "Tensor", hypotheses: "Hypotheses"
+    ) -> "ReleaseLlrs":
+        """Raise `AssertionError`: no insider weighs releases without noise, whose likelihood ratio is infinite."""
+        raise AssertionError("no insider weighs releases without noise")
+
+    def standard_residuals(self, noise: "Tensor") -> "Tensor":
+        """Raise `AssertionError`: there is no noise to measure."""
+        raise AssertionError("there is no noise to measure")
 
     def events_of_each(self, rounds: AccountedRounds) -> tuple[tuple[ReleaseEvent, ...], ...]:
         """Return `((),)`: one kind of client, without release events."""

@@ -1,6 +1,6 @@
 """Registry of the kinds of noise by name; to add one, write a module for it and add a line here."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated
 
 from pydantic import PlainSerializer, PlainValidator
@@ -10,6 +10,7 @@ from fl_audit.mechanisms.noises.central import CentralGaussian
 from fl_audit.mechanisms.noises.correlated import CorrelatedGaussian
 from fl_audit.mechanisms.noises.distributed import DistributedGaussian
 from fl_audit.mechanisms.noises.inside_training import LocalDPSGD
+from fl_audit.mechanisms.noises.laplace import CentralLaplace
 from fl_audit.mechanisms.noises.local import LocalGaussian
 from fl_audit.mechanisms.noises.mechanism_noise import MechanismNoise, NoiseOrigin, NoiseSettings
 from fl_audit.mechanisms.noises.none import NoNoise
@@ -22,44 +23,48 @@ NOISES: dict[str, type[MechanismNoise]] = {
     "distributed": DistributedGaussian,
     "local": LocalGaussian,
     "correlated": CorrelatedGaussian,
+    "laplace": CentralLaplace,
     "inside-training": LocalDPSGD,
     "none": NoNoise,
 }
 """The class of each kind of noise, by its key in stored mechanisms."""
 
+Condition = Callable[[type[MechanismNoise]], bool]
+"""A condition on a kind of noise."""
+
 NO_NOISE = NoNoise()
 """The noise of a mechanism without a claim."""
 
 
-def names_of_noises(*origins: NoiseOrigin, carries_canaries: bool | None = None) -> tuple[str, ...]:
+def names_of_noises(*origins: NoiseOrigin, condition: Condition = lambda kind: True) -> tuple[str, ...]:
     """Return the names, as in a configuration, of all kinds of noise that meet the given conditions.
 
     Parameters
     ----------
     origins
         Parties that may add the noise; every party if none is given.
-    carries_canaries
-        Whether canaries (inserted test contributions) can be measured under the noise; None for both.
+    condition
+        Condition that a kind of noise has to meet, such as that canaries can be measured under it.
     """
     return tuple(
         name
         for kind in NOISES.values()
-        if (not origins or kind.origin in origins) and carries_canaries in (None, kind.carries_canaries)
+        if (not origins or kind.origin in origins) and condition(kind)
         for name in kind.names
     )
 
 
-def quoted_names(*origins: NoiseOrigin, carries_canaries: bool | None = None) -> str:
+def quoted_names(*origins: NoiseOrigin, condition: Condition = lambda kind: True) -> str:
     """Return the names that `names_of_noises` returns as text for a message, e.g. "'a', 'b' and 'c'".
 
     Parameters
     ----------
     origins
         Accepted parties that add the noise; every party if none is given.
-    carries_canaries
-        Whether canaries can be measured under the noise; None for both.
+    condition
+        Condition that a kind of noise has to meet.
     """
-    return phrase_list(f"'{name}'" for name in names_of_noises(*origins, carries_canaries=carries_canaries))
+    return phrase_list(f"'{name}'" for name in names_of_noises(*origins, condition=condition))
 
 
 def noise_of(settings: NoiseSettings) -> MechanismNoise:

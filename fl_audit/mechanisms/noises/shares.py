@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Self
 
 from fl_audit.errors import InputError, require
-from fl_audit.mechanisms.noises.mechanism_noise import MechanismNoise, NoiseOrigin, NoiseSettings
+from fl_audit.mechanisms.noises.gaussian_noise import GaussianNoise
+from fl_audit.mechanisms.noises.mechanism_noise import NoiseOrigin, NoiseSettings
 from fl_audit.mechanisms.threat_model import Adversary, ThreatModel
 from fl_audit.privacy.gaussian import require_positive
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class ClientsNoise(MechanismNoise):
+class ClientsNoise(GaussianNoise):
     """Base class of noise to which every client adds a secret share, as a part of its contribution."""
 
     multiplier: float

@@ -63,7 +63,10 @@ class Participation(ABC):
 
     @classmethod
     def is_meant(cls, settings: ParticipationSettings) -> bool:
-        """Return True if a configuration that names no rule implies this one, e.g. by a sampling rate below 1."""
+        """Return True if a configuration that names no rule implies this one, e.g. by a sampling rate below 1.
+
+        Every configuration without a name implies exactly one rule, so the order of the registry has no meaning.
+        """
         return False
 
     @abstractmethod

@@ -29,8 +29,8 @@ class PoissonSampling(Participation):
 
     @classmethod
     def is_meant(cls, settings: ParticipationSettings) -> bool:
-        """Return True if a configuration that names no rule means Poisson sampling: if its sampling rate is below 1."""
-        return settings.rate < 1
+        """Return True if a configuration that names no rule means Poisson sampling: a rate below 1, without cohorts."""
+        return settings.cohort is None and settings.rate < 1
 
     def participations(self, rounds: int) -> int:
         """Return `rounds`, because a unit may participate in every round."""

@@ -21,7 +21,7 @@ PARTICIPATIONS: dict[str, type[Participation]] = {
     "cohort": RotatingCohorts,
     "poisson": PoissonSampling,
 }
-"""The class of each rule, by its name. For a configuration without a name, the first rule that it implies is used."""
+"""The class of each rule, by its name. A configuration without a name implies exactly one of them."""
 
 _JOINT = (
     "its rounds depend on each other, and no exact loss distribution of them together is known to dp-accounting or here"
@@ -33,7 +33,7 @@ REFUSED: dict[str, str] = {
     "b-min-sep": _JOINT,
     "truncated-poisson": "whoever is cut off depends on the others in the sample, so two contributions change",
     "shuffle": "whoever knows all others knows in which batch the last one is, so it protects less than a sample",
-    "fixed-batch": "whoever knows all others of a batch of a fixed size knows whether the last one is in it",
+    "fixed-size": "whoever knows all others of a batch of a fixed size knows whether the last one is in it",
 }
 """Rules of other libraries for which this package has no accounting, each with the reason."""
 
@@ -48,7 +48,9 @@ def participation_of(settings: ParticipationSettings) -> Participation:
     """
     name = settings.name
     if name is None:
-        return next(kind for kind in PARTICIPATIONS.values() if kind.is_meant(settings)).of_settings(settings)
+        implied = [kind for kind in PARTICIPATIONS.values() if kind.is_meant(settings)]
+        assert len(implied) == 1, f"{settings} implies {len(implied)} rules of participation, and must imply one"
+        return implied[0].of_settings(settings)
     require(name in PARTICIPATIONS, f"sampling is '{name}': {accepted_instead(name)}")
     return PARTICIPATIONS[name].of_settings(settings)
 

@@ -52,8 +52,8 @@ class RotatingCohorts(Participation):
 
     @classmethod
     def is_meant(cls, settings: ParticipationSettings) -> bool:
-        """Return True if a configuration that names no rule means rotating cohorts: if it has a cohort size."""
-        return settings.cohort is not None
+        """Return True if a configuration that names no rule means rotating cohorts: if a cohort is not everybody."""
+        return settings.cohort not in (None, settings.units)
 
     @property
     def separation(self) -> int:

@@ -137,7 +137,7 @@ class AuditSection(ConfigSection):
         if self.trials < FEWEST_SHADOWS and shadowed:
             said = f"trials = {self.trials} are too few to be shadow models of each other"
             raise ValueError(f"{said}: accepted with {name_list(shadowed)} are {FEWEST_SHADOWS} and more")
-        learning = [one for one in of_ours(attacks) if one.sees_weights]
+        learning = [one for one in of_ours(attacks) if one.is_white_box]
         if (self.targets or FEWEST_KNOWN) < FEWEST_KNOWN and learning:
             said = f"targets = {self.targets} are too few to learn from half of them"
             raise ValueError(f"{said}: accepted with {name_list(learning)} are {FEWEST_KNOWN} and more")

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from fl_audit.data.data_setting_enums import PartitionScheme, PictureOrSequence, UsersAcrossClients
+from fl_audit.data.data_setting_enums import PartitionScheme, PictureOrSequence, Task, UsersAcrossClients
 from fl_audit.runs.config.config_section import ConfigSection
 from fl_audit.runs.config.setting_types import Choice, Count, OwnName, Scalar, Words
 
@@ -22,24 +22,27 @@ class DataSection(ConfigSection):
     If the adjacency is about users, all records of a user are one unit: they are drawn, clipped, sampled and exchanged
     together.
 
-    `missing` leaves out the records that contain one of its words. `text` names a column that `vocabulary` or
-    `tokenizer` turns into ids of tokens.
+    `missing` leaves out the records that contain one of its words. With `impute` missing values are filled with the
+    median or the most frequent word of the training file, which the guarantee does not cover. `text` names a column
+    that `vocabulary` or `tokenizer` turns into ids of tokens.
     """
 
     name: str = "digits"
-    """Name in `fl-audit datasets`; your own are `csv`, `npz`, `images` and `package.module:loader`."""
+    """Name in `fl-audit datasets`; your own are `table`, `npz`, `images` and `package.module:loader`."""
     data_dir: str | None = None
     """Directory with published data sets; left out, that of FL_AUDIT_DATA."""
     path: str | None = None
-    """File of the records (`csv`, `npz`), or directory of pictures (`images`); relative to the configuration."""
+    """File of the records (`table`, `npz`), or directory of pictures (`images`); relative to the configuration."""
     test_path: str | None = None
-    """The same of official test records, of `csv` and `images`; left out, up to 20 % are held out."""
+    """The same of official test records, of `table` and `images`; left out, up to 20 % are held out."""
+    task: Choice[Task] | None = None
+    """Whether the label of `table`, `hf:` and `npz` is a class, or a quantity (`regression`); left out, a class."""
     label: str | None = None
-    """Name of the column to be learned, of `csv` and `hf:`."""
+    """Name of the column to be learned, of `table` and `hf:`."""
     owner: str | None = None
-    """Column (`csv`, `hf:`) or array (`npz`) with each record's owner; partition `natural` makes owners clients."""
+    """Column (`table`, `hf:`) or array (`npz`) with each record's owner; partition `natural` makes owners clients."""
     user: str | None = None
-    """Column (`csv`, `hf:`) or array (`npz`) with the person of a record; `owner`: the owners; `mnist`: `writer`."""
+    """Column (`table`, `hf:`) or array (`npz`) with the person of a record; `owner`: the owners; `mnist`: `writer`."""
     records_per_user: Count | None = None
     """Most records of a user that are read, the first ones of the file; left out, all of them."""
     users: Count | None = None
@@ -47,28 +50,29 @@ class DataSection(ConfigSection):
     user_across_clients: Choice[UsersAcrossClients] = UsersAcrossClients.REFUSE
     """Treatment of users with records at several clients: refused, or given as a whole to the first one."""
     drop: Words | None = None
-    """Names of columns to leave out, of `csv` and `hf:`."""
+    """Names of columns to leave out, of `table` and `hf:`."""
     separator: str | None = None
-    """Character between cells, of `csv`, or `whitespace` for spaces and tabs; left out, it is detected."""
+    """Character between cells, of `table`, or `whitespace` for spaces and tabs; left out, it is detected."""
     decimal: Literal[".", ","] | None = None
-    """Decimal mark, of `csv`: `.` or `,`; the other one separates thousands; left out, it is detected."""
+    """Decimal mark, of `table`: `.` or `,`; the other one separates thousands; left out, it is detected."""
     encoding: str | None = None
-    """Encoding of a `csv` file, such as `cp1252`; left out, it is detected."""
+    """Encoding of a `table` file, such as `cp1252`; left out, it is detected."""
     skip_lines: Annotated[int, Field(ge=0, le=10**6)] | None = None
-    """Number of lines to skip above the line of names, such as a title, of `csv`."""
+    """Number of lines to skip above the line of names, such as a title, of `table`."""
     sheet: str | None = None
-    """Name of the sheet of an Excel workbook, of `csv`; left out, the only one that holds anything."""
-    missing: Words | None = None
-    """Words for a missing value (`csv`, `hf:`), `[]` for empty cells alone: such records are left out, else refused."""
+    """Name of the sheet of an Excel workbook, of `table`; left out, the only one that holds anything."""
+    missing: Literal["impute"] | Words | None = None
+    """Words for a missing value (`table`, `hf:`), `[]` for empty cells alone: such records are left out, else refused.
+    `impute` fills empty cells, and marks where they were."""
     max_levels: Count | None = None
-    """Largest number of words in a column, and of classes, of `csv` and `hf:`; left out, 100, or 20 of classes that
+    """Largest number of words in a column, and of classes, of `table` and `hf:`; left out, 100, or 20 of classes that
     are numbers."""
     ignore_case: bool | None = None
-    """Whether words that differ only by case or spaces are the same, of `csv` and `hf:`."""
+    """Whether words that differ only by case or spaces are the same, of `table` and `hf:`."""
     unique: bool | None = None
-    """Whether records that repeat another one in every column are left out, of `csv` and `hf:`."""
+    """Whether records that repeat another one in every column are left out, of `table` and `hf:`."""
     text: str | None = None
-    """Column of text that a model of text learns from, of `csv` and `hf:`; other columns are then left out."""
+    """Column of text that a model of text learns from, of `table` and `hf:`; other columns are then left out."""
     vocabulary: str | None = None
     """Public file of one token a line that texts become ids by; none is ever built from the records."""
     tokenizer: OwnName | None = None

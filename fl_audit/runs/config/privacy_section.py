@@ -80,7 +80,9 @@ class PrivacySection(ConfigSection):
     stop_at_epsilon: Size | None = None
     """Epsilon at `delta` before which training ends: the round that would exceed it is not made; left out, none is."""
     clipping_norm: Size = 3.0
-    """Largest norm of a contribution; with adaptive clipping, that of the first round."""
+    """Largest norm of a contribution, L1 with `laplace` noise and else L2; with adaptive clipping, that of the first
+    round.
+    """
     sensitivity: Choice[SensitivityKind] = SensitivityKind.GLOBAL
     """Scale of the noise: `global` is a private release, `local` the audit device of Bernau et al. 2021."""
     adjacency: Choice[Adjacency] = Adjacency.REPLACE_RECORD

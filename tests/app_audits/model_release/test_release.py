@@ -54,7 +54,7 @@ def trained(place: Path, records: int, steps: int, seed: int = 0) -> TrainedMode
     optimizer = torch.optim.Adam(network.parameters(), lr=0.02)
     for _ in range(steps):
         optimizer.zero_grad()
-        torch.nn.functional.cross_entropy(network(features[is_member]), labels[is_member]).backward()
+        torch.autograd.backward(torch.nn.functional.cross_entropy(network(features[is_member]), labels[is_member]))
         optimizer.step()
     losses = torch.nn.functional.cross_entropy(network(features), labels, reduction="none").detach().double().numpy()
     place.mkdir()

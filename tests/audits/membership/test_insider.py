@@ -21,7 +21,9 @@ from fl_audit.audits.membership.insider_increments import increments, noise_alon
 from fl_audit.errors import InputError
 from fl_audit.learning.gradient_norms_and_products import gradient_norms_and_products
 from fl_audit.learning.stacked_model import StackedModel
-from fl_audit.mechanisms.likelihood_ratio import Hypotheses, gaussian_llr
+from fl_audit.mechanisms.likelihood_ratio import Hypotheses
+from fl_audit.mechanisms.noises.gaussian_likelihood import gaussian_llr
+from fl_audit.privacy.accounting_enums import VectorNorm
 from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.privacy.log_odds_distribution import TrueHypothesis, log_odds_distribution
 
@@ -77,8 +79,8 @@ def test_the_log_odds_of_each_target_are_those_of_the_insider_of_a_single_target
         present = torch.from_numpy(shown[:, None] * gradient)
         hypotheses = Hypotheses(others, present, torch.zeros_like(present), 1.0 if seen else rate)
         (part,) = hypotheses.compare_with(release)
-        distance = torch.from_numpy(hypotheses.sensitivity)
-        weighed = gaussian_llr(part, (part.residual * part.difference).sum(dim=1), sigma, distance, hypotheses)
+        distance = torch.from_numpy(hypotheses.sensitivity_in(VectorNorm.L2))
+        weighed = gaussian_llr(part, sigma, distance, hypotheses)
         assert found[:, target] == pytest.approx(weighed.log_odds.numpy(), rel=1e-9, abs=1e-11)
 
 

@@ -1,0 +1,85 @@
+"""The report of a run has no words of another noise, clipping or origin of noise than its own."""
+
+import html
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small_audits import MakePlan
+
+from fl_audit.mechanisms.mechanism import Mechanism
+from fl_audit.mechanisms.noises.mechanism_noise import NoiseOrigin
+from fl_audit.mechanisms.noises.registry import names_of_noises
+from fl_audit.privacy.accounting_enums import NoiseDistribution, VectorNorm
+from fl_audit.runs.engine_names import Engine
+from fl_audit.runs.run import run_audit
+
+OF_CLIENTS = {"strategy": "dp-fedavg", "local-batch": 5}
+CASES: dict[str, dict[str, Mapping[str, Any]]] = {
+    **{name: {"privacy": {"noise": name}} for name in names_of_noises()},
+    "inside-training": {
+        "privacy": {"noise": None, "adjacency": "add-remove-record"},
+        "training": {"strategy": "dp-sgd-clients", "local-batch": 20, "local-steps": 2},
+    },
+    "no noise": {"privacy": {"private": False, "noise-multiplier": None, "delta": None, "clipping-norm": None}},
+    "adaptive clipping": {
+        "privacy": {"clipping": "adaptive", "adjacency": "add-remove-client"},
+        "training": OF_CLIENTS,
+    },
+}
+
+ORIGIN_WORDS = {
+    NoiseOrigin.SERVER: ("the server adds it to the sum", "the server adds Laplace noise"),
+    NoiseOrigin.CLIENTS: ("each of 3 clients adds", "its own share"),
+    NoiseOrigin.TRAINING: ("in every step of the clients' training",),
+    NoiseOrigin.NOBODY: (),
+}
+MU = r"\bmu\b|μ|mu-GDP"
+
+
+def foreign_to(mechanism: Mechanism) -> list[str]:
+    """Return patterns of words that the report of a mechanism may not have."""
+    noise = mechanism.noise
+    found = [str(one) for one in NoiseDistribution if one not in (noise.distribution, NoiseDistribution.NONE)]
+    found += [word for origin, words in ORIGIN_WORDS.items() if origin is not noise.origin for word in words]
+    found += [rf"\b{norm} norm" for norm in VectorNorm if norm is not mechanism.clipping.measured_in]
+    if noise.distribution is not NoiseDistribution.GAUSSIAN:
+        found += [MU, "Opacus"]
+    if not mechanism.is_adaptive:
+        found += ["adaptive norm", "Andrew et al"]
+    return found
+
+
+def text_of(page: Path) -> str:
+    """Return what a reader reads of a page: no styles, pictures or names of elements."""
+    text = re.sub(r"<(style|script)\b.*?</\1>", " ", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    text = re.sub(r"data:[^\"')]*", "", text)
+    return re.sub(r"\s+", " ", html.unescape(re.sub(r"<[^>]+>", " ", text)))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_report_has_no_words_of_another_mechanism(name: str, small_plan: MakePlan, tmp_path: Path) -> None:
+    sections = {section: dict(values) for section, values in CASES[name].items()}
+    privacy = {"belief": None, "sensitivity": None, "accountant": None, "noise-multiplier": 2.0}
+    audit = {"trials": 4, "epsilon-star": False, "insider": name != "no noise"}
+    run = {"trials-per-batch": 4, "client-time-limit": 600.0}
+    training = {"rounds": 2} | sections.pop("training", {})
+    plan = small_plan(privacy=privacy | sections["privacy"], training=training, audit=audit, run=run)
+    run_audit(plan, tmp_path / "run", Engine.LOCAL)
+    mechanism = plan.federation.mechanism
+    told = text_of(tmp_path / "run" / "report.html")
+    told += json.dumps(json.loads((tmp_path / "run" / "summary.json").read_text()), ensure_ascii=False)
+    # Keys of the summary are the same for all, and the list of settings names what others need.
+    told = re.sub(r"\"[a-z_]+\": ", "", told)
+    found = {pattern: told[max(0, at.start() - 60) : at.end() + 40] for pattern in foreign_to(mechanism)
+             if (at := re.search(pattern, told))}  # fmt: skip
+    assert not found
+    own = str(mechanism.noise.distribution)
+    assert own in told or not plan.has_guarantee
+
+
+def test_every_registered_noise_is_played() -> None:
+    assert set(names_of_noises()) <= set(CASES)
