@@ -174,6 +174,7 @@ def reading_text(
 
     Examples
     --------
+    >>> from fl_audit.words import SPACE
     >>> wide = {"low": 0.1, "high": 0.55, "confidence": 0.99999}
     >>> reading_text(Reading.NO_CONTRADICTION, wide, 0.2).replace(SPACE, " ")
     'no contradiction (0.1 to 0.55 at 99.999 %)'
