@@ -25,7 +25,7 @@ import psutil
 from rich.console import Console
 
 from fl_audit.experiments.studies.study_commands import parser_of, table_of
-from fl_audit.runs.cluster.ray_connection import usable_cores
+from fl_audit.runs.cluster.ray_options import usable_cores
 from fl_audit.runs.expected_errors import guarded
 
 _APP = Path(__file__).resolve().parents[1] / "examples" / "digits"

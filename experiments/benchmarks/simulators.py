@@ -31,7 +31,7 @@ from torch import nn
 from fl_audit.experiments.benchmarks import flower_and_pfl_baselines as baselines
 from fl_audit.experiments.studies.study_commands import parser_of, table_of
 from fl_audit.experiments.studies.study_runs import at_each_round
-from fl_audit.runs.cluster.ray_connection import RayOptions, usable_cores
+from fl_audit.runs.cluster.ray_options import RayOptions, usable_cores
 from fl_audit.runs.config_file import load_config
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.expected_errors import guarded
