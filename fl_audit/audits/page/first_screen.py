@@ -76,7 +76,7 @@ class FirstScreen:
 
 def first_screen_of(contents: ReportContents) -> FirstScreen:
     """Return the texts of the first screen of a run's report."""
-    texts = dict(template_table("first_screen.md", **_facts(contents)))
+    texts = {row[0]: row[1] for row in template_table("first_screen.md", **_facts(contents))}
     facts = tuple(Fact(texts[f"{part}-name"], texts[part], texts[f"{part}-note"]) for part in _FACTS if part in texts)
     of_verdict = replace(banner(contents), line=texts["verdict"])
     screen = FirstScreen(
