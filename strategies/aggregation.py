@@ -47,13 +47,13 @@ _NOISY_STRATEGIES = tuple(
 )
 
 
-def new_strategy(public: Federation) -> Strategy:
+def new_strategy(federation: Federation) -> Strategy:
     """Return a new Flower strategy of the kind that a federation names; raises `InputError` if it cannot be made."""
-    name = public.aggregation
+    name = federation.aggregation
     assert name is not None, "called only where an aggregation is named"
     if (named := AGGREGATIONS.get(name)) is None:
         return own_strategy(name)
-    values = _setting_values(public)
+    values = _setting_values(federation)
     arguments = {argument: values[setting] for argument, setting in named.arguments.items()}
     strategy: Strategy = getattr(flwr.serverapp.strategy, named.strategy)(
         min_train_nodes=1, min_available_nodes=1, **arguments
@@ -76,36 +76,37 @@ def own_strategy(name: str) -> Strategy:
     return made
 
 
-def require_playable(public: Federation) -> None:
+def require_playable(federation: Federation) -> None:
     """Raise `InputError` if the aggregation of a federation cannot be made, or cannot act on what it would get."""
-    new_strategy(public)
-    name = public.aggregation
+    new_strategy(federation)
+    name = federation.aggregation
     named = AGGREGATIONS.get(name or "")
     blind = f"aggregation = {name!r} compares the models of single clients, and gets the released mean alone"
-    sees_clients = public.aggregates_clients or named is None or not named.compares_clients
+    sees_clients = federation.aggregates_clients or named is None or not named.compares_clients
     require(sees_clients, f"{blind}: accepted with it are private = false and strategy = dp-fedavg; {_AUDIT_IT}")
-    adjacency = public.mechanism.adjacency
-    is_of_clients = not public.aggregates_clients or adjacency.unit is Unit.CLIENT
+    adjacency = federation.mechanism.adjacency
+    is_of_clients = not federation.aggregates_clients or adjacency.unit is Unit.CLIENT
     foreign = f"adjacency is {str(adjacency)!r} with aggregation = {name!r}, which gets the models of clients"
     require(is_of_clients, f"{foreign}: accepted are those of clients")
-    has_canaries = public.aggregates_clients and public.canaries > 0
+    has_canaries = federation.aggregates_clients and federation.canaries > 0
     require(
-        not has_canaries, f"canaries is {public.canaries} with aggregation = {name!r} without a claim: leave one out"
+        not has_canaries,
+        f"canaries is {federation.canaries} with aggregation = {name!r} without a claim: leave one out",
     )
 
 
-def proximal_weight(public: Federation) -> float:
+def proximal_weight(federation: Federation) -> float:
     """Return the weight of the proximal term with which clients train, at least 0."""
-    contribution = public.mechanism.contribution
+    contribution = federation.mechanism.contribution
     return contribution.schedule.proximal if isinstance(contribution, LocalTraining) else 0.0
 
 
-def _setting_values(public: Federation) -> dict[str, float]:
-    optimizer = public.mechanism.optimizer
+def _setting_values(federation: Federation) -> dict[str, float]:
+    optimizer = federation.mechanism.optimizer
     return {
         "learning-rate": optimizer.learning_rate,
         "momentum": optimizer.momentum,
-        "proximal-mu": proximal_weight(public),
+        "proximal-mu": proximal_weight(federation),
     }
 
 

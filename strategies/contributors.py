@@ -65,63 +65,63 @@ class CalledClients:
 
 
 def call_of(
-    public: Federation, roster: ClientRoles, challenger: SeededChallenger, batch: TrialBatch, server_round: int
+    federation: Federation, roles: ClientRoles, challenger: SeededChallenger, batch: TrialBatch, server_round: int
 ) -> CalledClients:
     """Return the clients that are asked to contribute to a round, and the secret sample of units, if there is one."""
-    call = _without_canaries(public, roster, challenger, batch, server_round)
-    coins = challenger.coins(batch.trials, server_round, public.canaries)
-    if isinstance(public.mechanism.contribution, PrivateTraining):
+    call = _without_canaries(federation, roles, challenger, batch, server_round)
+    coins = challenger.coins(batch.trials, server_round, federation.canaries)
+    if isinstance(federation.mechanism.contribution, PrivateTraining):
         told: dict[str, ConfigRecordValues] = {Key.COINS: coins.tobytes()} if coins.size else {}
-        asked = (replace(one, more=one.more | told) if one.client == roster.victim else one for one in call.asked)
+        asked = (replace(one, more=one.more | told) if one.client == roles.victim else one for one in call.asked)
         return replace(call, asked=tuple(asked))
     trials = list(batch.trials)
     added = (
-        ContributingClient(public.clients + one, None, {Key.COINS: coins[:, one].tobytes(), Key.TRIALS: trials})
-        for one in range(public.canaries)
+        ContributingClient(federation.clients + one, None, {Key.COINS: coins[:, one].tobytes(), Key.TRIALS: trials})
+        for one in range(federation.canaries)
     )
     return replace(call, asked=(*call.asked, *added))
 
 
 def _without_canaries(
-    public: Federation, roster: ClientRoles, challenger: SeededChallenger, batch: TrialBatch, server_round: int
+    federation: Federation, roles: ClientRoles, challenger: SeededChallenger, batch: TrialBatch, server_round: int
 ) -> CalledClients:
-    participation = public.mechanism.participation
+    participation = federation.mechanism.participation
     if not participation.is_sampled:
-        turn = public.eligible_units(server_round)
-        whose = range(public.clients) if turn is None else turn.tolist()
-        of_steps = _samples_of_steps(public, roster, challenger, batch, server_round) if turn is None else None
+        turn = federation.eligible_units(server_round)
+        whose = range(federation.clients) if turn is None else turn.tolist()
+        of_steps = _samples_of_steps(federation, roles, challenger, batch, server_round) if turn is None else None
         return CalledClients(tuple(ContributingClient(client) for client in whose), of_steps)
-    match public.mechanism.unit:
+    match federation.mechanism.unit:
         case Unit.RECORD | Unit.USER:
-            taking_part, asked = np.zeros((batch.count, roster.units), dtype=np.bool_), list[ContributingClient]()
-            for client, shard in enumerate(roster.shards):
+            taking_part, asked = np.zeros((batch.count, roles.units), dtype=np.bool_), list[ContributingClient]()
+            for client, shard in enumerate(roles.shards):
                 drawn = challenger.participation(batch.trials, server_round, client, len(shard), participation.rate)
                 taking_part[:, shard] = drawn
                 asked.append(ContributingClient(client, None, {Key.PARTICIPATION: pack_participation(drawn)}))
             return CalledClients(tuple(asked), torch.from_numpy(taking_part))
         case Unit.CLIENT:
-            drawn = challenger.client_participation(batch.trials, server_round, public.clients, participation.rate)
-            there = [client for client in range(public.clients) if drawn[:, client].any()]
+            drawn = challenger.client_participation(batch.trials, server_round, federation.clients, participation.rate)
+            there = [client for client in range(federation.clients) if drawn[:, client].any()]
             called = tuple(ContributingClient(client, np.flatnonzero(drawn[:, client])) for client in there)
             return CalledClients(called, torch.from_numpy(drawn))
         case _:
-            assert_never(public.mechanism.unit)
+            assert_never(federation.mechanism.unit)
 
 
 def _samples_of_steps(
-    public: Federation, roster: ClientRoles, challenger: SeededChallenger, batch: TrialBatch, server_round: int
+    federation: Federation, roles: ClientRoles, challenger: SeededChallenger, batch: TrialBatch, server_round: int
 ) -> Tensor | None:
     """Return which records clients sample for the first DP-SGD step of a round, bool (trials, units).
 
     The samples are drawn again from the same seeds. None if clients sample no records, or if the audit does not open
     secrets.
     """
-    if not public.mechanism.is_sampled or not audit_of(public).opens_secrets(public):
+    if not federation.mechanism.is_sampled or not audit_of(federation).opens_secrets(federation):
         return None
-    taking_part = np.zeros((batch.count, roster.units), dtype=np.bool_)
-    for client, shard in enumerate(roster.shards):
+    taking_part = np.zeros((batch.count, roles.units), dtype=np.bool_)
+    for client, shard in enumerate(roles.shards):
         draws = ClientRandomness(challenger.noise_seed(client), tuple(batch.trials))
-        taking_part[:, shard] = step_sample(public.mechanism, len(shard), draws, server_round)
+        taking_part[:, shard] = step_sample(federation.mechanism, len(shard), draws, server_round)
     return torch.from_numpy(taking_part)
 
 
@@ -162,10 +162,10 @@ class UnnoisedRoundSum:
 
 
 def receive(
-    public: Federation, sent: Sequence[ReceivedContribution], victim: int, shape: tuple[int, int], server_round: int
+    federation: Federation, sent: Sequence[ReceivedContribution], victim: int, shape: tuple[int, int], server_round: int
 ) -> UnnoisedRoundSum:
     """Check all contributions of a round; return their sum before noise, local sensitivity and quantile bits."""
-    mechanism, trials = public.mechanism, shape[0]
+    mechanism, trials = federation.mechanism, shape[0]
     total = sum_contributions(sent, shape, server_round)
     sensitivity, bits, own = np.zeros(trials), torch.zeros(trials, dtype=torch.float64), None
     for one in sent:
@@ -184,7 +184,7 @@ def receive(
             bits[slice(None) if one.rows is None else torch.from_numpy(one.rows)] += torch.from_numpy(said - 0.5)
         if one.client == victim and mechanism.scaling is SensitivityKind.LOCAL:
             sensitivity = read_array(one.reply, Key.LOCAL_SENSITIVITY, (trials,), np.float64, victim, server_round)
-        if one.client == victim and public.threat_model.adversary is Adversary.SERVER:
+        if one.client == victim and federation.threat_model.adversary is Adversary.SERVER:
             own = torch.from_numpy(read_array(one.reply, Key.SUM, shape, np.float32, victim, server_round).copy())
     return UnnoisedRoundSum(total, sensitivity, bits, own)
 
@@ -213,10 +213,10 @@ def sum_contributions(sent: Sequence[ReceivedContribution], shape: tuple[int, in
     return total
 
 
-def _require_short(one: ReceivedContribution, array: Floats32, trials: int, server_round: int) -> None:
+def _require_short(contribution: ReceivedContribution, array: Floats32, trials: int, server_round: int) -> None:
     """Raise `FederationError` if a contribution's L2 norm in one of its trials exceeds what clipping allows."""
-    longest = np.broadcast_to(one.longest, trials)
-    limits = longest if one.rows is None else longest[one.rows]
+    longest = np.broadcast_to(contribution.longest, trials)
+    limits = longest if contribution.rows is None else longest[contribution.rows]
     if np.isinf(limits).all():
         return
     for rows in cached_rows(*array.shape):
@@ -228,7 +228,7 @@ def _require_short(one: ReceivedContribution, array: Floats32, trials: int, serv
         lengths = np.sqrt(np.einsum("ij,ij->i", wide, wide))
         if (lengths > limits[rows]).any():
             worst = int(np.argmax(lengths - limits[rows]))
-            said = f"client {one.client} sent '{Key.SUM}' of length {lengths[worst]:.6g}"
+            said = f"client {contribution.client} sent '{Key.SUM}' of length {lengths[worst]:.6g}"
             left = f"which clipping leaves at {limits[rows][worst]:.6g} at most"
             raise FederationError(f"round {server_round}: {said}, {left}")
 

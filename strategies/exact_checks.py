@@ -220,7 +220,7 @@ class ExactChecks:
         return mechanism.share_scale * noise_share(seed, [trial], number, size)[0].double()
 
     def _add_once(
-        self, whole: ContributionTotals, own: ContributionTotals, seen: set[int], client: int, cell: CheckedCell
+        self, totals: ContributionTotals, own: ContributionTotals, seen: set[int], client: int, cell: CheckedCell
     ) -> None:
         """Add a client's contributions to the sum over D, without those of units that another client counted."""
         numbers = [number for part in own.numbers for number in part.tolist()]
@@ -229,17 +229,17 @@ class ExactChecks:
             taking_part[sorted(seen)] = False
             own = recompute(self.federation, client, replace(cell, taking_part=taking_part))
         seen.update(numbers)
-        whole.total += own.total
-        whole.sizes += own.sizes
-        whole.centred_bits += own.centred_bits
-        whole.lengths += own.lengths
-        whole.numbers += own.numbers
+        totals.total += own.total
+        totals.sizes += own.sizes
+        totals.centred_bits += own.centred_bits
+        totals.lengths += own.lengths
+        totals.numbers += own.numbers
 
     def _gap(
-        self, apart: Tensor, found: ContributionTotals, clients: Sequence[int], cell: CheckedCell, norm: float
+        self, apart: Tensor, totals: ContributionTotals, clients: Sequence[int], cell: CheckedCell, norm: float
     ) -> tuple[float, float]:
         """Return the length of a difference and what rounding may make of it, both in clipping norms."""
-        gap, allowed = float(apart.norm()), found.rounding(operations(self.federation)) + 1e-30
+        gap, allowed = float(apart.norm()), totals.rounding(operations(self.federation)) + 1e-30
         # Looked into once: a difference that rounding explains is rare, and one that it does not ends the question.
         if gap > allowed and not self._has_broken:
             contribution = self.federation.public.mechanism.contribution

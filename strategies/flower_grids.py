@@ -78,9 +78,9 @@ class MessageInterceptor(Protocol):
 class RecordedGrid(DelegatingGrid):
     """A grid that wraps another grid, and shows each message and reply to a recorder."""
 
-    def __init__(self, grid: Grid, recorder: MessageInterceptor) -> None:
+    def __init__(self, grid: Grid, interceptor: MessageInterceptor) -> None:
         super().__init__(grid)
-        self._recorder = recorder
+        self._recorder = interceptor
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
         return self.grid.push_messages(self._written(messages))

@@ -84,7 +84,7 @@ class RoundSecretsLog:
     _kept: dict[str, _BatchLog] = field(init=False, default_factory=lambda: defaultdict(_BatchLog))  # by batch name
 
     def log_round(
-        self, batch: TrialBatch, made: ServerRound, taking_part: Tensor | None, centred_bits: Tensor | None
+        self, batch: TrialBatch, server_round: ServerRound, taking_part: Tensor | None, centred_bits: Tensor | None
     ) -> None:
         """Log the secrets of one round for one batch of trials.
 
@@ -95,13 +95,13 @@ class RoundSecretsLog:
             federation = load_federation(self.public)
             kept.aggregation = BatchAggregation(federation, list(batch.trials), self.challenger.seed)
         found = {name: np.full(batch.count, np.nan) for name in OPENED_COLUMNS}
-        if taking_part is not None and self._is_opened(made.number):
+        if taking_part is not None and self._is_opened(server_round.number):
             found |= self._sampled(kept, taking_part.numpy(), members)
-        found["wrong_steps"] = self._stepped(kept, made)
-        if centred_bits is not None and made.side.bits is not None:
-            found["bit_noise"] = ((made.side.bits - centred_bits) / self.public.mechanism.bit_sigma).numpy()
-            found["wrong_norms"] = self._moved(kept, made)
-        found["odd"] = _last_bits(made.noised)
+        found["wrong_steps"] = self._stepped(kept, server_round)
+        if centred_bits is not None and server_round.side.bits is not None:
+            found["bit_noise"] = ((server_round.side.bits - centred_bits) / self.public.mechanism.bit_sigma).numpy()
+            found["wrong_norms"] = self._moved(kept, server_round)
+        found["odd"] = _last_bits(server_round.noised)
         kept.rounds += 1
         for name, values in found.items():
             kept.columns[name].append(values)
@@ -149,7 +149,7 @@ class RoundSecretsLog:
         group = self._group
         return self.target if self.target is None or group is None else int(np.searchsorted(group, self.target))
 
-    def _sampled(self, kept: _BatchLog, taking_part: Flags, members: Flags) -> dict[str, Floats]:
+    def _sampled(self, batch_log: _BatchLog, taking_part: Flags, members: Flags) -> dict[str, Floats]:
         """Log a round's secret sample of units, bool (trials, units), and return four numbers on it for each trial.
 
         They are the sample's size and its overlap with the previous sample, both without the target, a hash of the
@@ -158,61 +158,65 @@ class RoundSecretsLog:
         group, place = self._group, self._target_index
         taking_part = taking_part if group is None else taking_part[:, group]
         others = taking_part if place is None else np.delete(taking_part, place, axis=1)
-        if kept.turns is None or kept.units is None or kept.crowds is None:
-            kept.turns = np.zeros(others.shape, dtype=np.int32)
-            kept.units = np.zeros((others.shape[1], 4), dtype=np.int64)
-            kept.crowds = np.zeros(len(others) + 1, dtype=np.int64)
-        kept.turns += others
-        kept.opened += 1
-        kept.crowds += np.bincount(others.sum(axis=0), minlength=len(others) + 1)
+        if batch_log.turns is None or batch_log.units is None or batch_log.crowds is None:
+            batch_log.turns = np.zeros(others.shape, dtype=np.int32)
+            batch_log.units = np.zeros((others.shape[1], 4), dtype=np.int64)
+            batch_log.crowds = np.zeros(len(others) + 1, dtype=np.int64)
+        batch_log.turns += others
+        batch_log.opened += 1
+        batch_log.crowds += np.bincount(others.sum(axis=0), minlength=len(others) + 1)
         column, target = np.zeros(len(others), dtype=np.int64), np.full(len(others), np.nan)
         if place is not None:
             target = taking_part[:, place].astype(np.float64)
             column = np.where(members, 0, 2) + np.where(taking_part[:, place], 0, 1)
         for one in range(4):
-            kept.units[:, one] += others[column == one].sum(axis=0)
-        overlap = np.zeros(len(others)) if kept.sample is None else (others & kept.sample).sum(axis=1)
-        kept.sample = others
+            batch_log.units[:, one] += others[column == one].sum(axis=0)
+        overlap = np.zeros(len(others)) if batch_log.sample is None else (others & batch_log.sample).sum(axis=1)
+        batch_log.sample = others
         digests = np.array([_digest(row) for row in np.packbits(others, axis=1)])
         return {"size": others.sum(axis=1), "target": target, "overlap": overlap, "digest": digests}
 
-    def _stepped(self, kept: _BatchLog, made: ServerRound) -> Floats:
+    def _stepped(self, batch_log: _BatchLog, server_round: ServerRound) -> Floats:
         """Return in how many coordinates the server's new model differs from the correct one, (trials,).
 
         The correct model is computed from the previous model and the release with the public optimizer step.
         """
         mechanism = self.public.mechanism
-        before = made.models[-2] if kept.model is None else kept.model
-        after = made.models[-1]
-        stepped = after if made.stepped is None else made.stepped
-        if kept.aggregation is not None:
-            expected = kept.aggregation.of_mean(made.number, before, made.release / mechanism.denominator)
-            kept.model = after
+        before = server_round.models[-2] if batch_log.model is None else batch_log.model
+        after = server_round.models[-1]
+        stepped = after if server_round.stepped is None else server_round.stepped
+        if batch_log.aggregation is not None:
+            expected = batch_log.aggregation.of_mean(
+                server_round.number, before, server_round.release / mechanism.denominator
+            )
+            batch_log.model = after
             return np.asarray((expected != stepped).sum(dim=1).numpy(), dtype=np.float64)
         wrong, states = np.zeros(len(before)), list[OptimizerState]()
         for rows in cached_rows(*before.shape):
-            state = OptimizerState(kept.state.steps, tuple(moment[rows] for moment in kept.state.moments))
-            expected, later = step(mechanism.optimizer, before[rows], made.release[rows], state, mechanism.denominator)
+            state = OptimizerState(batch_log.state.steps, tuple(moment[rows] for moment in batch_log.state.moments))
+            expected, later = step(
+                mechanism.optimizer, before[rows], server_round.release[rows], state, mechanism.denominator
+            )
             if not torch.equal(expected, stepped[rows]):  # counting takes several times as long
                 wrong[rows] = (expected != stepped[rows]).sum(dim=1).numpy()
             states.append(later)
         moments = zip(*(state.moments for state in states), strict=True)
-        kept.state = OptimizerState(states[-1].steps, tuple(torch.cat(parts) for parts in moments))
+        batch_log.state = OptimizerState(states[-1].steps, tuple(torch.cat(parts) for parts in moments))
         # The next round starts from the server's model, so that a wrong step is counted only once.
-        kept.model = after
+        batch_log.model = after
         return wrong
 
-    def _moved(self, kept: _BatchLog, made: ServerRound) -> Floats:
+    def _moved(self, batch_log: _BatchLog, server_round: ServerRound) -> Floats:
         """Return 1 for each trial with a wrong clipping norm, else 0.
 
         The right norm follows from the norm and the published quantile bits of the previous round.
         """
-        clipping, side = self.public.mechanism.clipping, made.side
+        clipping, side = self.public.mechanism.clipping, server_round.side
         assert isinstance(clipping, AdaptiveClipping)
         assert side.norms is not None
         assert side.bits is not None
-        expected = torch.full_like(side.norms, clipping.norm) if kept.norms is None else kept.norms
-        kept.norms = clipping.next_norms(side.norms, side.bits / self.public.mechanism.denominator + 0.5)
+        expected = torch.full_like(side.norms, clipping.norm) if batch_log.norms is None else batch_log.norms
+        batch_log.norms = clipping.next_norms(side.norms, side.bits / self.public.mechanism.denominator + 0.5)
         return (expected != side.norms).double().numpy()
 
     def columns(self, batch: TrialBatch) -> TrialBatchColumns:
@@ -222,16 +226,18 @@ class RoundSecretsLog:
         opened = {name: np.stack([*kept.columns[name], *missing], axis=1) for name in OPENED_COLUMNS}
         return TrialBatchColumns(opened=opened, tallies=_table(self._tallies(kept, batch)))
 
-    def _tallies(self, kept: _BatchLog, batch: TrialBatch) -> list[_Tally]:
+    def _tallies(self, batch_log: _BatchLog, batch: TrialBatch) -> list[_Tally]:
         found: list[_Tally] = []
-        if kept.turns is not None and kept.units is not None and kept.crowds is not None:
-            found += _histogram(TURNS, kept.opened, np.bincount(kept.turns.reshape(-1), minlength=kept.opened + 1))
-            found += _histogram(CROWD, batch.count, kept.crowds)
-            group = np.arange(len(kept.units) + (self.target is not None)) if self._group is None else self._group
+        if batch_log.turns is not None and batch_log.units is not None and batch_log.crowds is not None:
+            found += _histogram(
+                TURNS, batch_log.opened, np.bincount(batch_log.turns.reshape(-1), minlength=batch_log.opened + 1)
+            )
+            found += _histogram(CROWD, batch.count, batch_log.crowds)
+            group = np.arange(len(batch_log.units) + (self.target is not None)) if self._group is None else self._group
             numbers = [one for one in group.tolist() if one != self.target]
             found += [
                 (UNIT, number, at, 0, float(count))
-                for number, row in zip(numbers, kept.units.tolist(), strict=True)
+                for number, row in zip(numbers, batch_log.units.tolist(), strict=True)
                 for at, count in enumerate(row)
             ]
         if self.exact is not None:
@@ -264,18 +270,18 @@ def _table(tallies: Sequence[_Tally]) -> dict[str, np.ndarray]:
 
 
 def open_shares(
-    federation: LoadedFederation, challenger: SeededChallenger, batch: TrialBatch, residuals: NoiseStatistics
+    federation: LoadedFederation, challenger: SeededChallenger, batch: TrialBatch, statistics: NoiseStatistics
 ) -> TrialBatchColumns:
     """Return inner products of clients' noise shares, with each other and with the residual noise of the sum.
 
     The residual noise is the part that the insider could not subtract. The shares are drawn again from the clients'
     seeds, for the first trials, clients and coordinates. The result is empty if the residuals lack these coordinates.
 
-    Shapes: `residuals` (trials, rounds, ...).
+    Shapes: `statistics` (trials, rounds, ...).
     """
-    at = [place for place, (number, _) in enumerate(residuals.places) if number < _SHARE_COORDINATES]
+    at = [place for place, (number, _) in enumerate(statistics.places) if number < _SHARE_COORDINATES]
     size, looked_at = len(at), min(batch.count, _SHARE_TRIALS)
-    if [residuals.places[one][0] for one in at] != list(range(size)) or np.isnan(residuals.sample).any():
+    if [statistics.places[one][0] for one in at] != list(range(size)) or np.isnan(statistics.sample).any():
         return TrialBatchColumns()
     trials = list(batch.trials)[:looked_at]
     first = sorted(
@@ -287,7 +293,7 @@ def open_shares(
     )
     others = [one for one in range(federation.public.clients) if one not in first]
     clients = sorted([*first, *others][:_SHARE_CLIENTS])
-    rows = [residuals.sample[:looked_at, :, 0, at].reshape(-1)]
+    rows = [statistics.sample[:looked_at, :, 0, at].reshape(-1)]
     for client in clients:
         seed, rounds = challenger.noise_seed(client), range(1, federation.public.rounds + 1)
         drawn = torch.stack([noise_share(seed, trials, one, size) for one in rounds], dim=1)

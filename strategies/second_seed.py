@@ -78,19 +78,19 @@ class SecondSeed:
             found |= _equal_samples([first[SecretDraw.SAMPLES], second[SecretDraw.SAMPLES]])
         return found, is_anew
 
-    def _drawn(self, server: TrialBatchStrategy) -> dict[SecretDraw, np.ndarray]:
+    def _drawn(self, strategy: TrialBatchStrategy) -> dict[SecretDraw, np.ndarray]:
         """Return all draws of a server's first rounds."""
         mechanism, drawn = self.public.mechanism, dict[SecretDraw, np.ndarray]()
         if mechanism.adds_noise and not mechanism.clients_add_noise:
-            drawn[SecretDraw.NOISE] = self._noise(server)
+            drawn[SecretDraw.NOISE] = self._noise(strategy)
         if self.public.clients_draw:
             drawn[SecretDraw.SHARES] = np.array(
-                [server.challenger.noise_seed(client) for client in range(self.public.clients)]
+                [strategy.challenger.noise_seed(client) for client in range(self.public.clients)]
             )
         if mechanism.is_adaptive:
-            drawn[SecretDraw.BITS] = server.challenger.quantile_normals(range(_SAMPLED_TRIALS), 1).numpy()
+            drawn[SecretDraw.BITS] = strategy.challenger.quantile_normals(range(_SAMPLED_TRIALS), 1).numpy()
         if mechanism.is_sampled:
-            drawn[SecretDraw.SAMPLES] = self._samples(server)
+            drawn[SecretDraw.SAMPLES] = self._samples(strategy)
         return drawn
 
     def _server(self, strategy: type[TrialBatchStrategy], challenger: SeededChallenger) -> TrialBatchStrategy:
@@ -102,13 +102,13 @@ class SecondSeed:
         server.transcripts[batch.name] = BatchTrainingState([self.initial(batch.trials)], norms=norms)
         return server
 
-    def _noise(self, server: TrialBatchStrategy) -> Floats:
+    def _noise(self, strategy: TrialBatchStrategy) -> Floats:
         """Return what a server makes of sums of 0 in its first rounds, over the noise, (trials and rounds, size)."""
-        mechanism, (batch,) = self.public.mechanism, server.batches
+        mechanism, (batch,) = self.public.mechanism, strategy.batches
         norms = np.full(batch.count, mechanism.clipping_norm)
         sigma = mechanism.server_scale(norms, norms if mechanism.is_adaptive else None)
         drawn = [
-            server.noised_release(batch, number, torch.zeros(batch.count, self.layout.size), sigma)
+            strategy.noised_release(batch, number, torch.zeros(batch.count, self.layout.size), sigma)
             .before_changes.double()
             .numpy()
             / sigma[:, None]
@@ -116,11 +116,11 @@ class SecondSeed:
         ]
         return np.concatenate(drawn)
 
-    def _samples(self, server: TrialBatchStrategy) -> np.ndarray:
+    def _samples(self, strategy: TrialBatchStrategy) -> np.ndarray:
         """Return the samples of units of the first rounds, bool (trials and rounds, units)."""
         batch = TrialBatch(0, 0, _SAMPLED_TRIALS)
         rounds = range(1, min(_ROUNDS, self.public.rounds) + 1)
-        calls = (call_of(self.public, self.roster, server.challenger, batch, number) for number in rounds)
+        calls = (call_of(self.public, self.roster, strategy.challenger, batch, number) for number in rounds)
         return np.concatenate([call.taking_part.numpy() for call in calls if call.taking_part is not None])
 
 

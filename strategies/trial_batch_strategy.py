@@ -319,26 +319,26 @@ class TrialBatchStrategy(Strategy):
             return list(zip(batches, threads.map(work, batches), strict=True))
 
     def _sums_before_changes(
-        self, batch: TrialBatch, server_round: int, found: Mapping[ReplyIdentity, Message], read: UnnoisedRoundSum
+        self, batch: TrialBatch, server_round: int, found: Mapping[ReplyIdentity, Message], round_sum: UnnoisedRoundSum
     ) -> UnnoisedRoundSum:
         """Return the sums of what clients sent, and note it if a subclass changed sums that have the clients' noise.
 
         Such sums are no sums before noise, so a change of them breaks no claim about those.
         """
         if not self._has_own("_read") or self._server_adds_noise:
-            return read
+            return round_sum
         sums = TrialBatchStrategy._read(self, batch, found, server_round)
-        changed = int((sums.total != read.total).any(dim=1).sum())
+        changed = int((sums.total != round_sum.total).any(dim=1).sum())
         if changed and self.opening is not None:
             self.opening.log_origin(batch, server_round, ReleaseOrigin.NOT_A_SUM, changed)
-        return replace(read, total=sums.total)
+        return replace(round_sum, total=sums.total)
 
     @property
     def _server_adds_noise(self) -> bool:
         return self.public.mechanism.noise.origin is NoiseOrigin.SERVER
 
     def _check_exactly(
-        self, batch: TrialBatch, server_round: int, found: Mapping[ReplyIdentity, Message], read: UnnoisedRoundSum
+        self, batch: TrialBatch, server_round: int, found: Mapping[ReplyIdentity, Message], round_sum: UnnoisedRoundSum
     ) -> None:
         """Let the challenger recompute some of the sums of a round before noise is added to them."""
         exact = None if self.opening is None else self.opening.exact
@@ -354,16 +354,16 @@ class TrialBatchStrategy(Strategy):
         release = None
         # Correlated noise is drawn from that of earlier rounds, so it cannot be drawn twice.
         if mechanism.adds_noise and not mechanism.clients_add_noise and mechanism.rounds_needed == 1:
-            sigma = mechanism.server_scale(read.local_sensitivity, norms)
+            sigma = mechanism.server_scale(round_sum.local_sensitivity, norms)
             release = partial(self._noised_once, batch, server_round, sigma)
         sums = SumsBeforeNoise(
             server_round,
             transcript.models[-1],
             transcript.norms,
             call.taking_part,
-            read.total,
-            read.centred_bits,
-            read.local_sensitivity,
+            round_sum.total,
+            round_sum.centred_bits,
+            round_sum.local_sensitivity,
             sent,
             release,
         )
@@ -383,16 +383,16 @@ class TrialBatchStrategy(Strategy):
             sent[one.client] = one.rows, read_array(reply, Key.SUM, shape, np.float32, one.client, server_round)
         return sent
 
-    def _release(self, batch: TrialBatch, server_round: int, read: UnnoisedRoundSum) -> Array:
-        """Make a batch's release from the sums `read`, make the next models of it, and return them."""
+    def _release(self, batch: TrialBatch, server_round: int, round_sum: UnnoisedRoundSum) -> Array:
+        """Make a batch's release from the sums `round_sum`, make the next models of it, and return them."""
         mechanism, transcript = self.public.mechanism, self.transcripts[batch.name]
-        side = self._side_information(batch, server_round, read)
-        noised = NoisedSums(read.total, read.total, ReleaseOrigin.NOISED_SUM)
+        side = self._side_information(batch, server_round, round_sum)
+        noised = NoisedSums(round_sum.total, round_sum.total, ReleaseOrigin.NOISED_SUM)
         if self._has_own_changes:
             self._replay_of(batch, server_round)
         if mechanism.adds_noise and not mechanism.clients_add_noise:
-            sigma = mechanism.server_scale(read.local_sensitivity, side.norms_array)
-            noised = self.noised_release(batch, server_round, read.total, sigma)
+            sigma = mechanism.server_scale(round_sum.local_sensitivity, side.norms_array)
+            noised = self.noised_release(batch, server_round, round_sum.total, sigma)
             self._log_origin(batch, server_round, noised.origin, noised.changed)
         noised = self._post_processed(batch, server_round, noised)
         before = transcript.models[-1]
@@ -402,7 +402,7 @@ class TrialBatchStrategy(Strategy):
                 mechanism.optimizer, before, noised.release, transcript.optimizer, mechanism.denominator
             )
         else:
-            stepped = self._aggregated(batch, server_round, noised.release, read.by_client)
+            stepped = self._aggregated(batch, server_round, noised.release, round_sum.by_client)
             # The models do not follow from the releases by the public optimizer, so they are stored beside them.
             shown = noised.release if shown is None else shown
         moved = self._released_models(batch, server_round, stepped)
@@ -484,14 +484,14 @@ class TrialBatchStrategy(Strategy):
             return noised.noised if noised.changed else None
         return noised.before_changes
 
-    def _side_information(self, batch: TrialBatch, server_round: int, read: UnnoisedRoundSum) -> SideInformation:
+    def _side_information(self, batch: TrialBatch, server_round: int, round_sum: UnnoisedRoundSum) -> SideInformation:
         """Return what the adversary learns besides the release, and adapt the clipping norms for the next round."""
         mechanism, transcript = self.public.mechanism, self.transcripts[batch.name]
-        side = SideInformation(taking_part=self._shown_participation(batch), contribution=read.of_victim)
+        side = SideInformation(taking_part=self._shown_participation(batch), contribution=round_sum.of_victim)
         if isinstance(mechanism.clipping, AdaptiveClipping):
             assert transcript.norms is not None
             draws = self.challenger.quantile_normals(batch.trials, server_round)
-            bits, transcript.bits = read.centred_bits + mechanism.bit_sigma * draws, read.centred_bits
+            bits, transcript.bits = round_sum.centred_bits + mechanism.bit_sigma * draws, round_sum.centred_bits
             side = replace(side, norms=transcript.norms, bits=bits)
             transcript.norms = mechanism.clipping.next_norms(transcript.norms, bits / mechanism.denominator + 0.5)
         if mechanism.clients_add_noise:

@@ -140,7 +140,7 @@ def strategy(
     ] = None,
     quick: QuickOption = False,
     set_: Annotated[list[str] | None, _set_option(RareStrategySettings)] = None,
-    shown: ResultOptions,
+    options: ResultOptions,
     fail_on_violation: FailOption = False,
 ) -> None:
     """Audit a Flower strategy against its claim, with thousands of short trials through its own interface.
@@ -159,8 +159,8 @@ def strategy(
     )  # fmt: skip
     wishes.claim()  # refuses a claim before a process is started
     with at_work(f"trials against {factory}"):
-        found = strategy_audit_launcher.audit_in_subprocess(wishes, shown.out)
-    shown.show(found)
+        found = strategy_audit_launcher.audit_in_subprocess(wishes, options.out)
+    options.show(found)
     end_if_violated(found["verdict"], fail_on_violation)
 
 
@@ -204,7 +204,7 @@ def review(
         ),
     ] = None,
     set_: Annotated[list[str] | None, _set_option(RareSettings)] = None,
-    shown: ResultOptions,
+    options: ResultOptions,
     fail_on_violation: FailOption = False,
 ) -> None:
     """Audit a whole Flower app, unchanged, against the privacy that it claims.
@@ -228,8 +228,8 @@ def review(
         is_quick=quick, **claim.as_keywords(rare), **rare.as_keywords(),
     )  # fmt: skip
     with at_work(f"review of {app_dir}"):
-        found = reviewed(app_dir, wishes, shown.out)
-    shown.show(found)
+        found = reviewed(app_dir, wishes, options.out)
+    options.show(found)
     end_if_violated(found["verdict"], fail_on_violation)
 
 
@@ -241,7 +241,7 @@ def live(
     ] = False,
     confidence: Annotated[float, option("P", "Confidence of the bounds, in (0.5, 1).")] = 0.95,
     *,
-    shown: ResultOptions,
+    options: ResultOptions,
     fail_on_violation: FailOption = False,
 ) -> None:
     """Bound epsilon from below by the canaries of a running or finished training.
@@ -249,7 +249,7 @@ def live(
     Canaries are clients that send a known update in secretly drawn rounds. An observer, in the server or in another
     client, stores in DIR how strongly it sees the canaries in each round.
     """
-    out = shown.out or directory
+    out = options.out or directory
     require(out.is_dir() or not out.exists(), f"--out {out} is a file: accepted is a directory, new or not")
 
     from fl_audit.app_audits.audit_results import live_result
@@ -261,7 +261,7 @@ def live(
     finding = measure_live(directory, seed_in(coins), confidence, finished)
     result = live_result(directory.resolve().name, finding)
     values = result.to_json()
-    if shown.out is not None or not shown.as_json:
+    if options.out is not None or not options.as_json:
         values |= {"report": str(write_result(result, live_text(finding), out))}
-    shown.show(values)
+    options.show(values)
     end_if_violated(finding.verdict, fail_on_violation)

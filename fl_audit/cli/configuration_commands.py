@@ -153,7 +153,7 @@ InitSetOption = Annotated[
 def init(
     file: Annotated[Path, argument("[FILE]", "Configuration to write.")] = Path("audit.toml"),
     *,
-    records: DataOptions,
+    options: DataOptions,
     training: TrainingOptions,
     guarantee: GuaranteeOptions,
     set_: InitSetOption = None,
@@ -176,11 +176,11 @@ def init(
     others = dict[str, dict[str, Any]]()
     apply_overrides(others, set_ or [])
     target = guarantee.target(others.get("privacy", {}))
-    table = {**records.settings(), **others.pop("data", {})}
+    table = {**options.settings(), **others.pop("data", {})}
     if table.get("data-dir") is not None:
         table["data-dir"] = str(Path(table["data-dir"]).absolute())
-    data, label = _data_and_label(records, {name: table.get(name) for name in _HOW_TO_READ})
-    training = training.completed_by_user(is_by_owners=records.owner is not None)
+    data, label = _data_and_label(options, {name: table.get(name) for name in _HOW_TO_READ})
+    training = training.completed_by_user(is_by_owners=options.owner is not None)
     name, value = target or _asked_target()
 
     from fl_audit.runs.new_config import ConfigRequest, new_config
@@ -197,12 +197,12 @@ def init(
         print(line)
 
 
-def _data_and_label(records: DataOptions, written: Mapping[str, Any]) -> tuple[str, str | None]:
+def _data_and_label(options: DataOptions, written: Mapping[str, Any]) -> tuple[str, str | None]:
     """Return the data and the label column, after asking on the terminal for whatever no option gives.
 
     `written` holds given settings about the format of a table, by key.
     """
-    data, label = records.data, records.label
+    data, label = options.data, options.label
     if not data:
         require(can_ask_user(), "--data is missing, and nobody is there to be asked: see fl-audit init --help")
         question = "Your data: a table (CSV, Excel, Parquet), .npz, a directory of pictures, or a data set"

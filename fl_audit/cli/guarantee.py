@@ -83,7 +83,7 @@ class AccountingOptions:
         events: "tuple[ReleaseEvent, ...]",
         delta: float,
         accountant: Accountant,
-        sensitivities: SignalToNoiseAdaptivity = defaults.SENSITIVITIES,
+        adaptivity: SignalToNoiseAdaptivity = defaults.SENSITIVITIES,
     ) -> "Claim":
         """Return the claim of a training with the given releases.
 
@@ -97,12 +97,12 @@ class AccountingOptions:
             Delta of the claim, above 0 and below 1.
         accountant
             The accountant that derives epsilon from the claim.
-        sensitivities
+        adaptivity
             Whether what a record changes may follow from earlier releases.
         """
         from fl_audit.privacy.claim import Claim
 
-        return Claim(adjacency, events, delta, defaults.PRIOR, accountant, sensitivities)
+        return Claim(adjacency, events, delta, defaults.PRIOR, accountant, adaptivity)
 
 
 def calibrate(
@@ -110,7 +110,7 @@ def calibrate(
     rounds: Annotated[int, option("K", "Number of releases, at least 1.")],
     adjacency: AdjacencyOption,
     *,
-    wanted: TargetOptions,
+    options: TargetOptions,
     accounting: AccountingOptions,
     sensitivities: Annotated[
         str,
@@ -130,7 +130,7 @@ def calibrate(
     noise multiplier: its standard deviation divided by the sensitivity.
     """
 
-    target, rate = wanted.target(), accounting.sampling_rate
+    target, rate = options.target(), accounting.sampling_rate
 
     from fl_audit.privacy.events import gaussian_rounds
 
@@ -216,7 +216,7 @@ class LedgerOptions:
 def account(
     delta: DeltaOption,
     *,
-    training: NoiseAndRoundsOptions,
+    options: NoiseAndRoundsOptions,
     accounting: AccountingOptions,
     together: LedgerOptions,
     shown: OutputFormatOptions,
@@ -227,9 +227,9 @@ def account(
     trainings on the same data. With --ledger, a training that is stated is added to this file.
     """
 
-    terms = training.stated_releases(accounting.sampling_rate, may_lack=together.ledger is not None)
+    terms = options.stated_releases(accounting.sampling_rate, may_lack=together.ledger is not None)
     if together.ledger is not None:
-        if training.per_round:
+        if options.per_round:
             raise InputError("--per-round belongs to one training: accepted is it without --ledger")
         account_ledger(together.ledger, terms, delta, together.name, together.budget, shown.as_json, together.trainings)
         return
@@ -250,15 +250,15 @@ def account(
 
     title = f"what noise multiplier {noise:g} guarantees at delta {delta:g} over {plural(terms.rounds, 'round')}"
 
-    def spent(rounds: int, name: Accountant) -> float:
+    def spent(rounds: int, accountant: Accountant) -> float:
         from fl_audit.privacy.accounting import PrivacyProfile
         from fl_audit.privacy.accounting import account as epsilon_of
 
         first = gaussian_rounds(noise, rounds, terms.sampling_rate)
-        return epsilon_of(PrivacyProfile(first, terms.adjacency), name, delta)
+        return epsilon_of(PrivacyProfile(first, terms.adjacency), accountant, delta)
 
     print_guarantee(
-        found, events, accounting.accountant, title, shown, spent=spent if training.per_round else None
+        found, events, accounting.accountant, title, shown, spent=spent if options.per_round else None
     )  # fmt: skip
 
 

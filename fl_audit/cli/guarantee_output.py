@@ -39,7 +39,7 @@ def print_guarantee(
     events: "tuple[ReleaseEvent, ...]",
     accountant: str | None,
     title: str,
-    shown: OutputFormatOptions,
+    options: OutputFormatOptions,
     saving: bool = False,
     spent: Callable[[int, Accountant], float] | None = None,
 ) -> None:
@@ -55,7 +55,7 @@ def print_guarantee(
         Name of the accountant. None prints a table of all accountants; the exact accountant is then the main result.
     title
         Title above the table.
-    shown
+    options
         Options of the output.
     saving
         Whether the table has a column of the noise that each accountant saves.
@@ -66,11 +66,11 @@ def print_guarantee(
     from fl_audit.privacy.accounting import exact_accountant
 
     exact = exact_accountant(events)
-    rows = _rows(exact if shown.as_json and accountant is None else accountant, found, exact)
+    rows = _rows(exact if options.as_json and accountant is None else accountant, found, exact)
     [best] = [row for row in rows if row.guarantee and (accountant or row.accountant is exact)]
     assert best.guarantee is not None, "rows without a guarantee are left out"
     by_round = {} if spent is None else _epsilon_by_round(best, spent)
-    if shown.as_json:
+    if options.as_json:
         remark = {"remark": best.remark} if best.remark else {}
         print_json(_guarantee_json(best.guarantee) | remark | ({"epsilon_by_round": by_round} if by_round else {}))
     else:
@@ -79,16 +79,16 @@ def print_guarantee(
             cells = [(str(number), f"{epsilon:.6g}") for number, epsilon in by_round.items()]
             print_table(("round", "epsilon"), cells, f"epsilon after each round, by {best.accountant}", (0, 1))
 
-    if shown.plot is None:
+    if options.plot is None:
         return
 
     # Matplotlib takes longer to import than the numbers take to compute.
     from fl_audit.cli.figures.figure_files import save_figure
     from fl_audit.cli.figures.guarantee_curves import guarantee_figure
 
-    save_figure(guarantee_figure(best.guarantee), shown.plot, dpi=150)
-    if not shown.as_json:
-        print(f"figure: {shown.plot}")
+    save_figure(guarantee_figure(best.guarantee), options.plot, dpi=150)
+    if not options.as_json:
+        print(f"figure: {options.plot}")
 
 
 _MOST_CURVES = 50  # rounds whose epsilon is computed from loss distributions, each of which takes up to a second

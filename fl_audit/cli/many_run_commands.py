@@ -92,7 +92,7 @@ def _all_points(
     return points + baselines(values, [parse_axis(text) for text in baseline_over]) if baseline_over else points
 
 
-def _show(found: "SweepResults", directory: Path, title: str) -> None:
+def _show(results: "SweepResults", directory: Path, title: str) -> None:
     from fl_audit.runs.sweeps.page import (
         STAR_CAUTION,
         better_than_no_privacy_texts,
@@ -104,21 +104,21 @@ def _show(found: "SweepResults", directory: Path, title: str) -> None:
         sweep_page,
     )
 
-    write_text(directory / "sweep.html", sweep_page(found, title))
+    write_text(directory / "sweep.html", sweep_page(results, title))
     rows = []
-    for row in found.points.sort_values("epsilon_star").itertuples():
+    for row in results.points.sort_values("epsilon_star").itertuples():
         claimed = [claimed_text(value) for value in (row.epsilon, row.gdp_mu)]
         mark = "*" if row.on_frontier else ""
         rows.append((str(row.settings), *claimed, number_text(row.utility), number_text(row.epsilon_star), mark))
-    columns = ("setting", "claimed epsilon", "claimed mu", found.utility, "Epsilon*", "frontier")
-    counted = f"Epsilon*: {cuts_text(found.models['epsilon_star_cut'])}"
+    columns = ("setting", "claimed epsilon", "claimed mu", results.utility, "Epsilon*", "frontier")
+    counted = f"Epsilon*: {cuts_text(results.models['epsilon_star_cut'])}"
     notes = (
-        *selection_texts(found),
-        *better_than_no_privacy_texts(found),
-        *claims_text(found),
+        *selection_texts(results),
+        *better_than_no_privacy_texts(results),
+        *claims_text(results),
         counted,
-        fit_text(found),
-        f"{STAR_CAUTION}{chance_text(found)}",
+        fit_text(results),
+        f"{STAR_CAUTION}{chance_text(results)}",
     )
     print_table(columns, rows, printable(title), notes=notes)
     print(f"models: {directory / 'models.parquet'}")

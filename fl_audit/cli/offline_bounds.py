@@ -196,26 +196,26 @@ def epsilon_star(
         print(f"figure: {plot}")
 
 
-def _estimate_json(found: "StarEstimate") -> dict[str, Any]:
+def _estimate_json(estimate: "StarEstimate") -> dict[str, Any]:
     """Return an estimate of Epsilon* as JSON values; infinite numbers are null."""
 
-    attacks = found.attacks
+    attacks = estimate.attacks
     return {
-        "epsilon_star": finite(found.epsilon_star),
-        "unbounded": math.isinf(found.epsilon_star),
-        "delta": found.delta,
-        "method": str(found.method),
-        "interval": [finite(end) for end in found.interval],
-        "confidence": found.confidence,
-        "cut": found.cut,
-        "epsilon_star_within_cut": finite(found.epsilon_star_within_cut),
-        "epsilon_star_without_cut": finite(found.epsilon_star_without_cut),
-        "is_lower_bound": found.is_lower_bound,
-        "members": found.members,
-        "population": found.population,
+        "epsilon_star": finite(estimate.epsilon_star),
+        "unbounded": math.isinf(estimate.epsilon_star),
+        "delta": estimate.delta,
+        "method": str(estimate.method),
+        "interval": [finite(end) for end in estimate.interval],
+        "confidence": estimate.confidence,
+        "cut": estimate.cut,
+        "epsilon_star_within_cut": finite(estimate.epsilon_star_within_cut),
+        "epsilon_star_without_cut": finite(estimate.epsilon_star_without_cut),
+        "is_lower_bound": estimate.is_lower_bound,
+        "members": estimate.members,
+        "population": estimate.population,
         "components": None
-        if found.distributions is None
-        else [distribution.components for distribution in found.distributions],
+        if estimate.distributions is None
+        else [distribution.components for distribution in estimate.distributions],
         "attacks": {
             "auc": float(attacks.auc),
             "tpr_at_fpr_0.001": float(attacks.tpr_at_fpr_0001),
@@ -223,7 +223,7 @@ def _estimate_json(found: "StarEstimate") -> dict[str, Any]:
             "yeom_advantage": float(attacks.yeom_advantage),
             "loss_gap": float(attacks.loss_gap),
         },
-        "warnings": list(found.warnings),
+        "warnings": list(estimate.warnings),
     }
 
 
@@ -231,19 +231,19 @@ def _said(number: float) -> str:
     return f"{number:.4g}" if math.isfinite(number) else "unbounded"
 
 
-def _print_star(found: "StarEstimate") -> None:
+def _print_star(estimate: "StarEstimate") -> None:
 
-    attacks = found.attacks
-    name = "Epsilon* is at least" if found.is_lower_bound else f"Epsilon* ({found.method})"
+    attacks = estimate.attacks
+    name = "Epsilon* is at least" if estimate.is_lower_bound else f"Epsilon* ({estimate.method})"
     rows = (
-        (f"{name}, {found.cut_name}, nats", _said(found.epsilon_star)),
-        (found.interval_name, interval_text(*found.interval)),
+        (f"{name}, {estimate.cut_name}, nats", _said(estimate.epsilon_star)),
+        (estimate.interval_name, interval_text(*estimate.interval)),
         ("AUC of the loss threshold attack", f"{attacks.auc:.4f}"),
         ("TPR at FPR 0.1 %", f"{attacks.tpr_at_fpr_0001:.4f}"),
         ("TPR at FPR 1 %", f"{attacks.tpr_at_fpr_001:.4f}"),
         ("Yeom advantage", f"{attacks.yeom_advantage:.4f}"),
         ("mean loss, population less members", f"{attacks.loss_gap:.4g}"),
     )
-    title = f"{found.members} losses of members, {found.population} of the population, delta {found.delta:g}"
-    warnings = [f"warning: {warning}" for warning in found.warnings]
+    title = f"{estimate.members} losses of members, {estimate.population} of the population, delta {estimate.delta:g}"
+    warnings = [f"warning: {warning}" for warning in estimate.warnings]
     print_table(("number", "value"), rows, title, numbers=(1,), notes=warnings)

@@ -110,28 +110,28 @@ def verify(
         sys.exit(VIOLATED)
 
 
-def _lines(found: "VerifiedStatement", is_key_given: bool) -> list[str]:
+def _lines(statement: "VerifiedStatement", is_key_given: bool) -> list[str]:
     """Return who signed a statement, what was not checked, and last whether all files agree or what differs.
 
     The verdict that was signed is left out if a file differs, since it is of other files.
     """
-    predicate = found.statement["predicate"]
+    predicate = statement.statement["predicate"]
     signer = predicate["signer"]
     who = ", ".join(word for word in (signer["name"], signer["role"]) if word) or "a signer without a name"
     whose = "which is the given one" if is_key_given else "and nothing says whose it is: compare it, or --key FILE"
-    lines = [f"signed: {predicate['signed']} by {who}", f"key: {found.key}, {whose}"]
-    if found.left_out:
-        lines.append(f"not checked: {found.left_out} files of challenger/, which is not here")
-    if not found.agrees:
-        return [*lines, f"differs: {'; '.join(_differences(found))}"]
-    files = len(found.statement["subject"]) - found.left_out
+    lines = [f"signed: {predicate['signed']} by {who}", f"key: {statement.key}, {whose}"]
+    if statement.left_out:
+        lines.append(f"not checked: {statement.left_out} files of challenger/, which is not here")
+    if not statement.agrees:
+        return [*lines, f"differs: {'; '.join(_differences(statement))}"]
+    files = len(statement.statement["subject"]) - statement.left_out
     return [*lines, f"verdict: {predicate['verdict']}", f"agrees: {files} files are as they were signed"]
 
 
-def _differences(found: "VerifiedStatement") -> list[str]:
+def _differences(statement: "VerifiedStatement") -> list[str]:
     phrases = []
     for word in ("edited", "missing", "added"):
-        names: tuple[str, ...] = getattr(found, word)
+        names: tuple[str, ...] = getattr(statement, word)
         if names:
             more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
             phrases.append(f"{word}: {', '.join(names[:_SHOWN])}{more}")

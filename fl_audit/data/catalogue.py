@@ -76,8 +76,8 @@ class _Entry:
     whose: str = ""  # description of the owners, if the data set comes with owners, who can be the users
 
 
-def _published(description: str, load: Callable[[Path | None], LoadedDataset], find: _Finder) -> _Entry:
-    return _Entry(description, lambda directory, _: load(directory), find=find)
+def _published(description: str, load: Callable[[Path | None], LoadedDataset], finder: _Finder) -> _Entry:
+    return _Entry(description, lambda directory, _: load(directory), find=finder)
 
 
 def _binary_entry(table: BinaryTable) -> _Entry:
@@ -192,8 +192,8 @@ def _own_entry(name: str) -> _Entry:
         found = loader(*place, **bound)
         accepted = "accepted is a fl_audit.data.loaded_dataset.LoadedDataset"
         require(isinstance(found, LoadedDataset), f"data loader {name!r} returned a {type(found).__name__}: {accepted}")
-        source: LoadedDataset = replace(found, name=name)
-        return source
+        dataset: LoadedDataset = replace(found, name=name)
+        return dataset
 
     required = tuple(option for option, one in settings.items() if one.default is Parameter.empty)
     optional = tuple(option for option in settings if option not in required)
@@ -260,7 +260,7 @@ def is_found(name: str, data_dir: str | None = None) -> bool:
 _BROUGHT: dict[DataSpec, LoadedDataset] = {}  # handed to this process in place of what files on its machine may hold
 
 
-def bring_source(spec: DataSpec, source: LoadedDataset) -> None:
+def bring_source(spec: DataSpec, dataset: LoadedDataset) -> None:
     """Make `load_source` return the given data for a specification, in this process only.
 
     Only the data of the latest call are kept.
@@ -269,11 +269,11 @@ def bring_source(spec: DataSpec, source: LoadedDataset) -> None:
     ----------
     spec
         Name and options of the data.
-    source
+    dataset
         Data set to return.
     """
     _BROUGHT.clear()
-    _BROUGHT[spec] = source
+    _BROUGHT[spec] = dataset
 
 
 def load_source(spec: DataSpec) -> LoadedDataset:

@@ -61,7 +61,7 @@ class SourceFileRows:
 def encode_column(
     column: "pd.Series[Any]",
     name: str,
-    origin: SourceFileRows,
+    file_rows: SourceFileRows,
     settings: TableSettings,
     before: int,
     identifier: IdentifyingColumn | None = None,
@@ -78,14 +78,14 @@ def encode_column(
 
     `identifier`: How the column identifies persons; it only adds advice to an error message.
     """
-    numbers, note = numbers_of(column, name, origin, settings.decimal or ".")
+    numbers, note = numbers_of(column, name, file_rows, settings.decimal or ".")
     if numbers is None:
-        return _levels(column.astype(str).str.strip(), name, origin.file, settings.most_words, before, identifier)
-    train, drop = origin.train, remedies.drop(name)
+        return _levels(column.astype(str).str.strip(), name, file_rows.file, settings.most_words, before, identifier)
+    train, drop = file_rows.train, remedies.drop(name)
     nameless = "a column of numbers without a name, such as programs add to number the records"
     remedy = f"give it a name, or leave it out with {drop}"
-    require(not re.fullmatch(r"Unnamed: \d+", name), f"{origin.file} has {nameless}: {remedy}", drop)
-    _check_width(before + 1, len(numbers), name, origin.file)
+    require(not re.fullmatch(r"Unnamed: \d+", name), f"{file_rows.file} has {nameless}: {remedy}", drop)
+    _check_width(before + 1, len(numbers), name, file_rows.file)
     scaled, rest = min_max(numbers[:train, np.newaxis], numbers[train:, np.newaxis])
     assert rest is not None
     low, high = numbers[:train].min(), numbers[:train].max()
@@ -140,10 +140,10 @@ def column_lines(columns: Sequence[ColumnReadResult]) -> list[str]:
     return [*map(str, shown), *([f"and {rest.total()} further columns: {counted}"] if rest else [])]
 
 
-def described_names(name: str, kind: ColumnRole, levels: NDArray[np.generic] | Sequence[str]) -> ColumnReadResult:
+def described_names(name: str, role: ColumnRole, levels: NDArray[np.generic] | Sequence[str]) -> ColumnReadResult:
     """Describe how a column of labels, owners or users was read: by the number and the first few of its values."""
-    what, most = ("classes", _CLASSES) if kind is ColumnRole.LABEL else ("of them", _EXAMPLES)
-    return ColumnReadResult(name, kind, f"{len(levels)} {what}: {_some(levels, most)}")
+    what, most = ("classes", _CLASSES) if role is ColumnRole.LABEL else ("of them", _EXAMPLES)
+    return ColumnReadResult(name, role, f"{len(levels)} {what}: {_some(levels, most)}")
 
 
 def check_classes(values: NDArray[np.generic], what: str, most: int | None = None) -> None:
@@ -170,7 +170,9 @@ def check_classes(values: NDArray[np.generic], what: str, most: int | None = Non
     raise InputError(f"{found}: {accepted}, or {more} if these are classes{learned}", choices=(more, *quantity))
 
 
-def numbers_of(column: "pd.Series[Any]", name: str, origin: SourceFileRows, decimal: str) -> tuple[Floats | None, str]:
+def numbers_of(
+    column: "pd.Series[Any]", name: str, file_rows: SourceFileRows, decimal: str
+) -> tuple[Floats | None, str]:
     """Return a column as numbers (dates as days since 1970), with a note on their notation; None for words."""
     if pd.api.types.is_numeric_dtype(column):
         return column.to_numpy(dtype=np.float64), ""
@@ -185,22 +187,25 @@ def numbers_of(column: "pd.Series[Any]", name: str, origin: SourceFileRows, deci
         notes = [*notes, *([f"{' and '.join(left_out)} left out"] if left_out else [])]
         plain = text.str.replace(rf"[{other}%\s]", "", regex=True).str.replace(",", ".", regex=False)
         return plain.to_numpy(dtype=np.float64)[codes], f" ({'; '.join(notes)})" if notes else ""
-    cell, drop = origin.cell(int(np.argmin(written[codes])), name, _short(str(raw[~written][0]))), remedies.drop(name)
+    cell, drop = (
+        file_rows.cell(int(np.argmin(written[codes])), name, _short(str(raw[~written][0]))),
+        remedies.drop(name),
+    )
     others = f"the decimals of the other columns have the mark {decimal!r}"
     accepted = f"accepted is one mark throughout, or {drop} to leave the column out"
     require(not otherwise.all(), f"{cell}, and {others}: {accepted}", drop)
-    _require_one_kind(written[codes], raw[codes], name, origin, "numbers")
-    _require_one_kind(are_dates(pd.Series(raw, dtype=str))[codes], raw[codes], name, origin, "dates")
+    _require_one_kind(written[codes], raw[codes], name, file_rows, "numbers")
+    _require_one_kind(are_dates(pd.Series(raw, dtype=str))[codes], raw[codes], name, file_rows, "dates")
     return None, ""
 
 
-def _require_one_kind(fits: Flags, cells: "pd.Index[Any]", name: str, origin: SourceFileRows, kind: str) -> None:
+def _require_one_kind(fits: Flags, cells: "pd.Index[Any]", name: str, file_rows: SourceFileRows, kind: str) -> None:
     """Raise `InputError` if most cells of a column are of one kind and a few are not; `fits` has a flag for each."""
     # Such a column is a spoilt measurement, and one level for each number or date would hide that.
     if fits.all() or fits.mean() <= _SHARE_OF_NUMBERS:
         return
     words, drop = tuple(dict.fromkeys(str(cell) for cell in cells[~fits])), remedies.drop(name)
-    cell = origin.cell(int(np.argmin(fits)), name, _short(words[0]))
+    cell = file_rows.cell(int(np.argmin(fits)), name, _short(words[0]))
     accepted = f"where most cells are {kind}: accepted are {kind} throughout"
     if len(words) > _MOST_WORDS:
         further = f"and {len(words) - 1:,} further words stand there"
@@ -241,7 +246,7 @@ def _days(column: "pd.Series[Any]") -> Floats | None:
 
 
 def _levels(
-    text: "pd.Series[Any]", name: str, file: str, most: int, before: int, identifier: IdentifyingColumn | None
+    text: "pd.Series[Any]", name: str, file: str, most: int, before: int, column: IdentifyingColumn | None
 ) -> EncodedColumn:
     values, drop = text.to_numpy(dtype=np.str_), remedies.drop(name)
     levels, codes = np.unique(values, return_inverse=True)
@@ -251,8 +256,8 @@ def _levels(
     dates = f"{file}: column {name} holds dates, such as {first!r}"
     require(not are_all_dates, f"{dates}: {accepted}, or leave the column out with {drop}", drop)
     is_unique = len(values) >= ENOUGH_TO_TELL and len(levels) == len(values)
-    if identifier is not None and identifier.most > 1 and (is_unique or len(levels) > most):
-        refusal = _refused_person_column(identifier, file, len(levels))
+    if column is not None and column.most > 1 and (is_unique or len(levels) > most):
+        refusal = _refused_person_column(column, file, len(levels))
         raise refusal
     own = f"{file}: column {name} has another text in every record, such as {_short(first)}"
     useless = (
@@ -272,15 +277,15 @@ def _levels(
     return EncodedColumn(ColumnReadResult(name, ColumnRole.LEVELS, detail, odd=bool(alone)), features)
 
 
-def _refused_person_column(identifier: IdentifyingColumn, file: str, levels: int) -> InputError:
+def _refused_person_column(column: IdentifyingColumn, file: str, levels: int) -> InputError:
     """Return the error for a column of words that says whom each record is about, and can be no feature.
 
     The advice to leave it out is for columns alone whose name does not say that they identify persons.
     """
-    name, drop = identifier.name, remedies.drop(identifier.name)
-    repeated = f"in {identifier.rows:,} records, up to {identifier.most:,} each"
-    if identifier.beginning:
-        found = f"words that begin in {identifier.values:,} ways, such as {identifier.beginning!r}, {repeated}"
+    name, drop = column.name, remedies.drop(column.name)
+    repeated = f"in {column.rows:,} records, up to {column.most:,} each"
+    if column.beginning:
+        found = f"words that begin in {column.values:,} ways, such as {column.beginning!r}, {repeated}"
         advice = "if the beginning says whom a record is about, give it a column of its own and name that as the user"
         return InputError(f"{file}: column {name} has {found}: {advice}; if it does not, {drop} leaves the column out",
                           choices=(drop,))  # fmt: skip

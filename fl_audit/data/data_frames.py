@@ -149,39 +149,41 @@ class _EncodedLabels:
         return f"{self.classes} classes" if self.names else "label a quantity"
 
 
-def _labels(column: "pd.Series[Any]", origin: SourceFileRows, settings: TableSettings) -> _EncodedLabels:
+def _labels(column: "pd.Series[Any]", file_rows: SourceFileRows, settings: TableSettings) -> _EncodedLabels:
     """Return the labels of all records, as classes or, with `task` REGRESSION, as quantities."""
-    label, train = settings.label, origin.train
+    label, train = settings.label, file_rows.train
     if settings.is_regression:
-        return _quantities(column, origin, settings)
-    values = _label_values(column, label, origin)
+        return _quantities(column, file_rows, settings)
+    values = _label_values(column, label, file_rows)
     most = settings.most_words if values.dtype.kind == "U" else settings.most_numbers
-    check_classes(values, f"{origin.file}: label column {label}", most)
+    check_classes(values, f"{file_rows.file}: label column {label}", most)
     has_test = train < len(values)
-    codes, test_codes, classes = encode_labels(values[:train], values[train:] if has_test else None, Path(origin.file))
+    codes, test_codes, classes = encode_labels(
+        values[:train], values[train:] if has_test else None, Path(file_rows.file)
+    )
     use = described_names(label, ColumnRole.LABEL, np.unique(values))
     test = codes[:0] if test_codes is None else test_codes
     return _EncodedLabels(codes, test, classes, use, tuple(map(str, np.unique(values))))
 
 
-def _quantities(column: "pd.Series[Any]", origin: SourceFileRows, settings: TableSettings) -> _EncodedLabels:
+def _quantities(column: "pd.Series[Any]", file_rows: SourceFileRows, settings: TableSettings) -> _EncodedLabels:
     """Return labels that are quantities, scaled to [0, 1] by the range of the training records."""
     label = settings.label
     if pd.api.types.is_numeric_dtype(column):
-        refuse_infinite(column, label, origin)
-    numbers, note = numbers_of(column, label, origin, settings.decimal or ".")
-    words = f"{origin.file}: label column {label} has words, and task is 'regression'"
+        refuse_infinite(column, label, file_rows)
+    numbers, note = numbers_of(column, label, file_rows, settings.decimal or ".")
+    words = f"{file_rows.file}: label column {label} has words, and task is 'regression'"
     if numbers is None:
         raise InputError(f"{words}: accepted are numbers, or task = 'classification' in [data]")
-    low, high = float(numbers[: origin.train].min()), float(numbers[: origin.train].max())
-    same = f"{origin.file}: label column {label} is {low:g} in every record"
+    low, high = float(numbers[: file_rows.train].min()), float(numbers[: file_rows.train].max())
+    same = f"{file_rows.file}: label column {label} is {low:g} in every record"
     require(high > low, f"{same}: accepted are quantities that differ")
-    reach = f"{origin.file}: label column {label} reaches from {low:g} to {high:g}"
+    reach = f"{file_rows.file}: label column {label} reaches from {low:g} to {high:g}"
     require(math.isfinite(high - low), f"{reach}: accepted are ranges below 1.7e308")
     scaled = ((numbers - low) / (high - low)).astype(np.float32)
     detail = f"a quantity, {low:g} to {high:g}{note}, scaled to 0 to 1"
     use = ColumnReadResult(label, ColumnRole.LABEL, detail)
-    return _EncodedLabels(scaled[: origin.train], scaled[origin.train :], 1, use, range=(low, high))
+    return _EncodedLabels(scaled[: file_rows.train], scaled[file_rows.train :], 1, use, range=(low, high))
 
 
 def _complete_parts(
@@ -212,12 +214,12 @@ def _joint(parts: Sequence[pd.DataFrame], settings: TableSettings) -> pd.DataFra
 
 
 def _encoded(
-    frame: pd.DataFrame, origin: SourceFileRows, settings: TableSettings, persons: IdentifyingColumn | None
+    frame: pd.DataFrame, file_rows: SourceFileRows, settings: TableSettings, column: IdentifyingColumn | None
 ) -> Sequence[EncodedColumn | EncodedTexts]:
     """Return the encoded columns of a table: all of them, or the one column of text."""
     if (text := settings.of_text) is None:
-        return encode_columns(frame, origin, settings, persons)
-    return [encode_texts(frame[text.column].astype(str).tolist(), text, origin.file)]
+        return encode_columns(frame, file_rows, settings, column)
+    return [encode_texts(frame[text.column].astype(str).tolist(), text, file_rows.file)]
 
 
 def _said_of(settings: TableSettings) -> str:
@@ -246,7 +248,7 @@ def _counted(words: Mapping[str, int]) -> str:
 
 
 def _persons(
-    joint: pd.DataFrame, origin: SourceFileRows, name: str | None, kind: ColumnRole
+    joint: pd.DataFrame, file_rows: SourceFileRows, name: str | None, role: ColumnRole
 ) -> tuple[Owners, dict[str, ColumnReadResult]]:
     """Return the owner (or user) of each training record, and how the column `name` of owners (or users) was read.
 
@@ -255,15 +257,15 @@ def _persons(
     """
     if name is None:
         return UNKNOWN_OWNERS, {}
-    values = _label_values(joint[name], name, origin)[: origin.train]
-    found = encode_owners(values, f"{origin.file}: {kind} column {name}", str(kind))
-    return found, {name: described_names(name, kind, found.names)}
+    values = _label_values(joint[name], name, file_rows)[: file_rows.train]
+    found = encode_owners(values, f"{file_rows.file}: {role} column {name}", str(role))
+    return found, {name: described_names(name, role, found.names)}
 
 
-def _label_values(column: "pd.Series[Any]", label: str, origin: SourceFileRows) -> NDArray[np.generic]:
+def _label_values(column: "pd.Series[Any]", label: str, file_rows: SourceFileRows) -> NDArray[np.generic]:
     """Return the labels, owners or users in a column, shape (records,): numbers unchanged, all else as strings."""
     if not pd.api.types.is_numeric_dtype(column):
         return column.astype(str).str.strip().to_numpy(dtype=np.str_)
     values: NDArray[np.generic] = column.to_numpy()
-    refuse_infinite(column, label, origin)
+    refuse_infinite(column, label, file_rows)
     return values

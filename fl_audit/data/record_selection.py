@@ -47,7 +47,7 @@ def population_size(split: Split, population_records: int, taken: int) -> int:
 
 
 def select_records(
-    source: LoadedDataset,
+    dataset: LoadedDataset,
     records: int,
     test_records: int,
     seed: int,
@@ -68,7 +68,7 @@ def select_records(
 
     Parameters
     ----------
-    source
+    dataset
         Data set with the pool and, if it has one, the official test split.
     seed
         Seed of the run, which decides the draw.
@@ -93,30 +93,30 @@ def select_records(
     for name, number in (("records", records), ("test records", test_records)):
         require_number(f"number of {name} is", number, "whole numbers from 1")
     random = generator(seed, Purpose.RECORD_SELECTION)
-    order, ends = _order_of_records(source.pool, random, by_user)
-    most = int(_LARGEST_HELD_OUT_SHARE * len(source.pool))
-    held_out = 0 if source.test is not None else max(1, min(test_records, most))
+    order, ends = _order_of_records(dataset.pool, random, by_user)
+    most = int(_LARGEST_HELD_OUT_SHARE * len(dataset.pool))
+    held_out = 0 if dataset.test is not None else max(1, min(test_records, most))
     if by_user and held_out:
         held_out = int(len(order) - _size_for_limit(ends, len(order) - held_out, at_least=True))
-    free = len(source.pool) - held_out
+    free = len(dataset.pool) - held_out
     beside = f" beside {held_out} held out for the test" if held_out else ""
     most, kept = free - fewest_outside, ", since another one has to replace a record of D" if fewest_outside else ""
-    offered = f"{source.name} has {free}{beside}: accepted for records in [data] are 1 to {most}{kept}"
+    offered = f"{dataset.name} has {free}{beside}: accepted for records in [data] are 1 to {most}{kept}"
     require(records <= most, f"the training set is to have {records} records, and {offered}")
     if by_user:
         wanted, records = records, _size_for_limit(ends[:users], records)
         many = f"records is {wanted}, and the first user that is drawn has {int(ends[0])}"
         require(records > 0, f"{many}: accepted are more records in [data], or fewer of each user by records-per-user")
-    inside = source.pool.take(order[:records])
-    drawn = f"records is {records}, and all that are drawn from {source.name} are of one class"
+    inside = dataset.pool.take(order[:records])
+    drawn = f"records is {records}, and all that are drawn from {dataset.name} are of one class"
     needed = "at least 2 classes, or quantities, are needed, so ask for more records"
     require(np.unique(inside.labels).size >= 2, f"{drawn}: {needed}")
     # In the pool's order, so that the position of a replacement is easy to trace.
-    outside = source.pool.take(np.sort(order[records:free])) if records < free else None
-    if source.test is None:
-        return Split(inside, outside, source.pool.take(np.sort(order[free:])))
-    tested = random.permutation(len(source.test))[: min(test_records, len(source.test))]
-    return Split(inside, outside, source.test.take(np.sort(tested)))
+    outside = dataset.pool.take(np.sort(order[records:free])) if records < free else None
+    if dataset.test is None:
+        return Split(inside, outside, dataset.pool.take(np.sort(order[free:])))
+    tested = random.permutation(len(dataset.test))[: min(test_records, len(dataset.test))]
+    return Split(inside, outside, dataset.test.take(np.sort(tested)))
 
 
 def _order_of_records(pool: Records, random: np.random.Generator, by_user: bool) -> tuple[Integers, Integers]:

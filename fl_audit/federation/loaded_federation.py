@@ -315,48 +315,48 @@ def register_federation(federation: LoadedFederation) -> None:
 
 
 @lru_cache(maxsize=4)
-def load_federation(public: Federation) -> LoadedFederation:
+def load_federation(federation: Federation) -> LoadedFederation:
     """Load the data of a federation and build its model, or return the federation registered by `register_federation`.
 
     Raises `InputError` if the data or the model cannot be used.
     """
-    settle_device(public.device)
-    if public in _BROUGHT:
-        return _BROUGHT[public]
-    source = load_source(public.data)
-    split = split_of(public)
-    shards = shards_of(public, split.inside)
-    user = users_of(split.inside) if public.mechanism.unit is Unit.USER else None
-    victim = victim_of(public, split.inside, shards)
-    replacement, left = outside_of(public, split, shards[victim])
-    inside = with_crafted(split.inside, public.pair.index, public.pair.crafted)
-    if public.candidate_column is not None:
-        inside = with_values(inside, public.pair.index, source, public.candidate_column)
-        more = np.arange(public.records, public.records_held)
+    settle_device(federation.device)
+    if federation in _BROUGHT:
+        return _BROUGHT[federation]
+    source = load_source(federation.data)
+    split = split_of(federation)
+    shards = shards_of(federation, split.inside)
+    user = users_of(split.inside) if federation.mechanism.unit is Unit.USER else None
+    victim = victim_of(federation, split.inside, shards)
+    replacement, left = outside_of(federation, split, shards[victim])
+    inside = with_crafted(split.inside, federation.pair.index, federation.pair.crafted)
+    if federation.candidate_column is not None:
+        inside = with_values(inside, federation.pair.index, source, federation.candidate_column)
+        more = np.arange(federation.records, federation.records_held)
         shards = tuple(np.append(one, more) if client == victim else one for client, one in enumerate(shards))
-    spec = model_for(public.model, split.inside)
-    model = StackedModel.of(spec, probe_records(source)).sized_for_device(public.device)
-    model = model.clipping_in(public.mechanism.clipping.measured_in)
-    core = model.frozen_module if public.weights is None else load_core(public.weights)
+    spec = model_for(federation.model, split.inside)
+    model = StackedModel.of(spec, probe_records(source)).sized_for_device(federation.device)
+    model = model.clipping_in(federation.mechanism.clipping.measured_in)
+    core = model.frozen_module if federation.weights is None else load_core(federation.weights)
     return LoadedFederation(
-        public=public,
-        training=_examples(inside, user, public, core),
-        replacement=None if replacement is None else _examples(replacement, user, public, core),
+        public=federation,
+        training=_examples(inside, user, federation, core),
+        replacement=None if replacement is None else _examples(replacement, user, federation, core),
         shards=shards,
         victim=victim,
-        held_out=held_out_of(public, split, left),
+        held_out=held_out_of(federation, split, left),
         classes=split.inside.classes,
         model=model,
         core=core,
         user=user,
         inputs=split.inside.inputs,
-        raw=None if public.local_randomizer is None else UnrandomisedRecords(inside, replacement),
+        raw=None if federation.local_randomizer is None else UnrandomisedRecords(inside, replacement),
     )
 
 
-def _examples(records: Records, user: Integers | None, public: Federation, core: nn.Module | None) -> Examples:
+def _examples(records: Records, user: Integers | None, federation: Federation, core: nn.Module | None) -> Examples:
     """Return records as tensors, passed through the frozen core, with their users only if users are the units."""
-    examples = Examples.of(records, public.device, core)
+    examples = Examples.of(records, federation.device, core)
     return examples if user is not None else replace(examples, user=None)
 
 

@@ -56,7 +56,7 @@ def dpsgd_likelihood_ratio_input(
     return LikelihoodRatioInput(observed, Hypotheses(shared, present, torch.zeros_like(present), weight))
 
 
-def rounding_of_steps(federation: LoadedFederation, seen: ObservedRound, insider: int) -> Tensor:
+def rounding_of_steps(federation: LoadedFederation, observed: ObservedRound, insider: int) -> Tensor:
     """Return the root mean square of the rounding error in the updates that the adversary sees, float64 (trials,).
 
     The error is in the units of the likelihood ratio test, in which the noise has the standard deviation z C (noise
@@ -65,8 +65,8 @@ def rounding_of_steps(federation: LoadedFederation, seen: ObservedRound, insider
     the noised sum from models, the rounding of this sum is added.
     """
     scale = _scale(federation, insider)
-    rounding = rounding_of_update(seen.start) * sqrt(len(scale.clients))
-    recovered = seen.rounding(federation.public.mechanism)
+    rounding = rounding_of_update(observed.start) * sqrt(len(scale.clients))
+    recovered = observed.rounding(federation.public.mechanism)
     if recovered is not None and federation.public.threat_model.adversary is Adversary.CLIENT:
         rounding = (rounding.square() + recovered.square()).sqrt()
     return rounding * scale.of_updates
@@ -91,28 +91,34 @@ def _scale(federation: LoadedFederation, insider: int) -> _UpdateScaleFactors:
     return _UpdateScaleFactors(unknown, batch[victim] / steps.schedule.learning_rate / hidden, of_sums)
 
 
-def _unknown_updates(federation: LoadedFederation, seen: ObservedRound, insider: int) -> Tensor:
+def _unknown_updates(federation: LoadedFederation, observed: ObservedRound, insider: int) -> Tensor:
     """Return the sum of the updates whose noise the adversary does not know, float64 (trials, parameters).
 
     An insider knows the seeds of its own and its colluders' noise.
     """
     if federation.public.threat_model.adversary is Adversary.SERVER:
-        return require_seen(seen.side.contribution, "the contribution of the target's client").double()
-    rest, known = seen.sums(federation.public.mechanism).double().clone(), (insider, *federation.colluders(insider))
-    seeds = require_seen(seen.side.noise_seeds, "the seeds of the noise that the insider knows").tolist()
-    trials = tuple(require_seen(seen.side.trial_numbers, "the numbers of the trials").tolist())
+        return require_seen(observed.side.contribution, "the contribution of the target's client").double()
+    rest, known = observed.sums(federation.public.mechanism).double().clone(), (insider, *federation.colluders(insider))
+    seeds = require_seen(observed.side.noise_seeds, "the seeds of the noise that the insider knows").tolist()
+    trials = tuple(require_seen(observed.side.trial_numbers, "the numbers of the trials").tolist())
     for client, seed in zip(known, seeds, strict=True):
-        rest -= trained_privately(federation, client, seen.start, seen.number, ClientRandomness(seed, trials)).updates
+        rest -= trained_privately(
+            federation, client, observed.start, observed.number, ClientRandomness(seed, trials)
+        ).updates
     return rest
 
 
-def _sum_of_common(federation: LoadedFederation, seen: ObservedRound, client: int) -> Tensor:
+def _sum_of_common(federation: LoadedFederation, observed: ObservedRound, client: int) -> Tensor:
     """Return the sum of the clipped gradients of a client's sampled records, without the differing record."""
     stays = ~federation.differs(client)
     if not stays.any():
-        return torch.zeros_like(seen.start)
+        return torch.zeros_like(observed.start)
     taken = None
     if federation.public.mechanism.is_sampled:
         units = torch.from_numpy(federation.shards[client][stays])
-        taken = require_seen(seen.side.taking_part, "who took part").cpu()[:, units].bool().to(seen.start.device)
-    return clipped_gradient_sum(federation, seen.start, federation.shard_without_targets(client), taken, CLIPPING_SLACK)
+        taken = (
+            require_seen(observed.side.taking_part, "who took part").cpu()[:, units].bool().to(observed.start.device)
+        )
+    return clipped_gradient_sum(
+        federation, observed.start, federation.shard_without_targets(client), taken, CLIPPING_SLACK
+    )

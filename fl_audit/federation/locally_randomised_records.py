@@ -76,18 +76,20 @@ class LocallyRandomisedRecords:
     replacement: Examples | None
 
 
-def randomised_shard(federation: LoadedFederation, client: int, draws: ClientRandomness) -> LocallyRandomisedRecords:
+def randomised_shard(
+    federation: LoadedFederation, client: int, randomness: ClientRandomness
+) -> LocallyRandomisedRecords:
     """Return a client's locally randomized records in each trial.
 
     If the federation has a frozen core (a network that is not trained), the result holds the core's outputs for these
     records.
     """
     found, device = list[Tensor](), federation.public.device
-    for trial in draws.trials:
-        key = (federation.serial, client, draws.seed, trial)
+    for trial in randomness.trials:
+        key = (federation.serial, client, randomness.seed, trial)
         tensor = _HELD.find(key)
         if tensor is None:
-            tensor = torch.from_numpy(randomised_records(federation, client, draws.seed, trial))
+            tensor = torch.from_numpy(randomised_records(federation, client, randomness.seed, trial))
             if federation.core is not None:
                 tensor = passed_through(federation.core.to(device), tensor.float().to(device)).cpu()
             _HELD.hold(key, tensor)

@@ -19,13 +19,13 @@ _ENDS = 8  # number of records taken at each end, by their extreme value, where 
 
 
 @lru_cache(maxsize=2)
-def probe_records(source: LoadedDataset) -> ModelCheckRecords:
+def probe_records(dataset: LoadedDataset) -> ModelCheckRecords:
     """Return records of a data set on which a model is tested: evenly spaced ones, and ones with extreme values.
 
     Texts with the most and the least padding come first. Extreme values include the largest token id, which a model
     with an embedding must accept.
     """
-    taken = [(source.pool, "record"), *([] if source.test is None else [(source.test, "test record")])]
+    taken = [(dataset.pool, "record"), *([] if dataset.test is None else [(dataset.test, "test record")])]
     chosen = [(records, _chosen(records), what) for records, what in taken]
     features = np.concatenate([records.features[places] for records, places, _ in chosen])
     names = tuple(f"{what} {place} (from 0)" for _, places, what in chosen for place in places.tolist())

@@ -236,7 +236,7 @@ def refuse_blurred(share: Floats) -> None:
     require(not is_too_inaccurate(share).any(), f"{hidden}: {found}, {remedy}")
 
 
-def part_seen_by_clients(view: InsiderView, mechanism: Mechanism, made: ServerRound) -> ObservedRound:
+def part_seen_by_clients(view: InsiderView, mechanism: Mechanism, server_round: ServerRound) -> ObservedRound:
     """Return the part of a round that clients see: the release or models, with side information.
 
     If the server changes the noised sums after the noise, they see the noised sums themselves, whatever the view: a
@@ -248,21 +248,34 @@ def part_seen_by_clients(view: InsiderView, mechanism: Mechanism, made: ServerRo
         Whether clients see the noised sum (`update`) or models alone (`model`).
     mechanism
         Mechanism of the federation.
-    made
+    server_round
         All that the server knows of the round.
     """
-    if made.shown is not None:
-        return ObservedRound(made.number, (made.models[-2],), made.shown, made.side, made.earlier)
+    if server_round.shown is not None:
+        return ObservedRound(
+            server_round.number, (server_round.models[-2],), server_round.shown, server_round.side, server_round.earlier
+        )
     match view:
         case InsiderView.UPDATE:
-            return ObservedRound(made.number, (made.models[-2],), made.release, made.side, made.earlier)
+            return ObservedRound(
+                server_round.number,
+                (server_round.models[-2],),
+                server_round.release,
+                server_round.side,
+                server_round.earlier,
+            )
         case InsiderView.MODEL:
-            return ObservedRound(made.number, made.models[-mechanism.optimizer.models_to_invert :], None, made.side)
+            return ObservedRound(
+                server_round.number,
+                server_round.models[-mechanism.optimizer.models_to_invert :],
+                None,
+                server_round.side,
+            )
         case _:
             assert_never(view)
 
 
-def stored_tensors(view: InsiderView, made: ServerRound) -> dict[str, Tensor]:
+def stored_tensors(view: InsiderView, server_round: ServerRound) -> dict[str, Tensor]:
     """Return those tensors of a round that are written to the run directory, keyed by name.
 
     They are the release or the model, depending on the view, and the side information. If adversaries are shown noised
@@ -272,16 +285,16 @@ def stored_tensors(view: InsiderView, made: ServerRound) -> dict[str, Tensor]:
     ----------
     view
         Whether the clients see the release or only the new model.
-    made
+    server_round
         All that the server knows of the round.
     """
-    if made.shown is not None:
-        return {"releases": made.shown, "models": made.models[-1]} | made.side.tensors()
+    if server_round.shown is not None:
+        return {"releases": server_round.shown, "models": server_round.models[-1]} | server_round.side.tensors()
     match view:
         case InsiderView.UPDATE:
-            return {_KEPT[view]: made.release} | made.side.tensors()
+            return {_KEPT[view]: server_round.release} | server_round.side.tensors()
         case InsiderView.MODEL:
-            return {_KEPT[view]: made.models[-1]} | made.side.tensors()
+            return {_KEPT[view]: server_round.models[-1]} | server_round.side.tensors()
         case _:
             assert_never(view)
 

@@ -79,12 +79,12 @@ class ContributionTotals:
         at = int(lengths.argmax())
         return float(lengths[at]), int(numbers[at])
 
-    def add(self, numbers: Integers, found: ContributionByTrial, norm: VectorNorm) -> None:
+    def add(self, numbers: Integers, contribution: ContributionByTrial, norm: VectorNorm) -> None:
         """Add the contributions of some units, given by their rows, whose lengths are measured in a norm."""
-        rows = found.total.double().cpu()
+        rows = contribution.total.double().cpu()
         self.total += rows.sum(0)
         self.sizes += rows.abs().sum(0)
-        self.centred_bits += float(found.centred_bits.sum())
+        self.centred_bits += float(contribution.centred_bits.sum())
         self.lengths.append(rows.norm(p=norm.order, dim=1).numpy())
         self.numbers.append(numbers)
 
@@ -182,12 +182,12 @@ def _portions(places: Integers, size: int) -> Iterator[Integers]:
 
 
 def _single_records(
-    federation: LoadedFederation, client: int, numbers: Integers, examples: Examples, moment: RoundContext
+    federation: LoadedFederation, client: int, numbers: Integers, examples: Examples, context: RoundContext
 ) -> UnitChunk:
     alone = Examples(examples.features.unsqueeze(1), examples.labels.unsqueeze(1))
 
     def of_model(model: Tensor) -> ContributionByTrial:
-        return contributed(federation, client, alone, model.expand(len(numbers), -1), moment)
+        return contributed(federation, client, alone, model.expand(len(numbers), -1), context)
 
     return UnitChunk(numbers, of_model)
 
@@ -215,6 +215,6 @@ def _whole_client(federation: LoadedFederation, client: int, cell: CheckedCell) 
 
 
 def _together(
-    federation: LoadedFederation, client: int, number: int, examples: Examples, moment: RoundContext
+    federation: LoadedFederation, client: int, number: int, examples: Examples, context: RoundContext
 ) -> UnitChunk:
-    return UnitChunk(np.array([number]), lambda model: contributed(federation, client, examples, model, moment))
+    return UnitChunk(np.array([number]), lambda model: contributed(federation, client, examples, model, context))

@@ -28,8 +28,8 @@ class StackedConv2d(StackedLayer):
     networks with differential privacy").
     """
 
-    def __init__(self, frame: SharedPassState, prefix: str, template: nn.Conv2d) -> None:
-        super().__init__(frame, prefix)
+    def __init__(self, state: SharedPassState, prefix: str, template: nn.Conv2d) -> None:
+        super().__init__(state, prefix)
         self.kernel = (template.kernel_size[0], template.kernel_size[1])
         self.stride = (template.stride[0], template.stride[1])
         self.dilation = (template.dilation[0], template.dilation[1])

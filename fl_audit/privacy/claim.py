@@ -67,7 +67,7 @@ class Claim:
             delta: float,
             prior: float = ...,
             accountant: Accountant | str | None = ...,
-            sensitivities: SignalToNoiseAdaptivity | str = ...,
+            adaptivity: SignalToNoiseAdaptivity | str = ...,
         ) -> None: ...
 
     def __post_init__(self) -> None:

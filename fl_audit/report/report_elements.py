@@ -235,11 +235,15 @@ class ReportNumber:
         return interval_by_confidence(self.value, self._ends(), self.confidence)
 
 
-def _wide_json(found: ClaimComparison) -> dict[str, Any] | None:
+def _wide_json(comparison: ClaimComparison) -> dict[str, Any] | None:
     """Return the interval that decided the comparison as a JSON object; None if the printed interval decided it."""
-    if found.wide is None:
+    if comparison.wide is None:
         return None
-    return {"low": finite(found.wide.low), "high": finite(found.wide.high), "confidence": found.wide.confidence}
+    return {
+        "low": finite(comparison.wide.low),
+        "high": finite(comparison.wide.high),
+        "confidence": comparison.wide.confidence,
+    }
 
 
 class TableKind(StrEnum):

@@ -47,28 +47,28 @@ def with_attacks(
     `errors`: An attack that raises an error is noted here, and has no column.
     """
     membership = TargetMembership(by_target(targets, "is_in").astype(np.bool_))
-    answers: ModelOutputs | None = None
+    outputs: ModelOutputs | None = None
     with noted_in(errors, "The outputs of the models that the attacks see"):
-        answers = _answers(plan, store, targets)
+        outputs = _answers(plan, store, targets)
     named: Sequence[Attack | str] = plan.config.audit.attacks or ()
     attacks = [attack for attack in named if attack is not Attack.ATTRIBUTE]
     found = dict[str, Floats | Integers]()
-    for attack in attacks if answers is not None else ():
+    for attack in attacks if outputs is not None else ():
         with noted_in(errors, f"The membership attack {attack}"):
-            found |= _scores(attack, answers, membership)
+            found |= _scores(attack, outputs, membership)
     if Attack.ATTRIBUTE in named:
         with noted_in(errors, f"The attack {Attack.ATTRIBUTE}"):
             found |= _guesses(plan, store, membership)
     return targets.assign(**found)
 
 
-def _scores(attack: Attack | str, answers: ModelOutputs, membership: TargetMembership) -> dict[str, Floats]:
+def _scores(attack: Attack | str, outputs: ModelOutputs, membership: TargetMembership) -> dict[str, Floats]:
     """Return the columns with the scores of an attack."""
-    found = {f"{SCORE}{attack}": attack_scores(attack, answers, membership).reshape(-1)}
+    found = {f"{SCORE}{attack}": attack_scores(attack, outputs, membership).reshape(-1)}
     if has_shadows(attack) and membership.trials >= _ENOUGH_TO_KEEP_APART:
         # The second half of the trials are no shadows, so their scores are independent, as a bound on epsilon needs.
         shadows = np.arange(membership.trials) < membership.trials // 2
-        found[f"{APART}{attack}"] = attack_scores(attack, answers, membership, shadows).reshape(-1)
+        found[f"{APART}{attack}"] = attack_scores(attack, outputs, membership, shadows).reshape(-1)
     return found
 
 

@@ -12,7 +12,7 @@ from fl_audit.runs.config import RunConfig
 from fl_audit.words import name_list
 
 
-def with_attribute(config: RunConfig, source: LoadedDataset, split: Split) -> RunConfig:
+def with_attribute(config: RunConfig, dataset: LoadedDataset, split: Split) -> RunConfig:
     """Check that the configured attacks are possible, and return the configuration with the attribute to guess.
 
     The attribute is the table column whose value an attack guesses. If no attack guesses one, the configuration is
@@ -30,17 +30,17 @@ def with_attribute(config: RunConfig, source: LoadedDataset, split: Split) -> Ru
     if Attack.ATTRIBUTE not in (audit.attacks or ()) and column is None:
         return config
     named = None if audit.attribute is None else str(audit.attribute)
-    chosen = choose_attribute(source, _nonmembers(split), named)
+    chosen = choose_attribute(dataset, _nonmembers(split), named)
     return config.changed(audit={"attribute": chosen.column.name})
 
 
-def candidate_prior(config: RunConfig, source: LoadedDataset, split: Split) -> tuple[float, ...]:
+def candidate_prior(config: RunConfig, dataset: LoadedDataset, split: Split) -> tuple[float, ...]:
     """Return the prior probability of each candidate in a reconstruction audit; empty if all are equally likely.
 
     Candidates that are the values of an attribute are as likely as among records that no trial uses for training.
     """
     named = audit_named(config.audit.kind).column_of_candidates(config.audit.attribute)
-    return () if named is None else tuple(choose_attribute(source, _nonmembers(split), named).prior.tolist())
+    return () if named is None else tuple(choose_attribute(dataset, _nonmembers(split), named).prior.tolist())
 
 
 def _nonmembers(split: Split) -> Records:

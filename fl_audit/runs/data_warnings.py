@@ -54,9 +54,9 @@ def most_records(plan: RunPlan) -> int:
     return max(owned, *(one.most for one in source.identifiers), 1)
 
 
-def _of_persons(plan: RunPlan, source: LoadedDataset, split: Split) -> Iterator[DataWarning]:
+def _of_persons(plan: RunPlan, dataset: LoadedDataset, split: Split) -> Iterator[DataWarning]:
     """Yield warnings about identifier columns, and about persons with several records."""
-    owned, unit = plan.config.data.owner is not None or source.pool.owner is not None, plan.federation.mechanism.unit
+    owned, unit = plan.config.data.owner is not None or dataset.pool.owner is not None, plan.federation.mechanism.unit
     together = unit is Unit.CLIENT and plan.federation.partition is PartitionScheme.NATURAL and owned
     by_user = unit is Unit.USER
     if split.inside.user is not None:
@@ -65,8 +65,8 @@ def _of_persons(plan: RunPlan, source: LoadedDataset, split: Split) -> Iterator[
     elif split.inside.owner is not None and not together:
         yield from _of_holders("an owner", split.inside.owner, unit, _as_clients(plan.federation.mechanism.adjacency))
     known = "user" if split.inside.user is not None else "owner" if owned else None
-    persons = likeliest_person_column(source.identifiers, known)
-    for column in source.identifiers:
+    persons = likeliest_person_column(dataset.identifiers, known)
+    for column in dataset.identifiers:
         drop = remedies.drop(column.name)
         if column.most == 1:
             text = f"{column.name}: another value in each of {column.rows:,} rows, which only names or numbers it"
@@ -144,14 +144,14 @@ def _as_clients(adjacency: Adjacency) -> tuple[Remedy, ...]:
     return natural, Remedy("strategy", "dp-fedavg", "training"), Remedy("adjacency", relation.value, "privacy")
 
 
-def _absent(plan: RunPlan, source: LoadedDataset, split: Split) -> Iterator[DataWarning]:
+def _absent(plan: RunPlan, dataset: LoadedDataset, split: Split) -> Iterator[DataWarning]:
     """Yield a warning if a class of the data set has no records in D."""
-    if source.pool.has_quantities:
+    if dataset.pool.has_quantities:
         return
-    absent = np.setdiff1d(source.pool.labels, split.inside.labels)
+    absent = np.setdiff1d(dataset.pool.labels, split.inside.labels)
     if absent.size:
-        names = source.class_names or range(source.pool.classes)
-        counted = [f"{names[code]} ({np.sum(source.pool.labels == code):,} in the data)" for code in absent]
+        names = dataset.class_names or range(dataset.pool.classes)
+        counted = [f"{names[code]} ({np.sum(dataset.pool.labels == code):,} in the data)" for code in absent]
         told = f"{', '.join(counted[:_CLASSES_NAMED])}{', ...' * (absent.size > _CLASSES_NAMED)}"
         yield DataWarning(
             f"no record of class {told} is among the {plan.federation.records:,} that train, so that nothing of it is "

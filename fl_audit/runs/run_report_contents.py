@@ -28,8 +28,8 @@ def summarise(
     tables: RunTables,
     timing: dict[str, Any],
     provenance: Provenance | None = None,
-    unprotected: NonPrivateAccuracy | None = None,
-    drawn: TrueAndReconstructedImages | None = None,
+    accuracy: NonPrivateAccuracy | None = None,
+    images: TrueAndReconstructedImages | None = None,
     looks: tuple[int, ...] = (),
     errors: Sequence[SectionError] = (),
 ) -> ReportContents:
@@ -38,13 +38,13 @@ def summarise(
     `looks`: Empty stands for a single verdict at the end. `errors`: What could not be computed before.
     """
     federation = load_federation(plan.federation)
-    of_audit = [finding for finding in (canary_facts(federation), drawn) if finding is not None]
+    of_audit = [finding for finding in (canary_facts(federation), images) if finding is not None]
     run = FinishedRun(
         plan,
         tables,
         Timing.of_json(timing),
         provenance,
-        unprotected,
+        accuracy,
         record_claim=None if plan.federation.local_randomizer is None else record_claim(federation),
         crafted=_crafted(plan),
         commonest=federation.test_records.largest_class,
@@ -69,7 +69,7 @@ def _guarantee_of(run: FinishedRun) -> Guarantee | None:
         return guarantee
     if guarantee.claim.sensitivities is not SignalToNoiseAdaptivity.FIXED:
         return guarantee
-    return derive_guarantee(replace(guarantee.claim, sensitivities=SignalToNoiseAdaptivity.ADAPTIVE))
+    return derive_guarantee(replace(guarantee.claim, adaptivity=SignalToNoiseAdaptivity.ADAPTIVE))
 
 
 def _crafted(plan: RunPlan) -> CraftedMeasures | None:

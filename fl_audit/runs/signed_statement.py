@@ -197,9 +197,9 @@ def fingerprint(key: "Ed25519PublicKey") -> str:
     return "SHA256:" + hashlib.sha256(key.public_bytes(Encoding.Raw, PublicFormat.Raw)).hexdigest()
 
 
-def _signer_words(found: VerifiedStatement) -> str:
-    signer = found.statement["predicate"]["signer"]
-    return signer["name"] or signer["role"] or found.key
+def _signer_words(statement: VerifiedStatement) -> str:
+    signer = statement.statement["predicate"]["signer"]
+    return signer["name"] or signer["role"] or statement.key
 
 
 def _statement(directory: Path, result: AuditResult, signer: SignerIdentity, key: str) -> dict[str, Any]:

@@ -43,25 +43,25 @@ _MOST_EXACT = 2500
 _FAR = 3.0
 
 
-def distinguisher(measured: NoiseMeasurements) -> TestResult:
+def distinguisher(measurements: NoiseMeasurements) -> TestResult:
     """Test whether a learned classifier distinguishes trials with D from trials with D' by features of their noise.
 
     There are two linear classifiers. One uses features of the noise at a sample of the model's coordinates. The other
     one uses features of the noise along f(D) - f(D') and along the gradients (see `trial_features`). Each classifier
     gives an exact one-sided Mann-Whitney p-value, and the smaller one is corrected by Bonferroni.
 
-    In the result, `measured` is a share of all pairs of a trial with D and a trial with D': the pairs in which the
+    In the result, `measurements` is a share of all pairs of a trial with D and a trial with D': the pairs in which the
     trial with D has the higher score. `limit` is the smallest true share that is found with probability 0.9, or NaN if
     there are too few trials. `place` names the feature with the largest weight.
 
     Sources: Mann and Whitney 1947; for the variance under a breach, Hanley and McNeil 1982.
     """
-    known, along = measured.sampled_trials, direction_features(measured)
-    sides = [(sample_features(measured), measured.members[known])] if known.any() else []
-    sides += [(along, measured.members)] if along else []
+    known, along = measurements.sampled_trials, direction_features(measurements)
+    sides = [(sample_features(measurements), measurements.members[known])] if known.any() else []
+    sides += [(along, measurements.members)] if along else []
     only_if(bool(sides), NotTestedReason.NOT_MEASURED)
     usable = [look for look in sides if min(look[1].sum(), (~look[1]).sum()) >= FEWEST_TRIALS]
-    one_side = measured.members.all() or not measured.members.any()
+    one_side = measurements.members.all() or not measurements.members.any()
     only_if(bool(usable), NotTestedReason.ONE_SIDE if one_side else NotTestedReason.TOO_FEW)
     found = [_judged(features, members, TestName.DISTINGUISHER.level / len(usable)) for features, members in usable]
     best = min(found, key=lambda test: test.p_value)

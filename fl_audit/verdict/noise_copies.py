@@ -96,19 +96,19 @@ def _evened(vectors: Floats) -> Floats:
     return np.asarray(vectors @ axes / np.sqrt(np.maximum(spreads, 1e-12 * spreads[-1])))
 
 
-def repeated_noise(measured: NoiseMeasurements) -> TestResult:
+def repeated_noise(measurements: NoiseMeasurements) -> TestResult:
     """Test whether noise was used more than once: by vectors, by values, and by sums over trials and over rounds."""
     questions = (used_twice, equal_values, shared_over_trials, shared_over_rounds)
-    return clearest_of(TestName.REPEATED_NOISE, [partial(question, measured) for question in questions])
+    return clearest_of(TestName.REPEATED_NOISE, [partial(question, measurements) for question in questions])
 
 
-def correlated_noise(measured: NoiseMeasurements) -> TestResult:
+def correlated_noise(measurements: NoiseMeasurements) -> TestResult:
     """Test whether noise depends on other noise: between coordinates, between rounds in a row, and by its size."""
     questions = (copied_places, joint_places, serial_correlation, even_sizes, carried_sizes)
-    return clearest_of(TestName.CORRELATED_NOISE, [partial(question, measured) for question in questions])
+    return clearest_of(TestName.CORRELATED_NOISE, [partial(question, measurements) for question in questions])
 
 
-def used_twice(measured: NoiseMeasurements, level: float) -> Look:
+def used_twice(measurements: NoiseMeasurements, level: float) -> Look:
     """Test whether noise was repeated, by the largest absolute cosine over all pairs of rounds.
 
     The two rounds of a pair may be of the same trial or of different trials. The noise of a round is represented by its
@@ -117,21 +117,21 @@ def used_twice(measured: NoiseMeasurements, level: float) -> Look:
     Cosines are only pairwise independent. At the level of the test, however, the p-value differs from the Bonferroni
     bound m p by a ten-thousandth only.
     """
-    seen = measured.noise.projections
+    seen = measurements.noise.projections
     only_if(seen.shape[-1] > 0 and not np.isnan(seen).any(), NotTestedReason.NO_DIRECTIONS)
-    projections = seen / measured.sigma[..., None]
-    dimensions, count = projections.shape[-1], measured.trials * measured.rounds
+    projections = seen / measurements.sigma[..., None]
+    dimensions, count = projections.shape[-1], measurements.trials * measurements.rounds
     only_if(min(dimensions, count) >= 2, NotTestedReason.TOO_FEW)
     found = _likest_pair(_evened(projections.reshape(count, dimensions)))
     critical = cosine_at(level / found.pairs, dimensions)
-    (trial, number), (other, later) = (divmod(place, measured.rounds) for place in (found.first, found.second))
+    (trial, number), (other, later) = (divmod(place, measurements.rounds) for place in (found.first, found.second))
     place = f"trial {trial} round {number + 1} and trial {other} round {later + 1}"
     return _look_at_largest_cosine("used-twice", found, dimensions, critical, critical, place, {"pairs": found.pairs})
 
 
 def _look_at_largest_cosine(
     question: str,
-    found: MostSimilarPair,
+    pair: MostSimilarPair,
     dimensions: int,
     claimed: float,
     limit: float,
@@ -140,34 +140,34 @@ def _look_at_largest_cosine(
 ) -> Look:
     """Return a look at the largest absolute cosine over all pairs of vectors with `dimensions` coordinates."""
     # The probability that at least one of so many independent events occurs, each with the probability `tail`.
-    tail = cosine_tail(found.cosine, dimensions)
-    p_value = -math.expm1(found.pairs * math.log1p(-tail)) if tail < 1 else 1.0
-    return Look(question, found.cosine, p_value, found.cosine, claimed, limit, place, more)
+    tail = cosine_tail(pair.cosine, dimensions)
+    p_value = -math.expm1(pair.pairs * math.log1p(-tail)) if tail < 1 else 1.0
+    return Look(question, pair.cosine, p_value, pair.cosine, claimed, limit, place, more)
 
 
-def copied_places(measured: NoiseMeasurements, level: float) -> Look:
+def copied_places(measurements: NoiseMeasurements, level: float) -> Look:
     """Test for copied coordinates by the largest absolute correlation between two sampled coordinates of the model.
 
     The correlation is the cosine of the coordinates' noise over all rounds of all trials. The p-value is computed as in
     the question `used_twice`.
     """
-    vectors = _by_coordinate(measured)
+    vectors = _by_coordinate(measurements)
     places, draws = vectors.shape
     found = _likest_pair(vectors)
     limit = detectable_cosine(level / found.pairs, draws)
-    first, second = (measured.noise.places[at] for at in (found.first, found.second))
+    first, second = (measurements.noise.places[at] for at in (found.first, found.second))
     place = f"coordinates {first[0]} ({first[1]}) and {second[0]} ({second[1]})"
     return _look_at_largest_cosine("two-places", found, draws, 0.0, limit, place, {"places": places})
 
 
-def _by_coordinate(measured: NoiseMeasurements) -> Floats:
+def _by_coordinate(measurements: NoiseMeasurements) -> Floats:
     """Return the sampled noise with one row per coordinate, (coordinates, trials * rounds)."""
-    vectors = measured.even_sample.reshape(-1, measured.even_sample.shape[-1]).T
+    vectors = measurements.even_sample.reshape(-1, measurements.even_sample.shape[-1]).T
     only_if(vectors.shape[0] >= 2 and vectors.shape[1] >= _FEWEST_DRAWS, NotTestedReason.TOO_FEW)
     return vectors
 
 
-def joint_places(measured: NoiseMeasurements, level: float) -> Look:
+def joint_places(measurements: NoiseMeasurements, level: float) -> Look:
     """Test whether many coordinates of the noise are slightly correlated, by all pairs of sampled coordinates.
 
     For each pair, the squared correlation of its two coordinates over all rounds of all trials is taken. The statistic
@@ -178,7 +178,7 @@ def joint_places(measured: NoiseMeasurements, level: float) -> Look:
     uncorrelated. The p-value is from a shifted gamma distribution with the exact mean, variance and third cumulant:
     with more coordinates than rounds, the upper tail is far heavier than a normal one.
     """
-    vectors = _by_coordinate(measured)
+    vectors = _by_coordinate(measurements)
     places, draws = vectors.shape
     only_if(draws >= _FEWEST_JOINT_DRAWS, NotTestedReason.TOO_FEW)
     units = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-300)
@@ -210,7 +210,7 @@ def _joint_distribution(places: int, draws: int) -> tuple[float, float, float]:
     return degrees, scale, pairs - degrees * scale
 
 
-def equal_values(measured: NoiseMeasurements, level: float) -> Look:
+def equal_values(measurements: NoiseMeasurements, level: float) -> Look:
     """Test for copied values anywhere in a run by the number of pairs of sampled noise values that are nearly equal.
 
     Two values are nearly equal if their absolute values differ by at most t, a few millionths of the claimed noise. The
@@ -219,7 +219,7 @@ def equal_values(measured: NoiseMeasurements, level: float) -> Look:
     a gamma distribution, which has twice the skewness. Uniform random numbers as wide as a rounding step are added to
     the values, because rounding makes more of them equal than chance does.
     """
-    found = equal_pairs(measured.even_sample, float(np.max(measured.noise.grain)))
+    found = equal_pairs(measurements.even_sample, float(np.max(measurements.noise.grain)))
     only_if(found.close <= _LARGEST_CLOSE, NotTestedReason.ROUNDING)
     only_if(found.mean >= 20, NotTestedReason.TOO_FEW)
     spread = math.sqrt(found.variance)

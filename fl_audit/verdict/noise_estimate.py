@@ -137,16 +137,16 @@ def recomputed_epsilon(guarantee: Guarantee) -> float:
         return guarantee.epsilon
 
 
-def epsilon_lower_bound_from_noise(measured: NoiseMeasurements, confidence: float, claim: Claim) -> float:
+def epsilon_lower_bound_from_noise(measurements: NoiseMeasurements, confidence: float, claim: Claim) -> float:
     """Return a lower confidence bound on epsilon that follows from the noise measured along f(D) - f(D').
 
     The sensitivity is taken from the claim. Let f_high be the exact upper confidence bound on the ratio of the real to
     the claimed scale of the noise. The result is the epsilon of the claimed releases with f_high times
     their claimed noise. `assumption_of` states the assumptions.
 
-    `measured`: If they contain no noise along f(D) - f(D'), the bound is 0.
+    `measurements`: If they contain no noise along f(D) - f(D'), the bound is 0.
     """
-    if (found := record_squares(measured)) is None:
+    if (found := record_squares(measurements)) is None:
         return 0.0
     lowest = chi_square_quantile(1 - confidence, found.freedom)
     if found.value == 0:

@@ -69,19 +69,19 @@ class NoiseMeasurer:
     # Whether the differing contribution may be absent under both hypotheses, so that this is a third hypothesis.
     with_neither: bool = False
 
-    def measure(self, seen: ReleaseUnderHypotheses, sigma: Tensor, distance: Tensor) -> NoiseStatistics:
+    def measure(self, release: ReleaseUnderHypotheses, sigma: Tensor, distance: Tensor) -> NoiseStatistics:
         """Return the noise statistics of one round, for every trial of a batch.
 
         Parameters
         ----------
-        seen
+        release
             Releases and the sums f(D) and f(D') of every trial, float64 (trials, parameters).
         sigma
             Claimed scale of the noise, float64 (trials,): the standard deviation of Gaussian noise.
         distance
             Euclidean distance ||f(D) - f(D')||, float64 (trials,).
         """
-        residual, difference = seen.residual, seen.difference
+        residual, difference = release.residual, release.difference
         inverse = torch.where(distance > 0, 1 / distance, 0.0)
         columns = self.layout.slices().values()
         # Each tensor's part of <e, e>, <e, u> and <u, u>, (trials, tensors).
@@ -96,9 +96,9 @@ class NoiseMeasurer:
         classes, bits = (slice(None, None, by) for by in (stride_step(size), max(1, size // _LOW_BITS_COORDINATES)))
         places = sampled_places(self.layout)
         numbers = torch.tensor([number for number, _ in places], device=residual.device)
-        by_class, by_place, by_bit = (self._noises(seen, columns) for columns in (classes, numbers, bits))
+        by_class, by_place, by_bit = (self._noises(release, columns) for columns in (classes, numbers, bits))
         width = sigma.unsqueeze(1)
-        low_bits, counted = _low_bits(seen.release[:, bits], by_bit, width)
+        low_bits, counted = _low_bits(release.release[:, bits], by_bit, width)
         found = {
             # Without any noise, rounding may leave a slightly negative number.
             "total": (power.sum(dim=1) - along.square()).clamp(min=0.0),
@@ -106,11 +106,11 @@ class NoiseMeasurer:
             "squares": squares,
             "freedom": freedom,
             "projections": self._projections(residual, difference, along, inverse),
-            "gradient": _along_shared(seen.shared, residual, difference, along, inverse),
-            "signal": self._signal(seen, along, sigma, distance)
+            "gradient": _along_shared(release.shared, residual, difference, along, inverse),
+            "signal": self._signal(release, along, sigma, distance)
             if self.noise.has_gaussian_llr
-            else self._signal_of_residuals(seen, sigma, distance),
-            "grain": _grain(seen, numbers) / sigma,
+            else self._signal_of_residuals(release, sigma, distance),
+            "grain": _grain(release, numbers) / sigma,
             "low_bits": low_bits,
             "low_bits_count": counted,
             "strides": torch.stack([_strided(self._residuals(noise, width)) for noise in by_class], dim=1),
@@ -124,17 +124,17 @@ class NoiseMeasurer:
         """Return noise as values that are N(0, 1) if it is as claimed; `width` is its claimed scale."""
         return self.noise.standard_residuals(noise / width)
 
-    def _signal_of_residuals(self, seen: ReleaseUnderHypotheses, sigma: Tensor, distance: Tensor) -> Tensor:
+    def _signal_of_residuals(self, release: ReleaseUnderHypotheses, sigma: Tensor, distance: Tensor) -> Tensor:
         """Return the field `signal` of `NoiseStatistics` where only standard residuals are N(0, 1) in all directions.
 
         The length of a contribution is that which shifts the residuals along it, if it is small beside the noise.
         """
         everywhere, nothing = slice(None), torch.full_like(distance, math.nan)
-        contributions = [seen.present, seen.absent]
+        contributions = [release.present, release.absent]
         found = []
-        for number, noise in enumerate(self._noises(seen, everywhere)):
+        for number, noise in enumerate(self._noises(release, everywhere)):
             residuals = self._residuals(noise, sigma.unsqueeze(1))
-            along = torch.where(distance > 0, _dot(residuals, seen.difference) / distance, math.nan)
+            along = torch.where(distance > 0, _dot(residuals, release.difference) / distance, math.nan)
             own, length = nothing, torch.zeros_like(distance)
             if number < len(contributions):
                 length = contributions[number].norm(dim=1)
@@ -142,15 +142,15 @@ class NoiseMeasurer:
             found.append(torch.stack([along, own, length * self.noise.residual_shift / sigma], dim=1))
         return torch.stack(found, dim=1)
 
-    def _signal(self, seen: ReleaseUnderHypotheses, along: Tensor, sigma: Tensor, distance: Tensor) -> Tensor:
+    def _signal(self, release: ReleaseUnderHypotheses, along: Tensor, sigma: Tensor, distance: Tensor) -> Tensor:
         """Return the field `signal` of `NoiseStatistics`, (trials, sides, kinds).
 
         The kinds are the noise along f(D) - f(D'), the noise along the side's own contribution, and the length of this
         contribution. Noise along a vector of length 0 is NaN. `along` is <e, u> of the module's docstring.
         """
         # Three inner products over all parameters suffice, because <e, u> and ||f(D) - f(D')|| are known.
-        towards = _dot(seen.residual, seen.present)
-        squares = [_dot(part, part) for part in (seen.present, seen.absent)]
+        towards = _dot(release.residual, release.present)
+        squares = [_dot(part, part) for part in (release.present, release.absent)]
         inner = (squares[0] + squares[1] - distance.square()) / 2
         found = []
         for number, square in enumerate(squares):
@@ -164,13 +164,13 @@ class NoiseMeasurer:
         sides[:, :, 0] = torch.where(distance.unsqueeze(1) > 0, sides[:, :, 0], math.nan)
         return sides / sigma.view(-1, 1, 1)
 
-    def _noises(self, seen: ReleaseUnderHypotheses, columns: slice | Tensor) -> list[Tensor]:
+    def _noises(self, release: ReleaseUnderHypotheses, columns: slice | Tensor) -> list[Tensor]:
         """Return the noise of the release at some coordinates under each hypothesis, each (trials, coordinates).
 
         The hypotheses are D, D' and, if `with_neither`, that neither of the differing contributions is in the release.
         """
-        rest = seen.release[:, columns] - seen.shared[:, columns]
-        found = [rest - seen.present[:, columns], rest - seen.absent[:, columns]]
+        rest = release.release[:, columns] - release.shared[:, columns]
+        found = [rest - release.present[:, columns], rest - release.absent[:, columns]]
         return [*found, rest] if self.with_neither else found
 
     def _by_tensor(self, power: Tensor, towards: Tensor, share: Tensor, along: Tensor) -> tuple[Tensor, Tensor]:
@@ -224,12 +224,12 @@ def _along_shared(shared: Tensor, residual: Tensor, difference: Tensor, along: T
     return torch.where(usable, value, math.nan)
 
 
-def _grain(seen: ReleaseUnderHypotheses, numbers: Tensor) -> Tensor:
+def _grain(release: ReleaseUnderHypotheses, numbers: Tensor) -> Tensor:
     """Return the float32 rounding step at the largest absolute value in each trial, (trials,).
 
     The values are the releases, and the part of the sums that D and D' share, at the coordinates `numbers`.
     """
-    largest = torch.maximum(seen.release[:, numbers].abs(), seen.shared[:, numbers].abs()).amax(dim=1)
+    largest = torch.maximum(release.release[:, numbers].abs(), release.shared[:, numbers].abs()).amax(dim=1)
     return torch.ldexp(torch.ones_like(largest), _exponent(largest) - _SINGLE_BITS)
 
 

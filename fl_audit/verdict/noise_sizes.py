@@ -23,7 +23,7 @@ _MOST_LAGS = 4
 _LARGEST_SCORE = 37.0  # a normal score of a 64-bit float is no larger
 
 
-def even_sizes(measured: NoiseMeasurements, level: float) -> Look:
+def even_sizes(measurements: NoiseMeasurements, level: float) -> Look:
     """Test whether the size of the noise varies less between rounds than it should.
 
     The normal score of a size is the normal quantile of its chi-square probability. The variance of the scores is
@@ -31,7 +31,7 @@ def even_sizes(measured: NoiseMeasurements, level: float) -> Look:
     the total noise differs significantly from the claim, the sizes are compared with their own mean.
     """
     found = []
-    for place, (squares, freedom) in _sizes(measured).items():
+    for place, (squares, freedom) in _sizes(measurements).items():
         is_off, known = _is_off_scale(squares, freedom), freedom > 0
         if np.count_nonzero(known) < _FEWEST or (is_off and freedom[known].min() < _FEWEST_FREEDOM):
             continue
@@ -45,20 +45,20 @@ def even_sizes(measured: NoiseMeasurements, level: float) -> Look:
     return Look("even-sizes", ratio, bonferroni(len(found), p_value), ratio, 1.0, max(0.0, limit), place, more)
 
 
-def carried_sizes(measured: NoiseMeasurements, level: float) -> Look:
+def carried_sizes(measurements: NoiseMeasurements, level: float) -> Look:
     """Test whether the size of the noise in a round depends on its size one to four rounds before, by Student's t.
 
     The two-sided test is repeated for all parameters together, for each tensor, and for each of the four distances
     between rounds, with Bonferroni's correction. If the total noise differs significantly from the claim, the ranks of
     the sizes are tested instead, and only a positive dependence counts.
     """
-    only_if(measured.rounds >= 2, NotTestedReason.ONE_ROUND)
+    only_if(measurements.rounds >= 2, NotTestedReason.ONE_ROUND)
     found = []
-    for place, (squares, freedom) in _sizes(measured).items():
+    for place, (squares, freedom) in _sizes(measurements).items():
         is_off = _is_off_scale(squares, freedom)
         usable = _ranked(squares, freedom) if is_off else normal_scores(squares, freedom)
         usable = usable[~np.isnan(usable).any(axis=1)]
-        for lag in range(1, min(_MOST_LAGS, measured.rounds - 1) + 1):
+        for lag in range(1, min(_MOST_LAGS, measurements.rounds - 1) + 1):
             before, after = usable[:, :-lag], usable[:, lag:]
             steps = along_previous(before, after)
             if steps.size < _FEWEST:
@@ -69,7 +69,7 @@ def carried_sizes(measured: NoiseMeasurements, level: float) -> Look:
             found.append((p_value, size, f"{lag} rounds later{place and f' on the {place}'}", steps.size))
     only_if(bool(found), NotTestedReason.TOO_FEW)
     p_value, size, place, count = min(found)
-    limit = min(1.0, detectable_mean(count, level / len(found)) / math.sqrt(measured.rounds - 1))
+    limit = min(1.0, detectable_mean(count, level / len(found)) / math.sqrt(measurements.rounds - 1))
     return Look("carried-sizes", size, bonferroni(len(found), p_value), size, 0.0, limit, place)
 
 
@@ -115,14 +115,14 @@ def _ranked(squares: Floats, freedom: Integers) -> Floats:
     return found
 
 
-def _sizes(measured: NoiseMeasurements) -> dict[str, tuple[Floats, Integers]]:
+def _sizes(measurements: NoiseMeasurements) -> dict[str, tuple[Floats, Integers]]:
     """Return, for each part of the model, the size of its noise and the degrees of freedom, both (trials, rounds).
 
     The size is the sum of squares divided by the claimed variance. The key is "" for the whole model, and text such as
     "tensor 'weight'" for one of several tensors.
     """
-    only_if(has_direction(measured), why_no_direction(measured))
-    noise, variance = measured.noise, measured.sigma**2
+    only_if(has_direction(measurements), why_no_direction(measurements))
+    noise, variance = measurements.noise, measurements.sigma**2
     found = {"": (np.maximum(0.0, noise.total / variance), noise.total_freedom)}
     if len(noise.tensors) > 1:
         squares = np.maximum(0.0, noise.squares / variance[..., None])

@@ -30,7 +30,7 @@ class _StandardisedMeans(NamedTuple):
     directions: Floats  # means along the public directions and along the shared sum, (directions,)
 
 
-def drift_place(measured: NoiseMeasurements) -> TestResult:
+def drift_place(measurements: NoiseMeasurements) -> TestResult:
     """Test whether the noise has mean 0 in directions other than the target's, in trials with D and in trials with D'.
 
     Means are over all rounds of the trials with D, or of the trials with D'. Four kinds of statistics are computed: the
@@ -38,7 +38,7 @@ def drift_place(measured: NoiseMeasurements) -> TestResult:
     mean at a coordinate, and the chi-square of the means along public directions and along the shared sum. Bonferroni's
     correction is for the number of tests of each kind, and for the number of kinds.
     """
-    owners, sides = np.array(measured.tensor_of_coordinates), _sides(measured)
+    owners, sides = np.array(measurements.tensor_of_coordinates), _sides(measurements)
     only_if(bool(sides), NotTestedReason.NOT_MEASURED)
     tensors = list(dict.fromkeys(owners.tolist()))
     found: list[tuple[float, float, str]] = []
@@ -51,7 +51,7 @@ def drift_place(measured: NoiseMeasurements) -> TestResult:
             for tensor, part in of_tensor.items()
         ]
         at = int(np.abs(side.places).argmax())
-        number, largest = measured.noise.places[at][0], abs(float(side.places[at]))
+        number, largest = measurements.noise.places[at][0], abs(float(side.places[at]))
         p_value = bonferroni(2 * squares.size * len(sides), float(ndtr(-largest)))
         found.append((p_value, largest, f"coordinate {number} ({owners[at]}) {where}"))
         if side.directions.size:
@@ -83,13 +83,13 @@ def _mean_found(places: int, level: float) -> float:
     return math.sqrt((short + 1.2816 * spread) / places)
 
 
-def _sides(measured: NoiseMeasurements) -> list[_StandardisedMeans]:
+def _sides(measurements: NoiseMeasurements) -> list[_StandardisedMeans]:
     """Return the standardised means of the trials with D and of those with D', if there are any."""
-    known, found = measured.sampled_trials, []
-    sample, noise = measured.even_sample, measured.noise
+    known, found = measurements.sampled_trials, []
+    sample, noise = measurements.even_sample, measurements.noise
     beside = np.concatenate([noise.projections, noise.gradient[..., None]], axis=-1)
-    beside = beside / (measured.sigma * measured.excess)[..., None]
-    for name, rows in (("D", measured.members), ("D'", ~measured.members)):
+    beside = beside / (measurements.sigma * measurements.excess)[..., None]
+    for name, rows in (("D", measurements.members), ("D'", ~measurements.members)):
         part = sample[rows[known]]
         if not part.size:
             continue

@@ -58,18 +58,20 @@ def _epsilon(claim: Claim, seen: bool = False, rate: float | None = None) -> flo
     return real.profile.epsilon(claim.delta)
 
 
-def _consequence(opened: OpenedSecrets, found: TestResult, real: float | None) -> TestResult:
+def _consequence(opened: OpenedSecrets, result: TestResult, real: float | None) -> TestResult:
     """Return a test result with the epsilon that follows from the real sampling, if that exceeds the claimed epsilon.
 
     Otherwise, and if the test did not fail, the result is returned unchanged. `real` is the rate at which the target is
     really sampled, or None if the adversary can find out in which rounds the target takes part.
     """
     claim = opened.claim
-    if not found.violated or claim is None:
-        return found
+    if not result.violated or claim is None:
+        return result
     epsilon = epsilon_if_participation_known(claim) if real is None else epsilon_at_rate(claim, real)
     claimed = _epsilon(claim)
-    return replace(found, more={**found.more, "epsilon": epsilon, "claimed": claimed}) if epsilon > claimed else found
+    return (
+        replace(result, more={**result.more, "epsilon": epsilon, "claimed": claimed}) if epsilon > claimed else result
+    )
 
 
 def _detectable_rate(rate: float, trials: int, level: float) -> float:
@@ -228,7 +230,7 @@ def shared_samples(opened: OpenedSecrets) -> TestResult:
     return TestResult(name, repeats, bonferroni(2, p_value), 1 + repeats / number, 1.0, spread.limit, place, more)
 
 
-def _repeats_p(samples: OpenedParticipation, repeats: int) -> float:
+def _repeats_p(participation: OpenedParticipation, repeats: int) -> float:
     """Return an upper bound on the probability that at least `repeats` disjoint pairs of samples are equal.
 
     It is (P p)^m / m!, where m is `repeats`, P the number of all pairs, and p the probability that a pair is equal.
@@ -236,7 +238,7 @@ def _repeats_p(samples: OpenedParticipation, repeats: int) -> float:
     """
     if repeats == 0:
         return 1.0
-    number = samples.digests.size
-    equal = math.exp(samples.units * math.log(samples.rate**2 + (1 - samples.rate) ** 2)) + 2.0**-52
+    number = participation.digests.size
+    equal = math.exp(participation.units * math.log(participation.rate**2 + (1 - participation.rate) ** 2)) + 2.0**-52
     log_p = repeats * math.log(number * (number - 1) / 2 * equal) - math.lgamma(repeats + 1)
     return math.exp(min(0.0, log_p))

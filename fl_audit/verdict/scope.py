@@ -21,29 +21,29 @@ _QUESTIONS: tuple[tuple[str, tuple[TestName, ...]], ...] = (
 )
 
 
-def questions_text(found: VerdictDetails, unit: UnitWords) -> str:
+def questions_text(details: VerdictDetails, unit: UnitWords) -> str:
     """Return sentences on the tests of participation, other released values, and noise that depends on the secret.
 
     They state the limit of detection of each test that was made, and why the others were not made.
     """
-    return " ".join(_asked(question, names, found, unit) for question, names in _QUESTIONS)
+    return " ".join(_asked(question, names, details, unit) for question, names in _QUESTIONS)
 
 
-def questions_in_short(found: VerdictDetails) -> list[str]:
+def questions_in_short(details: VerdictDetails) -> list[str]:
     """Return a sentence for each question beside the amount of noise: whether it was asked, and if not, why.
 
     Unlike `questions_text`, they name no limits of detection.
     """
-    made, reasons = {test.name for test in found.tests}, dict(found.not_offered)
+    made, reasons = {test.name for test in details.tests}, dict(details.not_offered)
     return [
         f"It was tested {question}." if made & {*names} else f"It was not tested {question}: {_why(names, reasons)}"
         for question, names in _QUESTIONS
     ]
 
 
-def _asked(question: str, names: Sequence[TestName], found: VerdictDetails, unit: UnitWords) -> str:
-    made = [test for test in found.tests if test.name in names]
-    reasons = dict(found.not_offered)
+def _asked(question: str, names: Sequence[TestName], details: VerdictDetails, unit: UnitWords) -> str:
+    made = [test for test in details.tests if test.name in names]
+    reasons = dict(details.not_offered)
     if not made:
         return f"It was not asked {question}: {_why(names, reasons)}"
     limits = "; ".join(_limit(test, unit) for test in made)

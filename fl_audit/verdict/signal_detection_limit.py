@@ -105,18 +105,18 @@ class SignalDetectionLimit:
         }
 
 
-def limit_of(drift: NoiseSumAlongTarget, unit: float) -> float:
+def limit_of(noise_sum: NoiseSumAlongTarget, unit: float) -> float:
     """Return how often a target's contribution must count in the released sums for the test of the drift to find it.
 
     The result is the smallest such number k, from 1; infinite if `unit` is 0. If the noise is significantly larger than
     claimed, k - 1 grows in proportion to the noise.
     """
-    is_louder = chdtrc(drift.freedom, drift.rest) < EVIDENT
-    scale = drift.scale if is_louder else 1.0
-    return 1 + scale * detectable_shift(drift.freedom, TestName.SIGNAL.level) / unit if unit > 0 else math.inf
+    is_louder = chdtrc(noise_sum.freedom, noise_sum.rest) < EVIDENT
+    scale = noise_sum.scale if is_louder else 1.0
+    return 1 + scale * detectable_shift(noise_sum.freedom, TestName.SIGNAL.level) / unit if unit > 0 else math.inf
 
 
-def signal_limit(drift: NoiseSumAlongTarget | None, lengths: Floats, trials: int) -> SignalDetectionLimit:
+def signal_limit(noise_sum: NoiseSumAlongTarget | None, lengths: Floats, trials: int) -> SignalDetectionLimit:
     """Return how many times sums must contain a target's contribution so that the tests of a finished run detect it.
 
     The result also has the number of times that was measured in the run. If nothing was measured, all limits are
@@ -126,16 +126,16 @@ def signal_limit(drift: NoiseSumAlongTarget | None, lengths: Floats, trials: int
 
     `lengths`: It is 0 in trials without the target.
     """
-    if drift is None or drift.freedom < 2 or drift.unit == 0:
+    if noise_sum is None or noise_sum.freedom < 2 or noise_sum.unit == 0:
         return SignalDetectionLimit()
     # A target whose contribution exceeds the norm, which no claim allows, takes the place of the norm.
-    limits = [limit_of(drift, unit) for unit in (max(drift.claimed or 0.0, drift.unit), drift.unit)]
+    limits = [limit_of(noise_sum, unit) for unit in (max(noise_sum.claimed or 0.0, noise_sum.unit), noise_sum.unit)]
     held = lengths[lengths > 0]
     each = math.sqrt(float(np.mean(np.square(held)))) if held.size else 0.0
-    found = _limits(limits[0], trials, drift.freedom, each, held.size / trials)
+    found = _limits(limits[0], trials, noise_sum.freedom, each, held.size / trials)
     reserve = 1 + _RESERVE / math.sqrt(trials)
     advised = None if found.trials_needed is None else rounded_up(reserve * found.trials_needed)
-    return replace(found, times=limits[1], counted=1 + drift.value / drift.unit, trials_with_reserve=advised)
+    return replace(found, times=limits[1], counted=1 + noise_sum.value / noise_sum.unit, trials_with_reserve=advised)
 
 
 def planned_signal(trials: int, rounds: float, length: float, share: float) -> SignalDetectionLimit:

@@ -119,16 +119,16 @@ def _opened_rounds(federation: Federation) -> Flags | None:
     return np.array([turn is not None and np.array_equal(turn, first) for turn in turns])
 
 
-def _scores(run: FinishedRun, residuals: NoiseStatistics | None) -> Floats | None:
+def _scores(run: FinishedRun, statistics: NoiseStatistics | None) -> Floats | None:
     """Return the noise along f(D) - f(D') as N(0, 1) scores, (trials, rounds); None if the run stored no scores.
 
     If participation is secret, the scores come from the noise statistics, if these have scores. The challenger computed
     such scores with the knowledge of the rounds in which the target took part. A run stores no scores if the increments
     of the log-odds determine them.
     """
-    if run.scores is None or residuals is None or not run.plan.federation.is_secretly_sampled:
+    if run.scores is None or statistics is None or not run.plan.federation.is_secretly_sampled:
         return run.scores
-    opened = residuals.signal[..., 0, 0]
+    opened = statistics.signal[..., 0, 0]
     return run.scores if np.isnan(opened).all() else np.asarray(opened)
 
 

@@ -29,22 +29,22 @@ _OVER_ROUNDS = "the sums over all rounds"
 _FEWEST = 3  # values from which a drift is tested
 
 
-def drift_of_run(measured: NoiseMeasurements) -> NoiseSumAlongTarget | None:
+def drift_of_run(measurements: NoiseMeasurements) -> NoiseSumAlongTarget | None:
     """Return the drift along the target unit's contribution over a whole run, or None if the unit contributes nothing.
 
     The drift is the sum of the noise in this direction, which grows if the unit counts more than once.
     """
-    noise, length = reduced_noise(measured.own_noise / measured.excess), measured.own_length
+    noise, length = reduced_noise(measurements.own_noise / measurements.excess), measurements.own_length
     values, units = _standard_normal_by_round(noise, length)
     if not (used := int(np.count_nonzero(units))):
         return None
     value, unit = float(values.sum()) / math.sqrt(used), float(units.sum()) / math.sqrt(used)
     known = ~np.isnan(noise)
     claimed = None
-    if measured.claimed_length is not None:
+    if measurements.claimed_length is not None:
         lengths = np.where(known, length, 0.0).sum(axis=0)
         parts = np.divide(lengths, units, out=np.zeros_like(units), where=units > 0)
-        claimed = measured.claimed_length * float(parts.sum()) / math.sqrt(used)
+        claimed = measurements.claimed_length * float(parts.sum()) / math.sqrt(used)
     squares = float(np.square(noise[known]).sum())
     return NoiseSumAlongTarget(value, max(0.0, squares - value**2), int(known.sum()) - 1, unit, claimed)
 
@@ -63,14 +63,14 @@ def drift_along(along: NoiseAlongTarget) -> NoiseSumAlongTarget | None:
     return NoiseSumAlongTarget(value, max(0.0, float(along.squares[held].sum()) - value**2), count - 1, unit, claimed)
 
 
-def limit_of_run(measured: NoiseMeasurements) -> SignalDetectionLimit:
+def limit_of_run(measurements: NoiseMeasurements) -> SignalDetectionLimit:
     """Return how many times the target unit must count in the released sums of a run for the tests to find it.
 
     An honest unit counts once. The result also has the number of trials that find a unit that counts 1.5 times.
     """
-    length, known = measured.own_length, measured.own_length > 0
+    length, known = measurements.own_length, measurements.own_length > 0
     each = length.sum(axis=1) / np.sqrt(np.maximum(1, known.sum(axis=1)))
-    return signal_limit(drift_of_run(measured), each, measured.trials)
+    return signal_limit(drift_of_run(measurements), each, measurements.trials)
 
 
 def limit_along(along: NoiseAlongTarget) -> SignalDetectionLimit:
@@ -116,29 +116,29 @@ def reduced_noise(noise: Floats) -> Floats:
     return noise
 
 
-def signal(measured: NoiseMeasurements) -> TestResult:
+def signal(measurements: NoiseMeasurements) -> TestResult:
     """Test whether the released sums of a run contain the target unit's contribution more than once.
 
-    The test is Student's t test, upper tail. In its result, `measured` is the estimated number of times that the
+    The test is Student's t test, upper tail. In its result, `measurements` is the estimated number of times that the
     contribution is contained. `limit` is the smallest number of times that is found with probability 0.9.
     """
-    return signal_of(drift_of_run(measured))
+    return signal_of(drift_of_run(measurements))
 
 
-def signal_of(drift: NoiseSumAlongTarget | None) -> TestResult:
+def signal_of(noise_sum: NoiseSumAlongTarget | None) -> TestResult:
     """Test whether the target unit counts more than once in the released sums.
 
-    `drift` is the noise along the target's contribution, summed over the run; a unit that counts more than once makes
-    it larger. Raises `TestNotApplicableError` if `drift` is None, if the target contributes nothing, or if there are
+    `noise_sum` is the noise along the target's contribution, summed over the run; a unit that counts more than once makes
+    it larger. Raises `TestNotApplicableError` if `noise_sum` is None, if the target contributes nothing, or if there are
     too few values.
     """
-    drift = if_known(drift, NotTestedReason.NO_DIFFERENCE)
-    only_if(drift.unit != 0, NotTestedReason.NO_DIFFERENCE)
-    only_if(drift.freedom + 1 >= _FEWEST, NotTestedReason.TOO_FEW)
-    t = drift.student
-    counted = 1 + drift.value / drift.unit
-    limit = limit_of(drift, drift.unit)
-    return TestResult(TestName.SIGNAL, t, float(stdtr(drift.freedom, -t)), counted, 1.0, limit)
+    noise_sum = if_known(noise_sum, NotTestedReason.NO_DIFFERENCE)
+    only_if(noise_sum.unit != 0, NotTestedReason.NO_DIFFERENCE)
+    only_if(noise_sum.freedom + 1 >= _FEWEST, NotTestedReason.TOO_FEW)
+    t = noise_sum.student
+    counted = 1 + noise_sum.value / noise_sum.unit
+    limit = limit_of(noise_sum, noise_sum.unit)
+    return TestResult(TestName.SIGNAL, t, float(stdtr(noise_sum.freedom, -t)), counted, 1.0, limit)
 
 
 class _NormalDriftSums(NamedTuple):
@@ -151,17 +151,21 @@ class _NormalDriftSums(NamedTuple):
     names: list[str]  # name of every sum, such as that of a round or a trial
 
 
-def signal_round(measured: NoiseMeasurements) -> TestResult:
+def signal_round(measurements: NoiseMeasurements) -> TestResult:
     """Test whether the noise of any single round is shifted on average over the trials, by two-sided t-tests.
 
     The noise is measured along the target's contribution and, separately in trials with D and with D', along f(D) -
     f(D'). Its standard deviation is estimated from the deviations from the means of the rounds. The smallest p-value is
     corrected by Bonferroni.
     """
-    only_if(measured.trials > 1, NotTestedReason.ONE_TRIAL)
-    noise = reduced_noise(measured.own_noise / measured.excess)
-    values, units = _standard_normal_by_round(noise, measured.own_length)
-    along, drawn, sides = reduced_noise(measured.innovations / measured.excess), [values[units > 0]], measured.members
+    only_if(measurements.trials > 1, NotTestedReason.ONE_TRIAL)
+    noise = reduced_noise(measurements.own_noise / measurements.excess)
+    values, units = _standard_normal_by_round(noise, measurements.own_length)
+    along, drawn, sides = (
+        reduced_noise(measurements.innovations / measurements.excess),
+        [values[units > 0]],
+        measurements.members,
+    )
     names = [f"round {at + 1}" for at in np.flatnonzero(units > 0)]
     for rows, side in ((sides, "D"), (~sides, "D'")):
         part = along[rows]
@@ -190,7 +194,7 @@ def _beside_rounds(along: Floats) -> tuple[float, int]:
 
 
 def _test_of_largest_sum(
-    name: TestName, looks: _NormalDriftSums, variance: float, freedom: int, limit: float
+    name: TestName, sums: _NormalDriftSums, variance: float, freedom: int, limit: float
 ) -> TestResult:
     """Return a two-sided t-test of that one of several sums of noise which is largest in absolute value.
 
@@ -198,25 +202,25 @@ def _test_of_largest_sum(
     degrees of freedom. `limit` is the limit of detection that the result states.
     """
     scale = math.sqrt(variance)
-    at = int(np.abs(looks.values).argmax())
-    value = float(looks.values[at])
+    at = int(np.abs(sums.values).argmax())
+    value = float(sums.values[at])
     t = value / scale if scale > 0 else (math.copysign(math.inf, value) if value else 0.0)
-    p_value = bonferroni(2 * len(looks.names), float(stdtr(freedom, -abs(t))))
-    return TestResult(name, t, p_value, t, 0.0, limit, looks.names[at], {"looks": len(looks.names)})
+    p_value = bonferroni(2 * len(sums.names), float(stdtr(freedom, -abs(t))))
+    return TestResult(name, t, p_value, t, 0.0, limit, sums.names[at], {"looks": len(sums.names)})
 
 
-def signal_trial(measured: NoiseMeasurements) -> TestResult:
+def signal_trial(measurements: NoiseMeasurements) -> TestResult:
     """Test whether the noise along the target is shifted in any single trial, and whether shifts vary between trials.
 
     T-tests of single trials detect a target whose contribution is counted many times in one trial. An F-test detects a
     target that is counted slightly more often in some trials. Bonferroni's correction is over both tests.
     """
-    only_if(measured.rounds > 1, NotTestedReason.ONE_ROUND)
-    noise = reduced_noise(measured.target_noise / measured.excess)
+    only_if(measurements.rounds > 1, NotTestedReason.ONE_ROUND)
+    noise = reduced_noise(measurements.target_noise / measurements.excess)
     known = ~np.isnan(noise)
     sums, squares = np.nansum(noise, axis=1), np.nansum(np.square(noise), axis=1)
-    own = np.nansum(np.where(np.isnan(measured.own_noise), np.nan, measured.own_length), axis=1)
-    return signal_trial_of(NoiseAlongTarget(squares, known.sum(axis=1), measured.members, sums, own))
+    own = np.nansum(np.where(np.isnan(measurements.own_noise), np.nan, measurements.own_length), axis=1)
+    return signal_trial_of(NoiseAlongTarget(squares, known.sum(axis=1), measurements.members, sums, own))
 
 
 def signal_trial_of(along: NoiseAlongTarget) -> TestResult:
@@ -251,13 +255,13 @@ def signal_trial_of(along: NoiseAlongTarget) -> TestResult:
     return TestResult(largest.name, largest.statistic, p_value, largest.measured, 0.0, limit, place, more)
 
 
-def noise_along_record_trial(measured: NoiseMeasurements) -> TestResult:
+def noise_along_record_trial(measurements: NoiseMeasurements) -> TestResult:
     """Test whether there is too little noise along the target unit's contribution: in a trial, a round, or over rounds.
 
     The smallest lower-tail chi-square p-value is corrected by Bonferroni. The sums over rounds find noise that has the
     claimed size in each round but cancels over the rounds.
     """
-    noise = measured.target_noise
+    noise = measurements.target_noise
     known = ~np.isnan(noise)
     squares = np.where(known, np.square(noise), 0.0)
     of_trials, of_rounds = ((squares.sum(axis=axis), known.sum(axis=axis)) for axis in (1, 0))

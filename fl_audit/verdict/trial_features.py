@@ -44,19 +44,19 @@ def seed_of(members: Flags) -> int:
     return int.from_bytes(hashlib.sha256(np.packbits(members).tobytes()).digest()[:8], "big")
 
 
-def sample_features(measured: NoiseMeasurements) -> Features:
+def sample_features(measurements: NoiseMeasurements) -> Features:
     """Return the features of the noise at sampled coordinates by name, one value per tested trial.
 
     The tested trials are those of `measured.sampled_trials`. Tensors and rounds are combined into a few groups.
     """
-    groups, known = _tensor_groups(measured.tensor_of_coordinates), measured.sampled_trials
-    neighbours = np.diff([number for number, _ in measured.noise.places]) == 1
-    grain, sigma = float(np.max(measured.noise.grain)), measured.sigma[known]
+    groups, known = _tensor_groups(measurements.tensor_of_coordinates), measurements.sampled_trials
+    neighbours = np.diff([number for number, _ in measurements.noise.places]) == 1
+    grain, sigma = float(np.max(measurements.noise.grain)), measurements.sigma[known]
     steps = _grid_steps(sigma, grain)
     parts = []
-    for start in range(0, len(measured.sample), _TRIALS_AT_ONCE):
+    for start in range(0, len(measurements.sample), _TRIALS_AT_ONCE):
         rows = slice(start, start + _TRIALS_AT_ONCE)
-        values = np.ascontiguousarray(measured.sample[rows])
+        values = np.ascontiguousarray(measurements.sample[rows])
         found = _moment_features(values, groups) | _tail_features(values)
         found |= _repeat_features(values, neighbours, max(_CLOSE, _ROUNDING_STEPS * grain))
         for name, (as_such, step) in steps.items():  # sums of cosines, standardised
@@ -64,10 +64,10 @@ def sample_features(measured: NoiseMeasurements) -> Features:
             found[name] = np.cos(2 * math.pi / step * numbers).sum(axis=(1, 2)) / math.sqrt(values[0].size / 2)
         parts.append(found)
     features = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    return features | _class_features(measured, known) | _low_bits_features(measured, known)
+    return features | _class_features(measurements, known) | _low_bits_features(measurements, known)
 
 
-def direction_features(measured: NoiseMeasurements) -> Features:
+def direction_features(measurements: NoiseMeasurements) -> Features:
     """Return features of each trial's noise along f(D) - f(D') and along gradients: arrays (trials,), keyed by name.
 
     A feature is a number from which a distinguisher may tell D from D'. If the challenger revealed them after the run,
@@ -77,12 +77,12 @@ def direction_features(measured: NoiseMeasurements) -> Features:
     Unknown values are replaced by normal draws, because the number of unknown values may differ between D and D'. The
     draws have standard deviation 1, or that of the known values if the known values show more noise than claimed.
     """
-    seed = seed_of(measured.members)
-    directions = {"along the record": measured.innovations}
-    if measured.residuals is not None:
-        directions["along the gradients"] = measured.residuals.gradient / measured.sigma
-    if measured.opened is not None:
-        beside = {"of the quantile bits": measured.opened.bits, "of the last bits": measured.opened.odd}
+    seed = seed_of(measurements.members)
+    directions = {"along the record": measurements.innovations}
+    if measurements.residuals is not None:
+        directions["along the gradients"] = measurements.residuals.gradient / measurements.sigma
+    if measurements.opened is not None:
+        beside = {"of the quantile bits": measurements.opened.bits, "of the last bits": measurements.opened.odd}
         directions |= {name: values for name, values in beside.items() if values is not None}
     features: Features = {}
     for number, (name, values) in enumerate(directions.items()):
@@ -270,14 +270,14 @@ def _grid_steps(sigma: Floats, grain: float) -> dict[str, tuple[bool, float]]:
     return steps
 
 
-def _class_features(measured: NoiseMeasurements, known: Flags) -> Features:
+def _class_features(measurements: NoiseMeasurements, known: Flags) -> Features:
     """Return features of each trial from its noise: the logarithm of the noise's scale, and how the scale changes.
 
     The scale is computed for each class of coordinates, over all classes, and for each round. A class consists of
     evenly spaced coordinates.
     """
-    names, sizes = stride_names(measured.noise.parameters), stride_sizes(measured.noise.parameters)
-    squares, rounds = measured.noise.strides[known][:, :, 0], measured.rounds
+    names, sizes = stride_names(measurements.noise.parameters), stride_sizes(measurements.noise.parameters)
+    squares, rounds = measurements.noise.strides[known][:, :, 0], measurements.rounds
     features = {
         f"scale of {name}": _log_scale(squares[:, :, at].sum(axis=1), rounds * int(size))
         for at, (name, size) in enumerate(zip(names, sizes, strict=True))
@@ -303,13 +303,13 @@ def _log_scale(squares: Floats, freedom: int) -> Floats:
     return np.asarray(np.log(np.maximum(squares / freedom, 1e-12)) * math.sqrt(freedom / 2))
 
 
-def _low_bits_features(measured: NoiseMeasurements, known: Flags) -> Features:
+def _low_bits_features(measurements: NoiseMeasurements, known: Flags) -> Features:
     """Return features that reveal noise of half precision, by the low bits that half precision lacks.
 
     Each feature is a sum of cosines of low bits, standardised. There is one for each kind of number (`LOW_BITS_KINDS`)
     of which every trial has enough known values.
     """
-    sums, counts = measured.noise.low_bits[known][:, :, 0], measured.noise.low_bits_count[known][:, :, 0]
+    sums, counts = measurements.noise.low_bits[known][:, :, 0], measurements.noise.low_bits_count[known][:, :, 0]
     offered = ~np.isnan(sums)
     total, count = np.where(offered, sums, 0.0).sum(axis=1), np.where(offered, counts, 0).sum(axis=1)
     return {

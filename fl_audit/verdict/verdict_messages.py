@@ -145,10 +145,10 @@ class TestMessage:
         return {"name": str(test.name)} | found | said | {"where": test.place, "violated": test.violated}
 
 
-def _filled(templates: Mapping[str, str], numbers: TestResult | Look, names: Mapping[str, Any]) -> dict[str, str]:
+def _filled(templates: Mapping[str, str], result: TestResult | Look, names: Mapping[str, Any]) -> dict[str, str]:
     """Return message templates with the numbers of a test, or of one of its questions, and other names filled in."""
-    place, limit = numbers.place, numbers.limit
-    values = {"measured": numbers.measured, "claimed": numbers.claimed, "limit": limit, **numbers.more}
+    place, limit = result.place, result.limit
+    values = {"measured": result.measured, "claimed": result.claimed, "limit": limit, **result.more}
     words = {**names, **{name: _Number(value) for name, value in values.items()}, "place": place}
     words |= {"at_place": f", on '{place}'" if place else "", "with_place": f" ({place})" if place else ""}
     unknown = {} if math.isfinite(limit) else {"limit": "" if math.isnan(limit) else "nothing"}
@@ -171,9 +171,9 @@ def title_of(name: TestName, unit: UnitWords) -> str:
     return capital(TEST_WORDS[name].title.format(**vars(unit)))
 
 
-def broken_tests(found: VerdictDetails | None, unit: UnitWords) -> list[TestMessage]:
+def broken_tests(details: VerdictDetails | None, unit: UnitWords) -> list[TestMessage]:
     """Return the failed tests in words, the clearest failure first; the list is empty if nothing was tested."""
-    return [] if found is None else [TestMessage(test, unit) for test in leading_first(found.broken)]
+    return [] if details is None else [TestMessage(test, unit) for test in leading_first(details.broken)]
 
 
 def p_text(p_value: float) -> str:

@@ -68,7 +68,7 @@ def _epsilon(run: FinishedRun, size: int) -> float:
     return group_epsilon(guarantee.claim.profile, size, guarantee.delta)
 
 
-def _size(claimed: Unit, asked: Unit, relation: Relation, sizes: GroupSizes) -> int | None:
+def _size(unit: Unit, asked: Unit, relation: Relation, sizes: GroupSizes) -> int | None:
     """Return how many units of the claim change if one unit of the kind `asked` changes; None if this is unknown.
 
     If the claim protects larger units, only a part of one of them changes, which counts as its replacement. Under
@@ -84,4 +84,4 @@ def _size(claimed: Unit, asked: Unit, relation: Relation, sizes: GroupSizes) -> 
         (Unit.CLIENT, Unit.RECORD): changed,
         (Unit.CLIENT, Unit.USER): of_user,
     }
-    return 1 if asked is claimed else others[claimed, asked]
+    return 1 if asked is unit else others[unit, asked]

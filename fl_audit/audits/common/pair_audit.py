@@ -67,16 +67,19 @@ class PairAudit(BaseAudit):
                 enough = not is_on or count >= 2
                 require(enough, f"{what} needs 2 records in {name}, there are {count}: use more, or {key} = false")
 
-    def why_not_recomputed(self, public: "Federation") -> str:
+    def why_not_recomputed(self, federation: "Federation") -> str:
         """Return the reason why log-likelihood ratios cannot be recomputed; empty if they can.
 
         The only reason is that the run has no insider.
         """
-        return "" if public.with_insider else WITHOUT_INSIDER
+        return "" if federation.with_insider else WITHOUT_INSIDER
 
-    def in_question(self, public: "Federation", chosen: str) -> str:
+    def in_question(self, federation: "Federation", chosen: str) -> str:
         """Return a phrase that says by which rule the neighbour D' was chosen, and which unit differs."""
-        pair, which = public.pair, "" if public.mechanism.unit is Unit.RECORD else f" is {public.mechanism.unit} "
-        which = which and f"{which}{public.pair.index}"
+        pair, which = (
+            federation.pair,
+            "" if federation.mechanism.unit is Unit.RECORD else f" is {federation.mechanism.unit} ",
+        )
+        which = which and f"{which}{federation.pair.index}"
         which = which if pair.crafted is None else f" in the place of record {pair.index}"
         return f"neighbour {chosen}{which}"

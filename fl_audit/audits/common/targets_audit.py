@@ -69,22 +69,22 @@ class TargetsAudit(BaseAudit):
             f"use {_SURELY_TWO} targets, fewer targets than there are records, or epsilon-star = false",
         )
 
-    def shows_part_of_target(self, public: "Federation") -> bool:
+    def shows_part_of_target(self, federation: "Federation") -> bool:
         """Return True: each insider learns in which rounds its own target is sampled."""
         return True
 
-    def why_not_recomputed(self, public: "Federation") -> str:
+    def why_not_recomputed(self, federation: "Federation") -> str:
         """Return why log-likelihood ratios cannot be recomputed: they depend on the other targets' membership."""
-        if not public.with_insider:
+        if not federation.with_insider:
             return WITHOUT_INSIDER
         return (
             "of the membership audit, whose insiders know coins that are the challenger's: accepted is one with "
             "[audit] kind = 'identifiability'"
         )
 
-    def in_question(self, public: "Federation", chosen: str) -> str:
+    def in_question(self, federation: "Federation", chosen: str) -> str:
         """Return a phrase that says how many targets there are, such as "one of 100 targets in each trial"."""
-        return f"one of {public.targets} {self.counted} in each trial"
+        return f"one of {federation.targets} {self.counted} in each trial"
 
     def defaults(self, strategy: object, privacy: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the default values for [audit] and for [privacy], as two dicts keyed by setting.

@@ -18,10 +18,10 @@ from fl_audit.verdict.verdict import VerdictDetails
 class IdentifiabilityGuaranteeTests(GuaranteeTests):
     """Tests of the guarantee in the audit kind `identifiability`, by log-likelihood ratios or scores."""
 
-    def require_supported(self, public: Federation) -> None:
+    def require_supported(self, federation: Federation) -> None:
         """Raise `InputError` if an insider could not compute likelihood ratios or scores in this federation."""
-        require_clients(public, 2 if public.with_insider else 1)
-        require_computable_llr(public)
+        require_clients(federation, 2 if federation.with_insider else 1)
+        require_computable_llr(federation)
 
     def judge(self, run: FinishedRun) -> VerdictDetails | None:
         """Return the result of testing the guarantee; None without an insider.

@@ -55,7 +55,7 @@ class RoundEvidence:
 
 
 def observe(
-    federation: LoadedFederation, seen: ObservedRound, batch_trials: int | None = None, insider: int | None = None
+    federation: LoadedFederation, observed: ObservedRound, batch_trials: int | None = None, insider: int | None = None
 ) -> RoundEvidence:
     """Return the insider's evidence from one round.
 
@@ -69,7 +69,7 @@ def observe(
     ----------
     federation
         The federation with the data sets D and D'.
-    seen
+    observed
         The insider's view of the round.
     batch_trials
         Number of trials in the original batch, if LLRs are recomputed for only its first trials; otherwise None. See
@@ -77,13 +77,13 @@ def observe(
     insider
         Number of the client that is the insider; None for the first insider.
     """
-    mechanism, rounding = federation.public.mechanism, seen.rounding(federation.public.mechanism)
-    question = likelihood_ratio_input(federation, seen, batch_trials, insider)
-    found = log_likelihood_ratio(federation, question.hypotheses, question.observed, seen.side.norms_array)
+    mechanism, rounding = federation.public.mechanism, observed.rounding(federation.public.mechanism)
+    question = likelihood_ratio_input(federation, observed, batch_trials, insider)
+    found = log_likelihood_ratio(federation, question.hypotheses, question.observed, observed.side.norms_array)
     refuse = refuse_blurred
     if mechanism.noise.origin is NoiseOrigin.TRAINING:
         who, refuse = federation.insider if insider is None else insider, refuse_blurred_updates
-        rounding = rounding_of_steps(federation, seen, who)
+        rounding = rounding_of_steps(federation, observed, who)
     if rounding is None:
         return found
     share = rounding.cpu().numpy() / mechanism.noise_scale(found.local_sensitivity, federation.public.threat_model)
@@ -128,7 +128,7 @@ def log_likelihood_ratio(
     return RoundEvidence(increment.cpu().numpy(), sensitivity, scores.cpu().numpy(), measured)
 
 
-def score(federation: LoadedFederation, seen: ObservedRound, insider: int) -> Floats:
+def score(federation: LoadedFederation, observed: ObservedRound, insider: int) -> Floats:
     """Return the insider's score for the membership of the differing record in one round, float64 (trials,).
 
     The score of a whole training is the sum of the scores of its rounds. Raises `InputError` if the view lacks a value
@@ -138,7 +138,7 @@ def score(federation: LoadedFederation, seen: ObservedRound, insider: int) -> Fl
     ----------
     federation
         The federation, whose clients train with DP-SGD.
-    seen
+    observed
         The insider's view of the round.
     insider
         Number of the insider's client.
@@ -146,26 +146,26 @@ def score(federation: LoadedFederation, seen: ObservedRound, insider: int) -> Fl
     # The residual of a release after subtracting its expectation.
     if federation.public.threat_model.adversary is Adversary.SERVER:
         # The server sees the contribution of the target's client separately.
-        rest = require_seen(seen.side.contribution, "the contribution of the target's client").double().clone()
+        rest = require_seen(observed.side.contribution, "the contribution of the target's client").double().clone()
         clients, known, trials = [federation.victim], dict[int, int](), ()
     else:
         rest, knowing = (
-            seen.sums(federation.public.mechanism).double().clone(),
+            observed.sums(federation.public.mechanism).double().clone(),
             (insider, *federation.colluders(insider)),
         )
-        seeds = require_seen(seen.side.noise_seeds, "the seeds of the noise that the insider knows").tolist()
+        seeds = require_seen(observed.side.noise_seeds, "the seeds of the noise that the insider knows").tolist()
         require(len(seeds) == len(knowing), f"{len(seeds)} seeds of noise were shown: accepted are {len(knowing)}")
         clients, known = list(range(len(federation.shards))), dict(zip(knowing, seeds, strict=True))
-        trials = tuple(require_seen(seen.side.trial_numbers, "the numbers of the trials").tolist())
+        trials = tuple(require_seen(observed.side.trial_numbers, "the numbers of the trials").tolist())
     # The contribution of the differing record, and the variance of a coordinate, from the clients with unknown noise.
     direction, variance = torch.zeros_like(rest), 0.0
     for client in clients:
         if client in known:
             rest -= trained_privately(
-                federation, client, seen.start, seen.number, ClientRandomness(known[client], trials)
+                federation, client, observed.start, observed.number, ClientRandomness(known[client], trials)
             ).updates
             continue
-        expected, of_differing = expected_update(federation, client, seen.start)
+        expected, of_differing = expected_update(federation, client, observed.start)
         rest -= expected
         direction += of_differing
         variance += private_steps(federation.public.mechanism).update_variance(len(federation.shards[client]))

@@ -42,14 +42,16 @@ def facts_of(contents: ReportContents) -> tuple[Fact, ...]:
     return _claimed(contents), _insider(contents), *model
 
 
-def _broken(row: TestMessage) -> Fact:
-    if row.test.name in OF_NOISE:
-        where = f" on {row.test.place}" if row.test.name is TestName.NOISE_TENSOR else ""
-        return Fact("Noise really added", percent(row.test.statistic), f"of what was claimed{where}", " ")
-    if row.test.name in (TestName.SCORES, TestName.CANARIES):
-        shown = f"≥ {number_text(row.test.statistic, 3)}"
-        return Fact("Epsilon, by scores alone", shown, f"claimed: {row.words.claimed}")
-    return Fact("If the guarantee were kept", p_as_chance(row.test.p_value), "audits would show so clear a sign", " ")
+def _broken(message: TestMessage) -> Fact:
+    if message.test.name in OF_NOISE:
+        where = f" on {message.test.place}" if message.test.name is TestName.NOISE_TENSOR else ""
+        return Fact("Noise really added", percent(message.test.statistic), f"of what was claimed{where}", " ")
+    if message.test.name in (TestName.SCORES, TestName.CANARIES):
+        shown = f"≥ {number_text(message.test.statistic, 3)}"
+        return Fact("Epsilon, by scores alone", shown, f"claimed: {message.words.claimed}")
+    return Fact(
+        "If the guarantee were kept", p_as_chance(message.test.p_value), "audits would show so clear a sign", " "
+    )
 
 
 def _shown(contents: ReportContents) -> Fact:

@@ -121,14 +121,14 @@ def _axis(end: float) -> str:
     return f'<div class="row axis"><span class="name"></span><span class="track">{ticks}</span></div>\n'
 
 
-def _of_verdict(numbers: VerdictFinding) -> str:
+def _of_verdict(finding: VerdictFinding) -> str:
     """Return what the shown epsilon means beside the verdict, in sentences; empty if both show a breach.
 
     They disagree if only one of them says that the guarantee is broken.
     """
-    found = numbers.judged
-    shows_breach = found.epsilon_lower_bound > numbers.claimed
-    is_broken = numbers.verdict is Verdict.VIOLATED
+    found = finding.judged
+    shows_breach = found.epsilon_lower_bound > finding.claimed
+    is_broken = finding.verdict is Verdict.VIOLATED
     if is_broken and not shows_breach:
         return "This scale shows one kind of breach only; what broke the guarantee is named above."
     if shows_breach and not is_broken:

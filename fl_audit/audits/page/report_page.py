@@ -290,17 +290,17 @@ def _rows_table(columns: tuple[str, ...], rows: Sequence[tuple[Any, ...]]) -> st
     return page_table([columns[place] for place in told], [[row[place] for place in told] for row in rows])
 
 
-def _row_cells(row: ReportNumber) -> tuple[Any, ...]:
+def _row_cells(number: ReportNumber) -> tuple[Any, ...]:
     """Return name, value, interval and claim of a row, rounded together; the last two are empty if missing."""
-    if row.limit is None and row.confidence is None:
-        return row.name, Markup(value_html(row.value, row.is_share, row.digits)), "", ""
-    value, low, high = row.cells
+    if number.limit is None and number.confidence is None:
+        return number.name, Markup(value_html(number.value, number.is_share, number.digits)), "", ""
+    value, low, high = number.cells
     interval = f"{low} to {high}"
-    if row.confidence is not None and row.confidence < 1:
-        interval += f" at {percent(row.confidence)}"
-    claim = exactly_html(row.limit, f"{'≥' if row.is_least else '≤'} {row.shown.claim}")
-    cells = "" if row.confidence is None else interval, "" if row.limit is None else claim
-    return row.name, value, *map(Markup, cells)
+    if number.confidence is not None and number.confidence < 1:
+        interval += f" at {percent(number.confidence)}"
+    claim = exactly_html(number.limit, f"{'≥' if number.is_least else '≤'} {number.shown.claim}")
+    cells = "" if number.confidence is None else interval, "" if number.limit is None else claim
+    return number.name, value, *map(Markup, cells)
 
 
 def _configuration(contents: ReportContents) -> str:

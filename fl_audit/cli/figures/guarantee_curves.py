@@ -102,8 +102,8 @@ def _axes(guarantee: Guarantee) -> tuple[_FigureColumn, ...]:
     )
 
 
-def _curve(axis: _FigureColumn, accountant: Accountant) -> Iterator[tuple[float, Guarantee]]:
+def _curve(column: _FigureColumn, accountant: Accountant) -> Iterator[tuple[float, Guarantee]]:
     """Yield pairs of a value on the axis and the guarantee there, where the accountant can compute one."""
-    for x in map(float, axis.values):
+    for x in map(float, column.values):
         with suppress(InputError):
-            yield x, axis.guarantee(accountant, x)
+            yield x, column.guarantee(accountant, x)

@@ -231,8 +231,8 @@ class ClientPool:
         order = {node: (self._suspects[node.identity], own[node.identity], -node.slots) for node in found}
         return min(order, key=order.__getitem__, default=None)
 
-    def _started(self, node: RayMachine, compartment: int, takes_cores: bool = True) -> Any:
-        placed = NodeAffinitySchedulingStrategy(node_id=node.identity, soft=False)
+    def _started(self, machine: RayMachine, compartment: int, takes_cores: bool = True) -> Any:
+        placed = NodeAffinitySchedulingStrategy(node_id=machine.identity, soft=False)
         share = self._share if compartment == ORDINARY and takes_cores else self._share | {"num_cpus": 0}
         return self._actor.options(scheduling_strategy=placed, max_restarts=0, **share).remote(
             [entry or os.getcwd() for entry in sys.path], self._app
@@ -268,16 +268,16 @@ class ClientPool:
             self._suspects[process.node.identity] += 1
             self._changed.notify_all()
 
-    def _is_alive(self, node: RayMachine, is_last_chance: bool) -> bool:
+    def _is_alive(self, machine: RayMachine, is_last_chance: bool) -> bool:
         """Return whether a machine is still in the cluster.
 
         With `is_last_chance`, Ray first gets up to 30 seconds to notice that the machine is gone.
         """
         if is_last_chance and len(self._nodes) > 1:
             with self._changed:
-                gone = lambda: self._closed.is_set() or node.identity not in self._nodes  # noqa: E731
+                gone = lambda: self._closed.is_set() or machine.identity not in self._nodes  # noqa: E731
                 self._changed.wait_for(gone, _SECONDS_UNTIL_A_NODE_IS_MISSED)
-        return node.identity in self._nodes
+        return machine.identity in self._nodes
 
     def _watch_nodes(self) -> None:
         """Ask Ray every second which machines have joined or are lost; the body of a thread."""
@@ -299,14 +299,14 @@ class ClientPool:
                     self._drop_from(lost)
                     self._changed.notify_all()
 
-    def _admit_machine(self, node: RayMachine) -> None:
+    def _admit_machine(self, machine: RayMachine) -> None:
         """Let the pool use a machine that has joined, if its versions of Python and packages match."""
-        for versions in versions_of([node.identity], self._closed.is_set).values():
+        for versions in versions_of([machine.identity], self._closed.is_set).values():
             difference = differing_versions(versions)
             unused = f" and is not used: it has {difference}" if difference else ""
-            verbosity.tell(f"node {node.address} has joined{unused}")
+            verbosity.tell(f"node {machine.address} has joined{unused}")
             if not difference:
-                self._welcome.add(node.identity)
+                self._welcome.add(machine.identity)
 
     def _drop_from(self, lost: list[RayMachine]) -> None:
         for node in lost:
