@@ -88,10 +88,10 @@ class _ReleaseRecorder:
         if self._kept(batch) == 0:
             return {}
         trials, rounds = torch.tensor(list(batch.trials)[: self._kept(batch)]), self.rounds[batch.name]
-        told = {"trials": trials, "batch_trials": torch.tensor(batch.count), "initial": self.initial[batch.name]}
-        named = {name: value for one in rounds for name, value in one.items()}
-        return told | {
-            name: torch.stack([one[name] if name in one else torch.full_like(value, torch.nan) for one in rounds])
+        tensors = {"trials": trials, "batch_trials": torch.tensor(batch.count), "initial": self.initial[batch.name]}
+        named = {name: value for round in rounds for name, value in round.items()}
+        return tensors | {
+            name: torch.stack([round[name] if name in round else torch.full_like(value, torch.nan) for round in rounds])
             for name, value in named.items()
         }
 
@@ -208,13 +208,13 @@ def _play_wave(
                 federation.model.layout,
                 challenger,
                 strategy_of_server,
-                lambda kind, other, batches: kind(
-                    public, roles, other, batches, size, time_limit, lambda batch, made: None
+                lambda kind, challenger, batches: kind(
+                    public, roles, challenger, batches, size, time_limit, lambda batch, made: None
                 ),
                 opening.exact.initial,
             )
             opening.exact.check_second_seed(wave[0], second.repeated)
-    found_by = (evaluator, *round_queries, *(one for one in (stopping, opening) if one is not None))
+    found_by = (evaluator, *round_queries, *(selector for selector in (stopping, opening) if selector is not None))
     for batch in wave:
         columns = _distribution_columns(plan, batch, recorder.norms[batch.name])
         for source in found_by:

@@ -43,7 +43,7 @@ class ClientRoles:
     @property
     def victim(self) -> int:
         """Partition (client number) of the client that holds the first target."""
-        return next(client for client, held in self.targets.items() if 0 in held)
+        return next(client for client, target in self.targets.items() if 0 in target)
 
 
 @dataclass(frozen=True)
@@ -71,8 +71,8 @@ def call_of(
     call = _without_canaries(federation, roles, challenger, batch, server_round)
     coins = challenger.coins(batch.trials, server_round, federation.canaries)
     if isinstance(federation.mechanism.contribution, PrivateTraining):
-        told: dict[str, ConfigRecordValues] = {Key.COINS: coins.tobytes()} if coins.size else {}
-        asked = (replace(one, more=one.more | told) if one.client == roles.victim else one for one in call.asked)
+        settings: dict[str, ConfigRecordValues] = {Key.COINS: coins.tobytes()} if coins.size else {}
+        asked = (replace(one, more=one.more | settings) if one.client == roles.victim else one for one in call.asked)
         return replace(call, asked=tuple(asked))
     trials = list(batch.trials)
     added = (
@@ -139,8 +139,8 @@ class ReceivedContribution:
 
     def _sum(self, shape: tuple[int, int], server_round: int, finite: bool = True) -> Floats32:
         """Return the client's checked sum, float32; `shape` is (trials of the batch, parameters)."""
-        own = shape if self.rows is None else (len(self.rows), shape[1])
-        return read_array(self.reply, Key.SUM, own, np.float32, self.client, server_round, finite)
+        own_shape = shape if self.rows is None else (len(self.rows), shape[1])
+        return read_array(self.reply, Key.SUM, own_shape, np.float32, self.client, server_round, finite)
 
 
 @dataclass(frozen=True)
@@ -167,31 +167,41 @@ def receive(
     """Check all contributions of a round; return their sum before noise, local sensitivity and quantile bits."""
     mechanism, trials = federation.mechanism, shape[0]
     total = sum_contributions(sent, shape, server_round)
-    sensitivity, bits, own = np.zeros(trials), torch.zeros(trials, dtype=torch.float64), None
-    for one in sent:
+    sensitivity, bits, own_share = np.zeros(trials), torch.zeros(trials, dtype=torch.float64), None
+    for contribution in sent:
         if mechanism.is_adaptive:
-            own_shape = (trials if one.rows is None else len(one.rows),)
-            said = read_array(one.reply, Key.WITHIN, own_shape, np.float64, one.client, server_round)
+            own_shape = (trials if contribution.rows is None else len(contribution.rows),)
+            within = read_array(
+                contribution.reply, Key.WITHIN, own_shape, np.float64, contribution.client, server_round
+            )
             # A client that contributes nothing sends 1/2, which is 0 when centred. With users as units, a client sends
             # 1/2 plus the sum of its users' centred bits.
-            accepted, named = ((0.0, 0.5, 1.0), "0, 1/2 and 1") if one.half_bits else ((0.0, 1.0), "0 and 1")
-            if one.users:
-                accepted = tuple(0.5 * np.arange(1 - one.users, 1 + one.users + 1))
-                named = f"half of the whole numbers from {1 - one.users} to {1 + one.users}"
-            if not np.isin(said, accepted).all():
-                who = f"round {server_round}: client {one.client}"
-                raise FederationError(f"{who} sent '{Key.WITHIN}' other than {named}")
-            bits[slice(None) if one.rows is None else torch.from_numpy(one.rows)] += torch.from_numpy(said - 0.5)
-        if one.client == victim and mechanism.scaling is SensitivityKind.LOCAL:
-            sensitivity = read_array(one.reply, Key.LOCAL_SENSITIVITY, (trials,), np.float64, victim, server_round)
-        if one.client == victim and federation.threat_model.adversary is Adversary.SERVER:
-            own = torch.from_numpy(read_array(one.reply, Key.SUM, shape, np.float32, victim, server_round).copy())
-    return UnnoisedRoundSum(total, sensitivity, bits, own)
+            accepted, accepted_text = (
+                ((0.0, 0.5, 1.0), "0, 1/2 and 1") if contribution.half_bits else ((0.0, 1.0), "0 and 1")
+            )
+            if contribution.users:
+                accepted = tuple(0.5 * np.arange(1 - contribution.users, 1 + contribution.users + 1))
+                accepted_text = f"half of the whole numbers from {1 - contribution.users} to {1 + contribution.users}"
+            if not np.isin(within, accepted).all():
+                sender = f"round {server_round}: client {contribution.client}"
+                raise FederationError(f"{sender} sent '{Key.WITHIN}' other than {accepted_text}")
+            bits[slice(None) if contribution.rows is None else torch.from_numpy(contribution.rows)] += torch.from_numpy(
+                within - 0.5
+            )
+        if contribution.client == victim and mechanism.scaling is SensitivityKind.LOCAL:
+            sensitivity = read_array(
+                contribution.reply, Key.LOCAL_SENSITIVITY, (trials,), np.float64, victim, server_round
+            )
+        if contribution.client == victim and federation.threat_model.adversary is Adversary.SERVER:
+            own_share = torch.from_numpy(
+                read_array(contribution.reply, Key.SUM, shape, np.float32, victim, server_round).copy()
+            )
+    return UnnoisedRoundSum(total, sensitivity, bits, own_share)
 
 
 def sum_contributions(sent: Sequence[ReceivedContribution], shape: tuple[int, int], server_round: int) -> Tensor:
     """Return the checked sum of the clients' contributions, float32 (trials, parameters)."""
-    arrays = [one._sum(shape, server_round, finite=False) for one in sent]
+    arrays = [contribution._sum(shape, server_round, finite=False) for contribution in sent]
     total = torch.zeros(shape)
     sums, are_finite = total.numpy(), True
     with np.errstate(over="ignore", invalid="ignore"):
@@ -220,17 +230,17 @@ def _require_short(contribution: ReceivedContribution, array: Floats32, trials: 
     if np.isinf(limits).all():
         return
     for rows in cached_rows(*array.shape):
-        part = array[rows]
-        if (_lengths_at_most(part) <= limits[rows]).all():
+        rows_sent = array[rows]
+        if (_lengths_at_most(rows_sent) <= limits[rows]).all():
             continue
-        wide = part.astype(np.float64)
+        wide = rows_sent.astype(np.float64)
         # As `np.linalg.norm` but without temporary arrays; differences in the last bits do not matter here.
         lengths = np.sqrt(np.einsum("ij,ij->i", wide, wide))
         if (lengths > limits[rows]).any():
             worst = int(np.argmax(lengths - limits[rows]))
             said = f"client {contribution.client} sent '{Key.SUM}' of length {lengths[worst]:.6g}"
-            left = f"which clipping leaves at {limits[rows][worst]:.6g} at most"
-            raise FederationError(f"round {server_round}: {said}, {left}")
+            allowed = f"which clipping leaves at {limits[rows][worst]:.6g} at most"
+            raise FederationError(f"round {server_round}: {said}, {allowed}")
 
 
 _BLOCK = 2048
@@ -248,9 +258,9 @@ def _lengths_at_most(rows: Floats32) -> Floats:
     A bound exceeds the norm by about 0.02 %, and is computed faster than the exact norm.
     """
     whole = rows.shape[1] // _BLOCK * _BLOCK
-    blocks, rest = rows[:, :whole].reshape(len(rows), -1, _BLOCK), rows[:, whole:]
+    blocks, remaining = rows[:, :whole].reshape(len(rows), -1, _BLOCK), rows[:, whole:]
     with np.errstate(over="ignore"):
         squares = np.einsum("ijk,ijk->ij", blocks, blocks).sum(axis=1, dtype=np.float64)
-        squares += np.einsum("ij,ij->i", rest, rest)
-    found: Floats = np.sqrt(squares) * _MARGIN + 1e-16 * rows.shape[1]
-    return found
+        squares += np.einsum("ij,ij->i", remaining, remaining)
+    bounds: Floats = np.sqrt(squares) * _MARGIN + 1e-16 * rows.shape[1]
+    return bounds

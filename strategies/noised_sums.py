@@ -189,7 +189,7 @@ def copy_of(server: NoisingServer, batch: TrialBatch, draws: ServerNoiseDraws) -
     """Return a copy of a strategy with other draws of noise; what its class adds to ours is copied deeply."""
     twin = copy.copy(server)
     own: Any = server
-    ours = {one.name for one in fields(own)}
+    ours = {field.name for field in fields(own)}
     for name, value in vars(server).items():
         if name not in ours:
             setattr(twin, name, _copied(value))
@@ -243,7 +243,7 @@ def noised_sums(
             return NoisedSums(release, noised, origin, changed)
         if origin is ReleaseOrigin.FOLLOWS_SECRET:
             return NoisedSums(release, None, origin, changed)
-    has_less_noise = any(bool((drawn < sigma).any()) for drawn in recorded.deviations)
+    has_less_noise = any(bool((deviation < sigma).any()) for deviation in recorded.deviations)
 
     def step(moved: Tensor) -> Tensor:
         return copy_of(server, batch, copy.deepcopy(before)).noise(batch, server_round, moved, sigma)

@@ -90,21 +90,23 @@ class RoundSecretsLog:
 
         Shapes: `taking_part` (trials, units), `centred_bits` (trials,).
         """
-        kept, members = self._kept[batch.name], self.challenger.membership(batch.trials).is_in[:, 0]
-        if self.public.aggregation is not None and kept.aggregation is None:
+        batch_log, members = self._kept[batch.name], self.challenger.membership(batch.trials).is_in[:, 0]
+        if self.public.aggregation is not None and batch_log.aggregation is None:
             federation = load_federation(self.public)
-            kept.aggregation = BatchAggregation(federation, list(batch.trials), self.challenger.seed)
-        found = {name: np.full(batch.count, np.nan) for name in OPENED_COLUMNS}
+            batch_log.aggregation = BatchAggregation(federation, list(batch.trials), self.challenger.seed)
+        columns_found = {name: np.full(batch.count, np.nan) for name in OPENED_COLUMNS}
         if taking_part is not None and self._is_opened(server_round.number):
-            found |= self._sampled(kept, taking_part.numpy(), members)
-        found["wrong_steps"] = self._stepped(kept, server_round)
+            columns_found |= self._sampled(batch_log, taking_part.numpy(), members)
+        columns_found["wrong_steps"] = self._stepped(batch_log, server_round)
         if centred_bits is not None and server_round.side.bits is not None:
-            found["bit_noise"] = ((server_round.side.bits - centred_bits) / self.public.mechanism.bit_sigma).numpy()
-            found["wrong_norms"] = self._moved(kept, server_round)
-        found["odd"] = _last_bits(server_round.noised)
-        kept.rounds += 1
-        for name, values in found.items():
-            kept.columns[name].append(values)
+            columns_found["bit_noise"] = (
+                (server_round.side.bits - centred_bits) / self.public.mechanism.bit_sigma
+            ).numpy()
+            columns_found["wrong_norms"] = self._moved(batch_log, server_round)
+        columns_found["odd"] = _last_bits(server_round.noised)
+        batch_log.rounds += 1
+        for name, values in columns_found.items():
+            batch_log.columns[name].append(values)
 
     def log_origin(
         self, batch: TrialBatch, server_round: int, origin: ReleaseOrigin, changed: int, of_models: bool = False
@@ -155,26 +157,30 @@ class RoundSecretsLog:
         They are the sample's size and its overlap with the previous sample, both without the target, a hash of the
         sample, and whether the target is in it.
         """
-        group, place = self._group, self._target_index
+        group, target_index = self._group, self._target_index
         taking_part = taking_part if group is None else taking_part[:, group]
-        others = taking_part if place is None else np.delete(taking_part, place, axis=1)
+        others_taking_part = taking_part if target_index is None else np.delete(taking_part, target_index, axis=1)
         if batch_log.turns is None or batch_log.units is None or batch_log.crowds is None:
-            batch_log.turns = np.zeros(others.shape, dtype=np.int32)
-            batch_log.units = np.zeros((others.shape[1], 4), dtype=np.int64)
-            batch_log.crowds = np.zeros(len(others) + 1, dtype=np.int64)
-        batch_log.turns += others
+            batch_log.turns = np.zeros(others_taking_part.shape, dtype=np.int32)
+            batch_log.units = np.zeros((others_taking_part.shape[1], 4), dtype=np.int64)
+            batch_log.crowds = np.zeros(len(others_taking_part) + 1, dtype=np.int64)
+        batch_log.turns += others_taking_part
         batch_log.opened += 1
-        batch_log.crowds += np.bincount(others.sum(axis=0), minlength=len(others) + 1)
-        column, target = np.zeros(len(others), dtype=np.int64), np.full(len(others), np.nan)
-        if place is not None:
-            target = taking_part[:, place].astype(np.float64)
-            column = np.where(members, 0, 2) + np.where(taking_part[:, place], 0, 1)
-        for one in range(4):
-            batch_log.units[:, one] += others[column == one].sum(axis=0)
-        overlap = np.zeros(len(others)) if batch_log.sample is None else (others & batch_log.sample).sum(axis=1)
-        batch_log.sample = others
-        digests = np.array([_digest(row) for row in np.packbits(others, axis=1)])
-        return {"size": others.sum(axis=1), "target": target, "overlap": overlap, "digest": digests}
+        batch_log.crowds += np.bincount(others_taking_part.sum(axis=0), minlength=len(others_taking_part) + 1)
+        column, target = np.zeros(len(others_taking_part), dtype=np.int64), np.full(len(others_taking_part), np.nan)
+        if target_index is not None:
+            target = taking_part[:, target_index].astype(np.float64)
+            column = np.where(members, 0, 2) + np.where(taking_part[:, target_index], 0, 1)
+        for index in range(4):
+            batch_log.units[:, index] += others_taking_part[column == index].sum(axis=0)
+        overlap = (
+            np.zeros(len(others_taking_part))
+            if batch_log.sample is None
+            else (others_taking_part & batch_log.sample).sum(axis=1)
+        )
+        batch_log.sample = others_taking_part
+        digests = np.array([_digest(row) for row in np.packbits(others_taking_part, axis=1)])
+        return {"size": others_taking_part.sum(axis=1), "target": target, "overlap": overlap, "digest": digests}
 
     def _stepped(self, batch_log: _BatchLog, server_round: ServerRound) -> Floats:
         """Return in how many coordinates the server's new model differs from the correct one, (trials,).
@@ -221,36 +227,36 @@ class RoundSecretsLog:
 
     def columns(self, batch: TrialBatch) -> TrialBatchColumns:
         """Return the logged values of a batch, NaN for rounds that were not run, and delete them from the log."""
-        kept = self._kept.pop(batch.name, _BatchLog())
-        missing = [np.full(batch.count, np.nan)] * (self.public.rounds - kept.rounds)
-        opened = {name: np.stack([*kept.columns[name], *missing], axis=1) for name in OPENED_COLUMNS}
-        return TrialBatchColumns(opened=opened, tallies=_table(self._tallies(kept, batch)))
+        batch_log = self._kept.pop(batch.name, _BatchLog())
+        missing = [np.full(batch.count, np.nan)] * (self.public.rounds - batch_log.rounds)
+        opened = {name: np.stack([*batch_log.columns[name], *missing], axis=1) for name in OPENED_COLUMNS}
+        return TrialBatchColumns(opened=opened, tallies=_table(self._tallies(batch_log, batch)))
 
     def _tallies(self, batch_log: _BatchLog, batch: TrialBatch) -> list[_Tally]:
-        found: list[_Tally] = []
+        tallies: list[_Tally] = []
         if batch_log.turns is not None and batch_log.units is not None and batch_log.crowds is not None:
-            found += _histogram(
+            tallies += _histogram(
                 TURNS, batch_log.opened, np.bincount(batch_log.turns.reshape(-1), minlength=batch_log.opened + 1)
             )
-            found += _histogram(CROWD, batch.count, batch_log.crowds)
+            tallies += _histogram(CROWD, batch.count, batch_log.crowds)
             group = np.arange(len(batch_log.units) + (self.target is not None)) if self._group is None else self._group
-            numbers = [one for one in group.tolist() if one != self.target]
-            found += [
+            numbers = [unit for unit in group.tolist() if unit != self.target]
+            tallies += [
                 (UNIT, number, at, 0, float(count))
                 for number, row in zip(numbers, batch_log.units.tolist(), strict=True)
                 for at, count in enumerate(row)
             ]
         if self.exact is not None:
-            found += [(str(row.kind), row.trial, row.number, row.where, row.value) for row in self.exact.rows(batch)]
-        return found
+            tallies += [(str(row.kind), row.trial, row.number, row.where, row.value) for row in self.exact.rows(batch)]
+        return tallies
 
 
 def _last_bits(release: Tensor) -> Floats:
     """Return z-scores, (trials,), of the number of released values whose last mantissa bit is 1, 1/2 if it is fair."""
     bits = release.contiguous().view(torch.int32)
-    some = bits[:, :: -(-bits.shape[1] // _MOST_LAST_BITS)]
-    counts = (some & 1).sum(dim=1).numpy()
-    return np.asarray((2 * counts - some.shape[1]) / np.sqrt(some.shape[1]), dtype=np.float64)
+    tensor = bits[:, :: -(-bits.shape[1] // _MOST_LAST_BITS)]
+    counts = (tensor & 1).sum(dim=1).numpy()
+    return np.asarray((2 * counts - tensor.shape[1]) / np.sqrt(tensor.shape[1]), dtype=np.float64)
 
 
 def _digest(packed: np.ndarray) -> float:
@@ -264,8 +270,8 @@ def _histogram(kind: str, trials: int, often: Integers) -> list[_Tally]:
 
 def _table(tallies: Sequence[_Tally]) -> dict[str, np.ndarray]:
     columns = list(zip(*tallies, strict=True)) or [(), (), (), (), ()]
-    named = dict(zip(("first", "second", "third"), columns[1:4], strict=True))
-    whole = {name: np.array(values, dtype=np.int64) for name, values in named.items()}
+    columns_by_name = dict(zip(("first", "second", "third"), columns[1:4], strict=True))
+    whole = {name: np.array(values, dtype=np.int64) for name, values in columns_by_name.items()}
     return {"kind": np.array(columns[0], dtype=object), **whole, "number": np.array(columns[4], dtype=np.float64)}
 
 
@@ -287,25 +293,25 @@ def open_shares(
     first = sorted(
         {
             *federation.insiders,
-            *(one for insider in federation.insiders for one in federation.colluders(insider)),
+            *(colluder for insider in federation.insiders for colluder in federation.colluders(insider)),
             federation.victim,
         }
     )
-    others = [one for one in range(federation.public.clients) if one not in first]
-    clients = sorted([*first, *others][:_SHARE_CLIENTS])
+    other_clients = [index for index in range(federation.public.clients) if index not in first]
+    clients = sorted([*first, *other_clients][:_SHARE_CLIENTS])
     rows = [statistics.sample[:looked_at, :, 0, at].reshape(-1)]
     for client in clients:
         seed, rounds = challenger.noise_seed(client), range(1, federation.public.rounds + 1)
-        drawn = torch.stack([noise_share(seed, trials, one, size) for one in rounds], dim=1)
-        rows.append(drawn.double().numpy().reshape(-1))
+        tensor = torch.stack([noise_share(seed, trials, round, size) for round in rounds], dim=1)
+        rows.append(tensor.double().numpy().reshape(-1))
     products = np.stack(rows) @ np.stack(rows).T
-    numbers, found = [RESIDUAL, *clients], list[_Tally]()
+    numbers, tallies = [RESIDUAL, *clients], list[_Tally]()
     for one, first_client in enumerate(numbers):
         pairs = zip(numbers[one:], products[one, one:].tolist(), strict=True)
-        found += [(SHARE, first_client, other, 0, value) for other, value in pairs]
-    found.append((SHARE_DRAWS, 0, 0, 0, float(rows[0].size)))
+        tallies += [(SHARE, first_client, other_client, 0, value) for other_client, value in pairs]
+    tallies.append((SHARE_DRAWS, 0, 0, 0, float(rows[0].size)))
     if federation.public.threat_model.adversary is Adversary.CLIENT:
-        found += [
-            (SHARE_KNOWN, one, 0, 0, 1.0) for one in (federation.insider, *federation.colluders(federation.insider))
+        tallies += [
+            (SHARE_KNOWN, index, 0, 0, 1.0) for index in (federation.insider, *federation.colluders(federation.insider))
         ]
-    return TrialBatchColumns(tallies=_table(found))
+    return TrialBatchColumns(tallies=_table(tallies))

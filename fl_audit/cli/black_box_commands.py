@@ -95,15 +95,15 @@ class RareStrategySettings(RareSettings):
         """Return the settings as keyword arguments of `StrategyOptions`; raise `InputError` if one is out of range."""
         if self.seconds is not None:
             require_number("seconds are", self.seconds, "numbers above 0")
-        own = {"observer": self.observer, "confidence": self.confidence, "seconds": self.seconds}
-        return super().as_keywords() | own
+        keywords = {"observer": self.observer, "confidence": self.confidence, "seconds": self.seconds}
+        return super().as_keywords() | keywords
 
 
 def _set_option(group: type[Any]) -> Any:
     names = setting_names(group)
-    said = f"A rarer setting, may be repeated: {', '.join(names)}."
+    help_text = f"A rarer setting, may be repeated: {', '.join(names)}."
     completions = [f"{name}=" for name in names]
-    return option("NAME=VALUE", said, among=completions, names=("--set",), rich_help_panel="Trials")
+    return option("NAME=VALUE", help_text, among=completions, names=("--set",), rich_help_panel="Trials")
 
 
 QuickOption = Annotated[bool, switch("--quick", "Fewer trials, in a fraction of the time.", rich_help_panel="Trials")]
@@ -164,16 +164,16 @@ def strategy(
     end_if_violated(found["verdict"], fail_on_violation)
 
 
-def _require_scenarios(given: Mapping[str, Scenarios]) -> None:
+def _require_scenarios(scenarios_given: Mapping[str, Scenarios]) -> None:
     from fl_audit.app_audits.black_box.scenarios import BY_NAME
 
-    for flag, names in given.items():
+    for flag, names in scenarios_given.items():
         for name in names or []:
-            known = BY_NAME
-            if name not in known:
+            scenarios = BY_NAME
+            if name not in scenarios:
                 # The nearest name comes first, because the list of accepted names is long.
-                nearest = get_close_matches(name, known, n=1, cutoff=0.0)[0]
-                raise InputError(f"{flag} {name!r}: nearest is {nearest!r}, accepted are {name_list(known)}")
+                nearest = get_close_matches(name, scenarios, n=1, cutoff=0.0)[0]
+                raise InputError(f"{flag} {name!r}: nearest is {nearest!r}, accepted are {name_list(scenarios)}")
 
 
 def review(
@@ -214,9 +214,9 @@ def review(
     is the one that the app's own code makes.
     """
     if adjacency is not None:
-        said = f"what clients do with their records is not seen from outside; accepted are {name_list(_OF_CLIENTS)}"
+        remedy = f"what clients do with their records is not seen from outside; accepted are {name_list(_OF_CLIENTS)}"
         is_of_clients = choice(Adjacency, "--adjacency", adjacency) in _OF_CLIENTS
-        require(is_of_clients, f"--adjacency {adjacency}: {said}")
+        require(is_of_clients, f"--adjacency {adjacency}: {remedy}")
     if rounds is not None:
         require_number("--rounds", rounds, "whole numbers from 1")
     require_number("--minutes", minutes, "numbers above 0")

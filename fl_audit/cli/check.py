@@ -54,15 +54,15 @@ def check(
     with at_work(loading_text(settings)):
         plan = plan_run(settings)
     with at_work("looking at the model" if no_probe else "playing a few rounds, to see how long they take"):
-        found = check_plan(plan, not no_probe, chosen)
+        check_result = check_plan(plan, not no_probe, chosen)
     if as_json:
-        options.print_json(check_json(found))
+        options.print_json(check_json(check_result))
         return
 
     table = Table(title=Text(str(config)), show_header=False)
     table.add_column("what", style="bold", no_wrap=True)
     table.add_column("finding")
-    for row in _rows(found, chosen):
+    for row in _rows(check_result, chosen):
         table.add_row(*map(Text, row))
     console().print(table)
 
@@ -139,7 +139,7 @@ def _limit_of_detection(check_result: "PlannedRunCheckResult") -> str:
         )
     unit = mechanism.unit
     assert limits.noise_short is not None, "log-odds that are exact tell of the noise along the record"
-    others = "" if limits.noise_short_in_all is None else f" ({percent(limits.noise_short_in_all)} in all parameters)"
+    remark = "" if limits.noise_short_in_all is None else f" ({percent(limits.noise_short_in_all)} in all parameters)"
     signal = ""
     if check_result.signal is not None:
         times = number_text(check_result.signal.limit, 3)
@@ -149,7 +149,7 @@ def _limit_of_detection(check_result: "PlannedRunCheckResult") -> str:
 
     return (
         f"with probability {DETECTION_POWER:g}, {trials} noise that is "
-        f"{percent(limits.noise_short)} short along the {unit}{others}, which makes an epsilon of "
+        f"{percent(limits.noise_short)} short along the {unit}{remark}, which makes an epsilon of "
         f"{number_text(limits.limit_of_detection, 3)}{signal}"
     )
 
@@ -159,18 +159,20 @@ def _limit_of_canaries(limit: "CanaryDetectionLimit") -> str:
     from fl_audit.verdict.noise_estimate import BREACH
 
     power, breach = DETECTION_POWER, f"{BREACH:g}"
-    shown = "the canaries show no breach"
+    showing = "the canaries show no breach"
     if isfinite(limit.limit_of_detection):
-        shown = (
+        showing = (
             f"with probability {power:g}, the canaries show an epsilon of {number_text(limit.limit_of_detection, 3)}"
         )
 
     from fl_audit.audits.canaries.canary_detection_limit import canaries_needed_text
 
     if limit.rounds_needed is None:
-        return f"{shown}. {canaries_needed_text(limit)}"
+        return f"{showing}. {canaries_needed_text(limit)}"
     needed = plural(limit.rounds_needed, "round")
-    return f"{shown}. It takes {needed} until they show {breach} times the guarantee; before, a verdict is inconclusive"
+    return (
+        f"{showing}. It takes {needed} until they show {breach} times the guarantee; before, a verdict is inconclusive"
+    )
 
 
 def _trials_needed(check_result: "PlannedRunCheckResult") -> str:

@@ -56,7 +56,7 @@ class TargetOptions:
         """Return the guarantee that the noise must give; raise `InputError` unless exactly one option states it."""
         from fl_audit.privacy.targets import one_target
 
-        return one_target({name.replace("_", "-"): it for name, it in vars(self).items()}, "--")
+        return one_target({name.replace("_", "-"): var for name, var in vars(self).items()}, "--")
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ def calibrate(
             rich_help_panel="Accounting",
         ),
     ] = defaults.SENSITIVITIES.value,
-    shown: OutputFormatOptions,
+    format_options: OutputFormatOptions,
 ) -> None:
     """Find the noise that a guarantee needs; one option names the guarantee.
 
@@ -155,7 +155,7 @@ def calibrate(
         return AccountantResult(name, guarantee, remark)
 
     title = f"noise for {_target_text(target, neighbours)} at delta {delta:g} over {plural(rounds, 'round')}"
-    print_guarantee(found, events, accounting.accountant, title, shown, saving=True)
+    print_guarantee(found, events, accounting.accountant, title, format_options, saving=True)
 
 
 @dataclass(frozen=True)
@@ -187,13 +187,17 @@ class NoiseAndRoundsOptions:
         InputError
             If some of the three options are missing, or one has a value that is not accepted.
         """
-        given = {"--noise-multiplier": self.noise_multiplier, "--rounds": self.rounds, "--adjacency": self.adjacency}
-        if may_lack and all(value is None for value in given.values()):
+        options_given = {
+            "--noise-multiplier": self.noise_multiplier,
+            "--rounds": self.rounds,
+            "--adjacency": self.adjacency,
+        }
+        if may_lack and all(value is None for value in options_given.values()):
             return None
         if self.noise_multiplier is None or self.rounds is None or self.adjacency is None:
-            missing = " and ".join(repr(flag) for flag, value in given.items() if value is None)
+            missing = " and ".join(repr(flag) for flag, value in options_given.items() if value is None)
             values = f"; --adjacency is one of {name_list(Adjacency, 'or')}" if self.adjacency is None else ""
-            raise InputError(f"Missing option {missing}: accepted are all of {name_list(given)}{values}")
+            raise InputError(f"Missing option {missing}: accepted are all of {name_list(options_given)}{values}")
         neighbours = choice(Adjacency, "--adjacency", self.adjacency)
         over = noise_over_of(self.noise_over, self.noise_multiplier, "--noise-multiplier")
         return StatedReleases(neighbours, self.noise_multiplier, self.rounds, sampling_rate, over)
@@ -219,7 +223,7 @@ def account(
     options: NoiseAndRoundsOptions,
     accounting: AccountingOptions,
     together: LedgerOptions,
-    shown: OutputFormatOptions,
+    format_options: OutputFormatOptions,
 ) -> None:
     """Say what a noise multiplier guarantees, or what the trainings of a ledger spend together.
 
@@ -231,7 +235,9 @@ def account(
     if together.ledger is not None:
         if options.per_round:
             raise InputError("--per-round belongs to one training: accepted is it without --ledger")
-        account_ledger(together.ledger, terms, delta, together.name, together.budget, shown.as_json, together.trainings)
+        account_ledger(
+            together.ledger, terms, delta, together.name, together.budget, format_options.as_json, together.trainings
+        )
         return
     assert terms is not None, "asked for above"
     if together.name is not None or together.budget is not None or together.trainings != 1:
@@ -258,7 +264,7 @@ def account(
         return epsilon_of(PrivacyProfile(first, terms.adjacency), accountant, delta)
 
     print_guarantee(
-        found, events, accounting.accountant, title, shown, spent=spent if options.per_round else None
+        found, events, accounting.accountant, title, format_options, spent=spent if options.per_round else None
     )  # fmt: skip
 
 

@@ -66,7 +66,9 @@ def account_ledger(
     total = composed_epsilon(lines, delta)
     over = refused is not None or (budget is not None and total.epsilon > budget)
     warnings = [] if total.claim is None else _weakness(total.epsilon, total.claim)
-    warnings += [said for line in (*lines, *([refused] if refused else [])) if (said := real_noise(line, delta)[1])]
+    warnings += [
+        warning for line in (*lines, *([refused] if refused else [])) if (warning := real_noise(line, delta)[1])
+    ]
 
     from fl_audit.privacy.guarantee_line import GUARANTEE_NAMES, guarantee_line
 
@@ -119,9 +121,9 @@ def _guarantee_values(spent: SpentPrivacy) -> dict[str, Any]:
 def _print_trainings(path: Path, lines: Sequence[LedgerTraining]) -> None:
     columns, rows = ("training", "neighbours", "rounds", "sampling rate", "noise multiplier"), []
     for line in lines:
-        told, noise = line.terms, f"{line.noise_multiplier:.6g}"
+        releases, noise = line.terms, f"{line.noise_multiplier:.6g}"
         called = line.name if line.trainings == 1 else f"{line.name} (each of {line.trainings:,})".strip()
-        rows.append((called, str(told.adjacency), str(told.rounds), f"{told.sampling_rate:g}", noise))
+        rows.append((called, str(releases.adjacency), str(releases.rounds), f"{releases.sampling_rate:g}", noise))
     print_table(columns, rows, str(path), numbers=range(2, 5))
     if lines:
         print(f"Noise multipliers are over the sensitivity: {lines[0].terms.adjacency.sensitivity_words}.")
@@ -148,7 +150,9 @@ def real_noise(ledger_training: LedgerTraining, delta: float) -> tuple[float, st
     moves = ledger_training.sensitivity_ratio * (ledger_training.sensitivity or 0.0)
     called = f"{ledger_training.name}: " if ledger_training.name else ""
     return ledger_training.noise_multiplier, (
-        f"{called}sensitivity {ledger_training.sensitivity:g} is stated, but clipped to {ledger_training.clipping_norm:g} a contribution can "
-        f"move the sum by {moves:g}: the noise multiplier is really {ledger_training.noise_multiplier:.3g}, and epsilon "
+        f"{called}sensitivity {ledger_training.sensitivity:g} is stated, but clipped to "
+        f"{ledger_training.clipping_norm:g} a contribution can "
+        f"move the sum by {moves:g}: the noise multiplier is really {ledger_training.noise_multiplier:.3g}, and "
+        "epsilon "
         f"{real:.3g}, not {stated:.3g}"
     )

@@ -68,16 +68,18 @@ def sweep(
             return None
         # A sweep stores no configuration of its own, and who typed a seed knows it: without it the command is another.
         repeated = (("--over", over), ("--baseline-over", baseline_over), ("--set", set_))
-        given = [word for flag, texts in repeated for text in texts or [] for word in (flag, text)]
+        words = [word for flag, texts in repeated for text in texts or [] for word in (flag, text)]
         where = engine if chosen is Engine.LOCAL else None
         flags = flags_of(out=directory, utility=utility, engine=where, ray_address=ray_address, data_dir=data_dir)
-        return ["sweep", str(config), *given, *flags]
+        return ["sweep", str(config), *words, *flags]
 
     from fl_audit.runs.cluster.ray_options import RayOptions
 
     with printing_continuation(way_on):
-        found = run_sweep(points, directory, RayOptions.of(run, ray_address), utility, runs_progress_bar, title, chosen)
-    _show(found, directory, title)
+        sweep_results = run_sweep(
+            points, directory, RayOptions.of(run, ray_address), utility, runs_progress_bar, title, chosen
+        )
+    _show(sweep_results, directory, title)
 
 
 def _all_points(
@@ -165,10 +167,10 @@ def reproduce(
     from fl_audit.experiments.papers.reproduce import reproduce
 
     with printing_continuation(way_on):
-        paper, made, page = reproduce(name, context)
-    rows = [(paper.name_of(item), *map(str, _counts(result))) for item, result in made.results]
+        paper, paper_results, page = reproduce(name, context)
+    rows = [(paper.name_of(item), *map(str, _counts(result))) for item, result in paper_results.results]
     print_table(("item", "rows", "printed", "of these differ", "theory", "of these missed"), rows)
-    for line in made.left_out:
+    for line in paper_results.left_out:
         print(line)
     print(f"page: {page}")
 

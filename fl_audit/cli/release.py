@@ -26,7 +26,7 @@ def release(
     members: Annotated[
         Path, argument("MEMBERS", "Its losses on members: one a line, a column of a table, .npy, .npz.")
     ],
-    others: Annotated[Path, argument("OTHERS", "Its losses on records that were not in the training, likewise.")],
+    path: Annotated[Path, argument("OTHERS", "Its losses on records that were not in the training, likewise.")],
     delta: Annotated[float, option("D", "delta of the claim, of the bounds and of Epsilon*, in [0, 1).")],
     *,
     claim_epsilon: Annotated[
@@ -60,7 +60,7 @@ def release(
     claim = _claim(claim_epsilon, delta, adjacency)
     names = columns_for(column)
     member_losses = read_numbers(members, names[0])
-    other_losses = read_numbers(others, names[1])
+    other_losses = read_numbers(path, names[1])
 
     from fl_audit.app_audits.model_release.checkpoint import read_checkpoint
     from fl_audit.app_audits.model_release.release_audit import measure_release

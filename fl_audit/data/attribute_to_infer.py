@@ -40,13 +40,13 @@ def choose_attribute(dataset: LoadedDataset, outside: Records, named: str | None
     if named is not None:
         column = _named_column(dataset, named)
         return _with_prior(column, _values_of(dataset, column), outside)
-    found = [
+    infers = [
         _with_prior(column, np.unique(dataset.pool.features[:, column.places], axis=0), outside)
         for column in _of_two_values(dataset)
     ]
     needed = f"accepted for attribute in [audit] are columns of 2 to {_MOST_VALUES} values, by name or number"
-    require(bool(found), f"records of {dataset.name} have no column of two values: {needed}")
-    return max(found, key=lambda one: float(one.prior.min()))  # of equal ones the first
+    require(bool(infers), f"records of {dataset.name} have no column of two values: {needed}")
+    return max(infers, key=lambda infer: float(infer.prior.min()))  # of equal ones the first
 
 
 def _of_two_values(dataset: LoadedDataset) -> list[ColumnPosition]:
@@ -62,8 +62,8 @@ def _with_prior(column: ColumnPosition, values: Floats32, outside: Records) -> A
     return AttributeToInfer(column, values, counts / counts.sum())
 
 
-def _codes(own: Floats32, values: Floats32) -> Integers:
-    same = (own[:, np.newaxis, :] == values).all(axis=2)
+def _codes(own_column: Floats32, values: Floats32) -> Integers:
+    same = (own_column[:, np.newaxis, :] == values).all(axis=2)
     unknown = "a record has a value that no record of the pool has: accepted are the values of the pool"
     require(bool(same.any(axis=1).all()), unknown)
     return np.asarray(same.argmax(axis=1), dtype=np.int64)
@@ -94,7 +94,7 @@ def with_values(records: Records, index: int, dataset: LoadedDataset, named: str
 def _named_column(dataset: LoadedDataset, named: str) -> ColumnPosition:
     """Return the column with a given name, or with a given number from 0."""
     columns = dataset.table_columns
-    by_name = {one.name: one for one in columns}
+    by_name = {column.name: column for column in columns}
     if named in by_name:
         return by_name[named]
     if named.isdecimal() and int(named) < len(columns):

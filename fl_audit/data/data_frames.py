@@ -40,17 +40,17 @@ def chosen_columns(frame: pd.DataFrame, path: Path, settings: TableSettings) -> 
     columns, label = [str(column) for column in frame.columns], settings.label
     listed = ", ".join(columns[:20])
     # If the file has no line of column names, the label cannot be found, and the message says so.
-    unnamed = "".join(f"; {one.text}" for one in header_warnings(columns))
+    unnamed = "".join(f"; {warning.text}" for warning in header_warnings(columns))
     require(label in columns, f"{path} has no label column {label!r}: {_near(label, columns)}{listed}{unnamed}")
     for name in settings.drop:
         require(name != label, f"drop names {name!r}, the label column: accepted are other columns")
         require(name in columns, f"drop names {name!r}, but {path} has no such column: {_near(name, columns)}{listed}")
     beside = f"the label {label!r}"
-    for what, column in (("owner", settings.owner), ("user", settings.user), ("text", settings.text)):
-        require(column != label, f"{what} is {column!r}, the label column: accepted are other columns")
+    for role, column in (("owner", settings.owner), ("user", settings.user), ("text", settings.text)):
+        require(column != label, f"{role} is {column!r}, the label column: accepted are other columns")
         if column is not None and column not in columns:
-            raise InputError(f"{path} has no {what} column {column!r}: {_near(column, columns)}{listed}")
-        beside += "" if column is None else f" and the {what} {column!r}"
+            raise InputError(f"{path} has no {role} column {column!r}: {_near(column, columns)}{listed}")
+        beside += "" if column is None else f" and the {role} {column!r}"
     frame = frame[settings.kept] if settings.text is not None else frame.drop(columns=list(settings.drop))
     is_enough = settings.text is not None or len(frame.columns) > len(settings.kept)
     require(is_enough, f"{path} has no column beside {beside}: at least 1 is needed")
@@ -83,8 +83,8 @@ def source_of_frames(
     `words`: None leaves the counts out.
     """
     complete, warned = _complete_parts(frames, paths, settings)
-    parts = [part.drop_duplicates() for part in complete] if settings.unique else complete
-    train, rows = len(parts[0]), np.concatenate([part.index.to_numpy() + 1 for part in parts])
+    parts = [frame.drop_duplicates() for frame in complete] if settings.unique else complete
+    train, rows = len(parts[0]), np.concatenate([frame.index.to_numpy() + 1 for frame in parts])
     origin = SourceFileRows(str(paths[0]), str(paths[-1]), train, rows)
     joint, label, text = _joint(parts, settings), settings.label, settings.of_text
     if settings.imputes:
@@ -95,13 +95,15 @@ def source_of_frames(
     owners, owner_use = _persons(joint, origin, settings.owner, ColumnRole.OWNER)
     owner_use = user_use | owner_use
     table = joint if text is None else joint.drop(columns=[text.column])
-    found = identifiers(table, label, settings.owner, settings.user)
+    identifying_columns = identifiers(table, label, settings.owner, settings.user)
     person = settings.user or settings.owner
     encoded = _encoded(
-        joint.drop(columns=[label, *owner_use]), origin, settings, likeliest_person_column(found, person)
+        joint.drop(columns=[label, *owner_use]), origin, settings, likeliest_person_column(identifying_columns, person)
     )
     features = np.concatenate([column.features for column in encoded], axis=1)
-    inputs = tuple(one for column in encoded if isinstance(column, EncodedTexts) for one in column.inputs)
+    inputs = tuple(
+        named_input for column in encoded if isinstance(column, EncodedTexts) for named_input in column.inputs
+    )
     pool = build_records(features[:train], labels.train, labels.classes, paths[0], owners, users, inputs)
     pool = replace(pool, label_range=labels.range)
     test = None
@@ -111,12 +113,12 @@ def source_of_frames(
     width = f"{features.shape[1]} features" if text is None else f"text of column {text.column}"
     description = f"{title} {paths[0].name}, {train:,} records, {width}, {labels.counted}{_said_of(settings)}"
     description += _left_out(sum(map(len, frames)), sum(map(len, complete)), len(joint), words or {})
-    dropped = [ColumnReadResult(one, ColumnRole.DROPPED, "as the configuration says") for one in settings.drop]
+    dropped = [ColumnReadResult(name, ColumnRole.DROPPED, "as the configuration says") for name in settings.drop]
     warned += (caution for column in encoded for caution in column.cautions)
     # Rows that repeat another one are of the same user, of whom other warnings tell.
     counts_repeats = not settings.unique and settings.user is None
-    repeats = sum(int(part.duplicated().sum()) for part in parts) if counts_repeats else 0
-    identifying = (*owner_use, *(column.name for column in found))
+    repeats = sum(int(frame.duplicated().sum()) for frame in parts) if counts_repeats else 0
+    identifying = (*owner_use, *(column.name for column in identifying_columns))
     warned += table_warnings(ReadTable(table, label, features, repeats, identifying, settings.is_regression))
     return LoadedDataset(
         name,
@@ -128,7 +130,7 @@ def source_of_frames(
         cautions=tuple(warned),
         class_names=labels.names,
         found=settings.unusual,
-        identifiers=found,
+        identifiers=identifying_columns,
     )
 
 
@@ -193,20 +195,20 @@ def _complete_parts(
     for frame, path in zip(frames, paths, strict=True):
         odd = sorted(set(frame.columns) ^ set(frames[0].columns))
         require(not odd, f"{path} differs from {paths[0]} in column {', '.join(odd[:5])}: accepted are equal columns")
-    parts, warned = [], list[DataWarning]()
+    encoded_parts, warned = [], list[DataWarning]()
     for frame, path in zip(frames, paths, strict=True):
         part, halved = complete_records(frame, path, settings)
-        parts.append(part)
+        encoded_parts.append(part)
         warned += halved
-    return parts, warned
+    return encoded_parts, warned
 
 
-def _joint(parts: Sequence[pd.DataFrame], settings: TableSettings) -> pd.DataFrame:
+def _joint(frames: Sequence[pd.DataFrame], settings: TableSettings) -> pd.DataFrame:
     """Return the rows of all files as one table.
 
     With the setting `ignore_case`, words of a column that differ only in case and spaces get the same spelling.
     """
-    joint = pd.concat(parts, ignore_index=True).infer_objects()
+    joint = pd.concat(frames, ignore_index=True).infer_objects()
     if not settings.ignore_case:
         return joint
     in_words = [name for name in joint.columns if not pd.api.types.is_numeric_dtype(joint[name])]
@@ -223,28 +225,30 @@ def _encoded(
 
 
 def _said_of(settings: TableSettings) -> str:
-    named = ", ".join(str(one).removesuffix(" in [data]") for one in settings.unusual)
-    return f"; read with {named}" if named else ""
+    settings_text = ", ".join(str(remedy).removesuffix(" in [data]") for remedy in settings.unusual)
+    return f"; read with {settings_text}" if settings_text else ""
 
 
-def _left_out(read: int, complete: int, kept: int, words: Mapping[str, int]) -> str:
+def _left_out(read: int, complete: int, kept_records: int, words: Mapping[str, int]) -> str:
     """Return a phrase that says how many records are left out because they are incomplete or repeat another record.
 
-    The numbers of records are `read` in all, `complete` of these, and `kept` after repeated ones are removed.
+    The numbers of records are `read` in all, `complete` of these, and `kept_records` after repeated ones are removed.
     """
-    said = ""
+    words_text = ""
     if read > complete:
-        said += f"; {read - complete:,} records with a missing value{_counted(words)} are left out"
-    if complete > kept:
-        said += f"; {complete - kept:,} records that repeat another one are left out"
-    return said
+        words_text += f"; {read - complete:,} records with a missing value{_counted(words)} are left out"
+    if complete > kept_records:
+        words_text += f"; {complete - kept_records:,} records that repeat another one are left out"
+    return words_text
 
 
 def _counted(words: Mapping[str, int]) -> str:
     """Return the words for a missing value, such as " ('?' in 12, empty in 5)"; empty without such words."""
-    named = [f"{word!r} in {count:,}" for word, count in sorted(words.items(), key=lambda one: -one[1]) if word]
+    word_counts = [
+        f"{word!r} in {count:,}" for word, count in sorted(words.items(), key=lambda entry: -entry[1]) if word
+    ]
     empty = [f"empty in {words['']:,}"] if words.get("") else []
-    return f" ({', '.join(named + empty)})" if named else ""
+    return f" ({', '.join(word_counts + empty)})" if word_counts else ""
 
 
 def _persons(

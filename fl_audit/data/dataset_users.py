@@ -35,8 +35,9 @@ def with_fewer_per_user(dataset: LoadedDataset, most: object) -> LoadedDataset:
     return replace(dataset, pool=dataset.pool.take(np.flatnonzero(kept)), description=dataset.description + left_out)
 
 
-def first_of_each(codes: Integers, most: int) -> Flags:
-    """Return True at the first `most` occurrences of every value in an array and False at all others, shape (n,).
+def first_of_each(codes: Integers, most_records: int) -> Flags:
+    """Return True at the first `most_records` occurrences of every value in an array and False at all others, shape
+    (n,).
 
     Shapes: `codes` (n,).
 
@@ -47,6 +48,6 @@ def first_of_each(codes: Integers, most: int) -> Flags:
     """
     order = np.argsort(codes, kind="stable")
     _, starts, counts = np.unique(codes[order], return_index=True, return_counts=True)
-    kept = np.empty(len(codes), dtype=np.bool_)
-    kept[order] = np.arange(len(codes)) - np.repeat(starts, counts) < most
-    return kept
+    is_kept = np.empty(len(codes), dtype=np.bool_)
+    is_kept[order] = np.arange(len(codes)) - np.repeat(starts, counts) < most_records
+    return is_kept

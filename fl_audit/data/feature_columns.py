@@ -70,10 +70,10 @@ def _nothing_left(error: InputError) -> InputError:
     reason = str(error).split(": ", 2)
     accepted = "accepted is a table with a column of numbers, or of few words, beside the label"
     hint = f"; {TEXT_HINT}" if TEXT_HINT in str(error) else ""
-    others = tuple(remedy for remedy in error.choices if remedy.key != "drop")
-    keeps = f"; {others[0]} keeps the column" if others else ""
+    remedies = tuple(remedy for remedy in error.choices if remedy.key != "drop")
+    keeps = f"; {remedies[0]} keeps the column" if remedies else ""
     return InputError(f"{': '.join(reason[:2])}, and no other column is left to learn from: {accepted}{hint}{keeps}",
-                      others[:1])  # fmt: skip
+                      remedies[:1])  # fmt: skip
 
 
 def refuse_infinite(column: "pd.Series[Any]", name: str, file_rows: SourceFileRows) -> None:

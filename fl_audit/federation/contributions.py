@@ -112,8 +112,8 @@ def _local_updates(
         return local_training.local_updates(model, models, features, labels, schedule, batches)
     everything = np.ones((len(models), examples.count), dtype=np.bool_)
     present = everything if taking_part is None else taking_part.cpu().numpy()
-    each = local_training.member_batches(present, schedule, draw)
-    return local_training.member_updates(model, models, features, labels, schedule, each)
+    batches_of_member = local_training.member_batches(present, schedule, draw)
+    return local_training.member_updates(model, models, features, labels, schedule, batches_of_member)
 
 
 def contributed_together(
@@ -125,12 +125,18 @@ def contributed_together(
 
     Shapes: `models` (1, parameters).
     """
-    mechanism, held = federation.public.mechanism, [federation.shard_without_targets(client) for client in clients]
+    mechanism, examples = federation.public.mechanism, [federation.shard_without_targets(client) for client in clients]
     assert isinstance(mechanism.contribution, LocalTraining)
     schedule, draws = mechanism.contribution.schedule, [_order_draw(federation, client, context) for client in clients]
-    orders = [local_training.local_batches(one.count, schedule, draw) for one, draw in zip(held, draws, strict=True)]
+    orders = [
+        local_training.local_batches(examples.count, schedule, draw)
+        for examples, draw in zip(examples, draws, strict=True)
+    ]
     steps, starts = [np.stack(step) for step in zip(*orders, strict=True)], models.expand(len(clients), -1)
-    features, labels = torch.stack([one.features for one in held]), torch.stack([one.labels for one in held])
+    features, labels = (
+        torch.stack([examples.features for examples in examples]),
+        torch.stack([examples.labels for examples in examples]),
+    )
     updates = local_training.local_updates(federation.model, starts, features, labels, schedule, steps)
     return [_clipped(mechanism, updates[row : row + 1], context) for row in range(len(clients))]
 

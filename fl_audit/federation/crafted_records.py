@@ -69,11 +69,11 @@ def craft_pair(
     public, norm = federation.public, federation.public.mechanism.clipping_norm
     source = generator(public.data_seed, Purpose.CRAFTED_START)
     scene = CraftingProblem(federation.model, models, norm, bounds.to(models.device))
-    others = federation.model.clipped_sum(models, federation.common.features, federation.common.labels, norm)
-    found = craft_record(scene, others, _starts(federation, scene.box, source))
-    opposite = craft_opposite(scene, found, _starts(federation, scene.box, source)) if with_opposite else None
-    told = None if opposite is None else _told(opposite)
-    return NeighbourPair(public.pair.index, public.pair.replacement, _told(found), told)
+    tensor = federation.model.clipped_sum(models, federation.common.features, federation.common.labels, norm)
+    features = craft_record(scene, tensor, _starts(federation, scene.box, source))
+    opposite = craft_opposite(scene, features, _starts(federation, scene.box, source)) if with_opposite else None
+    record = None if opposite is None else _told(opposite)
+    return NeighbourPair(public.pair.index, public.pair.replacement, _told(features), record)
 
 
 def _starts(federation: LoadedFederation, bounds: FeatureBounds, source: np.random.Generator) -> CraftingStarts:
@@ -103,14 +103,14 @@ def measure_crafted_record(federation: LoadedFederation, models: Tensor) -> Craf
         return None
     norm = mechanism.clipping_norm
 
-    def clipped(some: Examples) -> Tensor:
-        return federation.model.clipped_sum(models, some.features, some.labels, norm).double()
+    def clipped(examples: Examples) -> Tensor:
+        return federation.model.clipped_sum(models, examples.features, examples.labels, norm).double()
 
-    own, others = clipped(federation.differing), clipped(federation.common)
-    moved = own if instead is None else own - clipped(instead)
+    tensor, others = clipped(federation.differing), clipped(federation.common)
+    moved = tensor if instead is None else tensor - clipped(instead)
     order = mechanism.clipping.measured_in.order
-    lengths = own.norm(p=order, dim=1) / norm
-    cosines = torch.nn.functional.cosine_similarity(own, others, dim=1).abs()
+    lengths = tensor.norm(p=order, dim=1) / norm
+    cosines = torch.nn.functional.cosine_similarity(tensor, others, dim=1).abs()
     return CraftedMeasures(
         record=federation.differing.features[0].cpu().numpy(),
         label=pair.crafted.label,

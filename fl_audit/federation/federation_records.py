@@ -72,16 +72,16 @@ def outside_of(federation: Federation, split: Split, shard: Integers) -> tuple[R
     assert split.outside is not None, "what stands in for a unit is outside D"
     match federation.mechanism.unit:
         case Unit.RECORD:
-            taken = np.array([number])
+            records_taken = np.array([number])
         case Unit.USER:
-            taken = np.flatnonzero(users_of(split.outside) == number)
+            records_taken = np.flatnonzero(users_of(split.outside) == number)
         case Unit.CLIENT:
-            taken = replacement_positions(
+            records_taken = replacement_positions(
                 split.outside, len(shard), federation.data_seed, number, inside=split.inside, replaced=shard
             )
         case _:
             assert_never(federation.mechanism.unit)
-    return split.outside.take(taken), np.delete(everything, taken)
+    return split.outside.take(records_taken), np.delete(everything, records_taken)
 
 
 class HeldOut(NamedTuple):

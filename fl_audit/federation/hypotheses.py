@@ -69,13 +69,13 @@ def sums_of(federation: LoadedFederation, models: Tensor, context: RoundContext,
         present, absent, weight = present.times(takes_part), absent.times(takes_part), 1.0
     match federation.unit:
         case Unit.RECORD | Unit.USER:
-            others = None
+            other_sums = None
             if mechanism.is_sampled:
                 taking_part = require_seen(side.taking_part, "who took part").cpu().numpy()
                 records = federation.common_records
                 units = records if federation.user is None else federation.user[records]
-                others = torch.from_numpy(taking_part[:, units]).to(models.device)
-            shared = contributed(federation, federation.victim, federation.common, models, context, others)
+                other_sums = torch.from_numpy(taking_part[:, units]).to(models.device)
+            shared = contributed(federation, federation.victim, federation.common, models, context, other_sums)
         case Unit.CLIENT:
             shared = _sum_of_other_clients(federation, models, context, side)
         case _:
@@ -107,9 +107,9 @@ def _sum_of_other_clients(
                 continue
             if len(rows) < len(models):
                 some, part = rows, context.rows(rows)
-        one = contributed(federation, client, federation.shard_without_targets(client), models[some], part)
-        total.total[some] += one.total
-        bits[some] += one.centred_bits
+        trial = contributed(federation, client, federation.shard_without_targets(client), models[some], part)
+        total.total[some] += trial.total
+        bits[some] += trial.centred_bits
     return ContributionByTrial(total.total, None if total.within is None else bits + 0.5)
 
 
@@ -129,8 +129,8 @@ def _log_odds_of_bits(
     if not mechanism.is_adaptive:
         return None
     rest = require_seen(side.bits, "the noised bits") - contribution.centred_bits
-    one, other = ((rest - side.centred_bits / 2) * side.centred_bits / mechanism.bit_sigma**2 for side in sides)
-    return one, other
+    tensor, other = ((rest - side.centred_bits / 2) * side.centred_bits / mechanism.bit_sigma**2 for side in sides)
+    return tensor, other
 
 
 def _of_contribution(federation: LoadedFederation, seen: ObservedRound, context: RoundContext) -> LikelihoodRatioInput:
@@ -138,30 +138,30 @@ def _of_contribution(federation: LoadedFederation, seen: ObservedRound, context:
     present, absent = differing_contributions(federation, seen.start, context)
     match federation.unit:
         case Unit.RECORD | Unit.USER:
-            own = contributed(
+            total = contributed(
                 federation, federation.victim, federation.shard_without_targets(federation.victim), seen.start, context
             ).total
         case Unit.CLIENT:
-            own = torch.zeros_like(present.total)
+            total = torch.zeros_like(present.total)
         case _:
             assert_never(federation.unit)
     observed = require_seen(seen.side.contribution, "the contribution of the target's client")
-    return LikelihoodRatioInput(observed, Hypotheses(own, present.total, absent.total))
+    return LikelihoodRatioInput(observed, Hypotheses(total, present.total, absent.total))
 
 
-def _less_known_noise(federation: LoadedFederation, observed: Tensor, seen: ObservedRound) -> Tensor:
+def _less_known_noise(federation: LoadedFederation, observed: Tensor, observed_round: ObservedRound) -> Tensor:
     """Return the observed sum minus the clients' noise shares that the adversary knows."""
-    mechanism, side = federation.public.mechanism, seen.side
+    mechanism, side = federation.public.mechanism, observed_round.side
     if not mechanism.clients_add_noise:
         return observed
     seeds = require_seen(side.noise_seeds, "the seeds of the noise that the insider knows").tolist()
-    known = federation.public.threat_model.known_shares
-    require(len(seeds) == known, f"{len(seeds)} seeds of noise were shown: accepted are {known}")
-    trials, left = require_seen(side.trial_numbers, "the numbers of the trials").tolist(), observed.double()
+    known_shares = federation.public.threat_model.known_shares
+    require(len(seeds) == known_shares, f"{len(seeds)} seeds of noise were shown: accepted are {known_shares}")
+    trials, tensor = require_seen(side.trial_numbers, "the numbers of the trials").tolist(), observed.double()
     for seed in seeds:
-        share = noise_share(seed, trials, seen.number, observed.shape[1]).to(observed.device)
-        left = left - mechanism.share_scale * share.double()
-    return left
+        share = noise_share(seed, trials, observed_round.number, observed.shape[1]).to(observed.device)
+        tensor = tensor - mechanism.share_scale * share.double()
+    return tensor
 
 
 class WhiteningTerm(NamedTuple):
@@ -186,16 +186,20 @@ def whitening_terms(federation: LoadedFederation, observed: ObservedRound) -> li
     return [step for step in whitened if step.factor != 0]
 
 
-def _whitened(federation: LoadedFederation, seen: ObservedRound, batch_trials: int | None) -> LikelihoodRatioInput:
+def _whitened(
+    federation: LoadedFederation, observed_round: ObservedRound, batch_trials: int | None
+) -> LikelihoodRatioInput:
     """Return the input of the likelihood ratio test for noise that is correlated over rounds.
 
     The releases of several rounds are summed with weights that make the noise independent of earlier rounds. The sums
     under D and D' are combined with the same weights.
     """
-    wholes = tuple(torch.zeros_like(seen.start, dtype=torch.float64) for _ in range(4))
+    wholes = tuple(torch.zeros_like(observed_round.start, dtype=torch.float64) for _ in range(4))
     observed, shared, present, absent = wholes
-    for factor, number, start, release in whitening_terms(federation, seen):
-        one = sums_of(federation, start, RoundContext(number, None, batch_trials), SideInformation())
-        for whole, part in zip(wholes, (release, one.shared, one.present, one.absent), strict=True):
-            whole += factor * part.double()
+    for factor, number, start, release in whitening_terms(federation, observed_round):
+        hypotheses = sums_of(federation, start, RoundContext(number, None, batch_trials), SideInformation())
+        for whole, tensor in zip(
+            wholes, (release, hypotheses.shared, hypotheses.present, hypotheses.absent), strict=True
+        ):
+            whole += factor * tensor.double()
     return LikelihoodRatioInput(observed, Hypotheses(shared, present, absent))

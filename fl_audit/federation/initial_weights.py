@@ -59,9 +59,9 @@ def pretraining_examples(federation: LoadedFederation) -> Examples:
     Raises `InputError` if fewer than 50 records are left.
     """
     public, spare = federation.public, federation.spare
-    found = f"initial is 'pretrained' and {len(spare)} records are left beside D, D' and the population sample"
+    problem = f"initial is 'pretrained' and {len(spare)} records are left beside D, D' and the population sample"
     accepted = f"accepted in [data] are records and population-records that leave {FEWEST_RECORDS}"
-    require(len(spare) >= FEWEST_RECORDS, f"{found}: {accepted}")
+    require(len(spare) >= FEWEST_RECORDS, f"{problem}: {accepted}")
     draw = generator(public.data_seed, Purpose.PRETRAINING)
     chosen = draw.choice(spare, size=min(MOST_RECORDS, len(spare)), replace=False)
     outside = split_of(public).outside

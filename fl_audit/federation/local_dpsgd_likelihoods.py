@@ -42,16 +42,19 @@ class _UpdateScaleFactors(NamedTuple):
 
 
 def dpsgd_likelihood_ratio_input(
-    federation: LoadedFederation, seen: ObservedRound, insider: int
+    federation: LoadedFederation, observed_round: ObservedRound, insider: int
 ) -> LikelihoodRatioInput:
     """Return the input of the likelihood ratio test for a round in which each client takes one DP-SGD step."""
     scale, training = _scale(federation, insider), federation.public.mechanism.contribution
     assert isinstance(training, PrivateTraining), "asked only where clients train privately"
-    observed, shared = _unknown_updates(federation, seen, insider) * scale.of_updates, torch.zeros_like(seen.start)
+    observed, shared = (
+        _unknown_updates(federation, observed_round, insider) * scale.of_updates,
+        torch.zeros_like(observed_round.start),
+    )
     for client in scale.clients:
-        shared += scale.of_sums[client] * _sum_of_common(federation, seen, client)
+        shared += scale.of_sums[client] * _sum_of_common(federation, observed_round, client)
     weight = training.rate_of(len(federation.shards[federation.victim]))
-    present = clipped_gradient_sum(federation, seen.start, federation.differing, slack=CLIPPING_SLACK)
+    present = clipped_gradient_sum(federation, observed_round.start, federation.differing, slack=CLIPPING_SLACK)
     present = scale.of_sums[federation.victim] * present
     return LikelihoodRatioInput(observed, Hypotheses(shared, present, torch.zeros_like(present), weight))
 
@@ -82,12 +85,12 @@ def rounding_of_update(models: Tensor) -> Tensor:
 
 def _scale(federation: LoadedFederation, insider: int) -> _UpdateScaleFactors:
     steps, victim = private_steps(federation.public.mechanism), federation.victim
-    known, clients = {insider, *federation.colluders(insider)}, range(len(federation.shards))
+    known_clients, clients = {insider, *federation.colluders(insider)}, range(len(federation.shards))
     is_server = federation.public.threat_model.adversary is Adversary.SERVER
-    unknown = (victim,) if is_server else tuple(client for client in clients if client not in known)
+    unknown = (victim,) if is_server else tuple(client for client in clients if client not in known_clients)
     batch = {client: steps.mean_batch(len(federation.shards[client])) for client in unknown}
-    hidden = sqrt(sum((batch[victim] / one) ** 2 for one in batch.values()))
-    of_sums = {client: batch[victim] / one / hidden for client, one in batch.items()}
+    hidden = sqrt(sum((batch[victim] / batch_size) ** 2 for batch_size in batch.values()))
+    of_sums = {client: batch[victim] / batch_size / hidden for client, batch_size in batch.items()}
     return _UpdateScaleFactors(unknown, batch[victim] / steps.schedule.learning_rate / hidden, of_sums)
 
 
@@ -113,12 +116,12 @@ def _sum_of_common(federation: LoadedFederation, observed: ObservedRound, client
     stays = ~federation.differs(client)
     if not stays.any():
         return torch.zeros_like(observed.start)
-    taken = None
+    participation = None
     if federation.public.mechanism.is_sampled:
         units = torch.from_numpy(federation.shards[client][stays])
-        taken = (
+        participation = (
             require_seen(observed.side.taking_part, "who took part").cpu()[:, units].bool().to(observed.start.device)
         )
     return clipped_gradient_sum(
-        federation, observed.start, federation.shard_without_targets(client), taken, CLIPPING_SLACK
+        federation, observed.start, federation.shard_without_targets(client), participation, CLIPPING_SLACK
     )

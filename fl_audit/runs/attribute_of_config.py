@@ -23,14 +23,14 @@ def with_attribute(config: RunConfig, dataset: LoadedDataset, split: Split) -> R
     """
     audit, relation = config.audit, config.privacy.adjacency
     of_records = [attack for attack in of_ours(audit.attacks or ()) if attack.asks_about_records]
-    said = f"attacks {name_list(of_records)} ask about records, and adjacency is {relation}"
+    problem = f"attacks {name_list(of_records)} ask about records, and adjacency is {relation}"
     accepted = f"accepted about {relation.unit}s are {name_list(OF_ANY_UNIT)}"
-    require(relation.unit is Unit.RECORD or not of_records, f"{said}: {accepted}")
+    require(relation.unit is Unit.RECORD or not of_records, f"{problem}: {accepted}")
     column = audit_named(audit.kind).column_of_candidates(audit.attribute)
     if Attack.ATTRIBUTE not in (audit.attacks or ()) and column is None:
         return config
-    named = None if audit.attribute is None else str(audit.attribute)
-    chosen = choose_attribute(dataset, _nonmembers(split), named)
+    attribute_name = None if audit.attribute is None else str(audit.attribute)
+    chosen = choose_attribute(dataset, _nonmembers(split), attribute_name)
     return config.changed(audit={"attribute": chosen.column.name})
 
 
@@ -39,8 +39,12 @@ def candidate_prior(config: RunConfig, dataset: LoadedDataset, split: Split) -> 
 
     Candidates that are the values of an attribute are as likely as among records that no trial uses for training.
     """
-    named = audit_named(config.audit.kind).column_of_candidates(config.audit.attribute)
-    return () if named is None else tuple(choose_attribute(dataset, _nonmembers(split), named).prior.tolist())
+    attribute_name = audit_named(config.audit.kind).column_of_candidates(config.audit.attribute)
+    return (
+        ()
+        if attribute_name is None
+        else tuple(choose_attribute(dataset, _nonmembers(split), attribute_name).prior.tolist())
+    )
 
 
 def _nonmembers(split: Split) -> Records:

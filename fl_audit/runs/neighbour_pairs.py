@@ -79,7 +79,7 @@ def _require_craftable(config: RunConfig, records: Records) -> None:
     choice, kind, privacy = config.audit.neighbour, config.audit.kind, config.privacy
     adjacency, local_randomizer = privacy.adjacency, privacy.local_randomizer
     is_replaced = choice is not NeighbourChoice.CRAFTED_OPPOSITE or adjacency.relation is Relation.REPLACE
-    for fits, said in (
+    for fits, problem in (
         (adjacency.unit is Unit.RECORD, f"with adjacency = '{adjacency}': accepted are those of records"),
         (is_replaced, f"with adjacency = '{adjacency}', which has no opposite: accepted is 'crafted'"),
         (audit_named(kind).chooses_pair, f"with kind = '{kind}', whose targets are records of D: leave it out"),
@@ -92,4 +92,4 @@ def _require_craftable(config: RunConfig, records: Records) -> None:
         (not records.inputs, "and the records are texts, of which none can be crafted: leave it out"),
         (config.model.weights is None, "with model.weights, a frozen core that is not differentiated: leave it out"),
     ):
-        require(fits, f"neighbour is '{choice}' in [audit] {said}")
+        require(fits, f"neighbour is '{choice}' in [audit] {problem}")

@@ -109,8 +109,8 @@ def _new_config(request: ConfigRequest, directory: Path) -> tuple[str, list[str]
     text = "\n".join(_lines(values)) + "\n"
     # The number of training records, and why not all train.
     records, halved = plan.federation.records, "half of them, so that the others can stand for the population"
-    most = "no more unless records in [data] says so, for every trial trains on all of them again"
-    why = halved if 2 * values["data"]["records"] >= pool - 1 else most  # whole users have up to so many
+    remedy = "no more unless records in [data] says so, for every trial trains on all of them again"
+    why = halved if 2 * values["data"]["records"] >= pool - 1 else remedy  # whole users have up to so many
     share = f"records: {records:,} of {pool:,} train, {why}"
     if plan.federation.users and users is not None:
         share = f"users: {plan.federation.users:,} of {users:,} train, with {records:,} of {pool:,} records, {why}"
@@ -199,8 +199,10 @@ def _model(request: ConfigRequest, data: Mapping[str, Any]) -> str:
         return request.model
     if "text" not in data:
         return "logistic"
-    said = f"the tokens of {data['text']!r} are those of a tokenizer, and the built-in model of text needs a vocabulary"
-    require("vocabulary" in data, f"{said}: accepted is --model package.module:factory")
+    problem = (
+        f"the tokens of {data['text']!r} are those of a tokenizer, and the built-in model of text needs a vocabulary"
+    )
+    require("vocabulary" in data, f"{problem}: accepted is --model package.module:factory")
     return MEAN_EMBEDDING
 
 
@@ -248,7 +250,7 @@ def _data(request: ConfigRequest) -> dict[str, Any]:
 
 def _names_of_columns(words: Sequence[str], columns: Sequence[str]) -> list[str]:
     """Return names of columns, also of words with several names between commas that are no column themselves."""
-    split = ([word] if word in columns else [part.strip() for part in word.split(",")] for word in words)
+    split = ([word] if word in columns else [word_part.strip() for word_part in word.split(",")] for word in words)
     return [name for names in split for name in names if name]
 
 
@@ -257,14 +259,14 @@ def _lines(values: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     yield "# `fl-audit check FILE` looks at this run, `fl-audit run FILE` plays it."
     for section, chosen in values.items():
         yield f"\n[{section}]"
-        described = {one.key: one for one in settings(section)}
+        described = {setting.key: setting for setting in settings(section)}
         for key, value in chosen.items():
             setting = described[f"{section}.{key}"]
             yield f"# {setting.explanation}"
             if setting.choices:
                 yield f"# One of: {', '.join(setting.choices)}."
             yield f"{key} = {_toml(value)}"
-        for key in (one for one in _ALSO.get(section, ()) if one not in chosen):
+        for key in (key_name for key_name in _ALSO.get(section, ()) if key_name not in chosen):
             setting = described[f"{section}.{key}"]
             yield f"# {setting.explanation}"
             yield f"# {key} = {_toml(_EXAMPLES.get(setting.key, setting.default))}"

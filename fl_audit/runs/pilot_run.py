@@ -59,8 +59,8 @@ def pilot_of_signal(plan: RunPlan, estimate: TimeAndMemoryEstimate) -> SignalDet
             )
     except (_PilotEndError, InputError):
         return None
-    found = contents.find(VerdictFinding)
-    return None if found is None or found.judgement is None else found.judgement.signal
+    finding = contents.find(VerdictFinding)
+    return None if finding is None or finding.judgement is None else finding.judgement.signal
 
 
 def _ends_after(seconds: float) -> Progress:

@@ -25,8 +25,8 @@ def trials_needed(
         needed.append(limit.trials_with_reserve)
     elif signal is not None:
         needed.append(None if signal.trials_needed is None else rounded_up(_RESERVE * signal.trials_needed))
-    known = [number for number in needed if number is not None]
-    return max(known) if known and len(known) == len(needed) else None
+    numbers = [number for number in needed if number is not None]
+    return max(numbers) if numbers and len(numbers) == len(needed) else None
 
 
 def planned_noise(plan: RunPlan, parameters: int | None = None) -> PlannedDetectionLimits | None:

@@ -76,8 +76,8 @@ class PlannedRunCheckResult:
 def check_plan(plan: RunPlan, with_probe: bool = True, engine: Engine = Engine.LOCAL) -> PlannedRunCheckResult:
     """Check the data, model, guarantee and resources of a planned run without writing anything."""
     require_runnable(plan)
-    federation, source, wanted = load_federation(plan.federation), load_source(plan.federation.data), footprint(plan)
-    cautions = (*plan_warnings_of(plan), *([DataWarning(wanted.caution)] if wanted.caution else []))
+    federation, source, content = load_federation(plan.federation), load_source(plan.federation.data), footprint(plan)
+    cautions = (*plan_warnings_of(plan), *([DataWarning(content.caution)] if content.caution else []))
     shards = [len(shard) for shard in federation.shards]
     sizes = DataSizes(
         records=plan.federation.records,
@@ -102,7 +102,7 @@ def check_plan(plan: RunPlan, with_probe: bool = True, engine: Engine = Engine.L
         cautions,
         planned_noise(plan, federation.model.layout.size if federation.offers_noise_measurement else None),
         tried,
-        wanted,
+        content,
         signal,
         None if signal is None or tried is None else pilot_of_signal(plan, tried),
         canaries,

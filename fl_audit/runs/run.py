@@ -120,8 +120,8 @@ def _kept_if_unwritable() -> Iterator[None]:
     except OSError as error:
         if error.errno not in _NOT_WRITTEN:
             raise
-        said = f"{error.filename or 'a file'} cannot be written: {error.strerror}; finished batches are kept"
-        raise FederationError(f"{said}: give it room, and go on with {RESUME}") from error
+        problem = f"{error.filename or 'a file'} cannot be written: {error.strerror}; finished batches are kept"
+        raise FederationError(f"{problem}: give it room, and go on with {RESUME}") from error
 
 
 def require_runnable(plan: RunPlan) -> None:

@@ -86,6 +86,6 @@ def _group_sizes(plan: RunPlan) -> GroupSizes:
 
     Without known users, a column that looks like an identifier of persons stands for them.
     """
-    found, most = group_sizes(load_federation(plan.federation)), most_records(plan)
+    sizes, largest = group_sizes(load_federation(plan.federation)), most_records(plan)
     # As far as columns tell: where none names the users, the one that looks like it says how many records they have.
-    return found if found.records_of_user is not None or most == 1 else replace(found, records_of_user=most)
+    return sizes if sizes.records_of_user is not None or largest == 1 else replace(sizes, records_of_user=largest)

@@ -107,16 +107,16 @@ def run_family(measurements: NoiseMeasurements, names: Iterable[TestName] = FAMI
 
 
 def _offered(tests: Mapping[TestName, Callable[[], TestResult]]) -> _Tested:
-    made, missing = [], []
+    tested, missing = [], []
     for name, test in tests.items():
         try:
-            made.append(test())
+            tested.append(test())
         except TestNotApplicableError as why:
             missing.append((name, why.reason))
         except (ArithmeticError, InputError, ValueError):
             # One test that cannot be computed may not lose the results of the others.
             missing.append((name, NotTestedReason.NOT_COMPUTED))
-    return tuple(made), tuple(missing)
+    return tuple(tested), tuple(missing)
 
 
 def judge(measurements: NoiseMeasurements, guarantee: Guarantee, confidence: float) -> VerdictDetails:
@@ -189,11 +189,11 @@ def judge_scores(
     rule, level = BoundMethod.ORDER_STATISTIC, TestName.SCORES.level
     low, at_level, ceiling = 0.0, 0.0, 0.0
     if min(sizes) > 0:
-        low, at_level = (epsilon_lower_bound(*scores, delta, one, rule).epsilon for one in (confidence, 1 - level))
+        low, at_level = (epsilon_lower_bound(*scores, delta, level, rule).epsilon for level in (confidence, 1 - level))
         ceiling = bound_limit(rule, *sizes, delta, 1 - level)
     # The p-value is not computed, only on which side of the level it lies.
-    p_value, more = 0.0 if at_level > guarantee.epsilon else 1.0, {"delta": delta, "ceiling": ceiling}
-    test = TestResult(TestName.SCORES, at_level, p_value, measured=at_level, claimed=guarantee.epsilon, more=more)
+    p_value, details = 0.0 if at_level > guarantee.epsilon else 1.0, {"delta": delta, "ceiling": ceiling}
+    test = TestResult(TestName.SCORES, at_level, p_value, measured=at_level, claimed=guarantee.epsilon, more=details)
     alone = judged_by_one(
         test,
         (low, at_level),
@@ -237,8 +237,8 @@ def judged_with_noise(details: VerdictDetails, noise: NoiseAlongTarget | None, g
         TestName.SIGNAL: lambda: target_contribution_tests.signal_of(target_contribution_tests.drift_along(noise)),
         TestName.SIGNAL_TRIAL: partial(target_contribution_tests.signal_trial_of, noise),
     }
-    made, missing = _offered(of_noise)
-    tests, reasons = (*made, *details.tests), dict(missing)
+    test_results, missing = _offered(of_noise)
+    tests, reasons = (*test_results, *details.tests), dict(missing)
     names = {test.name for test in tests}
     return replace(
         details,

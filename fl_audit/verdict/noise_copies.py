@@ -58,16 +58,16 @@ def _likest_pair(vectors: Floats, group: int = _LARGEST_GROUP) -> MostSimilarPai
     single = units.astype(np.float32)  # for finding the pair; its cosine is computed again in float64
     best, at, pairs = -1.0, (0, 1), 0
     for start, stop, offset, end in _blocks(len(units), group):
-        found = single[start:stop] @ single[offset:end].T
+        cosines = single[start:stop] @ single[offset:end].T
         if start == offset:
-            np.fill_diagonal(found, 0.0)
+            np.fill_diagonal(cosines, 0.0)
         # Maximum and minimum are several times faster than the index of the largest absolute value.
-        largest = max(float(found.max()), -float(found.min()))
+        largest = max(float(cosines.max()), -float(cosines.min()))
         if largest > best:
-            row, column = divmod(int(np.abs(found).argmax()), found.shape[1])
+            row, column = divmod(int(np.abs(cosines).argmax()), cosines.shape[1])
             best, at = largest, (start + row, offset + column)
-        size, others = stop - start, end - offset
-        pairs += size * (size - 1) // 2 if start == offset else size * others
+        size, width = stop - start, end - offset
+        pairs += size * (size - 1) // 2 if start == offset else size * width
     return MostSimilarPair(min(1.0, abs(float(units[at[0]] @ units[at[1]]))), min(at), max(at), pairs)
 
 
@@ -122,11 +122,11 @@ def used_twice(measurements: NoiseMeasurements, level: float) -> Look:
     projections = seen / measurements.sigma[..., None]
     dimensions, count = projections.shape[-1], measurements.trials * measurements.rounds
     only_if(min(dimensions, count) >= 2, NotTestedReason.TOO_FEW)
-    found = _likest_pair(_evened(projections.reshape(count, dimensions)))
-    critical = cosine_at(level / found.pairs, dimensions)
-    (trial, number), (other, later) = (divmod(place, measurements.rounds) for place in (found.first, found.second))
-    place = f"trial {trial} round {number + 1} and trial {other} round {later + 1}"
-    return _look_at_largest_cosine("used-twice", found, dimensions, critical, critical, place, {"pairs": found.pairs})
+    pair = _likest_pair(_evened(projections.reshape(count, dimensions)))
+    critical = cosine_at(level / pair.pairs, dimensions)
+    (trial, number), (other, later) = (divmod(place, measurements.rounds) for place in (pair.first, pair.second))
+    location = f"trial {trial} round {number + 1} and trial {other} round {later + 1}"
+    return _look_at_largest_cosine("used-twice", pair, dimensions, critical, critical, location, {"pairs": pair.pairs})
 
 
 def _look_at_largest_cosine(
@@ -135,14 +135,14 @@ def _look_at_largest_cosine(
     dimensions: int,
     claimed: float,
     limit: float,
-    place: str,
-    more: dict[str, int],
+    location: str,
+    details: dict[str, int],
 ) -> Look:
     """Return a look at the largest absolute cosine over all pairs of vectors with `dimensions` coordinates."""
     # The probability that at least one of so many independent events occurs, each with the probability `tail`.
     tail = cosine_tail(pair.cosine, dimensions)
     p_value = -math.expm1(pair.pairs * math.log1p(-tail)) if tail < 1 else 1.0
-    return Look(question, pair.cosine, p_value, pair.cosine, claimed, limit, place, more)
+    return Look(question, pair.cosine, p_value, pair.cosine, claimed, limit, location, details)
 
 
 def copied_places(measurements: NoiseMeasurements, level: float) -> Look:
@@ -152,12 +152,12 @@ def copied_places(measurements: NoiseMeasurements, level: float) -> Look:
     the question `used_twice`.
     """
     vectors = _by_coordinate(measurements)
-    places, draws = vectors.shape
-    found = _likest_pair(vectors)
-    limit = detectable_cosine(level / found.pairs, draws)
-    first, second = (measurements.noise.places[at] for at in (found.first, found.second))
-    place = f"coordinates {first[0]} ({first[1]}) and {second[0]} ({second[1]})"
-    return _look_at_largest_cosine("two-places", found, draws, 0.0, limit, place, {"places": places})
+    size, draws = vectors.shape
+    pair = _likest_pair(vectors)
+    limit = detectable_cosine(level / pair.pairs, draws)
+    first, second = (measurements.noise.places[at] for at in (pair.first, pair.second))
+    location = f"coordinates {first[0]} ({first[1]}) and {second[0]} ({second[1]})"
+    return _look_at_largest_cosine("two-places", pair, draws, 0.0, limit, location, {"places": size})
 
 
 def _by_coordinate(measurements: NoiseMeasurements) -> Floats:
@@ -196,15 +196,15 @@ def joint_places(measurements: NoiseMeasurements, level: float) -> Look:
     return Look("all-places", total / pairs, p_value, size, claimed, limit, more={"pairs": pairs})
 
 
-def _joint_distribution(places: int, draws: int) -> tuple[float, float, float]:
+def _joint_distribution(size: int, draws: int) -> tuple[float, float, float]:
     """Return shape, scale and location of a gamma distribution that approximates the statistic of `joint_places`.
 
-    The statistic is the sum of n cos^2 over all pairs of `places` independent normal vectors of dimension n = `draws`.
+    The statistic is the sum of n cos^2 over all pairs of `size` independent normal vectors of dimension n = `draws`.
     The gamma distribution has its mean, variance and third cumulant.
     """
-    pairs, variance = places * (places - 1) / 2, 2 * (draws - 1) / (draws + 2)
+    pairs, variance = size * (size - 1) / 2, 2 * (draws - 1) / (draws + 2)
     third = pairs * 4 * variance * (draws - 2) / (draws + 4)
-    third += 24 * math.comb(places, 3) * (draws - 1) / (draws + 2) ** 2
+    third += 24 * math.comb(size, 3) * (draws - 1) / (draws + 2) ** 2
     scale = third / (2 * pairs * variance)
     degrees = pairs * variance / scale**2
     return degrees, scale, pairs - degrees * scale
@@ -224,8 +224,8 @@ def equal_values(measurements: NoiseMeasurements, level: float) -> Look:
     only_if(found.mean >= 20, NotTestedReason.TOO_FEW)
     spread = math.sqrt(found.variance)
     limit = min(1.0, detectable_deviation(level) * spread / found.count)
-    statistic, more = (found.pairs - found.mean) / spread, {"close": found.close, "values": found.count}
-    return Look("equal-values", statistic, found.p_value, found.pairs, found.mean, limit, more=more)
+    statistic, details = (found.pairs - found.mean) / spread, {"close": found.close, "values": found.count}
+    return Look("equal-values", statistic, found.p_value, found.pairs, found.mean, limit, more=details)
 
 
 @dataclass(frozen=True)

@@ -32,14 +32,14 @@ def drift_along_record(measurements: NoiseMeasurements) -> TestResult:
     groups = [group for group in split if group.size]
     only_if(bool(groups), NotTestedReason.NO_DIFFERENCE)
     count = sum(group.size for group in groups)
-    rest = count - len(groups)
-    only_if(rest >= 2, NotTestedReason.TOO_FEW)
+    remaining = count - len(groups)
+    only_if(remaining >= 2, NotTestedReason.TOO_FEW)
     between = sum(float(group.sum()) ** 2 / group.size for group in groups) / len(groups)
-    within = sum(float(np.sum((group - group.mean()) ** 2)) for group in groups) / rest
+    within = sum(float(np.sum((group - group.mean()) ** 2)) for group in groups) / remaining
     statistic = between / within if within > 0 else (math.inf if between > 0 else 0.0)
     sides = zip(("mean_with", "mean_without"), split, strict=True)
-    means = {side: float(part.mean()) for side, part in sides if part.size}
-    p_value, largest = float(fdtrc(len(groups), rest, statistic)), max(means.values(), key=abs)
+    means = {side: float(values.mean()) for side, values in sides if values.size}
+    p_value, largest = float(fdtrc(len(groups), remaining, statistic)), max(means.values(), key=abs)
     limit = _detectable_shift(count, len(groups), TestName.DRIFT_ALONG_RECORD.level)
     return TestResult(TestName.DRIFT_ALONG_RECORD, statistic, p_value, largest, 0.0, limit, more=means)
 
@@ -54,11 +54,11 @@ def _detectable_shift(count: int, groups: int, level: float) -> float:
     It is detected with probability `DETECTION_POWER`: with this mean the statistic is noncentral F, with noncentrality
     count * mean^2.
     """
-    rest = count - groups
-    critical = float(fdtri(groups, rest, 1 - level))
+    remaining = count - groups
+    critical = float(fdtri(groups, remaining, 1 - level))
 
     def missed(noncentrality: float) -> float:
-        return float(ncfdtr(groups, rest, noncentrality, critical)) - (1 - DETECTION_POWER)
+        return float(ncfdtr(groups, remaining, noncentrality, critical)) - (1 - DETECTION_POWER)
 
     high = 1.0
     while missed(high) > 0:
@@ -107,12 +107,12 @@ def _sharing(question: str, measurements: NoiseMeasurements, level: float, axis:
     added, means = sample.shape[axis], sample.mean(axis=axis, keepdims=True)
     only_if(added >= 2, NotTestedReason.ONE_TRIAL)
     freedom = int(means.size)
-    rest = freedom * (added - 1)
+    denominator_freedom = freedom * (added - 1)
     common = added * float(np.sum(np.square(means))) / freedom
-    left = float(np.sum(np.square(sample - means))) / rest
-    only_if(not common == left == 0, NotTestedReason.NO_NOISE)
-    statistic = common / left if left > 0 else math.inf
-    p_value = f_test_p(statistic, freedom, rest)
+    denominator = float(np.sum(np.square(sample - means))) / denominator_freedom
+    only_if(not common == denominator == 0, NotTestedReason.NO_NOISE)
+    statistic = common / denominator if denominator > 0 else math.inf
+    p_value = f_test_p(statistic, freedom, denominator_freedom)
     limit = _detectable_share(added, freedom, level)
     return Look(question, statistic, p_value, measured=statistic, claimed=1.0, limit=limit)
 
@@ -123,8 +123,10 @@ def _detectable_share(added: int, freedom: int, level: float) -> float:
     If the m terms have the share s of their variance in common, the ratio of variances in the F-test is multiplied by
     (1 - s + m s) / (1 - s). `added` is m, and `freedom` the degrees of freedom of the sum.
     """
-    rest = freedom * (added - 1)
-    factor = float(fdtri(freedom, rest, 1 - level / 2) / fdtri(freedom, rest, 1 - DETECTION_POWER))
+    denominator_freedom = freedom * (added - 1)
+    factor = float(
+        fdtri(freedom, denominator_freedom, 1 - level / 2) / fdtri(freedom, denominator_freedom, 1 - DETECTION_POWER)
+    )
     return (factor - 1) / (added - 1 + factor)
 
 
@@ -141,8 +143,8 @@ def serial_correlation(measurements: NoiseMeasurements, level: float) -> Look:
     only_if(steps.size >= 3, NotTestedReason.TOO_FEW)
     t, p_value = student_p(steps)
     # The mean length of a standard normal vector is sqrt(2) Gamma((J + 1)/2) / Gamma(J/2).
-    places = sample.shape[-1]
-    length = math.sqrt(2) * math.exp(math.lgamma((places + 1) / 2) - math.lgamma(places / 2))
+    size = sample.shape[-1]
+    length = math.sqrt(2) * math.exp(math.lgamma((size + 1) / 2) - math.lgamma(size / 2))
     scale = math.sqrt(float(np.mean(np.square(sample))))
     limit = min(1.0, detectable_mean(steps.size, level) / length)
     correlation = float(steps.mean()) / length / scale

@@ -225,21 +225,21 @@ def noise_round(measurements: NoiseMeasurements) -> TestResult:
         (squares.sum(axis=0, keepdims=True), freedom.sum(axis=0, keepdims=True), "round {1} of all trials"),
         (squares.sum(axis=1, keepdims=True), freedom.sum(axis=1, keepdims=True), "all rounds of trial {0}"),
     ]
-    found = [
+    looks_made = [
         (np.where(counts > 0, chdtr(np.maximum(counts, 1), sums), 1.0), sums, counts, name)
         for sums, counts, name in looks
     ]
-    count = sum(p_values.size for p_values, *_ in found)
-    p_values, sums, counts, name = min(found, key=lambda one: float(one[0].min()))
+    count = sum(p_values.size for p_values, *_ in looks_made)
+    p_values, sums, counts, name = min(looks_made, key=lambda look: float(look[0].min()))
     at = np.unravel_index(int(p_values.argmin()), p_values.shape)
     least = SquareSum(float(sums[at]), max(1, int(counts[at])), measurements.law)
     ratio = least.ratio
     level = TestName.NOISE_ROUND.level / count
     limit = 1 - least.ratio_at(detectable_ratio(int(freedom[freedom > 0].min()), level))
     best_limit = 1 - least.ratio_at(detectable_ratio(int(freedom.sum(axis=0).max()), level))
-    more = {"looks": count, "best_limit": best_limit}
-    place, p_value = name.format(int(at[0]), int(at[1]) + 1), bonferroni(count, float(p_values[at]))
-    return TestResult(TestName.NOISE_ROUND, ratio, p_value, ratio, 1.0, limit, place, more)
+    details = {"looks": count, "best_limit": best_limit}
+    location, p_value = name.format(int(at[0]), int(at[1]) + 1), bonferroni(count, float(p_values[at]))
+    return TestResult(TestName.NOISE_ROUND, ratio, p_value, ratio, 1.0, limit, location, details)
 
 
 def _tensors_by_round(measurements: NoiseMeasurements) -> list[tuple[Floats, Integers, str]]:
@@ -254,8 +254,8 @@ def _tensors_by_round(measurements: NoiseMeasurements) -> list[tuple[Floats, Int
         if np.count_nonzero(own) >= max(1, int(freedom[..., at].max())):
             squares[trials, :, at] = np.square(measurements.sample[..., own]).sum(axis=-1)
             freedom[trials, :, at] = np.count_nonzero(own)
-    places = [f"trial {{0}} round {{1}} on the tensor '{name}'" for name in names]
-    return [(squares[..., at], freedom[..., at], place) for at, place in enumerate(places)]
+    locations = [f"trial {{0}} round {{1}} on the tensor '{name}'" for name in names]
+    return [(squares[..., at], freedom[..., at], location) for at, location in enumerate(locations)]
 
 
 def least_of(name: TestName, found: dict[str, SquareSum] | SquareSum | None, reason: NotTestedReason) -> TestResult:
@@ -267,8 +267,8 @@ def least_of(name: TestName, found: dict[str, SquareSum] | SquareSum | None, rea
     """
     found = {"": found} if isinstance(found, SquareSum) else found or {}
     only_if(bool(found), reason)
-    place, least = min(found.items(), key=lambda item: item[1].p_value)
+    location, smallest_sum = min(found.items(), key=lambda item: item[1].p_value)
     limits = [1 - sums.detectable_ratio(name.level / len(found)) for sums in found.values()]
-    more = {"places": len(found), "best_limit": min(limits)} if place else {}
-    p_value = bonferroni(len(found), least.p_value)
-    return TestResult(name, least.ratio, p_value, least.ratio, 1.0, max(limits), place, more)
+    details = {"places": len(found), "best_limit": min(limits)} if location else {}
+    p_value = bonferroni(len(found), smallest_sum.p_value)
+    return TestResult(name, smallest_sum.ratio, p_value, smallest_sum.ratio, 1.0, max(limits), location, details)

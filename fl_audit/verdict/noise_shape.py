@@ -47,12 +47,12 @@ def distance(measurements: NoiseMeasurements, level: float) -> Look:
     groups = {"": values.reshape(-1)}
     if len(set(owners)) > 1:
         groups |= {tensor: values[:, :, owners == tensor].reshape(-1) for tensor in dict.fromkeys(owners)}
-    found = {place: normal_distance(part) for place, part in groups.items() if part.size >= _FEWEST_FOR_SHAPE}
-    only_if(bool(found), NotTestedReason.TOO_FEW)
-    place, (largest, p_value) = min(found.items(), key=lambda entry: entry[1][1])
-    limit = _detectable_distance(values.size, level / len(found))
-    p_value, more = bonferroni(len(found), p_value), {"values": groups[place].size}
-    return Look("distance", largest, p_value, largest, 0.0, limit, place, more)
+    distances = {name: normal_distance(group) for name, group in groups.items() if group.size >= _FEWEST_FOR_SHAPE}
+    only_if(bool(distances), NotTestedReason.TOO_FEW)
+    location, (largest, p_value) = min(distances.items(), key=lambda entry: entry[1][1])
+    limit = _detectable_distance(values.size, level / len(distances))
+    p_value, details = bonferroni(len(distances), p_value), {"values": groups[location].size}
+    return Look("distance", largest, p_value, largest, 0.0, limit, location, details)
 
 
 def tails(measurements: NoiseMeasurements, level: float) -> Look:
@@ -90,6 +90,6 @@ def sensitivity(measurements: NoiseMeasurements) -> TestResult:
     if measurements.largest_mu is not None:
         whole = np.linalg.norm(signal, axis=1) / measurements.largest_mu
         shares.append((float(whole.max()), f"all rounds of trial {int(whole.argmax())} together"))
-    largest, place = max(shares, key=lambda share: round(share[0], 6))  # if both are equal, the round is reported
+    largest, location = max(shares, key=lambda share: round(share[0], 6))  # if both are equal, the round is reported
     p_value = 0.0 if largest > 1 + ROUNDING else 1.0
-    return TestResult(TestName.SENSITIVITY, largest, p_value, largest, claimed=1.0, limit=ROUNDING, place=place)
+    return TestResult(TestName.SENSITIVITY, largest, p_value, largest, claimed=1.0, limit=ROUNDING, place=location)

@@ -51,18 +51,18 @@ def _asked(question: str, names: Sequence[TestName], details: VerdictDetails, un
     unopened = [
         name for name in names if reasons.get(name) in (NotTestedReason.NOT_OPENED, NotTestedReason.UNOPENED_SHARES)
     ]
-    rest = (
+    untested = (
         f" It was not asked of {', '.join(uncapital(title_of(name, unit)) for name in unopened)}." if unopened else ""
     )
-    return f"It was asked {question}; found with probability {DETECTION_POWER:g} would have been: {limits}.{rest}"
+    return f"It was asked {question}; found with probability {DETECTION_POWER:g} would have been: {limits}.{untested}"
 
 
 def _limit(test: TestResult, unit: UnitWords) -> str:
-    told = TestMessage(test, unit)
+    message = TestMessage(test, unit)
     # The limit is NaN if there were too few trials, or if the test is not random.
     nothing = "any difference in any bit" if test.name is TestName.EXACT_STEPS else "nothing, with so few trials"
-    size = nothing if math.isnan(test.limit) else told.words.limit
-    return f"{size} ({uncapital(told.title)})"
+    size = nothing if math.isnan(test.limit) else message.words.limit
+    return f"{size} ({uncapital(message.title)})"
 
 
 def _why(names: Sequence[TestName], reasons: dict[TestName, NotTestedReason]) -> str:

@@ -105,11 +105,11 @@ def _tables(finding: NoiseFinding, contents: ReportContents) -> list[Table]:
         return []
     columns = ("Parameter tensor", "Measured over claimed noise", "Lower end", "Upper end", "Reading")
     level = TestName.NOISE_TENSOR.level
-    each = [
+    numbers = [
         _row(name, noise, "", found, (found.on_tensors[name], level / len(found.tensors)))
         for name, *noise in found.tensors
     ]
-    told = [replace(row, is_violated=contents.is_violated) for row in each]
+    told = [replace(row, is_violated=contents.is_violated) for row in numbers]
     rows = tuple((row.name, *row.cells, row.reading_text) for row in told)
     return [Table(f"Noise on each tensor (intervals at {percent(found.confidence)})", columns, rows)]
 
@@ -131,12 +131,12 @@ def excess_text(details: VerdictDetails) -> str:
 
 def _said(finding: NoiseFinding, run: FinishedRun) -> Mapping[str, Any]:
     words, judgement = unit_words(run.plan.adjacency), finding.judgement
-    told = {
+    values = {
         "excess": excess_text(judgement),
         "tests": [TestMessage(test, words).to_json() for test in judgement.tests],
         "not_offered": [{"name": str(name), "reason": MISSING_WORDS[reason]} for name, reason in judgement.not_offered],
     }
-    return {"noise": finding.to_json()["noise"] | told}
+    return {"noise": finding.to_json()["noise"] | values}
 
 
 def _caption(finding: NoiseFinding, _: ReportContents) -> str:
@@ -152,12 +152,12 @@ def _caption(finding: NoiseFinding, _: ReportContents) -> str:
 def _noise_figure(figure: Figure, finding: NoiseFinding, contents: ReportContents) -> None:
     """Draw the ratios of measured to claimed noise with intervals: in total, along the unit's direction, by tensor."""
     found = finding.estimate
-    shown = {part[0] for part in sorted(found.tensors, key=lambda part: part[1])[:MOST_TENSORS]}
-    parts = [(*part, "s", MUTED) for part in reversed(found.tensors) if part[0] in shown]
-    parts.append((f"Where it hides\nthe {contents.words.one}", found.along_record, found.along_low, found.along_high,
+    tensors_shown = {row[0] for row in sorted(found.tensors, key=lambda tensor: tensor[1])[:MOST_TENSORS]}
+    rows_of_tensors = [(*tensor, "s", MUTED) for tensor in reversed(found.tensors) if tensor[0] in tensors_shown]
+    rows_of_tensors.append((f"Where it hides\nthe {contents.words.one}", found.along_record, found.along_low, found.along_high,
                   "v", INK))  # fmt: skip
-    parts.append(("All parameters", found.ratio, found.low, found.high, "o", BIT_STYLES[1].colour))
-    rows = [part for part in parts if math.isfinite(part[1])]
+    rows_of_tensors.append(("All parameters", found.ratio, found.low, found.high, "o", BIT_STYLES[1].colour))
+    rows = [row for row in rows_of_tensors if math.isfinite(row[1])]
     figure.set_figheight(1.9 + 0.42 * len(rows))
     axes = figure.add_subplot()
     axes.axvline(1.0, label="claimed noise", **LIMIT)
@@ -166,7 +166,7 @@ def _noise_figure(figure: Figure, finding: NoiseFinding, contents: ReportContent
     axes.set_yticks(range(len(rows)), [name for name, *_ in rows])
     axes.set_ylim(-0.6, len(rows) - 0.4)
     # All reports have the same axis, unless the noise is far from the claim.
-    low, high = min(0.95, *(part[2] for part in rows)), max(1.05, *(part[3] for part in rows))
+    low, high = min(0.95, *(row[2] for row in rows)), max(1.05, *(row[3] for row in rows))
     axes.set_xlim(low - 0.02 * (high - low), high + 0.02 * (high - low))
     scale = contents.plan.federation.mechanism.noise.scale_words
     finish_axes(axes, "Noise that is really there", f"Measured over claimed noise ({scale}s)", "")

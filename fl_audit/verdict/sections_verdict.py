@@ -72,16 +72,18 @@ def _broken(contents: ReportContents) -> str:
     exact = exact_sentences(verdict_of(contents).judged.exact)
     if not (broken := broken_tests(verdict_of(contents).judgement, contents.words)):
         return exact
-    first, *others = broken
+    first, *messages = broken
     # If the noise has another size, the tests of its shape fail too, because they take it in units of the claimed
     # noise.
     follows = OF_SHAPE if first.test.name is TestName.NOISE_TOTAL else ()
-    told_too = [told for told in reversed(others) if told.kind != first.kind and told.test.name not in follows]
-    kinds = {told.kind: uncapital(told.words.breach) for told in told_too}
-    named = list(kinds.values())[::-1][:_MOST_NAMED]
-    also = f" Also: {'; '.join(named)}." if named else ""
-    said = f"{exact} {first.sentence}".strip()
-    return f"{said}{also}" + (f" {plural(len(others) + 1, 'test')} failed." if others else "")
+    told_too = [
+        message for message in reversed(messages) if message.kind != first.kind and message.test.name not in follows
+    ]
+    kinds = {message.kind: uncapital(message.words.breach) for message in told_too}
+    kinds_named = list(kinds.values())[::-1][:_MOST_NAMED]
+    also = f" Also: {'; '.join(kinds_named)}." if kinds_named else ""
+    sentence = f"{exact} {first.sentence}".strip()
+    return f"{sentence}{also}" + (f" {plural(len(messages) + 1, 'test')} failed." if messages else "")
 
 
 def unanswered_text(finding: VerdictFinding, words: UnitWords) -> str:
@@ -128,8 +130,8 @@ def _largest_detectable_epsilon_text(result: TestResult, claimed: float) -> str:
     """Return a sentence on the largest epsilon that a test of as many attack scores as the run has could show."""
     ceiling = result.more["ceiling"]
     only = f"{number_text(claimed, 3)} is claimed" if ceiling <= claimed else "only if they separated perfectly"
-    most = f"so many scores could show an epsilon of {number_text(ceiling, 3)} at most"
-    return f"At the level of the verdict, {most}, and {only}."
+    ceiling_text = f"so many scores could show an epsilon of {number_text(ceiling, 3)} at most"
+    return f"At the level of the verdict, {ceiling_text}, and {only}."
 
 
 def trials_needed_text(finding: VerdictFinding, words: UnitWords) -> str:
@@ -148,10 +150,10 @@ def trials_needed_text(finding: VerdictFinding, words: UnitWords) -> str:
     breach = _BREACH_OF_SIZE if finding.claimed > 0 else "it if only two thirds of the noise were there"
     if found.signal is None:
         return f"{trials}{time} would find {breach}."
-    counted = f"a {words.one} that counts {BREACH:g} times"
+    breach_text = f"a {words.one} that counts {BREACH:g} times"
     if found.conclusive:
-        return f"{trials}{time} would find {counted}."
-    return f"{trials}{time} would find {breach}, and {counted}."
+        return f"{trials}{time} would find {breach_text}."
+    return f"{trials}{time} would find {breach}, and {breach_text}."
 
 
 def _limits(contents: ReportContents) -> str:
@@ -162,15 +164,15 @@ def _limits(contents: ReportContents) -> str:
     if at_unit is None:
         return ""
     signal = numbers.judged.signal
-    counted = ""
+    breach_text = ""
     if signal is not None:
         is_shorter = signal.times - 1 > 1.1 * (signal.limit - 1)
         longest = f" ({number_text(signal.limit, 3)} if as long as the clipping norm)" if is_shorter else ""
-        counted = f", and a {unit} that counts {_counted(signal.times)}{longest}"
+        breach_text = f", and a {unit} that counts {_counted(signal.times)}{longest}"
     if anywhere is None:
-        return f"Had {at_unit} of the noise been missing where it hides the {unit}, {_FOUND}{counted}."
+        return f"Had {at_unit} of the noise been missing where it hides the {unit}, {_FOUND}{breach_text}."
     just = f"{at_unit} just where it hides the {unit}"
-    return f"Had {anywhere} of the noise been missing, {_FOUND}, or {just}{counted}."
+    return f"Had {anywhere} of the noise been missing, {_FOUND}, or {just}{breach_text}."
 
 
 def _sentence(finding: VerdictFinding, contents: ReportContents) -> str:
@@ -234,7 +236,8 @@ def looks_text(details: VerdictDetails | None, run: FinishedRun) -> str:
     return (
         f" This run was judged before, after {earlier} trials. A kept guarantee fails at any of the {often} looks in "
         "at "
-        f"most {often} in {round(1 / details.level):,} audits if the numbers of trials were fixed before the first look, "
+        f"most {often} in {round(1 / details.level):,} audits if the numbers of trials were fixed before the "
+        "first look, "
         "and in more if they followed from what was seen. Intervals and bounds hold with their confidence at one look "
         "that was chosen beforehand."
     )
@@ -248,19 +251,20 @@ def _scope(finding: VerdictFinding, plan: RunPlan, covers: str) -> str:
         if guarantee is None:
             of_training = "" if plan.federation.local_randomizer is None else " of the training"
             why = f"The models were trained without clipping and noise: nothing was claimed{of_training}."
-        seen = "What was measured of the released models, from their outputs and losses"
-        return f"{why} {seen}, is no test of a guarantee."
-    seen = _detection_text(found, guarantee, unit_words(plan.adjacency))
+        seen_text = "What was measured of the released models, from their outputs and losses"
+        return f"{why} {seen_text}, is no test of a guarantee."
+    seen_text = _detection_text(found, guarantee, unit_words(plan.adjacency))
     smaller = " A smaller breach may pass." if math.isfinite(found.limit_of_detection) else ""
-    asked = f" {questions_text(found, unit_words(plan.adjacency))}" if found.words.lists_questions else ""
-    return f"{covers} {seen}{smaller}{asked}{exact_scope(found.exact)}"
+    questions = f" {questions_text(found, unit_words(plan.adjacency))}" if found.words.lists_questions else ""
+    return f"{covers} {seen_text}{smaller}{questions}{exact_scope(found.exact)}"
 
 
 def _detection_text(details: VerdictDetails, guarantee: Guarantee, unit: UnitWords) -> str:
     """Return sentences on the epsilon of the smallest detectable breach, and on the number of trials needed."""
     if details.tests and details.tests[0].name is TestName.SCORES:
         return (
-            f"{_largest_detectable_epsilon_text(details.tests[0], guarantee.epsilon)} How far they would separate under "
+            f"{_largest_detectable_epsilon_text(details.tests[0], guarantee.epsilon)} How far they would "
+            "separate under "
             "less noise is not known, so it is not known either which breach would have been found."
         )
     if details.tests and details.tests[0].name is TestName.CANARIES and not math.isfinite(details.limit_of_detection):
@@ -272,19 +276,25 @@ def _detection_text(details: VerdictDetails, guarantee: Guarantee, unit: UnitWor
         )
     if details.trials_needed is None:
         return "D and D' hardly differed in any round, so no breach of epsilon could have been found there."
-    kept = epsilon_at(guarantee.claim, 1.0)
-    said = (
+    epsilon_once = epsilon_at(guarantee.claim, 1.0)
+    sentences = (
         "Along the direction in which D and D' differ, noise so small that epsilon is "
-        f"{details.limit_of_detection:.3g} would have been found with probability {DETECTION_POWER:g}, where the claimed "
-        f"noise keeps {kept:.3g} ({mechanism_in_words(guarantee.claim)}, delta {guarantee.delta:g}) and "
+        f"{details.limit_of_detection:.3g} would have been found with probability {DETECTION_POWER:g}, where the "
+        "claimed "
+        f"noise keeps {epsilon_once:.3g} ({mechanism_in_words(guarantee.claim)}, delta {guarantee.delta:g}) and "
         f"{guarantee.epsilon:.3g} is claimed."
     )
     trials = plural(details.trials_needed, "trial")
-    other = _signal_text(details.signal, guarantee, unit)
-    other += "Breaches of another kind, such as noise that repeats or follows the data, may take more trials or pass."
+    signal_sentence = _signal_text(details.signal, guarantee, unit)
+    signal_sentence += (
+        "Breaches of another kind, such as noise that repeats or follows the data, may take more trials or pass."
+    )
     if details.conclusive:
-        return f"{said} {trials} would be enough to find {_BREACH_OF_SIZE}. {other}"
-    return f"{said} That is too little to tell: {trials} with as many rounds would find {_BREACH_OF_SIZE}. {other}"
+        return f"{sentences} {trials} would be enough to find {_BREACH_OF_SIZE}. {signal_sentence}"
+    return (
+        f"{sentences} That is too little to tell: {trials} with as many rounds would find {_BREACH_OF_SIZE}. "
+        f"{signal_sentence}"
+    )
 
 
 def _signal_text(signal: SignalDetectionLimit | None, guarantee: Guarantee, unit: UnitWords) -> str:
@@ -296,17 +306,18 @@ def _signal_text(signal: SignalDetectionLimit | None, guarantee: Guarantee, unit
         return ""
     if signal.trials_needed is None:
         return f"How often the {unit.one} counts could not be tested: it contributed hardly anything. "
-    said = (
+    sentence = (
         f"A {unit.one} as long as the clipping norm that counts {_counted(signal.limit)} in every round, and is to "
         f"count once, would have been found with probability {DETECTION_POWER:g}; this one, by what it contributes, "
         f"from {_counted(signal.times)} on. "
     )
     if not signal.conclusive:
-        said += f"That is too little to tell: {plural(signal.trials_needed, 'trial')} would find {BREACH:g} times. "
-    few = f"{RARE_TIMES:g} times in {percent(RARE_SHARE)} of the trainings"
+        sentence += f"That is too little to tell: {plural(signal.trials_needed, 'trial')} would find {BREACH:g} times. "
+    rarely = f"{RARE_TIMES:g} times in {percent(RARE_SHARE)} of the trainings"
     trials = "no number of trials" if signal.rare_trials is None else plural(signal.rare_trials, "trial")
     return (
-        f"{said}One that counts {few} is found from {trials} on; delta {guarantee.delta:g} lets a guarantee fail in "
+        f"{sentence}One that counts {rarely} is found from {trials} on; delta {guarantee.delta:g} lets a "
+        "guarantee fail in "
         f"{percent(guarantee.delta)} of them at most. "
     )
 
@@ -323,9 +334,9 @@ def _tables(finding: VerdictFinding, contents: ReportContents) -> list[Table]:
         return [covers]
     columns = ("Test of", "Finding", "Measured", "Claimed", "Would have been found", "p-value", "Its level")
     rows = tuple(
-        (told.title, str(_finding_of(told.test)), told.words.measured, told.words.claimed,
-         told.words.limit or DASH, p_text(told.test.p_value), f"{told.test.level:.3g}")
-        for told in (TestMessage(test, words) for test in found.tests)
+        (message.title, str(_finding_of(message.test)), message.words.measured, message.words.claimed,
+         message.words.limit or DASH, p_text(message.test.p_value), f"{message.test.level:.3g}")
+        for message in (TestMessage(test, words) for test in found.tests)
     )  # fmt: skip
     any_of = "any of them" if len(rows) > 1 else "it"
     title = f"{plural(len(rows), 'test')}, declared before the run; a kept guarantee fails {any_of} in at most "
@@ -367,11 +378,11 @@ def _checks(finding: VerdictFinding, plan: RunPlan) -> AuditScope:
     if judgement is None:
         return AuditScope(rounds, rounds, (), {}, (_NOT_JUDGED,))
     answers, not_offered = judgement.exact, judgement.not_offered
-    asked = [str(answer.question) for answer in answers if answer.is_asked]
+    asked_questions = [str(answer.question) for answer in answers if answer.is_asked]
     reasons = {str(name): MISSING_WORDS[reason] for name, reason in not_offered}
     reasons |= {str(answer.question): answer.reason for answer in answers if not answer.is_asked}
-    made = (*(str(test.name) for test in judgement.tests), *asked)
-    return AuditScope(rounds, rounds, made, reasons, (_OTHER_RUNS,))
+    questions_made = (*(str(test.name) for test in judgement.tests), *asked_questions)
+    return AuditScope(rounds, rounds, questions_made, reasons, (_OTHER_RUNS,))
 
 
 _NOT_JUDGED = "nothing was held against the guarantee"

@@ -104,8 +104,8 @@ class VerdictDetails:
         needed = [self.trials_needed]
         if self.signal is not None:
             needed.append(self.signal.trials_with_reserve or self.signal.trials_needed)
-        known = [number for number in needed if number is not None]
-        return max(known) if len(known) == len(needed) else None
+        numbers = [number for number in needed if number is not None]
+        return max(numbers) if len(numbers) == len(needed) else None
 
     @property
     def level_of_limit(self) -> float:

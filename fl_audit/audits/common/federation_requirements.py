@@ -38,21 +38,21 @@ def require_computable_llr(federation: Federation) -> None:
         return
     if federation.local_randomizer is not None:
         name = federation.local_randomizer.kind
-        found = f"insider is true with local-randomizer = '{name}', whose draws are every owner's secret"
+        problem = f"insider is true with local-randomizer = '{name}', whose draws are every owner's secret"
         why = "and the insider's log-odds are not known there"
-        raise InputError(f"{found}, {why}: accepted in [audit] is insider = false")
+        raise InputError(f"{problem}, {why}: accepted in [audit] is insider = false")
     if federation.mechanism.noise.origin is NoiseOrigin.TRAINING:
-        found = "participation is 'seen' with strategy 'dp-sgd-clients', whose guarantee counts on secret samples"
-        require(not federation.threat_model.sees_participation, f"{found}: accepted is 'secret'")
+        problem = "participation is 'seen' with strategy 'dp-sgd-clients', whose guarantee counts on secret samples"
+        require(not federation.threat_model.sees_participation, f"{problem}: accepted is 'secret'")
     require_likelihood_ratio(federation.mechanism, federation.threat_model)
 
 
 def require_targets(federation: Federation, kind: str) -> None:
     """Raise `InputError` if a federation does not support an audit with many targets."""
     mechanism, setting = federation.mechanism, f"kind = '{kind}'"
-    accepted = " and ".join(one for one in Adjacency if one.relation is Relation.ADD_REMOVE)
-    found = f"adjacency is '{mechanism.adjacency}' with {setting}, whose targets come or go"
-    require(mechanism.adjacency.relation is Relation.ADD_REMOVE, f"{found}: accepted are {accepted}")
+    accepted = " and ".join(adjacency for adjacency in Adjacency if adjacency.relation is Relation.ADD_REMOVE)
+    problem = f"adjacency is '{mechanism.adjacency}' with {setting}, whose targets come or go"
+    require(mechanism.adjacency.relation is Relation.ADD_REMOVE, f"{problem}: accepted are {accepted}")
     is_private = isinstance(mechanism.contribution, PrivateTraining)
     require(not is_private, f"strategy is 'dp-sgd-clients' with {setting}: accepted are 'dp-fedsgd' and 'dp-fedavg'")
     is_global = mechanism.scaling is SensitivityKind.GLOBAL

@@ -47,8 +47,8 @@ class LocalDPFinding:
 
     def to_json(self) -> dict[str, Any]:
         """Return this finding as a dict with the one key `record_guarantee`, for `summary.json`."""
-        told = {"local_randomizer": self.local_randomizer.kind, "accountant": ACCOUNTANT, "delta": 0.0}
-        return {"record_guarantee": json_of(self) | told | {"unit": unit_of(self.local_randomizer)}}
+        values = {"local_randomizer": self.local_randomizer.kind, "accountant": ACCOUNTANT, "delta": 0.0}
+        return {"record_guarantee": json_of(self) | values | {"unit": unit_of(self.local_randomizer)}}
 
 
 def unit_of(local_randomizer: LocalRandomizer) -> str:

@@ -37,10 +37,10 @@ class PairAudit(BaseAudit):
         An item without trials is left out.
         """
         bits = losses.membership.bits
-        for bit, own in ((True, losses.differing_losses), (False, losses.replacement_losses)):
+        for bit, unit_losses in ((True, losses.differing_losses), (False, losses.replacement_losses)):
             rows = bits == bit
             if rows.any():
-                yield rows, np.concatenate([losses.common_losses[rows], own[rows]], axis=1)
+                yield rows, np.concatenate([losses.common_losses[rows], unit_losses[rows]], axis=1)
 
     def own_losses(
         self, federation: "LoadedFederation", client: int, membership: "TargetMembership", losses: LossesOf
@@ -58,14 +58,14 @@ class PairAudit(BaseAudit):
         The population sample holds records that no trial trains on. `epsilon_star` and `membership` say whether
         Epsilon* and the membership attack on losses are computed. If both are False, nothing is checked.
         """
-        wanted = [(epsilon_star, "Epsilon*", "epsilon-star"), (membership, "the membership attack", "membership")]
+        wanted_parts = [(epsilon_star, "Epsilon*", "epsilon-star"), (membership, "the membership attack", "membership")]
         for name, count in (
             ("D'", len(federation.common.labels)),
             ("the population sample", len(federation.population.labels)),
         ):
-            for is_on, what, key in wanted:
+            for is_on, label, key in wanted_parts:
                 enough = not is_on or count >= 2
-                require(enough, f"{what} needs 2 records in {name}, there are {count}: use more, or {key} = false")
+                require(enough, f"{label} needs 2 records in {name}, there are {count}: use more, or {key} = false")
 
     def why_not_recomputed(self, federation: "Federation") -> str:
         """Return the reason why log-likelihood ratios cannot be recomputed; empty if they can.

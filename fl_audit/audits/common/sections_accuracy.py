@@ -25,24 +25,28 @@ def reference_accuracies_text(finding: evidence.ModelAccuracyFinding) -> str:
 
     An unknown accuracy is left out; if both are unknown, the text is empty.
     """
-    known = []
+    references = []
     if finding.unprotected is not None and math.isfinite(finding.unprotected.final):
-        known.append(f"{percent(finding.unprotected.final)} without privacy")
+        references.append(f"{percent(finding.unprotected.final)} without privacy")
     if finding.commonest is not None:
-        known.append(f"{percent(finding.commonest)} by always naming the most frequent class")
-    return f" ({', '.join(known)})" if known else ""
+        references.append(f"{percent(finding.commonest)} by always naming the most frequent class")
+    return f" ({', '.join(references)})" if references else ""
 
 
 def _sentence(finding: evidence.ModelAccuracyFinding, contents: ReportContents) -> str:
-    kept = ""
+    kept_text = ""
     if (chosen := contents.run.chosen_releases) is not None:
-        kept = f"Each training kept the model after which errors on new cases fell no more: {_numbers_of(chosen)}. "
+        kept_text = (
+            f"Each training kept the model after which errors on new cases fell no more: {_numbers_of(chosen)}. "
+        )
     metric, value = finding.headline
     if not finding.is_of_classes:
-        return f"{kept}The released model has {article(metric)} of {metric_text(metric, value)} on new cases."
+        return f"{kept_text}The released model has {article(metric)} of {metric_text(metric, value)} on new cases."
     right = percent(finding.test_accuracy)
     first = "" if metric == Metric.ACCURACY else f"has {article(metric)} of {metric_text(metric, value)}, and "
-    return f"{kept}The released model {first}is right for {right} of new cases{reference_accuracies_text(finding)}."
+    return (
+        f"{kept_text}The released model {first}is right for {right} of new cases{reference_accuracies_text(finding)}."
+    )
 
 
 def article(metric: str) -> str:
@@ -89,17 +93,19 @@ def test_name(metric: str) -> str:
 
 
 def _caption(finding: evidence.ModelAccuracyFinding, contents: ReportContents) -> str:
-    shown = "The one trial" if contents.run.trials == 1 else "Median, middle half and range of the trials"
+    subject = "The one trial" if contents.run.trials == 1 else "Median, middle half and range of the trials"
     metric, value = finding.headline
     final = f"{metric_title(metric)} {metric_text(metric, value)}" if metric != Metric.ACCURACY else ""
     if finding.is_of_classes:
         final += f"{', accuracy ' if final else ''}{percent(finding.test_accuracy)}"
     final += " at the final release"
-    text = f"{shown}; {final}{reference_accuracies_text(finding)}.{best_round_text(finding, contents)}"
+    text = f"{subject}; {final}{reference_accuracies_text(finding)}.{best_round_text(finding, contents)}"
     if (chosen := contents.run.chosen_releases) is None:
         return text
-    counted = f"by public records alone; the guarantee counts all {plural(contents.plan.federation.rounds, 'round')}"
-    return f"{text} Early stopping chose {_numbers_of(chosen)}, {counted}."
+    counted_text = (
+        f"by public records alone; the guarantee counts all {plural(contents.plan.federation.rounds, 'round')}"
+    )
+    return f"{text} Early stopping chose {_numbers_of(chosen)}, {counted_text}."
 
 
 def best_round_text(finding: evidence.ModelAccuracyFinding, contents: ReportContents) -> str:
@@ -113,30 +119,32 @@ def best_round_text(finding: evidence.ModelAccuracyFinding, contents: ReportCont
 
 def _metrics_figure(figure: Figure, finding: evidence.ModelAccuracyFinding, contents: ReportContents) -> None:
     """Draw each metric over the releases: one metric alone, several in panels, two side by side."""
-    known = [metric for metric in contents.plan.metrics if metric_column(metric) in contents.releases]
-    shown = known or [Metric.ACCURACY]
-    if len(shown) == 1:
+    metrics = [metric for metric in contents.plan.metrics if metric_column(metric) in contents.releases]
+    metrics_shown = metrics or [Metric.ACCURACY]
+    if len(metrics_shown) == 1:
         axes = figure.add_subplot()
-        _draw_metric(axes, shown[0], finding, contents)
-        finish_axes(axes, f"{_upper(shown[0])} of each released model", _RELEASE, f"Test {_with_unit(shown[0])}")
+        _draw_metric(axes, metrics_shown[0], finding, contents)
+        finish_axes(
+            axes, f"{_upper(metrics_shown[0])} of each released model", _RELEASE, f"Test {_with_unit(metrics_shown[0])}"
+        )
         return
     spends = _EPSILON in contents.releases
-    panels_shown = len(shown) + spends
+    panels_shown = len(metrics_shown) + spends
     rows = (panels_shown + 1) // 2
     figure.set_size_inches(figure.get_figwidth(), _PANEL_HEIGHT * rows)
     panels = list(figure.subplots(rows, 2, squeeze=False).flat)
-    for axes, metric in zip(panels, shown, strict=False):
+    for axes, metric in zip(panels, metrics_shown, strict=False):
         _draw_metric(axes, metric, finding, contents)
         axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
         name = _with_unit(metric)
         finish_axes(axes, f"{name[0].upper()}{name[1:]}", "Release", "")
     if spends:
-        _draw_spent_epsilon(panels[len(shown)], contents)
+        _draw_spent_epsilon(panels[len(metrics_shown)], contents)
     for unused in panels[panels_shown:]:
         unused.remove()
     figure.suptitle("Metrics of each released model on test records", fontsize=TEXT_SIZE, fontweight="bold", color=INK)
-    drawn = [axes.get_legend_handles_labels() for axes in panels[: len(shown)]]
-    labels = {label: handle for handles, names in drawn for handle, label in zip(handles, names, strict=True)}
+    legends = [axes.get_legend_handles_labels() for axes in panels[: len(metrics_shown)]]
+    labels = {label: handle for handles, names in legends for handle, label in zip(handles, names, strict=True)}
     figure.legend(
         labels.values(), labels, loc="outside lower center", ncols=2, frameon=False, fontsize=SMALL_TEXT_SIZE
     )  # fmt: skip

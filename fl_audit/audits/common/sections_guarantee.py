@@ -95,14 +95,14 @@ def person_text(contents: ReportContents) -> str:
         f"Suppose {whose}. Somebody who {watches} {limit}. At even odds the best possible "
         f"guess whether {used} is right in {right} of cases at most; a coin is right in 50{chr(160)}%."
     )
-    named = guarantee.reconstruction_bound(1 / CANDIDATES)
-    if named is not None:
+    named_bound = guarantee.reconstruction_bound(1 / CANDIDATES)
+    if named_bound is not None:
         text += (
             f" Of {CANDIDATES:,} equally likely {contents.words.one}s an attacker who knows all the others names the "
-            f"right one in {percent(named)} of cases at most; by chance it is {percent(1 / CANDIDATES)}."
+            f"right one in {percent(named_bound)} of cases at most; by chance it is {percent(1 / CANDIDATES)}."
         )
-    if (most := contents.run.most_records) > 1 and contents.words.one == "record":
-        text += f" It covers one record: a person with several, here up to {most:,}, is protected less."
+    if (largest := contents.run.most_records) > 1 and contents.words.one == "record":
+        text += f" It covers one record: a person with several, here up to {largest:,}, is protected less."
         levels = contents.find(PrivacyUnitsFinding)
         text += f" {larger_unit_sentence(levels, Unit.RECORD)}" if levels is not None else ""
     return f"{_BY_STANDING[standing]}{text}"
@@ -118,12 +118,12 @@ def _rows(finding: evidence.GuaranteeFinding, contents: ReportContents) -> list[
     exact = "2 Φ(mu/2) - 1 (Dong, Roth & Su 2022)" if is_gaussian else "delta(0) of the loss distribution"
     prior = f"prior belief {percent(plan.prior)}"
     by_renyi = guarantee.accountant in (Accountant.RDP_CLASSIC, Accountant.RDP)
-    how = (
+    basis_text = (
         "prior odds times exp(epsilon of rdp-classic), Eq. (5)"
         if by_renyi
         else "quantile of the distribution of the log-odds"
     )
-    fixed = adaptive = f"{how}; passed with probability at most delta"
+    fixed = adaptive = f"{basis_text}; passed with probability at most delta"
     if not by_renyi and guarantee.claim.sensitivities is not SignalToNoiseAdaptivity.FIXED:
         adaptive = "follows from delta(epsilon) at all smaller epsilons, so it holds whatever earlier releases decide"
     over_norm = score = list[ReportNumber]()
@@ -195,7 +195,7 @@ def _other_guarantees_tables(alternatives: evidence.AlternativeGuarantees, _: Re
     assert here is not None, "only claims with noise on sums are looked at"
     columns = ("Nobody becomes surer than", "Epsilon (nats)", "Noise multiplier z", "Noise over that of this run")
     found = [(percent(one.belief), one.epsilon, one.noise_multiplier) for one in alternatives.guarantees]
-    rows = tuple((*each, each[2] / here) for each in found)
+    rows = tuple((*row, row[2] / here) for row in found)
     title = f"What other guarantees would cost, at delta = {alternatives.claim.delta:g}, by {alternatives.accountant}"
     return [Table(title, columns, rows)] if rows else []
 
@@ -216,8 +216,8 @@ def _other_guarantees_figure(
                       fontsize=SMALL_TEXT_SIZE, color=INK)  # fmt: skip
     here = alternatives.claim.noise_over_sensitivity or 0.0
     axes.plot([100 * guarantee.belief_bound], [here], "D", color=INK, markersize=8, label="this run")
-    place = (100 * guarantee.belief_bound, here)
-    axes.annotate(number_text(guarantee.epsilon, 2), place, (-6, -6), ha="right", va="top",
+    point = (100 * guarantee.belief_bound, here)
+    axes.annotate(number_text(guarantee.epsilon, 2), point, (-6, -6), ha="right", va="top",
                   textcoords="offset points", fontsize=SMALL_TEXT_SIZE, color=INK)  # fmt: skip
     axes.set_yscale("log")
     axes.set_xlim(69, 101)
@@ -283,12 +283,13 @@ CLIPPING = Section(
 
 def _colluders_sentence(finding: evidence.ColludersFinding, _: ReportContents) -> str:
     effective = (finding.groups[0], finding.groups[-1], finding.server)
-    alone, most, server = (
-        f"{number_text(one.noise_multiplier, 3)} (epsilon {number_text(finite(one.epsilon), 3)})" for one in effective
+    alone, with_most, server = (
+        f"{number_text(adversary.noise_multiplier, 3)} (epsilon {number_text(finite(adversary.epsilon), 3)})"
+        for adversary in effective
     )
     return (
         "Every client knows the noise that it added itself, and clients who trust each other can put theirs together "
-        f"and subtract it. A client alone faces a noise multiplier of {alone}, all clients but one {most}; the "
+        f"and subtract it. A client alone faces a noise multiplier of {alone}, all clients but one {with_most}; the "
         f"honest-but-curious server, which sees every contribution by itself, {server}."
     )
 

@@ -24,11 +24,11 @@ def provenance_line(provenance: Provenance | None, records: int) -> str:
     if provenance is None:
         return NOT_NOTED
     first = provenance.sessions[0]
-    named = [name for name in ("fl_audit", "flwr", "torch") if name in first.versions]
-    versions = ", ".join(f"{name}{SPACE}{first.versions[name]}" for name in named)
+    names = [name for name in ("fl_audit", "flwr", "torch") if name in first.versions]
+    versions = ", ".join(f"{name}{SPACE}{first.versions[name]}" for name in names)
     data = f"data{SPACE}{provenance.data[:_SHOWN_OF_DIGEST]}" if provenance.data else ""
-    drawn = "" if provenance.pool is None else _drawn_text(records, provenance.pool)
-    return " · ".join(part for part in (day_text(first.began), versions, data, drawn, first.command) if part)
+    drawn_text = "" if provenance.pool is None else _drawn_text(records, provenance.pool)
+    return " · ".join(phrase for phrase in (day_text(first.began), versions, data, drawn_text, first.command) if phrase)
 
 
 def _origin_tables(finding: RunProvenanceFinding, contents: ReportContents) -> list[Table]:
@@ -45,7 +45,10 @@ def _origin_tables(finding: RunProvenanceFinding, contents: ReportContents) -> l
 
 def _origin_rows(provenance: Provenance, records: int) -> tuple[tuple[str, str], ...]:
     first, *later = provenance.sessions
-    gone_on = [(one.began, one.command or _NO_COMMAND, _pairs(one.versions), _pairs(one.hardware)) for one in later]
+    gone_on = [
+        (session.began, session.command or _NO_COMMAND, _pairs(session.versions), _pairs(session.hardware))
+        for session in later
+    ]
     again = (
         f"{first.command} with the same file and versions; or the settings below, written to a file. The secret coins "
         "and the noise are drawn anew, so counts differ as their intervals say. Whoever holds challenger/ of this run "

@@ -66,9 +66,9 @@ def _pair_rows(
     between = f"between one record and another that differ in {pair.differing:,} {differ}"
     formula = "P(B > d/2) - P(B < d/2), B binomial over the d features that differ"
     method = formula if pair.is_exact else "total variation, from a pessimistic privacy loss distribution"
-    how, what = f"{method}; {between}; both records are known", f"Advantage on one randomised record{bound}"
+    basis_text, label = f"{method}; {between}; both records are known", f"Advantage on one randomised record{bound}"
     rows = [ReportNumber(f"Epsilon of the pair{bound} (nats)", pair.epsilon, f"largest log-odds, {between}")]
-    rows.append(ReportNumber(what, pair.advantage, how))
+    rows.append(ReportNumber(label, pair.advantage, basis_text))
     if (measured := pair.measured) is not None:
         basis = (
             "share of trials in which the log-odds named the record that was randomised, less the share in which they "
@@ -92,9 +92,9 @@ def _pair_rows(
 
 
 def _ends_of_pair(run: FinishedRun, confidence: float) -> tuple[float, float]:
-    found = evidence.measured_of_pair(run, confidence)
-    assert found is not None, "it was measured at another confidence"
-    return found.low, found.high
+    interval = evidence.measured_of_pair(run, confidence)
+    assert interval is not None, "it was measured at another confidence"
+    return interval.low, interval.high
 
 
 RECORD_GUARANTEE = Section(

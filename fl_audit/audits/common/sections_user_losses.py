@@ -35,12 +35,12 @@ def _users_rows(finding: evidence.UserEpsilonStarFinding, contents: ReportConten
 
 def _users_sentence(finding: evidence.UserEpsilonStarFinding, _: ReportContents) -> str:
     star = finding.star
-    told = "The statistic of a user is the mean of the losses of the user's records. "
+    statistic_text = "The statistic of a user is the mean of the losses of the user's records. "
     if star is None:
-        return f"{told}Epsilon* of users was not computed."
+        return f"{statistic_text}Epsilon* of users was not computed."
     reached = chance_text(star.untrained_mean)
     chance = "" if reached is None else f"; chance alone reaches {reached}"
-    return f"{told}Epsilon* of users is {number_text(star.mean, 3)}{chance}."
+    return f"{statistic_text}Epsilon* of users is {number_text(star.mean, 3)}{chance}."
 
 
 USERS = Section(

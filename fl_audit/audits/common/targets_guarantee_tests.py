@@ -36,8 +36,8 @@ class TargetsGuaranteeTests(GuaranteeTests):
         noise = federation.mechanism.noise
         weighs = noise.weighs_targets or not federation.with_insider
         accepted = quoted_names(condition=lambda kind: kind.weighs_targets)
-        found = f"kind = '{self.kind}' with noise = '{noise.name}', whose insiders weigh many targets"
-        require(weighs, f"{found}: accepted are noise = {accepted}, kind = 'identifiability' and insider = false")
+        problem = f"kind = '{self.kind}' with noise = '{noise.name}', whose insiders weigh many targets"
+        require(weighs, f"{problem}: accepted are noise = {accepted}, kind = 'identifiability' and insider = false")
 
     def planned_noise(self, plan: RunPlan, parameters: int | None) -> PlannedDetectionLimits | None:
         """Return how much too small the noise along the targets must be for a planned run to detect it.

@@ -31,8 +31,8 @@ class IdentifiabilityGuaranteeTests(GuaranteeTests):
         """
         guarantee, scores, confidence = run.plan.stated_guarantee, run.insider_scores, run.plan.confidence
         if scores is not None:
-            found = judge_scores(scores[run.bits], scores[~run.bits], guarantee, confidence)
-            return judged_with_opened(found, opened_of_pair(run))
+            details = judge_scores(scores[run.bits], scores[~run.bits], guarantee, confidence)
+            return judged_with_opened(details, opened_of_pair(run))
         return judge(measured_in(run), guarantee, confidence) if run.has_insider else None
 
     def covers(self, plan: RunPlan) -> str:

@@ -82,8 +82,8 @@ def observe(
     found = log_likelihood_ratio(federation, question.hypotheses, question.observed, observed.side.norms_array)
     refuse = refuse_blurred
     if mechanism.noise.origin is NoiseOrigin.TRAINING:
-        who, refuse = federation.insider if insider is None else insider, refuse_blurred_updates
-        rounding = rounding_of_steps(federation, observed, who)
+        observer, refuse = federation.insider if insider is None else insider, refuse_blurred_updates
+        rounding = rounding_of_steps(federation, observed, observer)
     if rounding is None:
         return found
     share = rounding.cpu().numpy() / mechanism.noise_scale(found.local_sensitivity, federation.public.threat_model)
@@ -122,9 +122,11 @@ def log_likelihood_ratio(
         rows = part.rows
         weighed.append(noise.release_llrs(part, scale[rows], distance[rows], hypotheses))
         residuals.append(meter.measure(part, scale[rows], distance[rows]))
-    increment, scores = (torch.cat([getattr(one, name) for one in weighed]) for name in ("log_odds", "scores"))
-    found = join(residuals, axis=0)
-    measured = found if federation.offers_noise_measurement else found.without_hypothesis_fields()
+    increment, scores = (
+        torch.cat([getattr(step_increments, name) for step_increments in weighed]) for name in ("log_odds", "scores")
+    )
+    statistics = join(residuals, axis=0)
+    measured = statistics if federation.offers_noise_measurement else statistics.without_hypothesis_fields()
     return RoundEvidence(increment.cpu().numpy(), sensitivity, scores.cpu().numpy(), measured)
 
 
@@ -146,27 +148,27 @@ def score(federation: LoadedFederation, observed: ObservedRound, insider: int) -
     # The residual of a release after subtracting its expectation.
     if federation.public.threat_model.adversary is Adversary.SERVER:
         # The server sees the contribution of the target's client separately.
-        rest = require_seen(observed.side.contribution, "the contribution of the target's client").double().clone()
-        clients, known, trials = [federation.victim], dict[int, int](), ()
+        tensor = require_seen(observed.side.contribution, "the contribution of the target's client").double().clone()
+        clients, known_counts, trials = [federation.victim], dict[int, int](), ()
     else:
-        rest, knowing = (
+        tensor, knowing = (
             observed.sums(federation.public.mechanism).double().clone(),
             (insider, *federation.colluders(insider)),
         )
         seeds = require_seen(observed.side.noise_seeds, "the seeds of the noise that the insider knows").tolist()
         require(len(seeds) == len(knowing), f"{len(seeds)} seeds of noise were shown: accepted are {len(knowing)}")
-        clients, known = list(range(len(federation.shards))), dict(zip(knowing, seeds, strict=True))
+        clients, known_counts = list(range(len(federation.shards))), dict(zip(knowing, seeds, strict=True))
         trials = tuple(require_seen(observed.side.trial_numbers, "the numbers of the trials").tolist())
     # The contribution of the differing record, and the variance of a coordinate, from the clients with unknown noise.
-    direction, variance = torch.zeros_like(rest), 0.0
+    direction, variance = torch.zeros_like(tensor), 0.0
     for client in clients:
-        if client in known:
-            rest -= trained_privately(
-                federation, client, observed.start, observed.number, ClientRandomness(known[client], trials)
+        if client in known_counts:
+            tensor -= trained_privately(
+                federation, client, observed.start, observed.number, ClientRandomness(known_counts[client], trials)
             ).updates
             continue
         expected, of_differing = expected_update(federation, client, observed.start)
-        rest -= expected
+        tensor -= expected
         direction += of_differing
         variance += private_steps(federation.public.mechanism).update_variance(len(federation.shards[client]))
-    return np.asarray((((rest - direction / 2) * direction).sum(dim=1) / variance).cpu().numpy())
+    return np.asarray((((tensor - direction / 2) * direction).sum(dim=1) / variance).cpu().numpy())

@@ -34,8 +34,8 @@ def _detectable(contents: ReportContents) -> str:
     if not math.isfinite(decisive.limit_of_detection):
         nothing = f"where the {contents.words.one} is hidden nothing could have been found at {level}"
         return f"{nothing}, since D and D' hardly differed"
-    found = number_text(decisive.limit_of_detection, 3)
-    return f"noise that leaves epsilon {found} would have been found in 9 of 10 runs at {level}"
+    limit_text = number_text(decisive.limit_of_detection, 3)
+    return f"noise that leaves epsilon {limit_text} would have been found in 9 of 10 runs at {level}"
 
 
 def _rows(finding: evidence.EmpiricalEpsilonFinding, contents: ReportContents) -> list[ReportNumber]:
@@ -87,11 +87,11 @@ def _rows(finding: evidence.EmpiricalEpsilonFinding, contents: ReportContents) -
     return rows
 
 
-def _estimate(name: str, found: EmpiricalEpsilonEstimate, basis: str) -> ReportNumber:
-    how, low, high = basis + "; ends over the trials" * (found.confidence == 1), found.low, found.high
+def _estimate(name: str, estimate: EmpiricalEpsilonEstimate, basis: str) -> ReportNumber:
+    basis_text, low, high = basis + "; ends over the trials" * (estimate.confidence == 1), estimate.low, estimate.high
     if side_of(low, high) == 0:  # they differ by rounding only
-        low = high = found.epsilon
-    return ReportNumber(name, finite(found.epsilon), how, finite(low), finite(high), found.confidence)
+        low = high = estimate.epsilon
+    return ReportNumber(name, finite(estimate.epsilon), basis_text, finite(low), finite(high), estimate.confidence)
 
 
 def _tables(finding: evidence.EmpiricalEpsilonFinding, _: ReportContents) -> list[Table]:

@@ -35,11 +35,11 @@ def _scores_sentence(finding: evidence.ScoreAucFinding, _: ReportContents) -> st
 
 def _scores_rows(finding: evidence.ScoreAucFinding, contents: ReportContents) -> list[ReportNumber]:
     area, bound, guarantee = finding.area, finding.bound, contents.guarantee
-    how = f"share of pairs of trials that the score puts in order (interval: Hoeffding 1963). {_NO_RATIO}"
+    basis_text = f"share of pairs of trials that the score puts in order (interval: Hoeffding 1963). {_NO_RATIO}"
     return [
         ReportNumber("Trials with the record", finding.members, "counted"),
         ReportNumber("Trials without the record", finding.nonmembers, "counted"),
-        ReportNumber("AUC of the scores", area.value, how, area.low, area.high, area.confidence, on_page=True),
+        ReportNumber("AUC of the scores", area.value, basis_text, area.low, area.high, area.confidence, on_page=True),
         *(
             ReportNumber(
                 f"AUC of the scores of client {client}", one.value, "likewise", one.low, one.high, one.confidence
@@ -98,10 +98,10 @@ def _tradeoff_figure(figure: Figure, _: evidence.TprAtFprFinding, contents: Repo
 
 def _tradeoff_caption(finding: evidence.TprAtFprFinding, contents: ReportContents) -> str:
     _, row = _tradeoff_rows(finding, contents)
-    shown = row.shown
+    interval = row.shown
     return (
-        f"At {percent(finding.false_alarms)} false alarms the insider finds {shown.value} ({shown.interval} at "
-        f"{percent(contents.plan.confidence)}); {shown.claim} is allowed{row.comparison_in_brackets}. A kept "
+        f"At {percent(finding.false_alarms)} false alarms the insider finds {interval.value} ({interval.interval} at "
+        f"{percent(contents.plan.confidence)}); {interval.claim} is allowed{row.comparison_in_brackets}. A kept "
         "guarantee lets nobody into the hatched region, but by chance."
     )
 

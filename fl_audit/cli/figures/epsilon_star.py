@@ -40,14 +40,14 @@ def epsilon_star_figure(estimate: StarEstimate, members: Floats, population: Flo
     """
     figure = Figure(figsize=(14, 4.6), layout="constrained", facecolor="white")
     FigureCanvasAgg(figure)
-    left, middle, right = figure.subplots(1, 3)
+    left_axes, middle, right_axes = figure.subplots(1, 3)
     scores = scores_of_pair(members, population)
     # Scores fall as losses grow, and so must what is counted: -score rises with the loss.
     counts = threshold_counts(-scores[0], -scores[1])
-    _draw_densities(left, estimate, scores)
+    _draw_densities(left_axes, estimate, scores)
     _draw_roc(middle, estimate, counts)
-    _draw_epsilon(right, estimate, counts)
-    for panel in (left, middle, right):
+    _draw_epsilon(right_axes, estimate, counts)
+    for panel in (left_axes, middle, right_axes):
         panel.legend(fontsize=9, framealpha=0.92)
     return figure
 
@@ -68,8 +68,8 @@ def _draw_densities(axes: Axes, estimate: StarEstimate, scores: tuple[Floats, Fl
 
 
 def _draw_roc(axes: Axes, estimate: StarEstimate, counts: ThresholdCounts) -> None:
-    shown = np.flatnonzero(counts.last)
-    rates = np.stack([counts.fpr[shown], 1 - counts.fnr[shown]])
+    counted = np.flatnonzero(counts.last)
+    rates = np.stack([counts.fpr[counted], 1 - counts.fnr[counted]])
     floor = 0.5 / max(counts.member_total, counts.population_total)
     # Even steps in both rates' logarithms keep the corner that matters, whatever the number of losses.
     keys = np.unique(np.round(np.log(np.maximum(rates, floor)) * 200), axis=1, return_index=True)[1]
@@ -89,13 +89,13 @@ def _draw_roc(axes: Axes, estimate: StarEstimate, counts: ThresholdCounts) -> No
 
 def _draw_epsilon(axes: Axes, estimate: StarEstimate, counts: ThresholdCounts) -> None:
     inside = counts.last & within_cut(counts.fpr, counts.fnr, estimate.cut)
-    shown = np.flatnonzero(inside if inside.any() else counts.last)
-    shown = shown[:: max(1, shown.size // _SHOWN)]
-    tpr, tnr = 1 - counts.fnr[shown], 1 - counts.fpr[shown]
-    ratios = definition_ratios(counts.fpr[shown], tnr, counts.fnr[shown], tpr, estimate.delta)
+    counted = np.flatnonzero(inside if inside.any() else counts.last)
+    counted = counted[:: max(1, counted.size // _SHOWN)]
+    tpr, tnr = 1 - counts.fnr[counted], 1 - counts.fpr[counted]
+    ratios = definition_ratios(counts.fpr[counted], tnr, counts.fnr[counted], tpr, estimate.delta)
     values = np.log(np.maximum(ratios, 1.0))
     finite = np.isfinite(values)
-    at = -counts.thresholds[shown]
+    at = -counts.thresholds[counted]
     axes.plot(at[finite], values[finite], ".", color=MUTED, markersize=2.5, label="losses, within the cut")
     if estimate.distributions is not None:
         x = _thresholds(estimate)

@@ -65,8 +65,8 @@ def guarantee_figure(guarantee: Guarantee) -> Figure:
             panel = panels[row][column]
             for accountant, guarantees in curves.items():
                 dashes, colour, width = _STYLES[accountant]
-                if shown := [(x, read(claimed)) for x, claimed in guarantees]:
-                    panel.plot(*zip(*shown, strict=True), dashes, color=colour, linewidth=width, label=str(accountant))
+                if points := [(x, read(claimed)) for x, claimed in guarantees]:
+                    panel.plot(*zip(*points, strict=True), dashes, color=colour, linewidth=width, label=str(accountant))
             panel.plot([axis.here], [read(here)], "ko", label=f"this guarantee ({guarantee.accountant})")
             panel.set_xscale("log")
             if axis.plain:

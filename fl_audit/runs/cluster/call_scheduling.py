@@ -128,8 +128,10 @@ class CallScheduler:
         """
         with self._changed:
             for compartment, line in self._lines.items():
-                wanted = min(len(line.calls) + line.threads - line.idle, self._pool.processes_for(compartment))
-                for _ in range(wanted - line.threads):
+                wanted_processes = min(
+                    len(line.calls) + line.threads - line.idle, self._pool.processes_for(compartment)
+                )
+                for _ in range(wanted_processes - line.threads):
                     line.threads, line.idle = line.threads + 1, line.idle + 1
                     threading.Thread(target=self._serve, args=(compartment, line), daemon=True).start()
 
@@ -176,18 +178,18 @@ class CallScheduler:
         if not queue.calls:
             return []
         share = sum(call.weight for call in queue.calls) / max(1, queue.idle)
-        taken, weight, seconds = list[_Call](), 0, 0.0
+        calls, weight, seconds = list[_Call](), 0, 0.0
         for call in self._in_order(queue, process):
             expected = queue.seconds_of(call)
             is_full = weight + call.weight / 2 > share or seconds + expected > _SECONDS_OF_A_PART
-            if taken and (is_full or call.is_alone or taken[0].is_alone):
+            if calls and (is_full or call.is_alone or calls[0].is_alone):
                 break
-            taken.append(call)
+            calls.append(call)
             weight, seconds = weight + call.weight, seconds + expected
-        gone = set(taken)
+        gone = set(calls)
         queue.calls = [call for call in queue.calls if call not in gone]
-        self._homes |= {call.node: process for call in taken}
-        return taken
+        self._homes |= {call.node: process for call in calls}
+        return calls
 
     def _in_order(self, queue: _CallQueue, process: ClientProcess) -> Iterator[_Call]:
         """Yield the waiting calls in the order in which a process takes them.
@@ -233,20 +235,20 @@ class CallScheduler:
         """Return calls packed for a process, and the keys of the data and code that are packed with them."""
         contexts = [self._contexts[call.node] for call in calls]
         packed = self._call_context.of(
-            [(call.message, one) for call, one in zip(calls, contexts, strict=True)], process.has
+            [(call.message, context) for call, context in zip(calls, contexts, strict=True)], process.has
         )
         lights, holes, arrays = take_out([call.message for call in calls])
         shared = calls[0].shared if len({id(call.shared) for call in calls}) == 1 else _joined(calls)
         large = [shared.get(id(array.data)) or bytes_of(array) for array in arrays]
         return ProcessCalls(lights, holes, contexts, large, packed.references, packed.own), packed.keys
 
-    def _report_outcomes(self, calls: list[_Call], made: Sequence[CallReply]) -> list[_Call]:
+    def _report_outcomes(self, calls: list[_Call], replies: Sequence[CallReply]) -> list[_Call]:
         """Report the outcomes of the calls that were made, and return the calls that are left.
 
-        `made` holds the outcomes in the order of `calls`, and may be shorter.
+        `replies` holds the outcomes in the order of `calls`, and may be shorter.
         """
         outcomes = list[tuple[str, Outcome]]()
-        for call, answer in zip(calls, made, strict=False):
+        for call, answer in zip(calls, replies, strict=False):
             if answer.failure is None:
                 self._contexts[call.node] = answer.context
                 outcomes.append((call.identity, answer.reply))
@@ -254,7 +256,7 @@ class CallScheduler:
                 verbosity.LOG.info("a client call on node %d failed: %s", call.node, answer.failure)
                 outcomes.append((call.identity, CallError(answer.failure)))
         self._settle(outcomes)
-        return calls[len(made) :]
+        return calls[len(replies) :]
 
     def _put_back(self, queue: _CallQueue, calls: Sequence[_Call]) -> None:
         with self._changed:
