@@ -289,8 +289,8 @@ def _refused_person_column(column: IdentifyingColumn, file: str, levels: int) ->
     if column.beginning:
         problem = f"words that begin in {column.values:,} ways, such as {column.beginning!r}, {repeated}"
         advice = "if the beginning says whom a record is about, give it a column of its own and name that as the user"
-        return InputError(f"{file}: column {name} has {problem}: {advice}; if it does not, {drop} leaves the column out",
-                          choices=(drop,))  # fmt: skip
+        sentence = f"{file}: column {name} has {problem}: {advice}; if it does not, {drop} leaves the column out"
+        return InputError(sentence, choices=(drop,))
     user, remedy = remedies.user(name), remedies.max_levels(levels)
     problem = f"{file}: column {name} has {levels:,} different texts {repeated}"
     if is_person_name(name):

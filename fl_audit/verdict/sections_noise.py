@@ -154,8 +154,8 @@ def _noise_figure(figure: Figure, finding: NoiseFinding, contents: ReportContent
     found = finding.estimate
     tensors_shown = {row[0] for row in sorted(found.tensors, key=lambda tensor: tensor[1])[:MOST_TENSORS]}
     rows_of_tensors = [(*tensor, "s", MUTED) for tensor in reversed(found.tensors) if tensor[0] in tensors_shown]
-    rows_of_tensors.append((f"Where it hides\nthe {contents.words.one}", found.along_record, found.along_low, found.along_high,
-                  "v", INK))  # fmt: skip
+    hides = f"Where it hides\nthe {contents.words.one}"
+    rows_of_tensors.append((hides, found.along_record, found.along_low, found.along_high, "v", INK))
     rows_of_tensors.append(("All parameters", found.ratio, found.low, found.high, "o", BIT_STYLES[1].colour))
     rows = [row for row in rows_of_tensors if math.isfinite(row[1])]
     figure.set_figheight(1.9 + 0.42 * len(rows))
