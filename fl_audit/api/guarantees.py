@@ -22,15 +22,15 @@ def account(
     sampling_rate: float = defaults.SAMPLING_RATE,
     prior: float = defaults.PRIOR,
     accountant: Accountant | str | None = defaults.ACCOUNTANT,
-    adaptivity: SignalToNoiseAdaptivity | str = defaults.SENSITIVITIES,
-    reference: MultiplierReference | str = MultiplierReference.SENSITIVITY,
+    sensitivities: SignalToNoiseAdaptivity | str = defaults.SENSITIVITIES,
+    noise_over: MultiplierReference | str = MultiplierReference.SENSITIVITY,
 ) -> Guarantee:
     """Return the privacy guarantee of a training that releases sums with Gaussian noise.
 
     Parameters
     ----------
     noise_multiplier
-        Standard deviation of the noise, as a multiple of the quantity that `reference` names; positive.
+        Standard deviation of the noise, as a multiple of the quantity that `noise_over` names; positive.
     rounds
         Number of releases, at least 1.
     delta
@@ -45,10 +45,10 @@ def account(
     accountant
         The accountant of epsilon: `rdp-classic`, `rdp`, `pld` or `gdp`. None takes the exact one, which is `gdp`
         without sampling and `pld` with sampling.
-    adaptivity
+    sensitivities
         `fixed` if every round has the same signal-to-noise ratio, else `adaptive`. This affects only the bound on
         beliefs.
-    reference
+    noise_over
         Quantity to which the noise multiplier is relative: `sensitivity`, which is twice the clipping norm if a unit is
         replaced and otherwise the clipping norm, or `clipping-norm`, as in Opacus, TensorFlow Privacy and
         dp-accounting.
@@ -68,9 +68,9 @@ def account(
     >>> round(account(1.0, 100, 1e-5, **copied).epsilon, 3)
     0.895
     """
-    over, neighbours = choice(MultiplierReference, "noise over", reference), choice(Adjacency, "adjacency", adjacency)
+    over, neighbours = choice(MultiplierReference, "noise over", noise_over), choice(Adjacency, "adjacency", adjacency)
     events = gaussian_rounds(over.over_sensitivity(noise_multiplier, neighbours), rounds, sampling_rate)
-    return derive_guarantee(Claim(neighbours, events, delta, prior, accountant, adaptivity))
+    return derive_guarantee(Claim(neighbours, events, delta, prior, accountant, sensitivities))
 
 
 def calibrate(
@@ -88,7 +88,7 @@ def calibrate(
     sampling_rate: float = defaults.SAMPLING_RATE,
     prior: float = defaults.PRIOR,
     accountant: Accountant | str | None = defaults.ACCOUNTANT,
-    adaptivity: SignalToNoiseAdaptivity | str = defaults.SENSITIVITIES,
+    sensitivities: SignalToNoiseAdaptivity | str = defaults.SENSITIVITIES,
 ) -> Guarantee:
     """Return the guarantee with the smallest Gaussian noise that achieves a target, such as an epsilon.
 
@@ -127,7 +127,7 @@ def calibrate(
         The insider's prior belief in D, above 0 and below 1.
     accountant
         The accountant of epsilon; see `account`.
-    adaptivity
+    sensitivities
         `fixed` or `adaptive`; see `account`.
 
     Raises
@@ -147,5 +147,5 @@ def calibrate(
         "candidates": candidates, "singling-out": singling_out, "population-share": population_share,
     })  # fmt: skip
     events = gaussian_rounds(1.0, rounds, sampling_rate)
-    claim = Claim(adjacency, events, delta, prior, accountant, adaptivity)
+    claim = Claim(adjacency, events, delta, prior, accountant, sensitivities)
     return derive_guarantee(claim.with_noise(noise_multiplier_for(target, claim)))

@@ -67,7 +67,7 @@ class Claim:
             delta: float,
             prior: float = ...,
             accountant: Accountant | str | None = ...,
-            adaptivity: SignalToNoiseAdaptivity | str = ...,
+            sensitivities: SignalToNoiseAdaptivity | str = ...,
         ) -> None: ...
 
     def __post_init__(self) -> None:

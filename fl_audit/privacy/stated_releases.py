@@ -41,13 +41,13 @@ class StatedReleases:
             noise_multiplier: float,
             rounds: int,
             sampling_rate: float = ...,
-            reference: MultiplierReference | str = ...,
+            noise_over: MultiplierReference | str = ...,
         ) -> None: ...
 
-    def __post_init__(self, reference: MultiplierReference) -> None:
+    def __post_init__(self, noise_over: MultiplierReference) -> None:
         object.__setattr__(self, "adjacency", choice(Adjacency, "adjacency", self.adjacency))
         require_number("noise multiplier is", self.noise_multiplier, "positive finite numbers")
-        over = choice(MultiplierReference, "noise over", reference)
+        over = choice(MultiplierReference, "noise over", noise_over)
         object.__setattr__(self, "noise_multiplier", over.over_sensitivity(self.noise_multiplier, self.adjacency))
         require_number("rounds is", self.rounds, "whole numbers from 1")
         require_number("sampling rate is", self.sampling_rate, "numbers from 1e-20 and up to 1")

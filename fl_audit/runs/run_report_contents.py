@@ -69,7 +69,7 @@ def _guarantee_of(run: FinishedRun) -> Guarantee | None:
         return guarantee
     if guarantee.claim.sensitivities is not SignalToNoiseAdaptivity.FIXED:
         return guarantee
-    return derive_guarantee(replace(guarantee.claim, adaptivity=SignalToNoiseAdaptivity.ADAPTIVE))
+    return derive_guarantee(replace(guarantee.claim, sensitivities=SignalToNoiseAdaptivity.ADAPTIVE))
 
 
 def _crafted(plan: RunPlan) -> CraftedMeasures | None:

@@ -33,7 +33,7 @@ def theirs(over_clipping_norm: float, rounds: int, rate: float, adjacency: Adjac
 @pytest.mark.parametrize(("noise", "rounds", "rate"), [(1.0, 100, 0.01), (5.0, 10, 1.0)])
 def test_both_readings_are_those_of_dp_accounting(noise: float, rounds: int, rate: float, adjacency: Adjacency) -> None:
     copied = fa.account(
-        noise, rounds, 1e-5, adjacency=adjacency, sampling_rate=rate, accountant="pld", reference="clipping-norm"
+        noise, rounds, 1e-5, adjacency=adjacency, sampling_rate=rate, accountant="pld", noise_over="clipping-norm"
     )
     assert copied.epsilon == pytest.approx(theirs(noise, rounds, rate, adjacency), rel=1e-3)
     assert copied.noise_over_clipping_norm == pytest.approx(noise)
@@ -45,14 +45,14 @@ def test_both_readings_are_those_of_dp_accounting(noise: float, rounds: int, rat
 def test_a_multiplier_that_is_copied_is_not_understated() -> None:
     """2.6 times: z = 1, q = .01, 100 rounds, delta 1e-5, a record is replaced."""
     how = {"adjacency": "replace-record", "sampling_rate": 0.01}
-    own, copied = (fa.account(1.0, 100, 1e-5, reference=over, **how).epsilon for over in MultiplierReference)
+    own, copied = (fa.account(1.0, 100, 1e-5, noise_over=over, **how).epsilon for over in MultiplierReference)
     assert (own, copied) == (pytest.approx(0.344, abs=5e-4), pytest.approx(0.895, abs=5e-4))
 
 
 def test_what_is_calibrated_is_told_in_both_readings() -> None:
     kept = fa.calibrate(30, 1e-3, adjacency="replace-record", belief=0.9)
     assert kept.noise_over_clipping_norm == 2 * (kept.noise_multiplier or 0.0)
-    again = fa.account(kept.noise_over_clipping_norm, 30, 1e-3, adjacency="replace-record", reference="clipping-norm")
+    again = fa.account(kept.noise_over_clipping_norm, 30, 1e-3, adjacency="replace-record", noise_over="clipping-norm")
     assert again.belief_bound == pytest.approx(0.9, rel=1e-9)
     for said in (repr(kept), str(kept), kept._repr_html_()):
         assert "sensitivity (2 x clipping norm" in said
@@ -60,7 +60,7 @@ def test_what_is_calibrated_is_told_in_both_readings() -> None:
 
 
 def test_terms_and_claims_of_others_keep_noise_over_the_sensitivity() -> None:
-    terms = StatedReleases("replace-client", 1.0, 3, reference="clipping-norm")
+    terms = StatedReleases("replace-client", 1.0, 3, noise_over="clipping-norm")
     assert terms == StatedReleases("replace-client", 0.5, 3)
     assert terms_of_json(json.loads(json.dumps(terms.to_json())), "here") == terms
     claim = StatedClaim("replace-client", noise_multiplier=1.0, noise_over="clipping-norm")
@@ -73,4 +73,4 @@ def test_terms_and_claims_of_others_keep_noise_over_the_sensitivity() -> None:
 
 def test_another_word_is_refused() -> None:
     with pytest.raises(InputError, match=r"^noise over is 'norm': .* sensitivity .*clipping-norm$"):
-        fa.account(1.0, 3, 0.1, adjacency="replace-record", reference="norm")
+        fa.account(1.0, 3, 0.1, adjacency="replace-record", noise_over="norm")

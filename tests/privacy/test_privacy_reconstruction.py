@@ -98,7 +98,7 @@ def test_a_randomized_response_is_bounded_by_its_own_trade_off() -> None:
 
 
 def test_noise_that_follows_one_pair_guarantees_nothing_about_other_records() -> None:
-    claim = Claim("replace-record", gaussian_rounds(1.0, 5), 1e-3, accountant=Accountant.GDP, adaptivity="fixed")
+    claim = Claim("replace-record", gaussian_rounds(1.0, 5), 1e-3, accountant=Accountant.GDP, sensitivities="fixed")
     with pytest.raises(InputError, match="sensitivities are fixed"):
         reconstruction_bound(claim, 0.1)
 
