@@ -47,8 +47,8 @@ SLOW = [
         "how-to/pictures-and-hub",
         "how-to/private-strategy",
         "how-to/resume",
+        "how-to/review",
         "how-to/sampled-rounds",
-        "how-to/strategies",
         "how-to/sweeps",
         "papers/errors",
         "papers/index",
@@ -246,7 +246,7 @@ def test_the_citation_names_the_version_that_there_is() -> None:
 def test_the_home_page_leads_to_every_tutorial_how_to_and_explanation() -> None:
     home = (ROOT / "docs" / "index.md").read_text()
     pages = [f"{kind}/{one.name}" for kind in READ for one in sorted((ROOT / "docs" / kind).glob("*.md"))]
-    assert len(pages) > 40
+    assert len(pages) > 30
     assert [page for page in pages if f"]({page})" not in home] == []
 
 
