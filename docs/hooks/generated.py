@@ -200,7 +200,7 @@ def _help(command: click.Command, name: str) -> str:
 def contributing() -> str:
     """Return CONTRIBUTING.md, whose links lead from the root of the repository, as it stands on the site."""
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    return text.replace("](docs/contributing/", "](").replace("](docs/", "](../")
+    return text.replace("](docs/extend/", "](").replace("](docs/", "](../")
 
 
 PARTS: dict[str, Callable[[], str]] = {
