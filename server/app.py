@@ -27,6 +27,7 @@ from fl_audit.learning.glibc_allocator import give_back_freed_memory
 from fl_audit.learning.model_initialisation import initial_models
 from fl_audit.mechanisms.noises.mechanism_noise import NoiseOrigin
 from fl_audit.server import release_evaluation as evaluation
+from fl_audit.server.client_metrics import ClientMetrics
 from fl_audit.server.federation_timestamps import FederationTimestamps
 from fl_audit.server.release_evaluation import OnRelease
 from fl_audit.server.reply_timeout_grid import ReplyTimeoutGrid, discover_clients
@@ -265,6 +266,8 @@ def _findings(
         return TrialBatchColumns()
 
     yield evaluation.ReleaseMetrics(plan.metrics, on_release if plan.config.audit.trials == 1 else None)
+    if plan.config.training.client_metrics:
+        yield ClientMetrics(plan.metrics)
     is_federated = federated_losses(plan) is not None
     if is_federated:  # members' losses stay with their owners
         yield kept_population

@@ -127,7 +127,8 @@ class ReleaseMetrics:
 
     def __call__(self, release: ReleaseWithOutputs) -> TrialBatchColumns:
         """Return the metrics of a release."""
-        outputs = TestOutputs(release.logits, release.federation.test.labels)
+        records = release.federation.test_records
+        outputs = TestOutputs(release.logits, release.federation.test.labels, records.label_range)
         columns = columns_of(self.metrics)
         found = {metric: metric_function(metric)(outputs) for metric in columns}
         named = {columns[metric]: values for metric, values in found.items()}

@@ -14,7 +14,7 @@ from scipy.special import expit, logit
 from torch import Tensor
 
 from fl_audit.array_types import Flags, Floats
-from fl_audit.audits.membership.record_confidences import label_log_probability, scaled_confidence
+from fl_audit.audits.membership.record_confidences import label_log_probability, label_scores
 from fl_audit.audits.membership.white_box_features import WhiteBoxFeatures, white_box_features
 from fl_audit.data.attribute_to_infer import AttributeToInfer
 from fl_audit.federation.loaded_federation import LoadedFederation
@@ -139,7 +139,8 @@ class TargetOutputsCollector:
     def __call__(self, release: ReleaseWithOutputs) -> TrialBatchColumns:
         """Collect the outputs of a release; for the last release, return two columns for the table of targets.
 
-        The columns are log p_y and log p_y - log(1 - p_y), where p_y is the probability of the true class. They have
+        The columns are those of `label_scores`: log p_y and log p_y - log(1 - p_y), where p_y is the probability of the
+        true class, or what stands for them where labels are quantities. They have
         one value for each trial and target. If a target has several records, their values are averaged. With
         `is_active`, a third column holds the mean loss over the releases.
         """
@@ -154,8 +155,8 @@ class TargetOutputsCollector:
         federation, records, name = release.federation, release.federation.differing, release.batch.name
         logits = federation.model.logits(release.models, records.features).cpu()
         wide, labels = logits.double().numpy(), records.labels.cpu().numpy()
-        asked = {"log_probability": label_log_probability(wide, labels), "confidence": scaled_confidence(wide, labels)}
-        told = {what: means_by_unit(values, federation.target_of_records) for what, values in asked.items()}
+        scores = label_scores(wide, labels)
+        told = {what: means_by_unit(values, federation.target_of_records) for what, values in scores.items()}
         if self.is_active:
             told[UNDER_ASCENT] = means_by_unit(np.mean(self._losses.pop(name), axis=0), federation.target_of_records)
         population = torch.from_numpy(-release.population_losses).float()

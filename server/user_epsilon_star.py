@@ -89,7 +89,8 @@ def of_users(star: StarSettings | None, release: ReleaseWithOutputs) -> TrialBat
                 values[rows] = parametric_epsilon_star(members, population, star.delta, cut=star.cut)
         found["epsilon_star_user"] = values
     users, accuracy = release.federation.test_records.user, {}
-    if users is not None and release.federation.public.mechanism.unit is Unit.USER:
+    is_of_classes = not release.federation.test_records.has_quantities
+    if users is not None and is_of_classes and release.federation.public.mechanism.unit is Unit.USER:
         right = (release.logits.argmax(dim=2) == release.federation.test.labels).double().cpu().numpy()
         accuracy["test_accuracy_user"] = means_by_unit(right, users).mean(axis=1)
     return TrialBatchColumns(trials={**found, **accuracy}, releases=found)

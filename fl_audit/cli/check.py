@@ -12,6 +12,7 @@ from fl_audit.runs.config_file import load_config
 from fl_audit.runs.engine_names import Engine
 from fl_audit.runs.option_declarations import switch
 from fl_audit.runs.progress import at_work
+from fl_audit.runs.run_start import loading_text
 from fl_audit.runs.terminal import console
 from fl_audit.user_modules import title_of_named
 from fl_audit.value_checks import choice
@@ -50,7 +51,7 @@ def check(
         from fl_audit.runs.planned_run_check import check_json, check_plan
         from fl_audit.runs.planning import plan_run
 
-    with at_work(f"loading the data, choosing the neighbour: {settings.audit.neighbour}"):
+    with at_work(loading_text(settings)):
         plan = plan_run(settings)
     with at_work("looking at the model" if no_probe else "playing a few rounds, to see how long they take"):
         found = check_plan(plan, not no_probe, chosen)

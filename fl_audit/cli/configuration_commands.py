@@ -14,6 +14,7 @@ import typer
 from fl_audit.adjacency import Adjacency
 from fl_audit.atomic_files import write_text
 from fl_audit.cli.options import ADJACENCY_HELP, JsonOption, complete_setting, print_json
+from fl_audit.data.data_setting_enums import IMPUTE
 from fl_audit.errors import InputError, require
 from fl_audit.privacy.targets import TARGETS as PRIVACY_TARGETS
 from fl_audit.runs.config.settings_reference import settings as described
@@ -50,7 +51,8 @@ class DataOptions:
     ] = None
     drop: Annotated[list[str] | None, option("COLUMN", "Column to leave out, or several with commas.")] = None
     missing: Annotated[
-        list[str] | None, option("WORD", "Word for a missing value, '' for empty cells alone; may be repeated.")
+        list[str] | None,
+        option("WORD", "Word for a missing value, '' for empty cells alone; may be repeated; `impute` fills them."),
     ] = None
 
     def settings(self) -> dict[str, Any]:
@@ -62,7 +64,9 @@ class DataOptions:
             is_list = word.startswith("[") and word.endswith("]")
             require(not is_list, f"--missing {word!r} is a list: accepted is a word, repeated for others, or ''")
         # Without a list no record is left out, and no word is needed for empty cells.
-        missing = [word for word in self.missing if word] if self.missing else None
+        missing: list[str] | str | None = [word for word in self.missing if word] if self.missing else None
+        if missing == [IMPUTE]:
+            missing = IMPUTE
         return {"owner": self.owner, "user": self.user, "drop": self.drop or None, "missing": missing}
 
 

@@ -87,7 +87,7 @@ def _print(found: "list[RunRow]") -> None:
     from fl_audit.privacy.guarantee_line import guarantee_line
 
     for place, row in enumerate(found, start=1):
-        console.print(f"{place:>2}  {printable(row.run)}: {row.verdict}")
+        console.print(f"{place:>2}  {printable(row.run)}: {row.outcome}")
         if row.guarantee is not None:
             console.print(f"    {guarantee_line(row.guarantee)}", highlight=False)
     columns = [_in_words(row) for row in found]

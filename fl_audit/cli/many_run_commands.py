@@ -95,6 +95,7 @@ def _all_points(
 def _show(found: "SweepResults", directory: Path, title: str) -> None:
     from fl_audit.runs.sweeps.page import (
         STAR_CAUTION,
+        better_than_no_privacy_texts,
         chance_text,
         claimed_text,
         claims_text,
@@ -113,6 +114,7 @@ def _show(found: "SweepResults", directory: Path, title: str) -> None:
     counted = f"Epsilon*: {cuts_text(found.models['epsilon_star_cut'])}"
     notes = (
         *selection_texts(found),
+        *better_than_no_privacy_texts(found),
         *claims_text(found),
         counted,
         fit_text(found),

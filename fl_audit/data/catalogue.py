@@ -105,14 +105,14 @@ def _images(directory: Path | None, given: Mapping[str, Any]) -> LoadedDataset:
 
 
 _TEXT_OPTIONS = ("text", "vocabulary", "tokenizer", "tokens")
-_TABLE_OPTIONS = ("owner", "user", "drop", "missing", "max-levels", "ignore-case", "unique", *_TEXT_OPTIONS)
+_TABLE_OPTIONS = ("task", "owner", "user", "drop", "missing", "max-levels", "ignore-case", "unique", *_TEXT_OPTIONS)
 _IMAGE_OPTIONS = ("image-size", "grey")
 PREFIX = "hf:"
 """Prefix of the name of a data set of the Hugging Face hub."""
 _HUB_NAME = f"{PREFIX}OWNER/NAME"
 _HUB_DESCRIPTION = (
     "a data set of the Hugging Face hub, or a directory in its formats: label and, if need be, subset, split, "
-    "test-split, owner, user, drop, missing, max-levels, ignore-case, unique, image-size, grey, text, "
+    "test-split, task, owner, user, drop, missing, max-levels, ignore-case, unique, image-size, grey, text, "
     "vocabulary, tokenizer, tokens"
 )
 
@@ -137,8 +137,8 @@ _CATALOGUE: Mapping[str, _Entry] = {
     **{table.name: _binary_entry(table) for table in (LOCATION30, PURCHASE100, TEXAS100)},
     "table": _Entry(
         "your table, as CSV, Excel workbook or Parquet file: path, label and, if need be, test-path, separator, "
-        "decimal, encoding, skip-lines, sheet, owner, user, drop, missing, max-levels, ignore-case, unique, text, "
-        "vocabulary, tokenizer, tokens",
+        "decimal, encoding, skip-lines, sheet, task, owner, user, drop, missing, max-levels, ignore-case, unique, "
+        "text, vocabulary, tokenizer, tokens",
         _table,
         required=("path", "label"),
         optional=("test-path", "separator", "decimal", "encoding", "skip-lines", "sheet", *_TABLE_OPTIONS),
@@ -148,7 +148,7 @@ _CATALOGUE: Mapping[str, _Entry] = {
         "path and optionally owner, user, axes",
         _npz,
         required=("path",),
-        optional=("owner", "user", "axes"),
+        optional=("task", "owner", "user", "axes"),
     ),
     "images": _Entry(
         "your pictures, a folder for each class: path and, if need be, test-path, image-size, grey",
@@ -308,6 +308,8 @@ def _load(spec: DataSpec) -> LoadedDataset:
     source = with_owners_as_users(source) if owners_are_users else source
     source = source if per_user is None else with_fewer_per_user(source, per_user)
     require(np.unique(source.pool.labels).size >= 2, f"data set {spec.name} has one class only: at least 2 are needed")
+    is_learnable = source.pool.classes > 1 or source.pool.has_quantities
+    require(is_learnable, f"data set {spec.name} has 1 class: accepted are 2 and more, or floating-point quantities")
     for records in filter(None, (source.pool, source.test)):
         for array in (records.features, records.labels, records.owner, records.user):
             if array is not None:

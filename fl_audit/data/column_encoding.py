@@ -78,7 +78,7 @@ def encode_column(
 
     `identifier`: How the column identifies persons; it only adds advice to an error message.
     """
-    numbers, note = _numbers(column, name, origin, settings.decimal or ".")
+    numbers, note = numbers_of(column, name, origin, settings.decimal or ".")
     if numbers is None:
         return _levels(column.astype(str).str.strip(), name, origin.file, settings.most_words, before, identifier)
     train, drop = origin.train, remedies.drop(name)
@@ -161,14 +161,16 @@ def check_classes(values: NDArray[np.generic], what: str, most: int | None = Non
     noun = "different values" if values.dtype.kind in "US" else "different numbers"
     found = f"{what} has {classes:,} {noun} in {records:,} records, which looks like a quantity to predict"
     accepted = "accepted are labels that name a class, so put the values into groups"
+    quantity = () if values.dtype.kind in "US" else (remedies.task(),)
+    learned = f"; {quantity[0]} learns the quantity" if quantity else ""
     is_whole = values.dtype.kind != "f" or bool((values == np.floor(values.astype(np.float64))).all())
     if many or not is_whole:
-        raise InputError(f"{found}: {accepted}")
+        raise InputError(f"{found}: {accepted}{learned}", quantity)
     more = remedies.max_levels(classes)
-    raise InputError(f"{found}: {accepted}, or {more} if these are classes", choices=(more,))
+    raise InputError(f"{found}: {accepted}, or {more} if these are classes{learned}", choices=(more, *quantity))
 
 
-def _numbers(column: "pd.Series[Any]", name: str, origin: SourceFileRows, decimal: str) -> tuple[Floats | None, str]:
+def numbers_of(column: "pd.Series[Any]", name: str, origin: SourceFileRows, decimal: str) -> tuple[Floats | None, str]:
     """Return a column as numbers (dates as days since 1970), with a note on their notation; None for words."""
     if pd.api.types.is_numeric_dtype(column):
         return column.to_numpy(dtype=np.float64), ""

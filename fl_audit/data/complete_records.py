@@ -24,6 +24,9 @@ def complete_records(
 ) -> tuple[pd.DataFrame, list[DataWarning]]:
     """Return the records without missing values, and a warning for each class that loses over half of its records.
 
+    If missing values are filled later, only records without a label, an owner or a user are left out, and the words
+    for missing values among numbers become gaps.
+
     Raises `InputError` if a value is missing and the settings do not say that such records are left out, or if every
     record of a class lacks a value.
     """
@@ -33,18 +36,27 @@ def complete_records(
         gaps[name] |= frame[name].astype(str).str.strip().isin(column_words)
     if not gaps.to_numpy().any():
         return frame, []
+    if settings.imputes:
+        usable = _require_labels(gaps, path, settings)
+        return frame.mask(gaps).take(np.flatnonzero(usable)), []
     if settings.missing is None or words:
         refusal = _refusal(frame, gaps, path, settings.kept, words)
         raise refusal
     complete = ~_any_of_record(gaps)
-    usable = ~_any_of_record(gaps[settings.kept])
-    require(bool(usable.any()), f"{path} has no label in any record: accepted are labels")
+    usable = _require_labels(gaps, path, settings)
     classes = frame[settings.label].astype(str).str.strip().to_numpy(dtype=np.str_)
-    if len(np.unique(classes[usable])) > settings.most_words:
+    if settings.is_regression or len(np.unique(classes[usable])) > settings.most_words:
         classes = np.full(len(frame), "")  # those of a quantity, which is refused later, are no classes
     _require_classes(classes, usable, complete, gaps.drop(columns=settings.kept), path)
     warnings = list(_halved(classes, usable, complete, gaps.drop(columns=settings.kept), path))
     return frame.take(np.flatnonzero(complete)), warnings
+
+
+def _require_labels(gaps: pd.DataFrame, path: Path, settings: TableSettings) -> Flags:
+    """Return whether each record has a label, an owner and a user, as far as these are named; refuse if none has."""
+    usable: Flags = ~_any_of_record(gaps[settings.kept])
+    require(bool(usable.any()), f"{path} has no label in any record: accepted are labels")
+    return usable
 
 
 def _any_of_record(gaps: pd.DataFrame) -> Flags:
@@ -73,10 +85,13 @@ def _refusal(
         return InputError(f"{text}{drop} leaves out what is mostly empty, {listed}{more}", (drop,))
     records = remedies.missing(*sorted({word for column_words in words.values() for word in column_words}))
     text += f"leave out the records where one is missing with {records}"
-    if name in kept or len(shares) == 1:
+    if name in kept:
         return InputError(text, (records,))
+    impute = remedies.impute()
+    if len(shares) == 1:
+        return InputError(f"{text}, or fill them with {impute}", (records,), (impute,))
     drop = remedies.drop(name)
-    return InputError(f"{text}, or the column with {drop}", (records,), (drop,))
+    return InputError(f"{text}, the column with {drop}, or fill them with {impute}", (records,), (drop, impute))
 
 
 def _require_classes(classes: NDArray[np.str_], usable: Flags, complete: Flags, gaps: pd.DataFrame, path: Path) -> None:

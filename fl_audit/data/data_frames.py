@@ -1,6 +1,8 @@
 """Convert data frames to records for training, and describe how each column was read."""
 
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -9,11 +11,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from fl_audit.data.column_encoding import EncodedColumn, SourceFileRows, check_classes, described_names
+from fl_audit.array_types import Labels
+from fl_audit.data.column_encoding import EncodedColumn, SourceFileRows, check_classes, described_names, numbers_of
 from fl_audit.data.complete_records import complete_records
 from fl_audit.data.encoding import UNKNOWN_OWNERS, Owners, build_records, encode_labels, encode_owners
 from fl_audit.data.feature_columns import encode_columns, refuse_infinite
 from fl_audit.data.identifier_detection import identifiers, likeliest_person_column
+from fl_audit.data.imputation import imputed
 from fl_audit.data.loaded_dataset import (
     ColumnReadResult,
     ColumnRole,
@@ -83,10 +87,10 @@ def source_of_frames(
     train, rows = len(parts[0]), np.concatenate([part.index.to_numpy() + 1 for part in parts])
     origin = SourceFileRows(str(paths[0]), str(paths[-1]), train, rows)
     joint, label, text = _joint(parts, settings), settings.label, settings.of_text
-    labels = _label_values(joint[label], label, origin)
-    most = settings.most_words if labels.dtype.kind == "U" else settings.most_numbers
-    check_classes(labels, f"{paths[0]}: label column {label}", most)
-    codes, test_codes, classes = encode_labels(labels[:train], labels[train:] if len(parts) > 1 else None, paths[0])
+    if settings.imputes:
+        joint, imputations = imputed(joint, origin, settings)
+        warned += imputations
+    labels = _labels(joint[label], origin, settings)
     users, user_use = _persons(joint, origin, settings.user, ColumnRole.USER)
     owners, owner_use = _persons(joint, origin, settings.owner, ColumnRole.OWNER)
     owner_use = user_use | owner_use
@@ -98,33 +102,86 @@ def source_of_frames(
     )
     features = np.concatenate([column.features for column in encoded], axis=1)
     inputs = tuple(one for column in encoded if isinstance(column, EncodedTexts) for one in column.inputs)
-    pool = build_records(features[:train], codes, classes, paths[0], owners, users, inputs)
+    pool = build_records(features[:train], labels.train, labels.classes, paths[0], owners, users, inputs)
+    pool = replace(pool, label_range=labels.range)
     test = None
-    if test_codes is not None:
-        test = build_records(features[train:], test_codes, classes, paths[-1], inputs=inputs)
+    if len(parts) > 1:
+        test = build_records(features[train:], labels.test, labels.classes, paths[-1], inputs=inputs)
+        test = replace(test, label_range=labels.range)
     width = f"{features.shape[1]} features" if text is None else f"text of column {text.column}"
-    description = f"{title} {paths[0].name}, {train:,} records, {width}, {classes} classes{_said_of(settings)}"
+    description = f"{title} {paths[0].name}, {train:,} records, {width}, {labels.counted}{_said_of(settings)}"
     description += _left_out(sum(map(len, frames)), sum(map(len, complete)), len(joint), words or {})
     dropped = [ColumnReadResult(one, ColumnRole.DROPPED, "as the configuration says") for one in settings.drop]
-    label_use = described_names(label, ColumnRole.LABEL, np.unique(labels))
     warned += (caution for column in encoded for caution in column.cautions)
     # Rows that repeat another one are of the same user, of whom other warnings tell.
     counts_repeats = not settings.unique and settings.user is None
     repeats = sum(int(part.duplicated().sum()) for part in parts) if counts_repeats else 0
     identifying = (*owner_use, *(column.name for column in found))
-    warned += table_warnings(ReadTable(table, label, features, repeats, identifying))
+    warned += table_warnings(ReadTable(table, label, features, repeats, identifying, settings.is_regression))
     return LoadedDataset(
         name,
         pool,
         test,
         description,
-        (label_use, *owner_use.values(), *(column.use for column in encoded), *dropped),
+        (labels.use, *owner_use.values(), *(column.use for column in encoded), *dropped),
         placed=side_by_side((column.use.name, column.features.shape[1]) for column in encoded if text is None),
         cautions=tuple(warned),
-        class_names=tuple(map(str, np.unique(labels))),
+        class_names=labels.names,
         found=settings.unusual,
         identifiers=found,
     )
+
+
+@dataclass(frozen=True, eq=False)
+class _EncodedLabels:
+    """The encoded labels of a table, with a description of how they were read."""
+
+    train: Labels  # labels of the training records: classes as int64, or quantities scaled to 0 to 1
+    test: Labels  # labels of the test records, encoded alike; no record if there are none
+    classes: int  # number of classes; 1 for quantities
+    use: ColumnReadResult  # how the column was read
+    names: tuple[str, ...] = ()  # what each class stands for; empty for quantities
+    range: tuple[float, float] = (0.0, 1.0)  # quantities that the labels 0 and 1 stand for
+
+    @property
+    def counted(self) -> str:
+        """Words for the labels, such as "2 classes"."""
+        return f"{self.classes} classes" if self.names else "label a quantity"
+
+
+def _labels(column: "pd.Series[Any]", origin: SourceFileRows, settings: TableSettings) -> _EncodedLabels:
+    """Return the labels of all records, as classes or, with `task` REGRESSION, as quantities."""
+    label, train = settings.label, origin.train
+    if settings.is_regression:
+        return _quantities(column, origin, settings)
+    values = _label_values(column, label, origin)
+    most = settings.most_words if values.dtype.kind == "U" else settings.most_numbers
+    check_classes(values, f"{origin.file}: label column {label}", most)
+    has_test = train < len(values)
+    codes, test_codes, classes = encode_labels(values[:train], values[train:] if has_test else None, Path(origin.file))
+    use = described_names(label, ColumnRole.LABEL, np.unique(values))
+    test = codes[:0] if test_codes is None else test_codes
+    return _EncodedLabels(codes, test, classes, use, tuple(map(str, np.unique(values))))
+
+
+def _quantities(column: "pd.Series[Any]", origin: SourceFileRows, settings: TableSettings) -> _EncodedLabels:
+    """Return labels that are quantities, scaled to [0, 1] by the range of the training records."""
+    label = settings.label
+    if pd.api.types.is_numeric_dtype(column):
+        refuse_infinite(column, label, origin)
+    numbers, note = numbers_of(column, label, origin, settings.decimal or ".")
+    words = f"{origin.file}: label column {label} has words, and task is 'regression'"
+    if numbers is None:
+        raise InputError(f"{words}: accepted are numbers, or task = 'classification' in [data]")
+    low, high = float(numbers[: origin.train].min()), float(numbers[: origin.train].max())
+    same = f"{origin.file}: label column {label} is {low:g} in every record"
+    require(high > low, f"{same}: accepted are quantities that differ")
+    reach = f"{origin.file}: label column {label} reaches from {low:g} to {high:g}"
+    require(math.isfinite(high - low), f"{reach}: accepted are ranges below 1.7e308")
+    scaled = ((numbers - low) / (high - low)).astype(np.float32)
+    detail = f"a quantity, {low:g} to {high:g}{note}, scaled to 0 to 1"
+    use = ColumnReadResult(label, ColumnRole.LABEL, detail)
+    return _EncodedLabels(scaled[: origin.train], scaled[origin.train :], 1, use, range=(low, high))
 
 
 def _complete_parts(

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fl_audit.array_types import Floats, Integers
+from fl_audit.array_types import Floats, Integers, Labels
 from fl_audit.data.records import Records
 from fl_audit.errors import InputError, require
 from fl_audit.learning.named_inputs import NamedInput
@@ -79,7 +79,7 @@ def encode_owners(values: NDArray[np.generic], what: str, noun: str = "owner") -
 
 def build_records(
     features: NDArray[np.generic],
-    labels: Integers,
+    labels: Labels,
     classes: int,
     path: Path,
     owners: Owners = UNKNOWN_OWNERS,

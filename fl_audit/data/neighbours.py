@@ -187,18 +187,26 @@ def client_dissimilarities(
     """Return the dissimilarity of each client's records to the records of all other clients, shape (clients,).
 
     Two vectors are compared, one of the client and one of all others: the mean of the flattened features, followed by
-    the share of each class among the labels.
+    the share of each class among the labels, or the mean label where labels are quantities.
     """
     compared = f"dissimilarity is {measure} between clients, which are compared by means"
     require(measure in _MEASURES, f"{compared}: accepted are {name_list(_MEASURES)}")
     features = comparable(records, measure).features.reshape(len(records), -1)
     summed = [features[shard].sum(axis=0, dtype=np.float64) for shard in shards]
-    counted = [np.bincount(records.labels[shard], minlength=records.classes) for shard in shards]
+    counted = [_label_sums(records, shard) for shard in shards]
     sums = np.hstack([np.stack(summed), np.stack(counted)])
     sizes = np.array([len(shard) for shard in shards], dtype=np.float64)[:, np.newaxis]
     means, others = sums / sizes, (sums.sum(axis=0) - sums) / (sizes.sum() - sizes)
     pairs = zip(means[:, np.newaxis], others[:, np.newaxis], strict=True)
     return np.array([exact_block(mine, yours, measure)[0, 0] for mine, yours in pairs])
+
+
+def _label_sums(records: Records, shard: Shard) -> Floats:
+    """Return the number of records of each class in a shard, (classes,), or the sum of labels that are quantities."""
+    labels = records.labels[shard]
+    if records.has_quantities:
+        return np.array([labels.sum(dtype=np.float64)])
+    return np.bincount(labels, minlength=records.classes).astype(np.float64)
 
 
 def replacement_positions(

@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fl_audit.array_files import archive_names, read_archive
-from fl_audit.array_types import Floats32, in_one_axis
+from fl_audit.array_types import Floats32, Labels, in_one_axis
 from fl_audit.data import remedies
 from fl_audit.data.column_encoding import check_classes
 from fl_audit.data.data_paths import resolve
-from fl_audit.data.data_setting_enums import PictureOrSequence
+from fl_audit.data.data_setting_enums import PictureOrSequence, Task
 from fl_audit.data.encoding import UNKNOWN_OWNERS, Owners, build_records, encode_labels, encode_owners
 from fl_audit.data.loaded_dataset import DataWarning, LoadedDataset
 from fl_audit.data.multi_array_records import packed
@@ -52,7 +52,7 @@ def load_npz(directory: Path | None, options: Mapping[str, Any]) -> LoadedDatase
         require(key not in _KEYS, f"{what} is {key!r}: accepted is the key of an array other than {others}")
     names = archive_names(file)
     if "x" not in names and (label := next((key for key in ("labels", "y") if key in names), None)):
-        return _of_named(read_archive(file, names), label, named, file, axes)
+        return _of_named(read_archive(file, names), label, named, file, axes, options.get("task"))
     arrays = read_archive(file, (*_KEYS, *dict.fromkeys(named.values())))
     for key in ("x", "y"):
         named_so = "or, for a model of named inputs, labels and those, such as input_ids"
@@ -61,8 +61,7 @@ def load_npz(directory: Path | None, options: Mapping[str, Any]) -> LoadedDatase
     alone = f"{file} has only one of the arrays x_test and y_test: accepted are both or neither"
     require(("x_test" in arrays) == ("y_test" in arrays), alone)
     labels = {key: _as_labels(arrays[key], f"{file}: {key}") for key in ("y", "y_test") if key in arrays}
-    check_classes(labels["y"], f"{file}: y")
-    codes, test_codes, classes = encode_labels(labels["y"], labels.get("y_test"), file)
+    codes, test_codes, classes = _encoded(labels["y"], labels.get("y_test"), f"{file}: y", file, options.get("task"))
     told = _persons(arrays, named, file)
     is_sequence = (
         choice(PictureOrSequence, "axes in [data]", axes or PictureOrSequence.PICTURE) is PictureOrSequence.SEQUENCE
@@ -74,9 +73,22 @@ def load_npz(directory: Path | None, options: Mapping[str, Any]) -> LoadedDatase
     test = None
     if test_codes is not None:
         test = build_records(_as_features(arrays["x_test"], "x_test", file, is_sequence), test_codes, classes, file)
-    description = f"NumPy archive {file.name}, {len(pool):,} records{_said(shape, is_sequence)}, {classes} classes"
+    description = f"NumPy archive {file.name}, {len(pool):,} records{_said(shape, is_sequence)}, {_counted(classes)}"
     cautions = _taken_for_pictures(file, arrays["x"]) if axes is None else ()
     return LoadedDataset("npz", pool, test, description, is_sequence=is_sequence, cautions=cautions)
+
+
+def _encoded(
+    labels: NDArray[np.generic], test: NDArray[np.generic] | None, what: str, file: Path, task: str | None
+) -> tuple[Labels, Labels | None, int]:
+    """Return encoded labels, test labels, and the number of classes; quantities are unchanged, of one class."""
+    if task != Task.REGRESSION:
+        check_classes(labels, what)
+        return encode_labels(labels, test, file)
+    for values in (labels, *(() if test is None else (test,))):
+        numbers = f"{what} has type {values.dtype}, and task is 'regression'"
+        require(values.dtype.kind in "biuf", f"{numbers}: accepted are numbers")
+    return labels.astype(np.float32), None if test is None else test.astype(np.float32), 1
 
 
 def _persons(arrays: Mapping[str, NDArray[np.generic]], named: Mapping[str, str], file: Path) -> tuple[Owners, Owners]:
@@ -92,7 +104,12 @@ def _persons(arrays: Mapping[str, NDArray[np.generic]], named: Mapping[str, str]
 
 
 def _of_named(
-    arrays: Mapping[str, NDArray[np.generic]], label: str, named: Mapping[str, str], file: Path, axes: str | None
+    arrays: Mapping[str, NDArray[np.generic]],
+    label: str,
+    named: Mapping[str, str],
+    file: Path,
+    axes: str | None,
+    task: str | None,
 ) -> LoadedDataset:
     """Return the data set of an archive that has no array `x`.
 
@@ -108,8 +125,8 @@ def _of_named(
     odd = sorted(wanted ^ set(others))
     require(not odd, f"{file} has, or lacks, the array {', '.join(odd[:3])} of the test records: {accepted}")
     values = {key: _as_labels(arrays[key], f"{file}: {key}") for key in (label, f"{label}{_TEST}") if key in arrays}
-    check_classes(values[label], f"{file}: {label}")
-    codes, test_codes, classes = encode_labels(values[label], values.get(f"{label}{_TEST}"), file)
+    test_labels = values.get(f"{label}{_TEST}")
+    codes, test_codes, classes = _encoded(values[label], test_labels, f"{file}: {label}", file, task)
     features, inputs = packed({key: arrays[key] for key in trained}, str(file))
     pool = build_records(features, codes, classes, file, *_persons(arrays, named, file), inputs)
     test = None
@@ -119,8 +136,12 @@ def _of_named(
         test = build_records(rows, test_codes, classes, file, inputs=inputs)
     shapes = ", ".join(f"{one.name} {'x'.join(map(str, one.shape)) or 'of one number'}" for one in inputs)
     return LoadedDataset(
-        "npz", pool, test, f"NumPy archive {file.name}, {len(pool):,} records of {shapes}, {classes} classes"
+        "npz", pool, test, f"NumPy archive {file.name}, {len(pool):,} records of {shapes}, {_counted(classes)}"
     )
+
+
+def _counted(classes: int) -> str:
+    return f"{classes} classes" if classes > 1 else "label a quantity"
 
 
 def _said(shape: tuple[int, ...], is_sequence: bool) -> str:

@@ -109,7 +109,7 @@ def select_records(
         require(records > 0, f"{many}: accepted are more records in [data], or fewer of each user by records-per-user")
     inside = source.pool.take(order[:records])
     drawn = f"records is {records}, and all that are drawn from {source.name} are of one class"
-    needed = "at least 2 classes are needed, so ask for more records"
+    needed = "at least 2 classes, or quantities, are needed, so ask for more records"
     require(np.unique(inside.labels).size >= 2, f"{drawn}: {needed}")
     # In the pool's order, so that the position of a replacement is easy to trace.
     outside = source.pool.take(np.sort(order[records:free])) if records < free else None

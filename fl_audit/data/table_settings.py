@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from fl_audit.data.data_paths import resolve
+from fl_audit.data.data_setting_enums import IMPUTE, Task
 from fl_audit.data.texts import TextSettings, require_one_tokenization
 from fl_audit.data.written_numbers import DECIMAL_MARKS
 from fl_audit.errors import Remedy, require
@@ -24,12 +25,14 @@ class TableSettings:
     Raises `InputError` if a separator or a decimal mark is not accepted, or if settings contradict each other.
     """
 
-    label: str  # name of the label column: whole numbers or words
+    label: str  # name of the label column: whole numbers or words, or with `task` REGRESSION any numbers
+    task: Task = Task.CLASSIFICATION  # whether the label is a class or a quantity
     drop: tuple[str, ...] = ()  # names of columns that are left out
     separator: str | None = None  # the character between cells, or `WHITESPACE`; None detects it
     # Words that stand for a missing value, beside empty cells: records with a missing value are left out. Other words,
     # also NA and null, are what they are. None: a missing value is refused.
     missing: tuple[str, ...] | None = None
+    imputes: bool = False  # whether missing values are filled, instead of records left out; `missing` is then empty
     # Largest number of different words in a column, and of classes; None: see `most_words` and `most_numbers`.
     max_levels: int | None = None
     # Name of the column that says whose each record is: whole numbers or words. It becomes no feature. None: unknown.
@@ -95,6 +98,11 @@ class TableSettings:
         return _MOST_NUMBERS if self.max_levels is None else self.max_levels
 
     @property
+    def is_regression(self) -> bool:
+        """Whether the label is a quantity."""
+        return self.task == Task.REGRESSION
+
+    @property
     def of_text(self) -> TextSettings | None:
         """Settings of the column of text; None if there is no such column."""
         if self.text is None:
@@ -116,4 +124,6 @@ class TableSettings:
     def of(cls, options: Mapping[str, Any]) -> "TableSettings":
         """Return the settings given by options with names such as "max-levels"; unknown options are ignored."""
         given = {name.replace("-", "_"): value for name, value in options.items()}
-        return cls(**{one.name: given[one.name] for one in fields(cls) if one.name in given})
+        if given.get("missing") == IMPUTE:
+            given |= {"missing": (), "imputes": True}
+        return cls(**{field.name: given[field.name] for field in fields(cls) if field.name in given})

@@ -37,6 +37,7 @@ class ReadTable:
     features: Floats32  # the encoded features, (records, features)
     repeats: int  # number of records that repeat another one in every column; 0 if they are not counted
     named: tuple[str, ...]  # columns of owners, users and other identifiers
+    has_quantities: bool = False  # whether the labels are quantities, to which rules about classes do not apply
 
     @property
     def labels(self) -> "pd.Series[Any]":
@@ -52,7 +53,8 @@ class ReadTable:
 def table_warnings(table: ReadTable) -> Iterator[DataWarning]:
     """Yield the warnings of all rules about a table, in the order of `RULES`."""
     for rule in RULES:
-        yield from rule(table)
+        if not (table.has_quantities and rule in _ABOUT_CLASSES):
+            yield from rule(table)
 
 
 def _nameless(table: ReadTable) -> Iterator[DataWarning]:
@@ -167,8 +169,10 @@ def _quantity(counts: "pd.Series[Any]") -> Iterator[DataWarning]:
     low, high = int(counts.index.min()), int(counts.index.max())
     if len(counts) > _MOST_DIGITS and high - low < 3 * len(counts):
         text = f"the labels are {len(counts)} whole numbers from {low} to {high}, each of which is a class of its own"
-        advice = "if they are a quantity, such as a number of days, put them into a few groups"
-        yield DataWarning(f"{text}, and a model that is off by one is as wrong as any: {advice}")
+        remedy = remedies.task()
+        advice = f"if they are a quantity, such as a number of days, put them into a few groups, or {remedy} learns it"
+        wrong = "and a model that is off by one is as wrong as any"
+        yield DataWarning(f"{text}, {wrong}: {advice}", alternatives=(remedy,))
 
 
 def _lists(words: Sequence[str]) -> Iterator[DataWarning]:
@@ -242,3 +246,4 @@ RULES: tuple[Callable[[ReadTable], Iterator[DataWarning]], ...] = (
     _same_features,
 )
 """The rules for warnings about a table that was read; to add one, write a function and add a line here."""
+_ABOUT_CLASSES = (_nameless, _label_warnings, _leaked_label)

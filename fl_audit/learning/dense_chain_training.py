@@ -71,7 +71,7 @@ def dense_chain(
     """Return the dense layers of a module that is a chain of them; None for any other module.
 
     Flattening, identities, and one activation after each layer may be part of the chain. A layer must not be frozen,
-    shared or altered by hooks.
+    shared or altered by hooks, and the last one has an output for each of two or more classes.
     """
     columns = layout.slices()
     layers = list[ChainLayer]()
@@ -96,7 +96,8 @@ def dense_chain(
             return None
     widths = [prod(feature_shape), *(layer.outs for layer in layers)]
     fits = all(width == layer.ins for width, layer in zip(widths, layers, strict=False))
-    return tuple(layers) if layers and fits else None
+    is_classifier = bool(layers) and layers[-1].outs > 1  # the backward pass here is that of the cross-entropy
+    return tuple(layers) if is_classifier and fits else None
 
 
 def _parts(module: nn.Module, name: str) -> Iterator[tuple[str, nn.Module]]:

@@ -11,12 +11,12 @@ from dataclasses import replace
 from typing import assert_never
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
 from fl_audit.learning import pass_budgets
 from fl_audit.learning.layers import LayerCall, SharedPassState
+from fl_audit.learning.losses import loss_of
 from fl_audit.learning.microbatching import ClippedSumPass, Microbatch
 from fl_audit.learning.model_failures import naming_layer_and_record
 from fl_audit.learning.stacked_layers import ParameterLayout, PerThreadState, clipping_weights
@@ -112,7 +112,7 @@ class ModelPasses:
             with torch.enable_grad():
                 if len(models) > 1:
                     merged, _ = self.run_stacked(leaves, features, microbatch.examples, recording=False)
-                    loss = F.cross_entropy(merged, labels, reduction="sum")
+                    loss = loss_of(merged, labels, "sum")
                 else:  # one model is run as it is: the stacked layers would only add to the work
                     alone = {name: leaf.squeeze(0) for name, leaf in leaves.items()}
                     loss = self.summed_loss(alone, features, labels)
@@ -120,11 +120,11 @@ class ModelPasses:
         return dict(zip(leaves, leaf_gradients, strict=True))
 
     def summed_loss(self, parameters: dict[str, Tensor], features: Tensor, labels: Tensor) -> Tensor:
-        """Return the cross-entropy of one model, summed over examples, as a scalar tensor.
+        """Return the loss of one model, summed over examples, as a scalar tensor.
 
         Shapes: `features` (n, *shape), `labels` (n,).
         """
-        return F.cross_entropy(self._called(parameters, features), labels, reduction="sum")
+        return loss_of(self._called(parameters, features), labels, "sum")
 
     def _called(self, parameters: dict[str, Tensor], features: Tensor) -> Tensor:
         """Return the logits (n, classes) of one model.
@@ -182,7 +182,7 @@ class ModelPasses:
         features, labels = microbatch.merged(len(models))
         with torch.enable_grad():
             merged, frame = self.run_stacked(self.layout.views(models), features, microbatch.examples, recording=True)
-            loss = F.cross_entropy(merged, labels, reduction="sum")
+            loss = loss_of(merged, labels, "sum")
         tape = frame.tape
         frame.tape = []
         return list(zip(tape, torch.autograd.grad(loss, [call.outputs for call in tape]), strict=True))

@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from fl_audit.array_types import Flags, Floats
 from fl_audit.errors import InputError, require
 from fl_audit.learning.local_training import LocalSchedule
+from fl_audit.learning.losses import loss_of
 from fl_audit.learning.module_preparation import exception_text, sharing_copy, without_hints
 from fl_audit.learning.pass_budgets import GRADIENT_BUDGET
 from fl_audit.learning.per_record_lookups import PerRecordLookupHooks, require_samples
@@ -304,7 +304,7 @@ class _SequentialTrialTrainer:
             optimizer.zero_grad()
             if len(portion):
                 self._lookups.records = len(portion)
-                loss = F.cross_entropy(self._module(self._features[portion]), self._labels[portion])
+                loss = loss_of(self._module(self._features[portion]), self._labels[portion], "mean")
                 torch.autograd.backward(loss)
                 require_samples(self._module, self._parameters, len(portion))
             else:

@@ -9,7 +9,6 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fl_audit.device import Device
@@ -19,6 +18,7 @@ from fl_audit.learning.fast_path_checks import seeded, stacked_layers_agree
 from fl_audit.learning.frozen_backbones import Backbone, frozen_backbone, split_backbone
 from fl_audit.learning.glibc_allocator import keep_freed_memory
 from fl_audit.learning.grouped_records import GroupedRecords
+from fl_audit.learning.losses import loss_of
 from fl_audit.learning.microbatching import ClippedSumInputs, ClippedSumPass
 from fl_audit.learning.model_adaptation import prepare
 from fl_audit.learning.model_checks import PROBE_EXAMPLES, ModelCheckRecords, check_logits, check_module, check_outputs
@@ -399,16 +399,16 @@ def _padded_rows(rows: slice, count: int) -> slice | Tensor:
 
 
 def losses_of(logits: Tensor, labels: Tensor) -> Tensor:
-    """Return the cross-entropy losses of n examples under every model, (trials, n).
+    """Return the losses of n examples under every model, (trials, n).
 
     Parameters
     ----------
     logits
-        Logits of the examples, (trials, n, classes).
+        Outputs of the models: logits of the examples, (trials, n, classes), or quantities, (trials, n, 1).
     labels
-        Classes of the examples, int64 (n,).
+        Classes of the examples, int64 (n,), or quantities, float32 (n,).
     """
-    losses = F.cross_entropy(logits.flatten(0, 1), labels.repeat(len(logits)), reduction="none")
+    losses = loss_of(logits.flatten(0, 1), labels.repeat(len(logits)), "none")
     return losses.reshape(len(logits), len(labels))
 
 

@@ -146,6 +146,8 @@ def _as_clients(adjacency: Adjacency) -> tuple[Remedy, ...]:
 
 def _absent(plan: RunPlan, source: LoadedDataset, split: Split) -> Iterator[DataWarning]:
     """Yield a warning if a class of the data set has no records in D."""
+    if source.pool.has_quantities:
+        return
     absent = np.setdiff1d(source.pool.labels, split.inside.labels)
     if absent.size:
         names = source.class_names or range(source.pool.classes)

@@ -27,7 +27,7 @@ from fl_audit.runs.config import DataSection, RunConfig
 _DATA_OPTIONS = (
     *("path", "test_path", "label", "owner", "user", "records_per_user", "drop", "missing", "max_levels"),
     *("separator", "decimal", "encoding", "skip_lines", "sheet", "axes", "ignore_case", "unique"),
-    *("text", "vocabulary", "tokenizer", "tokens"),
+    *("text", "vocabulary", "tokenizer", "tokens", "task"),
     *("image_size", "grey", "subset", "split", "test_split"),
 )
 

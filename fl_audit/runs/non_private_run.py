@@ -76,7 +76,7 @@ def _training_of(configuration: dict[str, Any]) -> dict[str, Any]:
     section, _, key = GROWING.partition(".")
     found = {name: configuration[name] for name in _TRAINING}
     # Which metrics are computed changes no training.
-    training = {name: value for name, value in found["training"].items() if name != "metrics"}
+    training = {name: value for name, value in found["training"].items() if name not in ("metrics", "client-metrics")}
     return found | {"training": training, section: {key: 0}}
 
 
@@ -85,10 +85,11 @@ def _read(directory: Path, config: RunConfig) -> NonPrivateAccuracy:
     # Of the batches, whose digests are known: the table that is joined from them may be anybody's.
     releases = RunDirectory(directory).store(config).tables(config.audit.trials)["releases"]
     means = releases[["trial", "round", "test_accuracy"]].dropna().groupby("round")["test_accuracy"].mean()
-    require(len(means) > 0, f"{directory} has no accuracy of any release: accepted is a run that was evaluated")
     name, trials = os.path.basename(os.path.realpath(directory)), int(releases["trial"].nunique())
     last = releases[releases["round"] == releases["round"].max()]
     columns = columns_of(config.training.metrics or ())
     finals = {str(metric): float(last[column].mean()) for metric, column in columns.items() if column in last}
     metrics = {metric: value for metric, value in finals.items() if math.isfinite(value)}
+    unknown = f"{directory} has no metric of any release: accepted is a run that was evaluated"
+    require(bool(metrics) or len(means) > 0, unknown)
     return NonPrivateAccuracy(name, trials, tuple(map(int, means.index)), tuple(map(float, means)), metrics)

@@ -32,6 +32,7 @@ def finish(
 ) -> "ReportContents":
     """Join the results of all batches of trials, and write tables, summary and report of a run."""
     with at_work("joining the tables"):
+        from fl_audit.audits.page.ordinary_training import is_shown_as_training  # noqa: PLC0415
         from fl_audit.audits.page.report_files import write_report  # noqa: PLC0415
         from fl_audit.report.report_elements import SectionError, noted_in  # noqa: PLC0415
         from fl_audit.runs.attacks import with_attacks  # noqa: PLC0415
@@ -59,6 +60,7 @@ def finish(
         known = _timing(run), read_provenance(run), read_unprotected(run)
         looks = _looks(run, plan.config.audit.trials)
         contents = summarise(plan, RunTables(**frames), *known, drawn, looks, errors)
+    contents.summary["shown_as_training"] = is_shown_as_training(contents)
     write_json(run.summary, contents.summary)
     if with_report:
         with at_work("drawing the figures, writing the report"):

@@ -4,8 +4,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from fl_audit.audits.canaries.canary_contributions import canary_facts
 from fl_audit.audits.reconstruction.reconstruction_metrics import TrueAndReconstructedImages
 from fl_audit.audits.sections import report_contents
@@ -40,7 +38,6 @@ def summarise(
     `looks`: Empty stands for a single verdict at the end. `errors`: What could not be computed before.
     """
     federation = load_federation(plan.federation)
-    labels = federation.test_records.labels
     of_audit = [finding for finding in (canary_facts(federation), drawn) if finding is not None]
     run = FinishedRun(
         plan,
@@ -50,7 +47,7 @@ def summarise(
         unprotected,
         record_claim=None if plan.federation.local_randomizer is None else record_claim(federation),
         crafted=_crafted(plan),
-        commonest=float(np.bincount(labels).max() / len(labels)),
+        commonest=federation.test_records.largest_class,
         of_audit=Findings({type(finding): finding for finding in of_audit}),
         looks=looks,
         look_at=report_lines(plan),

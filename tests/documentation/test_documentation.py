@@ -24,10 +24,10 @@ from workspace import Workspace, read
 from fl_audit.cli.main import app
 from fl_audit.runs.config.settings_reference import settings as described
 
-NOT_RUN = 35
+NOT_RUN = 37
 """Setting up (3), a table of the reader's, the tests themselves, Jupyter, MLflow, a cluster (4) and its token, Flower's
 own command and what follows it, a part of an app, a federation that is run as one script (5), an app that
-test_flower_app runs as a whole (5), apps that nobody here wrote (2), a study of minutes, pages of
+test_flower_app runs as a whole (5), apps that nobody here wrote (2), a study and two benchmarks of minutes, pages of
 papers and a minute of audits, a signed review of an app and the programs that check it."""
 WORDS_OF_THE_README = 1000
 READ = ("tutorials", "how-to", "explanation", "extend")

@@ -26,7 +26,7 @@ def reference_accuracies_text(numbers: evidence.ModelAccuracyFinding) -> str:
     An unknown accuracy is left out; if both are unknown, the text is empty.
     """
     known = []
-    if numbers.unprotected is not None:
+    if numbers.unprotected is not None and math.isfinite(numbers.unprotected.final):
         known.append(f"{percent(numbers.unprotected.final)} without privacy")
     if numbers.commonest is not None:
         known.append(f"{percent(numbers.commonest)} by always naming the most frequent class")
@@ -37,8 +37,10 @@ def _sentence(numbers: evidence.ModelAccuracyFinding, contents: ReportContents) 
     kept = ""
     if (chosen := contents.run.chosen_releases) is not None:
         kept = f"Each training kept the model after which errors on new cases fell no more: {_numbers_of(chosen)}. "
-    right = percent(numbers.test_accuracy)
     metric, value = numbers.headline
+    if not numbers.is_of_classes:
+        return f"{kept}The released model has {article(metric)} of {metric_text(metric, value)} on new cases."
+    right = percent(numbers.test_accuracy)
     first = "" if metric == Metric.ACCURACY else f"has {article(metric)} of {metric_text(metric, value)}, and "
     return f"{kept}The released model {first}is right for {right} of new cases{reference_accuracies_text(numbers)}."
 
@@ -57,11 +59,13 @@ def _numbers_of(chosen: tuple[int, int]) -> str:
 def _rows(numbers: evidence.ModelAccuracyFinding, _: ReportContents) -> list[ReportNumber]:
     final = f"of the final release, mean over trials; {_UNUSED}"
     basis = f"share of right predictions {final}"
-    rows = [ReportNumber("Test accuracy", numbers.test_accuracy, basis, is_share=True, on_page=True)]
+    rows = list[ReportNumber]()
+    if numbers.is_of_classes:
+        rows.append(ReportNumber("Test accuracy", numbers.test_accuracy, basis, is_share=True, on_page=True))
     if numbers.commonest is not None:
         basis = "share of the most frequent class among the test records"
         rows.append(ReportNumber("Accuracy of naming one class", numbers.commonest, basis, is_share=True, on_page=True))
-    if (other := numbers.unprotected) is not None:
+    if (other := numbers.unprotected) is not None and numbers.is_of_classes:
         basis = f"the same of {other.run}, without clipping and noise, {plural(other.trials, 'trial')}; {_UNUSED}"
         rows.append(ReportNumber("Test accuracy without privacy", other.final, basis, is_share=True, on_page=True))
     is_headline = numbers.headline[0] == Metric.AUROC
@@ -88,12 +92,23 @@ def _caption(numbers: evidence.ModelAccuracyFinding, contents: ReportContents) -
     shown = "The one trial" if contents.run.trials == 1 else "Median, middle half and range of the trials"
     metric, value = numbers.headline
     final = f"{metric_title(metric)} {metric_text(metric, value)}" if metric != Metric.ACCURACY else ""
-    final += f"{', accuracy ' if final else ''}{percent(numbers.test_accuracy)} at the final release"
-    text = f"{shown}; {final}{reference_accuracies_text(numbers)}."
+    if numbers.is_of_classes:
+        final += f"{', accuracy ' if final else ''}{percent(numbers.test_accuracy)}"
+    final += " at the final release"
+    text = f"{shown}; {final}{reference_accuracies_text(numbers)}.{best_round_text(numbers, contents)}"
     if (chosen := contents.run.chosen_releases) is None:
         return text
     counted = f"by public records alone; the guarantee counts all {plural(contents.plan.federation.rounds, 'round')}"
     return f"{text} Early stopping chose {_numbers_of(chosen)}, {counted}."
+
+
+def best_round_text(numbers: evidence.ModelAccuracyFinding, contents: ReportContents) -> str:
+    """Return a sentence on the round with the best headline, which test records choose; "" if it is the last one."""
+    if numbers.best_round is None or numbers.best_round[0] == contents.plan.federation.rounds:
+        return ""
+    number, value = numbers.best_round
+    best = metric_text(numbers.headline[0], value)
+    return f" Best after round {number} ({best}), chosen by test records: not private."
 
 
 def _metrics_figure(figure: Figure, numbers: evidence.ModelAccuracyFinding, contents: ReportContents) -> None:
@@ -154,6 +169,10 @@ def _draw_metric(axes: Axes, metric: str, numbers: evidence.ModelAccuracyFinding
         axes.plot(other.rounds, shares, color=INK, linestyle="--", linewidth=1.5, label="without privacy (mean)")
     if is_accuracy and numbers.commonest is not None:
         axes.axhline(100.0 * numbers.commonest, color=MUTED, linestyle=":", linewidth=1.8, label="most frequent class")
+    if metric == numbers.headline[0] and best_round_text(numbers, contents):
+        assert numbers.best_round is not None, "a text tells of it"
+        label = "best round by test records (not private)"
+        axes.axvline(numbers.best_round[0], color=MUTED, linestyle="-.", linewidth=1.4, label=label)
     if is_share(metric):
         axes.set_ylim(0, 100)  # the same in every report
 

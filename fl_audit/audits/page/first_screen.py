@@ -20,6 +20,7 @@ from fl_audit.audits.page.engineer_part import facts_of, next_step, warnings_for
 from fl_audit.audits.page.ordinary_training import is_shown_as_training, training_banner, training_rows
 from fl_audit.audits.sections import page_rows
 from fl_audit.html_tables import Markup
+from fl_audit.learning.metric_names import metric_text, metric_title
 from fl_audit.privacy.guarantee_line import guarantee_line, guarantee_values
 from fl_audit.report.banner import Banner
 from fl_audit.report.guarantee_warnings import is_weak_guarantee
@@ -75,7 +76,7 @@ class FirstScreen:
 
 def first_screen_of(contents: ReportContents) -> FirstScreen:
     """Return the texts of the first screen of a run's report."""
-    texts = dict(template_table("first_screen.md", **_facts(contents)))
+    texts = {row[0]: row[1] for row in template_table("first_screen.md", **_facts(contents))}
     facts = tuple(Fact(texts[f"{part}-name"], texts[part], texts[f"{part}-note"]) for part in _FACTS if part in texts)
     of_verdict = replace(banner(contents), line=texts["verdict"])
     screen = FirstScreen(
@@ -121,6 +122,8 @@ def _facts(contents: ReportContents) -> dict[str, object]:
         "most_records": contents.run.most_records,
         "trials_needed": _trials_needed(contents),
         "accuracy": accuracy,
+        "headline": None if model is None else metric_title(model.headline[0]),
+        "headline_value": None if model is None else metric_text(*model.headline),
         "beside_accuracy": "" if model is None else reference_accuracies_text(model),
     }
 

@@ -4,7 +4,12 @@ A run of one trial, or without an insider, is a training that nobody asked to au
 last, unless something was found.
 """
 
+import math
+
+from fl_audit.audits.common.findings_client_metrics import ClientMetricsFinding
 from fl_audit.audits.common.findings_released_model import ModelAccuracyFinding
+from fl_audit.audits.common.sections_accuracy import best_round_text
+from fl_audit.audits.common.sections_client_metrics import client_rows
 from fl_audit.audits.sections import page_rows
 from fl_audit.learning.metric_names import Metric, metric_text, metric_title
 from fl_audit.privacy.guarantee_line import guarantee_line, guarantee_values
@@ -15,6 +20,8 @@ from fl_audit.user_modules import title_of_named
 from fl_audit.verdict.sections_verdict import unanswered_text, verdict_of
 from fl_audit.verdict.verdict import Verdict
 from fl_audit.words import capital, plural
+
+_ENOUGH_TRIALS = 1000  # trials that an audit is advised to have
 
 
 def is_shown_as_training(contents: ReportContents) -> bool:
@@ -51,7 +58,10 @@ def audit_text(contents: ReportContents) -> str:
     """Return a sentence on what this training says of its guarantee, and how to audit it."""
     if contents.plan.guarantee is None:
         return "Nothing is claimed, so there is nothing to audit."
-    how = "trials = 1000" if contents.plan.config.audit.insider else "insider = true and trials = 1000"
+    audit = contents.plan.config.audit
+    missing = [] if audit.insider else ["insider = true"]
+    missing += [] if audit.trials >= _ENOUGH_TRIALS else [f"trials = {_ENOUGH_TRIALS}"]
+    how = " and ".join(missing)
     return f"Not asked for. Set {how} in [audit] to hold the guarantee against what an insider learns."
 
 
@@ -71,13 +81,17 @@ def training_rows(contents: ReportContents) -> list[list[tuple[str, str]]]:
         rows += [(f"{capital(metric_title(metric))} on test records{mean}", text) for metric, text in texts.items()]
         if (other := numbers.unprotected) is not None:
             found = {numbers.headline[0]: other.metrics.get(numbers.headline[0]), Metric.ACCURACY: other.final}
-            known = {metric: value for metric, value in found.items() if value is not None}
+            known = {metric: value for metric, value in found.items() if value is not None and math.isfinite(value)}
             rows += [
                 (f"{capital(metric_title(metric))} without privacy", metric_text(metric, value))
                 for metric, value in known.items()
             ]
         if numbers.commonest is not None:
             rows.append(("Accuracy of naming one class", metric_text("accuracy", numbers.commonest)))
+    if numbers is not None and (best := best_round_text(numbers, contents)):
+        rows.append(("Best round", best.strip()))
+    if (clients := contents.find(ClientMetricsFinding)) is not None:
+        rows += [(row.name, finding_text(row.to_json())) for row in client_rows(clients) if row.on_page]
     promised = "nothing: no clipping, no noise"
     if guarantee is not None:
         promised = guarantee_line(guarantee_values(guarantee.epsilon, guarantee.claims))

@@ -34,7 +34,7 @@ def comparison_figure(rows: Sequence[RunRow]) -> Figure:
     metric, values = _shared_metric(rows)
     known = [(value, place) for value, place in zip(values, places, strict=True) if value is not None]
     right.plot(*np.reshape(known, (-1, 2)).T, linestyle="", marker="D", color=INK)
-    left.set_yticks(places, [f"{literal(printable(row.run))}\n{row.verdict}" for row in rows])
+    left.set_yticks(places, [f"{literal(printable(row.run))}\n{row.outcome}" for row in rows])
     left.set_ylim(-0.6, len(rows) - 0.4)
     left.set_xlim(left=0)
     if all(0 <= value <= 1 for value, _ in known):

@@ -30,11 +30,17 @@ class RunRow:
     # Numbers on the first page of the report, by name: each with its interval, the claimed value and their relation.
     findings: Mapping[str, Mapping[str, Any]]
     headline: tuple[str, float | None] | None = None  # metric that stands for how good the models are, and its value
+    is_training: bool = False  # whether the run is an ordinary training, which nobody asked to audit
     epsilon_star_cut: float | None = None  # cut c of Epsilon*, which ignores error rates below c and above 1 - c
 
     def value(self, name: str) -> float | None:
         """Return a number on the first page of the run's report, such as "Test accuracy"; None if it is not there."""
         return self.findings.get(name, {}).get("value")
+
+    @property
+    def outcome(self) -> str:
+        """The verdict in words; of an ordinary training, that it was trained."""
+        return "trained, not audited" if self.is_training else self.verdict
 
     @property
     def attack(self) -> float | None:
@@ -117,6 +123,7 @@ def _row(name: str, summary: Mapping[str, Any]) -> RunRow:
         guarantee={name: guarantee.get(name) for name in _OF_LINE} if guarantee.get("adjacency") else None,
         findings={entry["name"]: entry for entry in summary.get("findings", [])},
         headline=_headline(summary),
+        is_training=bool(summary.get("shown_as_training")),
         epsilon_star_cut=(summary.get("epsilon_star") or {}).get("cut"),
     )
 

@@ -116,6 +116,8 @@ class TrainingSection(ConfigSection):
     in an audit of many trials accuracy and headline alone. `package.module:function` of one's own is called with the
     outputs of a model (n, classes) and the labels (n,).
     """
+    client_metrics: bool = False
+    """Whether metrics are computed on the training records too, together and by client; they are not private."""
     learning_rate: Size = 0.005
     """Step size of the server; left out, 0.005, and where clients train 1 (0.01 with `adam`)."""
     optimizer: Choice[ServerOptimizerKind] = ServerOptimizerKind.SGD

@@ -46,7 +46,8 @@ def series_of(run: Run) -> list[Series]:
         rounds = rounds.assign(belief=np.exp(-np.logaddexp(0.0, -log_odds)))
     found = []
     for table, column, statistic, name in (
-        *((releases, column, "mean", f"{column.removeprefix('test_')}/mean") for column in _metric_columns(releases)),
+        *((releases, column, "mean", f"{name}/mean") for name, column in _columns(releases, "test_")),
+        *((releases, column, "mean", f"train/{name}") for name, column in _columns(releases, "train_")),
         (releases, EPSILON, "mean", "epsilon/spent"),
         (releases, "epsilon_star", "mean", "epsilon_star/mean"),
         (releases, "epsilon_star", "max", "epsilon_star/max"),
@@ -65,8 +66,10 @@ def series_of(run: Run) -> list[Series]:
     return found
 
 
-def _metric_columns(releases: pd.DataFrame) -> list[str]:
-    return [str(column) for column in releases if str(column).startswith("test_")]
+def _columns(releases: pd.DataFrame, prefix: str) -> list[tuple[str, str]]:
+    """Return the columns of metrics with a prefix, as pairs of the metric and the column."""
+    names = [str(column) for column in releases if str(column).startswith(prefix)]
+    return [(name.removeprefix(prefix), name) for name in names]
 
 
 def findings_of(run: Run) -> dict[str, float]:
@@ -186,14 +189,16 @@ def _log(client: Any, entities: Any, begun: str, run: Run) -> None:
         for series in series_of(run)
         for step, value in zip(series.steps, series.values, strict=True)
     ]
-    metrics = curves + [entities.Metric(f"findings/{name}", value, 0, 0) for name, value in findings_of(run).items()]
-    tags = [entities.RunTag("verdict", str(run.verdict)), entities.RunTag("scope", str(run.summary["scope"]))]
-    # One call takes at most 1000 metrics and 100 parameters.
-    for start in range(0, len(metrics), 900):
-        client.log_batch(begun, metrics=metrics[start : start + 900])
+    # Numbers about the whole run are no curves.
+    tags = [entities.RunTag(f"findings/{name}", f"{value:.6g}") for name, value in findings_of(run).items()]
+    tags += [entities.RunTag("verdict", str(run.verdict)), entities.RunTag("scope", str(run.summary["scope"]))]
+    # One call takes at most 1000 metrics, 100 parameters and 100 tags.
+    for start in range(0, len(curves), 900):
+        client.log_batch(begun, metrics=curves[start : start + 900])
     for start in range(0, len(parameters), 90):
         client.log_batch(begun, params=parameters[start : start + 90])
-    client.log_batch(begun, tags=tags)
+    for start in range(0, len(tags), 90):
+        client.log_batch(begun, tags=tags[start : start + 90])
     for path in [*(figure.path for figure in run.figures.values()), *(run.path / name for name in _PUBLIC_FILES)]:
         if path.is_file():
             client.log_artifact(begun, str(path), "figures" if path.suffix == ".png" else None)

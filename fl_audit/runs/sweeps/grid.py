@@ -11,7 +11,7 @@ from typing import Any
 
 from fl_audit.errors import InputError, require
 from fl_audit.runs.config import GUARANTEE_ONLY, PRIVACY_TARGETS, RANDOMIZER_KEYS, RunConfig, Scalar, parse_config
-from fl_audit.runs.config_file import toml_value
+from fl_audit.runs.config_file import remove_targets, toml_value
 
 Settings = tuple[tuple[str, Scalar], ...]  # pairs of `section.key` and value
 
@@ -90,8 +90,7 @@ def point(values: Mapping[str, Any], settings: Settings) -> Point:
             table = table.setdefault(section, {})
             require(isinstance(table, dict), f"setting {key}: {section!r} is no section of the configuration")
         if sections == ["privacy"] and name in PRIVACY_TARGETS:
-            for other in PRIVACY_TARGETS:  # other targets in the configuration are removed
-                table.pop(other, None)
+            remove_targets(table)
         table[name] = value
     try:
         config = parse_config(changed)

@@ -3,12 +3,14 @@
 A point of a sweep is one configuration. Epsilon* is an estimate of the privacy risk of a released model.
 """
 
+import math
 from typing import Any
 from urllib.parse import quote
 
 import numpy as np
 import pandas as pd
 
+from fl_audit.learning.metric_names import WORST_CLIENT
 from fl_audit.privacy.private_selection import selection_text
 from fl_audit.released_model.normal_fit_tests import FIT, rejected
 from fl_audit.released_model.star_methods import cuts_text
@@ -77,6 +79,7 @@ def sweep_page(sweep: SweepResults, title: str) -> str:
     line = f"{plural(len(points), 'setting')}, {plural(len(sweep.models), 'model')}; {_best_text(best)}"
     counted = f"Epsilon* counts {cuts_text(sweep.models['epsilon_star_cut'])}."
     sentences = [fit_text(sweep), counted, *(f"{one}." for one in claims_text(sweep)), *selection_texts(sweep)]
+    sentences += better_than_no_privacy_texts(sweep)
     return html_page(
         title=title,
         heading=title,
@@ -103,6 +106,33 @@ def _best_text(best: "pd.DataFrame") -> str:
         epsilon = f", epsilon {number_text(row['epsilon'], 3)}" if pd.notna(row["epsilon"]) else ""
         ends.append(f"{row['settings']} (utility {number_text(row['utility'], 3)}{epsilon})")
     return f"the frontier goes from {ends[0]} to {ends[1]}." if len(best) > 1 else f"on the frontier is {ends[0]}."
+
+
+def better_than_no_privacy_texts(sweep: SweepResults) -> list[str]:
+    """Return a sentence on private points that are better than the best without privacy; none if no point is.
+
+    Noise makes no training better on average, so such a point is a matter of chance, of a choice among many points, or
+    of settings without privacy that can be improved.
+    """
+    points = sweep.points
+    private = points["private"].to_numpy(dtype=bool)
+    if private.all() or not private.any():
+        return []
+    best = float(points.loc[~private, "utility"].max())
+    better = points[private & (points["utility"] > best)]
+    if better.empty:
+        return []
+    numbers = ", ".join(str(int(str(place)) + 1) for place in better.index)
+    are = f"Point {numbers} is" if len(better) == 1 else f"Points {numbers} are"
+    gain = number_text(float(better["utility"].max()) - best, 2)
+    repeated = points[points["models"] > 1]
+    width = float((repeated["utility_high"] - repeated["utility_low"]).max()) if len(repeated) else math.nan
+    known = f" Models of one point differ by up to {number_text(width, 2)}." if math.isfinite(width) else ""
+    return [
+        f"{are} better than the best without privacy, by {gain} at most.{known} Noise improves no training, so this is "
+        f"chance, the choice among {plural(len(points), 'point')}, or a training without privacy whose settings can be "
+        "improved; audit.trials repeats each point more often, and --baseline-over tries more settings without privacy."
+    ]
 
 
 def selection_texts(sweep: SweepResults) -> list[str]:
@@ -147,6 +177,8 @@ def points_html(sweep: SweepResults) -> str:
         "Range",
         "Frontier",
     ]
+    if WORST_CLIENT in sweep.points:
+        columns.append("Worst client (not private)")
     risk = "epsilon" if guarantee_varies(sweep.points) else "epsilon_star"
     ordered = sweep.points.sort_values(risk)
     rows = [_row(int(str(place)) + 1, row) for place, row in ordered.iterrows()]
@@ -163,6 +195,8 @@ def _row(number: int, row: "pd.Series[float]") -> list[str]:
         shown = rounded(row[name], row[f"{name}_low"], row[f"{name}_high"])
         cells += [shown.value, shown.interval]
     cells.append("on it" if row["on_frontier"] else "")
+    if WORST_CLIENT in row:
+        cells.append(number_text(row[WORST_CLIENT], 3))
     if ATTACKED[0] not in row:
         return cells
     if pd.isna(row[ATTACKED[0]]):

@@ -15,7 +15,7 @@ from fl_audit.data.catalogue import load_source
 from fl_audit.data.neighbours import CRAFTED
 from fl_audit.errors import InputError, require
 from fl_audit.federation.run_plan import RunPlan
-from fl_audit.learning.metric_names import Metric
+from fl_audit.learning.metric_names import Metric, is_smaller_better
 from fl_audit.privacy.private_selection import SelectionCost, selection_cost_of
 from fl_audit.report.figure_style import to_png
 from fl_audit.run_files import read_json
@@ -108,10 +108,11 @@ def _plans(points: Sequence[Point], utility: str | None) -> dict[str, RunPlan]:
 
 def _require_utility(plan: RunPlan, utility: str | None) -> None:
     """Raise `InputError` if the runs of a sweep do not compute a metric, or a smaller value of it is better."""
-    has_area = load_source(plan.federation.data).pool.classes == 2
-    known = dict.fromkeys((*plan.metrics, Metric.ACCURACY, *((Metric.AUROC,) if has_area else ())))
-    accepted = ", ".join(str(metric) for metric in known if metric != Metric.LOSS)
-    is_known = utility is None or (utility in known and utility != Metric.LOSS)
+    classes = load_source(plan.federation.data).pool.classes
+    always = [metric for metric in (Metric.ACCURACY, Metric.AUROC) if metric.suits(classes)]
+    known = [str(metric) for metric in dict.fromkeys((*plan.metrics, *always)) if not is_smaller_better(metric)]
+    accepted = ", ".join(known)
+    is_known = utility is None or utility in known
     more = "those of training.metrics of which more is better"
     require(is_known, f"utility is {utility}: accepted for {plan.config.data.name} are {accepted}, and {more}")
 

@@ -13,7 +13,7 @@ import pandas as pd
 from fl_audit.audits.membership.findings_attacks import INSIDER
 from fl_audit.errors import require
 from fl_audit.federation.result_columns import RESULT_COLUMNS, ResultTable
-from fl_audit.learning.metric_names import Metric, metric_column
+from fl_audit.learning.metric_names import WORST_CLIENT, Metric, is_smaller_better, metric_column
 from fl_audit.parquet_files import read_frame
 from fl_audit.privacy.guarantee_line import GUARANTEE_NAMES
 from fl_audit.run_files import read_json
@@ -71,11 +71,13 @@ def _models_of(one: Point, keys: Sequence[str], run: Path) -> pd.DataFrame:
 def choose_utility(models: pd.DataFrame, wanted: str | None) -> str:
     """Return the metric that is the utility of a sweep: the requested one, or the headline of its runs.
 
-    `wanted`: None selects accuracy if the headlines differ, or a smaller value of the headline is better.
+    `wanted`: None selects accuracy if the headlines differ, or a smaller value of the headline is better; for labels
+    that are quantities it selects R2.
     """
     headlines = [str(name) for name in models[HEADLINE].dropna().unique()] if HEADLINE in models else []
-    is_usable = len(headlines) == 1 and headlines[0] != Metric.LOSS
-    utility = wanted or (headlines[0] if is_usable else str(Metric.ACCURACY))
+    is_usable = len(headlines) == 1 and not is_smaller_better(headlines[0])
+    has_r2 = metric_column(Metric.R2) in models
+    utility = wanted or (headlines[0] if is_usable else str(Metric.R2 if has_r2 else Metric.ACCURACY))
     column = metric_column(utility)
     is_known = column in models and bool(models[column].notna().all())
     require(is_known, f"utility {utility} was not computed of every model: accepted is {Metric.ACCURACY}")
@@ -104,6 +106,8 @@ def points_table(
         row: dict[str, Any] = {"point": one.name, "settings": describe(one.settings)}
         row |= {"private": bool(own["private"].iloc[0]), "models": len(own)}
         row |= {name: own[name].iloc[0] for name in GUARANTEE_NAMES}
+        if WORST_CLIENT in own:
+            row[WORST_CLIENT] = own[WORST_CLIENT].mean()
         for name, column in (("utility", metric_column(utility)), ("epsilon_star",) * 2, ("membership_advantage",) * 2):
             row |= {name: own[column].mean(), f"{name}_low": own[column].min(), f"{name}_high": own[column].max()}
         rows.append(row | {name: own[name].iloc[0] for name in ATTACKED if name in own})
