@@ -98,8 +98,8 @@ def _new_config(request: ConfigRequest, directory: Path) -> tuple[str, list[str]
     # The detected format of the file is written down, so that it can be seen and changed.
     users = None if source.pool.user is None else len(np.unique(source.pool.user))
     values = _values(request, {**data, **{remedy.key: remedy.value for remedy in source.found}}, pool, users)
-    for section, settings in request.others.items():
-        values[section] = {**values.get(section, {}), **settings}
+    for section, other_settings in request.others.items():
+        values[section] = {**values.get(section, {}), **other_settings}
     plan = plan_run(parse_config(values))
     require_runnable(plan)
     values["audit"]["trials"], remarks = _trials(request, plan)

@@ -302,8 +302,14 @@ def _colluders_tables(finding: evidence.ColludersFinding, contents: ReportConten
     epsilon = f"Epsilon at delta {guarantee.delta:g} ({guarantee.accountant}, nats)"
     columns = ("Who knows a part of the noise", "Noise multiplier faced", epsilon)
     names = {1: "a client alone, its own"}
-    rows = [(names.get(group.clients, f"{group.clients:,} clients together"), group.noise_multiplier, finite(group.epsilon))
-            for group in finding.groups]  # fmt: skip
+    rows = [
+        (
+            names.get(group.clients, f"{group.clients:,} clients together"),
+            group.noise_multiplier,
+            finite(group.epsilon),
+        )
+        for group in finding.groups
+    ]
     server = ("the server, which sees every contribution by itself", *list(asdict(finding.server).values())[1:])
     title = "What is left of noise that clients add, where clients tell each other theirs"
     return [Table(title, columns, (*rows, server))]
