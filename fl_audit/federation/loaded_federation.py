@@ -336,7 +336,7 @@ def load_federation(public: Federation) -> LoadedFederation:
         shards = tuple(np.append(one, more) if client == victim else one for client, one in enumerate(shards))
     spec = model_for(public.model, split.inside)
     model = StackedModel.of(spec, probe_records(source)).sized_for_device(public.device)
-    model = model.clipping_in(public.mechanism.clipping.measured_in)
+    model = model.clipping_in(public.mechanism.clipping.measured_in).trained_with(public.mechanism.loss)
     core = model.frozen_module if public.weights is None else load_core(public.weights)
     return LoadedFederation(
         public=public,

@@ -43,6 +43,8 @@ def require_drawable(plan: RunPlan) -> None:
     features, asked = federation.training.features, f"reconstruct-samples = {pictures}"
     public_steps = not isinstance(contribution, PrivateTraining)
     require(public_steps, f"{asked} of clients that train privately: accepted are 'dp-fedsgd' and 'dp-fedavg'")
+    with_loss = f"{asked} of training with class-weights or label-smoothing"
+    require(public.mechanism.loss.is_plain, f"{with_loss}: accepted is the plain cross-entropy")
     bounded = plan.guarantee is None or plan.guarantee.reconstruction_bound(0.5) is not None
     require(bounded, f"{asked} and nothing is claimed to every record: accepted are guarantees of global sensitivity")
     plain = public.local_randomizer is None and federation.core is None
