@@ -204,7 +204,7 @@ def _trials(runs: Path, out: Path) -> None:
     place = runs / "trials"
     if not (place / "out" / "report.html").exists():
         place.mkdir(parents=True, exist_ok=True)
-        (place / "my_strategies.py").write_text(_blocks("how-to/strategies.md")["my_strategies.py"])
+        (place / "my_strategies.py").write_text(_blocks("how-to/review.md")["my_strategies.py"])
         words = ("--claim-noise-multiplier", "1", "--adjacency", "replace-client", "--include", "opposite", "--quick")
         _fl_audit(place, "strategy", "my_strategies:private", *words, "--set", "processes=1", "--out", "out")
     alone = "header, main > *:not(figure), figcaption, footer { display: none !important; }"
