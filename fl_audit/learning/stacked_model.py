@@ -128,9 +128,9 @@ class StackedModel(ModelPasses):
         norm
             Norm ||g|| of a gradient g.
         """
-        other = copy(self)
-        other.norm = norm
-        return other
+        clipped_model = copy(self)
+        clipped_model.norm = norm
+        return clipped_model
 
     def trained_with(self, loss: TrainingLoss) -> "StackedModel":
         """Return a copy of this model whose gradients are those of a loss; `losses` remains the plain cross-entropy.
