@@ -338,7 +338,7 @@ def load_federation(federation: Federation) -> LoadedFederation:
         shards = tuple(np.append(shard, further) if client == victim else shard for client, shard in enumerate(shards))
     spec = model_for(federation.model, split.inside)
     model = StackedModel.of(spec, probe_records(source)).sized_for_device(federation.device)
-    model = model.clipping_in(federation.mechanism.clipping.measured_in)
+    model = model.clipping_in(federation.mechanism.clipping.measured_in).trained_with(federation.mechanism.loss)
     core = model.frozen_module if federation.weights is None else load_core(federation.weights)
     return LoadedFederation(
         public=federation,

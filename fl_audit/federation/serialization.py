@@ -61,7 +61,7 @@ class SentFederation:
         public = Federation.from_json(self.public)
         settle_device(public.device)
         model = StackedModel.of(self.spec, profile=self.known).sized_for_device(public.device)
-        model = model.clipping_in(public.mechanism.clipping.measured_in)
+        model = model.clipping_in(public.mechanism.clipping.measured_in).trained_with(public.mechanism.loss)
         register_federation(
             LoadedFederation(
                 public=public,
