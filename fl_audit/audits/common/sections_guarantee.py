@@ -303,11 +303,7 @@ def _colluders_tables(finding: evidence.ColludersFinding, contents: ReportConten
     columns = ("Who knows a part of the noise", "Noise multiplier faced", epsilon)
     names = {1: "a client alone, its own"}
     rows = [
-        (
-            names.get(group.clients, f"{group.clients:,} clients together"),
-            group.noise_multiplier,
-            finite(group.epsilon),
-        )
+        (names.get(group.clients, f"{group.clients:,} clients together"), group.noise_multiplier, finite(group.epsilon))
         for group in finding.groups
     ]
     server = ("the server, which sees every contribution by itself", *list(asdict(finding.server).values())[1:])
