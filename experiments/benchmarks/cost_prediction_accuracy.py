@@ -32,7 +32,8 @@ from fl_audit.runs.planned_run_check import check_plan
 from fl_audit.runs.planning import plan_run
 from fl_audit.runs.run import run_audit
 
-_FACTOR, _TARGET = 1.5, 0.8
+_FACTOR = 1.5
+_TARGET = 0.8
 _SECONDS_BETWEEN_LOOKS = 0.1
 
 Values = dict[str, dict[str, Any]]
@@ -94,7 +95,8 @@ class MeasuredCosts(NamedTuple):
 
 def _written(name: str, scratch: Path) -> Path:
     """Write a setting's configuration and random records, and return the path of the configuration."""
-    setting, draw = SETTINGS[name], np.random.default_rng(0)
+    setting = SETTINGS[name]
+    draw = np.random.default_rng(0)
     values = json.loads(json.dumps(setting.values))
     if setting.records:
         features = draw.standard_normal((setting.records, *setting.shape), dtype=np.float32)
@@ -127,7 +129,8 @@ def _costs(file: Path, engine: Engine) -> MeasuredCosts:
     run = subprocess.Popen(
         [sys.executable, "-c", program, str(file), engine], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
     )
-    busy, peak = dict[int, float](), 0
+    busy = dict[int, float]()
+    peak = 0
     while run.poll() is None:
         peak = max(peak, _measure_process_tree(run.pid, busy))
         threading.Event().wait(_SECONDS_BETWEEN_LOOKS)
@@ -152,7 +155,8 @@ def _measure_process_tree(pid: int, busy: dict[int, float]) -> int:
     try:
         parent = psutil.Process(pid)
         for process in (parent, *parent.children(recursive=True)):
-            times, memory = process.cpu_times(), process.memory_info()
+            times = process.cpu_times()
+            memory = process.memory_info()
             busy[process.pid] = times.user + times.system
             resident += memory.rss - memory.shared
     except psutil.Error:
@@ -174,13 +178,16 @@ def main() -> None:
         _run_in_child(options.child, options.engine)
         return
     columns = ("setting", "engine", "s predicted", "s", "ratio", "processor s", "MiB predicted", "MiB", "ratio ")
-    table, ratios = table_of(columns, words=columns[:2]), list[tuple[float, float]]()
+    table = table_of(columns, words=columns[:2])
+    ratios = list[tuple[float, float]]()
     for name in options.only or SETTINGS:
         for engine in [options.engine] if options.engine else (Engine.LOCAL, Engine.RAY):
             with tempfile.TemporaryDirectory() as scratch:
                 file = _written(name, Path(scratch))
-                prediction, costs = _predicted(file, engine), _costs(file, engine)
-            seconds, mib = prediction["command_seconds"], prediction["memory"] / 2**20
+                prediction = _predicted(file, engine)
+                costs = _costs(file, engine)
+            seconds = prediction["command_seconds"]
+            mib = prediction["memory"] / 2**20
             ratios.append((seconds / costs.seconds, mib / costs.mib))
             times = (f"{seconds:.1f}", f"{costs.seconds:.1f}", f"{ratios[-1][0]:.2f}", f"{costs.processor:.1f}")
             row = (name, str(engine), *times, f"{mib:,.0f}", f"{costs.mib:,.0f}", f"{ratios[-1][1]:.2f}")

@@ -33,11 +33,13 @@ from fl_audit.app_audits.live.observer_store import seed_in
 
 APP = Path(__file__).parent / "hospitals"
 ROOT = Path(__file__).resolve().parents[2]
-HOSPITALS, PORT = 4, 9443
+HOSPITALS = 4
+PORT = 9443
 _BIN = Path(sys.executable).parent
 _START = 60.0
 """Seconds in which a SuperLink answers."""
-_COMMAND, _ROUND = 600.0, 60.0
+_COMMAND = 600.0
+_ROUND = 60.0
 """Seconds in which a command of Flower ends, and more for each round of a training; a machine may be busy."""
 
 
@@ -91,7 +93,8 @@ def write_shards(path: Path, hospitals: int) -> None:
     """
     digits = load_digits()
     order = np.random.default_rng(0).permutation(len(digits.target))
-    pixels, labels = digits.data[order] / 16, digits.target[order]
+    pixels = digits.data[order] / 16
+    labels = digits.target[order]
     np.savez(path / "test.npz", pixels=pixels[:400], digits=labels[:400])
     for index in range(hospitals):
         shard = slice(400 + index, None, hospitals)

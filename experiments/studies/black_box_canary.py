@@ -39,7 +39,9 @@ from fl_audit.statistics.lower_bound_methods import BoundMethod
 from fl_audit.statistics.lower_bounds import epsilon_lower_bound
 from fl_audit.statistics.roc import area_under_curve
 
-EPSILON, DELTA, CONFIDENCE = 10.0, 1e-5, 0.95
+EPSILON = 10.0
+DELTA = 1e-5
+CONFIDENCE = 0.95
 PUBLISHED = 7.21
 CANARIES = ("ordinary", "blank", "crafted")
 METHODS = (BoundMethod.CLOPPER_PEARSON, BoundMethod.ORDER_STATISTIC, BoundMethod.GDP)
@@ -104,7 +106,8 @@ def _play(
 ) -> list[str]:
     """Carry out all trials for one row of the table, and return the cells of this row."""
     plan = _plan_of(setting, weights_source, canary, data_dir)
-    federation, norm = load_federation(plan.federation), plan.federation.mechanism.clipping_norm
+    federation = load_federation(plan.federation)
+    norm = plan.federation.mechanism.clipping_norm
     models = starting_models(federation, weights_source, _MODEL_SEED, trials_to_craft_on(weights_source))
     ordinary = gradient_norms_and_products(
         federation.model, models, federation.common.features, federation.common.labels
@@ -112,7 +115,8 @@ def _play(
     tensor = federation.model.clipped_sum(models, federation.differing.features, federation.differing.labels, norm)
     contents = results_of_run(plan, progress=progress_bar)
     scores = contents.trials["record_score"].to_numpy(dtype=np.float64)
-    members, nonmembers = scores[contents.run.bits], scores[~contents.run.bits]
+    members = scores[contents.run.bits]
+    nonmembers = scores[~contents.run.bits]
     bounds = [epsilon_lower_bound(members, nonmembers, DELTA, CONFIDENCE, method) for method in METHODS]
     return [
         setting.model.rpartition(":")[2], str(setting.rounds), str(setting.trials), str(weights_source),
@@ -126,7 +130,8 @@ def _play(
 def main() -> None:
     parser = parser_of(__doc__, "logistic regression alone, few trials")
     parser.add_argument("--data-dir", help="directory of published data files; FL_AUDIT_DATA unless given")
-    options, console = parser.parse_args(), Console(width=170)
+    options = parser.parse_args()
+    console = Console(width=170)
     torch.set_num_threads(1)
     columns = ("model", "rounds", "trials", "weights", "others' gradients / C", "record", "its gradient / C",
                "accuracy", "AUC", *map(str, METHODS[:2]), "gdp *", "ceiling")  # fmt: skip

@@ -108,7 +108,8 @@ def _scene(setting: InvertedUpdateSetting, directory: str | None, pictures: int)
     # Grey pictures have one channel, as the model reads them.
     shape = true.shape if len(true.shape) == 3 else (1, *true.shape)
     spec = ModelSpec(setting.model, shape, pool.classes)
-    model, start = StackedModel.of(spec), initial_models(spec, 0, [0])[0].detach()
+    model = StackedModel.of(spec)
+    start = initial_models(spec, 0, [0])[0].detach()
     shared = UpdateFunction(model, start)
     if setting.is_local:
         schedule = LocalSchedule(0.01, max(1, setting.batch // 2), epochs=2)

@@ -68,7 +68,8 @@ def account(
     >>> round(account(1.0, 100, 1e-5, **copied).epsilon, 3)
     0.895
     """
-    over, neighbours = choice(MultiplierReference, "noise over", noise_over), choice(Adjacency, "adjacency", adjacency)
+    over = choice(MultiplierReference, "noise over", noise_over)
+    neighbours = choice(Adjacency, "adjacency", adjacency)
     events = gaussian_rounds(over.over_sensitivity(noise_multiplier, neighbours), rounds, sampling_rate)
     return derive_guarantee(Claim(neighbours, events, delta, prior, accountant, sensitivities))
 

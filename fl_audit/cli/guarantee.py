@@ -130,7 +130,8 @@ def calibrate(
     noise multiplier: its standard deviation divided by the sensitivity.
     """
 
-    target, rate = options.target(), accounting.sampling_rate
+    target = options.target()
+    rate = accounting.sampling_rate
 
     from fl_audit.privacy.events import gaussian_rounds
 

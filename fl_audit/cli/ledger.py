@@ -121,7 +121,8 @@ def _guarantee_values(spent: SpentPrivacy) -> dict[str, Any]:
 def _print_trainings(path: Path, lines: Sequence[LedgerTraining]) -> None:
     columns, rows = ("training", "neighbours", "rounds", "sampling rate", "noise multiplier"), []
     for line in lines:
-        releases, noise = line.terms, f"{line.noise_multiplier:.6g}"
+        releases = line.terms
+        noise = f"{line.noise_multiplier:.6g}"
         called = line.name if line.trainings == 1 else f"{line.name} (each of {line.trainings:,})".strip()
         rows.append((called, str(releases.adjacency), str(releases.rounds), f"{releases.sampling_rate:g}", noise))
     print_table(columns, rows, str(path), numbers=range(2, 5))

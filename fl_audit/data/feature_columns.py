@@ -20,7 +20,9 @@ def encode_columns(
     frame: pd.DataFrame, file_rows: SourceFileRows, settings: TableSettings, persons: IdentifyingColumn | None
 ) -> list[EncodedColumn]:
     """Encode all feature columns of a table, in their order."""
-    encoded, width, refused = list[EncodedColumn](), 0, list[InputError]()
+    encoded = list[EncodedColumn]()
+    width = 0
+    refused = list[InputError]()
     for name, cells in frame.items():
         try:
             if pd.api.types.is_numeric_dtype(cells):
@@ -80,6 +82,7 @@ def refuse_infinite(column: "pd.Series[Any]", name: str, file_rows: SourceFileRo
     """Raise `InputError` if a numeric column has a number that is not finite; the message names its cell."""
     finite = np.isfinite(column.to_numpy(dtype=np.float64))
     if not finite.all():
-        position, drop = int(np.argmin(finite)), remedies.drop(name)
+        position = int(np.argmin(finite))
+        drop = remedies.drop(name)
         cell = file_rows.cell(position, name, str(column.iloc[position]))
         raise InputError(f"{cell}: accepted are finite numbers; {drop} leaves out the column", (drop,))

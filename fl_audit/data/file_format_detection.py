@@ -6,7 +6,8 @@ from io import BytesIO
 
 from fl_audit.errors import require
 
-WORKBOOK, PARQUET = "an Excel workbook", "a Parquet file"
+WORKBOOK = "an Excel workbook"
+PARQUET = "a Parquet file"
 _WORD = 6
 _AS_CSV = "save it as CSV (UTF-8)"
 _UNPACK = "unpack it, and give the file inside"
@@ -68,7 +69,8 @@ _KINDS = (
 _TAR = slice(257, 262)
 _OLD_OFFICE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _MARKUP = (("a web page", (b"<!doctype html", b"<html", b"<table", b"<head", b"<body")), ("an XML file", (b"<?xml",)))
-_BEGINNING, _MIME_TYPE = 512, 60
+_BEGINNING = 512
+_MIME_TYPE = 60
 
 
 def file_format_phrase(content: bytes) -> str | None:

@@ -149,7 +149,8 @@ def draw_spread(axes: Axes, table: pd.DataFrame, column: str, scale: float = 1.0
     """
     rounds, curves = quantiles_by_round(table, column, (0, 0.25, 0.5, 0.75, 1))
     lowest, lower, middle, upper, highest = (scale * curve for curve in curves)
-    trials, style = table["trial"].nunique(), BIT_STYLES[1]
+    trials = table["trial"].nunique()
+    style = BIT_STYLES[1]
     if trials > 1:
         draw_band(axes, rounds, lowest, highest, facecolor=PALE, edgecolor=MUTED, linewidth=0.6,
                   label="smallest to largest trial")  # fmt: skip

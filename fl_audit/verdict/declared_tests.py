@@ -42,7 +42,8 @@ class TestName(StrEnum):
 
     def __new__(cls, name: str, weight: float = 0.0) -> "TestName":  # noqa: D102
         member = str.__new__(cls, name)
-        member._value_, member.weight = name, weight
+        member._value_ = name
+        member.weight = weight
         return member
 
     NOISE_TOTAL = "noise-total", 0.05
@@ -278,7 +279,8 @@ def clearest_of(name: TestName, questions: Sequence[Callable[[float], Look]]) ->
     TestNotApplicableError
         If no question can be asked; the reason is that of the first.
     """
-    looks, reasons = list[Look](), list[NotTestedReason]()
+    looks = list[Look]()
+    reasons = list[NotTestedReason]()
     for question in questions:
         try:
             looks.append(question(name.level / len(questions)))
@@ -287,7 +289,8 @@ def clearest_of(name: TestName, questions: Sequence[Callable[[float], Look]]) ->
     if not looks:
         raise TestNotApplicableError(reasons[0])
     looks.sort(key=lambda look: look.p_value)
-    first, p_value = looks[0], bonferroni(len(questions), looks[0].p_value)
+    first = looks[0]
+    p_value = bonferroni(len(questions), looks[0].p_value)
     return TestResult(
         name,
         first.statistic,

@@ -34,7 +34,8 @@ def questions_in_short(details: VerdictDetails) -> list[str]:
 
     Unlike `questions_text`, they name no limits of detection.
     """
-    test_names, reasons = {test.name for test in details.tests}, dict(details.not_offered)
+    test_names = {test.name for test in details.tests}
+    reasons = dict(details.not_offered)
     return [
         f"It was tested {question}."
         if test_names & {*names}

@@ -76,13 +76,15 @@ def _row(
 
     `of` has the sum of squares behind the ratio, and the significance level of its test.
     """
-    (ratio, low, high), (squares, level) = noise, of
+    ratio, low, high = noise
+    squares, level = of
     return ReportNumber(name, ratio, basis, low, high, estimate.confidence, 1.0, is_least=True, on_page=True,
                wide=partial(ratio_interval, squares), level=level)  # fmt: skip
 
 
 def _rows(finding: NoiseFinding, contents: ReportContents) -> list[ReportNumber]:
-    estimate, unit_name = finding.estimate, contents.words.one
+    estimate = finding.estimate
+    unit_name = contents.words.one
     beside = f"what a release has beside both sums, where it does not hide the {unit_name}; {_EXACT}"
     if not contents.plan.federation.mechanism.noise.has_gaussian_llr:
         beside = f"what a release has beside its sum, in all coordinates; {_EXACT}"
@@ -130,7 +132,8 @@ def excess_text(details: VerdictDetails) -> str:
 
 
 def _said(finding: NoiseFinding, run: FinishedRun) -> Mapping[str, Any]:
-    words, judgement = unit_words(run.plan.adjacency), finding.judgement
+    words = unit_words(run.plan.adjacency)
+    judgement = finding.judgement
     values = {
         "excess": excess_text(judgement),
         "tests": [TestMessage(test, words).to_json() for test in judgement.tests],

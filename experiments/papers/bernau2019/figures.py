@@ -224,7 +224,8 @@ def _rocs(axes: Axes, runs: Sequence[AttackedModels], method: PrivacyMethod, att
         return
     axes.plot([0, 1], [0, 1], color=MUTED, linewidth=4, alpha=0.35)
     for run in runs:
-        curve, (colour, line) = run.rocs[attack], _LEVEL_LOOKS[position_of(run.run)]
+        curve = run.rocs[attack]
+        colour, line = _LEVEL_LOOKS[position_of(run.run)]
         name = "no DP" if run.method is PrivacyMethod.ORIGINAL else f"epsilon {run.epsilon:,.4g}"
         axes.plot(curve.fpr, curve.tpr, line, color=colour, linewidth=1.4, label=name)
     axes.legend(fontsize=SMALL_TEXT_SIZE - 2, loc="lower right", handlelength=3.0)

@@ -7,7 +7,11 @@ of accuracy) are shown in figures only; a few of them are printed in the text.
 
 from typing import NamedTuple
 
-TEXAS, PURCHASES, COLLAB, LFW, SKEWED = "Texas", "Purchases", "COLLAB", "LFW", "Skewed Purchases"
+TEXAS = "Texas"
+PURCHASES = "Purchases"
+COLLAB = "COLLAB"
+LFW = "LFW"
+SKEWED = "Skewed Purchases"
 """The five data sets of the paper."""
 STUDIES = (TEXAS, PURCHASES, COLLAB, LFW, SKEWED)
 CLASSES = {

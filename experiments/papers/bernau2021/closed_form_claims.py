@@ -52,7 +52,8 @@ def noise_of_the_figures() -> Iterator[PaperClaim]:
     guarantees = [(delta, calibrated(MAIN_BELIEF, delta)) for delta in (0.01, 0.001)]
     apart = [(guarantee.advantage_bound_exact or 0.0) - rho_alpha(epsilon_from_belief(MAIN_BELIEF), delta)
              for delta, guarantee in guarantees]  # fmt: skip
-    where, quantity = "noise of the figures, rho_beta .9", "exact advantage less rho_alpha, farthest from 0"
+    where = "noise of the figures, rho_beta .9"
+    quantity = "exact advantage less rho_alpha, farthest from 0"
     yield CLAIMS["advantage-is-rho-alpha"].on(where, exact(max(apart, key=abs)), quantity=quantity)
     over = [_largest_exceedance(sqrt(ROUNDS) / (guarantee.noise_multiplier or inf), MAIN_BELIEF) / delta
             for delta, guarantee in guarantees]  # fmt: skip

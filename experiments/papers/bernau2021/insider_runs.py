@@ -20,7 +20,8 @@ ROUNDS = 30
 CLIPPING_NORM = 3.0
 BELIEFS = (0.75, 0.9, 0.99)  # the values of rho_beta, without the smallest one, which differs between the data sets
 MAIN_BELIEF = 0.9
-MAIN_REPETITIONS, OTHER_REPETITIONS = 1000, 250
+MAIN_REPETITIONS = 1000
+OTHER_REPETITIONS = 250
 """About as many repetitions as are behind numbers that the paper prints: at rho_beta = 0.9, and elsewhere (242 to
 493)."""
 NEIGHBOUR_REPETITIONS = 100  # of each neighbour that Figure 4 alone needs; the paper states no number

@@ -158,7 +158,8 @@ def _belief_off(query: NoisyQuery, trials: QueryTrials) -> float:
 def _rows_of_the_boundary(query: NoisyQuery, trials: QueryTrials) -> list[ItemRow]:
     answers = trials.answers[:, 0]
     is_correct = trials.won == trials.used
-    last, first = float(answers[is_correct].max()), float(answers[~is_correct].min())
+    last = float(answers[is_correct].max())
+    first = float(answers[~is_correct].min())
     beliefs = expit(trials.towards_truth)
     wins = int(trials.won.sum())
     won = IntervalEstimate(wins / TRIALS, *clopper_pearson(wins, TRIALS, CONFIDENCE))

@@ -109,7 +109,8 @@ def _neighbour_rows(paper_run: StoredPaperRun) -> list[ItemRow]:
         f"label{'s' if len(labels) == 2 else ''} {' and '.join(map(str, labels))}; quartiles {quartiles[0]:.3g} and "
         f"{quartiles[1]:.3g}; limit {_limit(run['privacy.adjacency']):g}; interval: bootstrap over trials"
     )
-    outliers, beyond = "share of outliers", "beyond 1.5 interquartile ranges"
+    outliers = "share of outliers"
+    beyond = "beyond 1.5 interquartile ranges"
     return [
         measured_row(label, MEDIAN, median, paper_run.repetitions, note, published=PRINTED.of(run, MEDIAN)),
         measured_row(label, outliers, share, paper_run.repetitions, beyond, published=PRINTED.of(run, outliers)),

@@ -47,7 +47,8 @@ MANY = {
     ComputeExtent.QUICK: SimulationSettings(sizes=(100, 1000), repetitions=40),
 }
 """Settings with more repetitions than in the paper, on other samples, for the bias and the spread."""
-_SEED, _SEED_OF_MANY = 0, 1
+_SEED = 0
+_SEED_OF_MANY = 1
 _LOOKS = {PARAMETRIC: ("--", "#12426e", "o"), EMPIRICAL: (":", "#b35806", "v")}
 _LOST = (
     "Lost parameters: the Gamma distributions, the numbers of losses, delta and the cut of the parametric form are "

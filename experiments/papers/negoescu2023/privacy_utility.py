@@ -246,7 +246,8 @@ Models = tuple[PaperDataset, pd.DataFrame]  # a data set with the table of all m
 
 def _contrast(many_classes: Models, adult: Models) -> PaperClaim:
     """Return the claim that Epsilon* of Purchase-100 exceeds that of Adult, both without DP at the most epochs."""
-    of_many, of_adult = baselines_of(many_classes[1]), baselines_of(adult[1])
+    of_many = baselines_of(many_classes[1])
+    of_adult = baselines_of(adult[1])
     longest = max(of_many), max(of_adult)
     apart = statistics.welch_interval(of_many[longest[0]], of_adult[longest[1]])
     where = f"{many_classes[0].title}, {longest[0]} epochs, and Adult, {longest[1]} epochs"

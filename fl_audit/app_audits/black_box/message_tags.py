@@ -123,10 +123,12 @@ def taken_answer(reply: Message) -> ClientAnswer | None:
     record = reply.content[ANSWER]
     assert isinstance(record, ConfigRecord)
     del reply.content[ANSWER]
-    update_text, written = record.get("update"), record.get("outside")
+    update_text = record.get("update")
+    written = record.get("outside")
     numbers = {name: value for name in ("partition", "records") if isinstance(value := record.get(name), int)}
     update = np.frombuffer(update_text, np.float32).astype(np.float64) if isinstance(update_text, bytes) else None
     outside = tuple(map(str, written)) if isinstance(written, list) else ()
     code, fault = (str(record.get(name, "")) for name in ("code", "fault"))
-    partition, records = numbers.get("partition"), numbers.get("records")
+    partition = numbers.get("partition")
+    records = numbers.get("records")
     return ClientAnswer(partition, update, records, code, outside, fault)

@@ -185,7 +185,8 @@ def stored_guarantee(directory: Path) -> StoredGuarantee:
         f"{path} is missing: accepted are directories in which a `TrainingObserver` with terms keeps rounds",
     )
     with stored_in(path, "guarantee of a training that canaries watch") as stored:
-        delta, canaries = float(stored["delta"]), stored["canaries"]
+        delta = float(stored["delta"])
+        canaries = stored["canaries"]
         require_number("delta is", delta, "numbers above 0 and below 1")
         require_number("canaries is", canaries, _CANARIES)
         return StoredGuarantee(terms_of_json(stored, str(path)), delta, canaries)

@@ -39,7 +39,10 @@ from fl_audit.app_audits.review.virtual_clients import TrialStrategyFactory
 from fl_audit.generator_states import spared_generators
 from fl_audit.verdict.verdict import Verdict
 
-_OF_MECHANISM, _OF_MODEL, _OF_EARLY, _OF_NUMBERS = 0.55, 0.75, 0.8, 0.85
+_OF_MECHANISM = 0.55
+_OF_MODEL = 0.75
+_OF_EARLY = 0.8
+_OF_NUMBERS = 0.85
 """Shares of the time limit, counted from the start of the review.
 
 Trials of the mechanism end at `_OF_MECHANISM`, all trials on the model at `_OF_MODEL`, trials with few clients at
@@ -100,14 +103,17 @@ def _planned(
     if len(traces) == 1 and app.stated.claim is not None:
         traces = (_traced(app, system), *traces)
     starts = compared_starts(app.stated, traces)
-    sampled, stated, claim = dict(app.stage.most), app.stated, app.claim
+    sampled = dict(app.stage.most)
+    stated = app.stated
+    claim = app.claim
     kinds = planning.relevant_scenarios(kinds_of(system, claim), app.own, has_claim=stated.claim is not None)
     seconds_left = (_OF_MODEL * options.seconds - (time.monotonic() - began)) * options.processes
     # A claimed noise multiplier can be composed over rounds. A reviewer's claim already covers several rounds.
     says_noise = stated.claim is not None and stated.claim.noise_multiplier is not None
     is_composed = says_noise or (stated.claim is not None and stated.is_of_reviewer)
     wanted_rounds = (options.rounds or min(app.caught.rounds, planning.USUAL_ROUNDS)) if is_composed else 1
-    is_free, is_quick = options.rounds is None, options.is_quick or stated.claim is None
+    is_free = options.rounds is None
+    is_quick = options.is_quick or stated.claim is None
     plan = planning.plan_of(kinds, claim, slow, quick, seconds_left, wanted_rounds, is_free, is_quick)
     claim = replace(claim, rounds=plan.rounds)
     names = [kind.name for kind in plan.kinds]
@@ -256,7 +262,9 @@ class _PlannedReview:
         `claim_audit` is the audit of the released model. `beside` is the audit of side channels, or None without one.
         `early` holds remarks on trials with the number of clients with which the app starts.
         """
-        read, caught, stated = self.read, self.read.caught, self.read.stated
+        read = self.read
+        caught = self.read.caught
+        stated = self.read.stated
         results = [claim_audit] if beside is None else [claim_audit, beside]
         planned = [*self.names, *(self.about if self.tests_side_channels else ())]
         weaker = weaker_than_configured(stated, read.app.config, caught.rounds)

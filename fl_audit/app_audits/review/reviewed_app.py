@@ -100,7 +100,8 @@ def reviewed_claim(captured: CapturedStrategy, options: ReviewOptions, rounds: i
     )
     if options.epsilon is not None or options.noise_multiplier is not None:
         between = adjacency or Adjacency.ADD_REMOVE_CLIENT
-        noise, over = options.noise_multiplier, options.noise_over
+        noise = options.noise_multiplier
+        over = options.noise_over
         claim = StatedClaim(between, options.epsilon, options.delta, noise, rounds, over)
         usual = stated_by(captured.start.strategy, [mod.mod for mod in captured.mods], None, rounds, options.delta)
         mu_of_claim = None if usual.claim is None else usual.claim.mu or usual.mu

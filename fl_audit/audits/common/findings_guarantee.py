@@ -169,7 +169,8 @@ def measure_colluders(run: FinishedRun, _: Findings) -> ColludersFinding | None:
 
 
 def _left(plan: RunPlan, threat_model: ThreatModel) -> GuaranteeAgainstAdversary:
-    guarantee, mechanism = plan.guarantee, plan.federation.mechanism
+    guarantee = plan.guarantee
+    mechanism = plan.federation.mechanism
     assert guarantee is not None, "what was not claimed does not shrink"
     claim = replace(guarantee.claim, events=mechanism.events(plan.federation.rounds, threat_model))
     epsilon = account(claim.profile, claim.accountant, claim.delta)
@@ -195,11 +196,13 @@ class AdaptiveClippingFinding:
 
 def measure_clipping(run: FinishedRun, _: Findings) -> AdaptiveClippingFinding | None:
     """Return the clipping norms and noise multipliers of a run with adaptive clipping; None if the norm is fixed."""
-    mechanism, rounds = run.plan.federation.mechanism, run.tables.rounds
+    mechanism = run.plan.federation.mechanism
+    rounds = run.tables.rounds
     if not isinstance(mechanism.clipping, AdaptiveClipping) or NORM_COLUMN not in rounds:
         return None
     last = rounds.loc[rounds["round"] == rounds["round"].max(), NORM_COLUMN]
-    z, threat_model = run.plan.effective_noise_multiplier, run.plan.federation.threat_model
+    z = run.plan.effective_noise_multiplier
+    threat_model = run.plan.federation.threat_model
     return AdaptiveClippingFinding(
         first_norm=mechanism.clipping_norm,
         last_norm=float(last.median()),

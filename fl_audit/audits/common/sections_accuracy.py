@@ -171,7 +171,8 @@ def _upper(metric: str) -> str:
 
 def _draw_metric(axes: Axes, metric: str, finding: evidence.ModelAccuracyFinding, contents: ReportContents) -> None:
     draw_spread(axes, contents.releases, metric_column(metric), 100.0 if is_share(metric) else 1.0)
-    is_accuracy, accuracy = metric == Metric.ACCURACY, finding.unprotected
+    is_accuracy = metric == Metric.ACCURACY
+    accuracy = finding.unprotected
     if is_accuracy and accuracy is not None:
         shares = [100.0 * share for share in accuracy.accuracy]
         axes.plot(accuracy.rounds, shares, color=INK, linestyle="--", linewidth=1.5, label="without privacy (mean)")

@@ -29,16 +29,15 @@ from fl_audit.words import is_certainty, number_text, one_in, percent
 
 
 def _sentence(finding: evidence.GuaranteeFinding, contents: ReportContents) -> str:
-    guarantee, plan = finding.guarantee, contents.plan
+    guarantee = finding.guarantee
+    plan = contents.plan
     if guarantee is None and plan.federation.local_randomizer is not None:
         return "The training itself had no protection, and of its models alone nothing was claimed."
     if guarantee is None:
         return "These models were trained without any protection: nothing was claimed."
-    watcher, words, bound = (
-        mechanism_messages.observer_after_nobody(plan),
-        contents.words,
-        percent(guarantee.belief_bound),
-    )
+    watcher = mechanism_messages.observer_after_nobody(plan)
+    words = contents.words
+    bound = percent(guarantee.belief_bound)
     if is_certainty(guarantee.belief_bound):
         watcher = mechanism_messages.observer_after_somebody(plan)
         return f"The guarantee is so weak that somebody who {watcher} may become sure {words.whether}."
@@ -66,7 +65,8 @@ _BY_STANDING = {
 
 def person_text(contents: ReportContents) -> str:
     """Return a few sentences that explain the guarantee of a report to a person whose records are in the data."""
-    guarantee, standing = contents.plan.guarantee, standing_of_claim(contents)
+    guarantee = contents.plan.guarantee
+    standing = standing_of_claim(contents)
     if guarantee is None and contents.plan.federation.local_randomizer is not None:
         return (
             "What the owners did to the records before the training, described above, is all that limits what these "
@@ -74,11 +74,14 @@ def person_text(contents: ReportContents) -> str:
         )
     if guarantee is None:
         return "Nothing limits what these models may tell about a person whose records were trained with."
-    whose, used = "one of the records is yours", "it was used"
+    whose = "one of the records is yours"
+    used = "it was used"
     if contents.words.one == "client":
-        whose, used = "your records are all that one client holds", "they were used"
+        whose = "your records are all that one client holds"
+        used = "they were used"
     if contents.words.one == "user":
-        whose, used = "some of the records are yours, however many, as those of one user", "they were used"
+        whose = "some of the records are yours, however many, as those of one user"
+        used = "they were used"
     watches = mechanism_messages.informed_observer_after_somebody(contents.plan)
     if standing is ClaimStanding.REFUTED:
         how_sure = f"how sure somebody who {watches} may become that {used}"
@@ -109,10 +112,12 @@ def person_text(contents: ReportContents) -> str:
 
 
 def _rows(finding: evidence.GuaranteeFinding, contents: ReportContents) -> list[ReportNumber]:
-    guarantee, plan = finding.guarantee, contents.plan
+    guarantee = finding.guarantee
+    plan = contents.plan
     if guarantee is None:
         return []
-    by, between = f"by {guarantee.accountant}", mechanism_messages.noise_text(plan)
+    by = f"by {guarantee.accountant}"
+    between = mechanism_messages.noise_text(plan)
     always = f"for a {contents.words.one} that takes part every time; " * plan.is_amplified
     is_gaussian = all(claim.profile.gaussian_mu is not None for claim in guarantee.claims)
     exact = "2 Φ(mu/2) - 1 (Dong, Roth & Su 2022)" if is_gaussian else "delta(0) of the loss distribution"
@@ -210,7 +215,8 @@ def _other_guarantees_figure(
     figure: Figure, alternatives: evidence.AlternativeGuarantees, contents: ReportContents
 ) -> None:
     axes = figure.add_subplot()
-    style, guarantee = BIT_STYLES[1], contents.guarantee
+    style = BIT_STYLES[1]
+    guarantee = contents.guarantee
     beliefs = np.array([100 * guarantee.belief for guarantee in alternatives.guarantees])
     noise = np.array([guarantee.noise_multiplier for guarantee in alternatives.guarantees])
     axes.plot(beliefs, noise, "-", color=style.colour, linewidth=2, marker=style.marker, label="other guarantees")
@@ -234,7 +240,8 @@ def _other_guarantees_figure(
 
 
 def _other_guarantees_caption(alternatives: evidence.AlternativeGuarantees, contents: ReportContents) -> str:
-    first, last = alternatives.guarantees[0], alternatives.guarantees[-1]
+    first = alternatives.guarantees[0]
+    last = alternatives.guarantees[-1]
     return (
         f"A guarantee of {percent(first.belief)} takes a noise multiplier of {number_text(first.noise_multiplier, 3)}, "
         f"one of {percent(last.belief)} takes {number_text(last.noise_multiplier, 3)}; this run has "

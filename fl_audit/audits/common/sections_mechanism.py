@@ -25,11 +25,9 @@ _LONGEST, _END = 400, 180  # characters of a setting in a report, and of each en
 
 def mechanism_tables(plan: RunPlan) -> list[Table]:
     """Return two report tables: the mechanism of a run, and the run's configuration without the seed."""
-    local_randomizer, words, federation = (
-        plan.federation.local_randomizer,
-        unit_words(plan.adjacency),
-        plan.federation,
-    )
+    local_randomizer = plan.federation.local_randomizer
+    words = unit_words(plan.adjacency)
+    federation = plan.federation
     played = (
         *(
             []
@@ -103,7 +101,8 @@ def _flat(section: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]
 
 def _sentence(_: GuaranteeFinding, contents: ReportContents) -> str:
     """Return sentences that explain the figure of local sensitivities; empty without an insider."""
-    plan, words = contents.plan, contents.words
+    plan = contents.plan
+    words = contents.words
     if not contents.run.has_insider:
         return ""
     sentences = []
@@ -131,7 +130,8 @@ def _caption(_: GuaranteeFinding, contents: ReportContents) -> str:
 
 
 def _local_sensitivity_figure(figure: Figure, _: GuaranteeFinding, contents: ReportContents) -> None:
-    words, rounds = contents.words, contents.rounds
+    words = contents.words
+    rounds = contents.rounds
     axes = figure.add_subplot()
     median = draw_spread(axes, rounds, "local_sensitivity")
     _draw_limits(axes, contents)
@@ -145,13 +145,15 @@ def _local_sensitivity_figure(figure: Figure, _: GuaranteeFinding, contents: Rep
 
 
 def _draw_limits(axes: Axes, contents: ReportContents) -> None:
-    plan, table = contents.plan, contents.rounds
+    plan = contents.plan
+    table = contents.rounds
     if NORM_COLUMN in table:
         rounds, (norms,) = quantiles_by_round(table, NORM_COLUMN, (0.5,))
         label = "global sensitivity, which follows the clipping norm (median)"
         axes.plot(rounds, plan.adjacency.sensitivity_of_sum(1.0) * norms, label=label, **LIMIT)
         return
-    clip, highest = plan.federation.mechanism.clipping_norm, plan.largest_difference
+    clip = plan.federation.mechanism.clipping_norm
+    highest = plan.largest_difference
     if highest != clip:
         axes.axhline(clip, color=INK, linestyle=":", linewidth=1.8, label=f"clipping norm C = {number_text(clip, 3)}")
     name = "global sensitivity" if highest == plan.global_sensitivity else "largest difference of a round"

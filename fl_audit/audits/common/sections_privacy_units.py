@@ -67,7 +67,8 @@ def larger_unit_sentence(finding: PrivacyUnitsFinding, unit: Unit) -> str:
     ]
     if not larger or larger[0].size in (None, 1):
         return ""
-    level, epsilon = larger[0], larger[0].epsilon
+    level = larger[0]
+    epsilon = larger[0].epsilon
     assert epsilon is not None, "others were passed over"
     worth = "nothing that is known" if math.isinf(epsilon) else f"epsilon {number_text(epsilon, 3)}"
     says = ", which says nothing" * (_LARGE <= epsilon < math.inf)

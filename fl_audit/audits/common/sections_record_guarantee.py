@@ -33,10 +33,8 @@ def _phrases(local_randomizer: LocalRandomizer) -> tuple[str, str, str]:
 
 
 def _record_sentence(finding: evidence.LocalDPFinding, _: ReportContents) -> str:
-    unit_name, randomizer = (
-        evidence.unit_of(finding.local_randomizer),
-        mechanism_messages.randomizer_text(finding.local_randomizer),
-    )
+    unit_name = evidence.unit_of(finding.local_randomizer)
+    randomizer = mechanism_messages.randomizer_text(finding.local_randomizer)
     own_factor, whole = map(_factor, (finding.epsilon, finding.whole_epsilon))
     return (
         f"Before anything was trained, every owner {randomizer}, once. So whatever anybody sees later, evidence "
@@ -66,11 +64,13 @@ def _record_rows(finding: evidence.LocalDPFinding, contents: ReportContents) -> 
 def _pair_rows(
     finding: evidence.LocalDPFinding, pair: evidence.RecordPairLocalDP, contents: ReportContents
 ) -> list[ReportNumber]:
-    bound, differ = "" if pair.is_exact else ", at most", _phrases(finding.local_randomizer)[0]
+    bound = "" if pair.is_exact else ", at most"
+    differ = _phrases(finding.local_randomizer)[0]
     between = f"between one record and another that differ in {pair.differing:,} {differ}"
     formula = "P(B > d/2) - P(B < d/2), B binomial over the d features that differ"
     method = formula if pair.is_exact else "total variation, from a pessimistic privacy loss distribution"
-    basis_text, label = f"{method}; {between}; both records are known", f"Advantage on one randomised record{bound}"
+    basis_text = f"{method}; {between}; both records are known"
+    label = f"Advantage on one randomised record{bound}"
     rows = [ReportNumber(f"Epsilon of the pair{bound} (nats)", pair.epsilon, f"largest log-odds, {between}")]
     rows.append(ReportNumber(label, pair.advantage, basis_text))
     if (measured := pair.measured) is not None:

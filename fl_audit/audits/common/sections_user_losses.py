@@ -10,7 +10,8 @@ from fl_audit.words import number_text
 
 
 def _users_rows(finding: evidence.UserEpsilonStarFinding, contents: ReportContents) -> list[ReportNumber]:
-    star, right = finding.star, finite(finding.test_accuracy)
+    star = finding.star
+    right = finite(finding.test_accuracy)
     mean = "by the mean loss of each user's records, taken for normal after a logit transform"
     rows = [
         ReportNumber(

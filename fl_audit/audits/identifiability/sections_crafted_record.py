@@ -20,7 +20,8 @@ def _crafted_sentence(numbers: CraftedRecordInfluence, _: ReportContents) -> str
 
 
 def _crafted_rows(numbers: CraftedRecordInfluence, contents: ReportContents) -> list[ReportNumber]:
-    initial, over = numbers.initial, f"mean over trials; {contents.plan.adjacency}"
+    initial = numbers.initial
+    over = f"mean over trials; {contents.plan.adjacency}"
     where = f"mean at the initial weights of {plural(initial.models, 'trial')}"
     rows = [
         ReportNumber("Label of the crafted record", initial.label, "chosen before the run"),

@@ -39,8 +39,10 @@ def _detectable(contents: ReportContents) -> str:
 
 
 def _rows(finding: evidence.EmpiricalEpsilonFinding, contents: ReportContents) -> list[ReportNumber]:
-    guarantee, decisive = contents.guarantee, finding.decisive
-    delta, level = at_delta(guarantee.delta), decisive.level
+    guarantee = contents.guarantee
+    decisive = finding.decisive
+    delta = at_delta(guarantee.delta)
+    level = decisive.level
     by = f"{_method(decisive, contents.words)}{delta}. {decisive.assumption}"
     # This inverts `rho_alpha`. Compared with the guarantee it would refute noise that is calibrated exactly.
     advantage = f"section 5.3 (iii): Eq. (6) turned round{delta}, of noise calibrated by the classic formula only"
@@ -88,7 +90,9 @@ def _rows(finding: evidence.EmpiricalEpsilonFinding, contents: ReportContents) -
 
 
 def _estimate(name: str, estimate: EmpiricalEpsilonEstimate, basis: str) -> ReportNumber:
-    basis_text, low, high = basis + "; ends over the trials" * (estimate.confidence == 1), estimate.low, estimate.high
+    basis_text = basis + "; ends over the trials" * (estimate.confidence == 1)
+    low = estimate.low
+    high = estimate.high
     if side_of(low, high) == 0:  # they differ by rounding only
         low = high = estimate.epsilon
     return ReportNumber(name, finite(estimate.epsilon), basis_text, finite(low), finite(high), estimate.confidence)

@@ -29,8 +29,11 @@ _COUNTED = "counted; trials are independent repetitions"
 
 
 def _sentence(finding: evidence.InsiderFinding, contents: ReportContents) -> str:
-    trials, wins, beyond = finding.estimate.trials, finding.estimate.wins, finding.belief_violations
-    won, surer = advantage_row(finding.estimate, contents), _exceedance_row(finding, contents)
+    trials = finding.estimate.trials
+    wins = finding.estimate.wins
+    beyond = finding.belief_violations
+    won = advantage_row(finding.estimate, contents)
+    surer = _exceedance_row(finding, contents)
     opening = f"We put an insider to the test: {insider_text(contents.plan)}."
     surest = f"The surest it ever became of the right answer was {percent(finding.max_belief)}"
     if trials == 1:
@@ -57,7 +60,8 @@ def advantage_row(wins: AdvantageFromWins, contents: ReportContents) -> ReportNu
 
 def _exceedance_row(finding: evidence.InsiderFinding, contents: ReportContents) -> ReportNumber:
     """Return the table row with the share of trials in which the insider's belief exceeded the claimed bound."""
-    estimate, beyond = finding.estimate, finding.belief_violations
+    estimate = finding.estimate
+    beyond = finding.belief_violations
     low, high = clopper_pearson(beyond, estimate.trials, estimate.confidence)
     return ReportNumber(
         "Share of trials surer than claimed",
@@ -98,7 +102,8 @@ def _exact_distributions(run: FinishedRun) -> dict[int, LogOddsDistribution]:
 
 
 def _caption(finding: evidence.InsiderFinding, contents: ReportContents) -> str:
-    beyond, trials = finding.belief_violations, finding.estimate.trials
+    beyond = finding.belief_violations
+    trials = finding.estimate.trials
     distribution = (
         "The curve is the exact distribution."
         if _exact_distributions(contents.run)
@@ -113,10 +118,13 @@ def _caption(finding: evidence.InsiderFinding, contents: ReportContents) -> str:
 
 def _beliefs_figure(figure: Figure, finding: evidence.InsiderFinding, contents: ReportContents) -> None:
     axes = figure.add_subplot()
-    plan, distributions, trials = contents.plan, _exact_distributions(contents.run), contents.trials
+    plan = contents.plan
+    distributions = _exact_distributions(contents.run)
+    trials = contents.trials
     highest = top = _draw_beliefs(axes, trials["belief"].to_numpy(dtype=np.float64))
     if distributions:
-        share, points = float(contents.run.bits.mean()), belief_grid(distributions, plan.prior)
+        share = float(contents.run.bits.mean())
+        points = belief_grid(distributions, plan.prior)
         density = belief_density(points, distributions, plan.prior, share)
         name = "exact distribution" if plan.is_sampled else f"exact distribution, μ = {plan.mu:.3g}"
         axes.plot(points, density, color=INK, linewidth=2, label=name)
@@ -129,7 +137,8 @@ def _beliefs_figure(figure: Figure, finding: evidence.InsiderFinding, contents: 
     if of_d:
         axes.axvline(bounds[0], label=f"claimed limit for D' {limit_text(bounds[0])}", **LIMIT | {"linestyle": ":"})
     axes.axvspan(max(bounds.values()), 1.0, facecolor="none", edgecolor=MUTED, hatch="...", linewidth=0, alpha=0.35)
-    title, x_name = "How sure the insider became of the truth", "Belief in the data set really used (probability)"
+    title = "How sure the insider became of the truth"
+    x_name = "Belief in the data set really used (probability)"
     y_name = "Density (share of trials\nper unit of probability)"
     if not highest:
         y_name = "each mark is a trial"
@@ -142,7 +151,8 @@ def _draw_beliefs(axes: Axes, beliefs: Floats) -> float:
 
     With fewer than 20 trials, draw one mark for each trial and return 0.
     """
-    label, style = f"measured, {plural(len(beliefs), 'trial')}", BIT_STYLES[1]
+    label = f"measured, {plural(len(beliefs), 'trial')}"
+    style = BIT_STYLES[1]
     if len(beliefs) < FEWEST_FOR_HISTOGRAM:
         frame = axes.get_xaxis_transform()  # in axis units, so that any density fits above
         axes.vlines(beliefs, 0, 0.12, color=style.colour, linewidth=1.4, transform=frame)
@@ -193,7 +203,9 @@ def _belief_rounds_figure(figure: Figure, _: evidence.InsiderFinding, contents: 
 
 def _draw_bit(axes: Axes, contents: ReportContents, bit: int) -> None:
     """Draw the beliefs of all trials with one secret bit over the rounds, and the range in which 90 % are expected."""
-    style, run, plan = BIT_STYLES[bit], contents.run, contents.plan
+    style = BIT_STYLES[bit]
+    run = contents.run
+    plan = contents.plan
     paths = run.by_trial("log_odds")[run.bits == bool(bit)]
     if not len(paths):
         return
@@ -268,7 +280,8 @@ INNOVATIONS = Section(
 
 
 def _insiders_sentence(finding: evidence.SeveralInsidersFinding, contents: ReportContents) -> str:
-    best, worst = finding.best.estimate, finding.worst.estimate
+    best = finding.best.estimate
+    worst = finding.worst.estimate
     between = f"{worst.wins:,} to {best.wins:,}" if worst.wins < best.wins else f"{best.wins:,}"
     return (
         f"{plural(len(finding.each), 'participant')} played this insider, each by itself; each was right in {between} "

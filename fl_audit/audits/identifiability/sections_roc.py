@@ -34,7 +34,9 @@ def _scores_sentence(finding: evidence.ScoreAucFinding, _: ReportContents) -> st
 
 
 def _scores_rows(finding: evidence.ScoreAucFinding, contents: ReportContents) -> list[ReportNumber]:
-    area, bound, guarantee = finding.area, finding.bound, contents.guarantee
+    area = finding.area
+    bound = finding.bound
+    guarantee = contents.guarantee
     basis_text = f"share of pairs of trials that the score puts in order (interval: Hoeffding 1963). {_NO_RATIO}"
     return [
         ReportNumber("Trials with the record", finding.members, "counted"),
@@ -82,7 +84,9 @@ _BAND = "Clopper-Pearson bounds above two ranks of the trials with D'"
 
 def _tradeoff_figure(figure: Figure, _: evidence.TprAtFprFinding, contents: ReportContents) -> None:
     axes = figure.add_subplot()
-    guarantee, style, run = contents.guarantee, BIT_STYLES[1], contents.run
+    guarantee = contents.guarantee
+    style = BIT_STYLES[1]
+    run = contents.run
     smallest = max(_SMALLEST_RATE, 1 / int((~run.bits).sum()))
     curve = evidence.curve_of(run, np.geomspace(smallest, 1, 60), run.plan.confidence)
     draw_band(

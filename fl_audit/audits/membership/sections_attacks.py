@@ -65,7 +65,8 @@ _RATES = ("auc", "tpr_at_fpr_0001", "tpr_at_fpr_001", "balanced_accuracy")
 def _rate_row(
     rate: str, limit: float | None, name: str, results: AttackResults, contents: ReportContents
 ) -> ReportNumber:
-    interval, origin = getattr(results.rates, rate), 0.0 if rate.startswith("tpr") else 0.5
+    interval = getattr(results.rates, rate)
+    origin = 0.0 if rate.startswith("tpr") else 0.5
     wide = partial(evidence.rate_ends, contents.run, name, rate)
     return ReportNumber(
         rate,
@@ -83,7 +84,8 @@ def _rate_row(
 
 def _sentence(finding: evidence.AllAttacksFinding, contents: ReportContents) -> str:
     words = contents.words
-    trials, targets = plural(finding.trials, "training"), plural(finding.targets, words.one)
+    trials = plural(finding.trials, "training")
+    targets = plural(finding.targets, words.one)
     text = f"In {trials} we tossed a coin for each of {targets}, and trained with those that won."
     if finding.outsiders:
         name, attack_results = max(finding.outsiders.items(), key=lambda entry: entry[1].rates.auc.value)
@@ -148,7 +150,8 @@ def _tables(finding: evidence.AllAttacksFinding, contents: ReportContents) -> li
 
 
 def _rows(finding: evidence.AllAttacksFinding, contents: ReportContents) -> list[ReportNumber]:
-    guarantee, numbers = contents.plan.guarantee, list[ReportNumber]()
+    guarantee = contents.plan.guarantee
+    numbers = list[ReportNumber]()
     epsilon = None if guarantee is None else guarantee.epsilon
     for name, attack_results in finding.achieved.items():
         attack_name = _NAMES.get(name, name)
@@ -183,7 +186,8 @@ def _rows(finding: evidence.AllAttacksFinding, contents: ReportContents) -> list
                 )
             )
             if attack_results.by_tradeoff is not None:
-                basis, label = f"after Mahloujifar et al. 2024; the same; {at}", "One-run bound by the trade-off curve"
+                basis = f"after Mahloujifar et al. 2024; the same; {at}"
+                label = "One-run bound by the trade-off curve"
                 numbers.append(
                     ReportNumber(
                         f"{label}, {attack_name} (nats)",

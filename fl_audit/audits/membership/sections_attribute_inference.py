@@ -41,7 +41,8 @@ def _attribute_sentence(finding: evidence.AttributeFinding, contents: ReportCont
     name = max(
         (evidence.GUESSED, evidence.GUESSED_BY_DISTRIBUTION), key=lambda name: finding.by_name[name].advantage.advantage
     )
-    best, aside = finding.by_name[name], _attribute_row(name, finding, contents.run).comparison_in_brackets
+    best = finding.by_name[name]
+    aside = _attribute_row(name, finding, contents.run).comparison_in_brackets
     return (
         f"Somebody who knew all of a record but its {_quoted(finding)}, and asked the model how well each possible "
         f"value fits, guessed it right for {percent(best.members)} of the records that were trained with and for "

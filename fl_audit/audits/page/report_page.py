@@ -80,7 +80,8 @@ def draw_all(contents: ReportContents) -> list[DrawnPicture]:
 
 
 def _drawn(name: str, picture: FindingFigure[Any], numbers: Any, contents: ReportContents) -> DrawnPicture:
-    figure, caption = picture.figure(numbers, contents), picture.caption(numbers, contents)
+    figure = picture.figure(numbers, contents)
+    caption = picture.caption(numbers, contents)
     png = to_png(figure)
     figure.set_layout_engine("none")  # the layout of the first is right for the second
     return DrawnPicture(name, png, picture.title, caption, _page_svg(figure, name))
@@ -312,7 +313,8 @@ def _configuration(contents: ReportContents) -> str:
 
 def _annex(contents: ReportContents) -> str:
     """Return the annex for a data-protection officer; empty if the run has no such finding."""
-    numbers, levels = contents.find(OfficerAnnex), contents.find(PrivacyUnitsFinding)
+    numbers = contents.find(OfficerAnnex)
+    levels = contents.find(PrivacyUnitsFinding)
     if numbers is None:
         return ""
     of_levels = [] if levels is None or contents.is_violated else LEVELS.tables(levels, contents)

@@ -70,7 +70,9 @@ def landscape_figure(
     figure = Figure(figsize=(9.4, 7.0), dpi=figure_style.DOTS_PER_INCH, facecolor="white", layout="constrained")
     FigureCanvasAgg(figure)
     panels = figure.subplot_mosaic([["top", "."], ["main", "right"]], width_ratios=[4, 1], height_ratios=[1, 4])
-    main, top, right = panels["main"], panels["top"], panels["right"]
+    main = panels["main"]
+    top = panels["top"]
+    right = panels["right"]
     top.sharex(main)
     right.sharey(main)
     for group in _groups_of(points):
@@ -95,7 +97,8 @@ def landscape_figure(
     right.tick_params(labelbottom=is_density[right], bottom=is_density[right], labelleft=False)
     handles, labels = main.get_legend_handles_labels()
     pairs = [pair for pair in zip(*top.get_legend_handles_labels(), strict=True) if pair[1] not in labels]
-    handles, labels = handles + [handle for handle, _ in pairs], labels + [label for _, label in pairs]
+    handles = handles + [handle for handle, _ in pairs]
+    labels = labels + [label for _, label in pairs]
     columns = _columns_for(labels)
     figure.set_figheight(figure.get_figheight() + _LEGEND_LINE * max(0, -(-len(labels) // columns) - 5))
     figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False, fontsize=SMALL_TEXT_SIZE)
