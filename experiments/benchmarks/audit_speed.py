@@ -66,18 +66,39 @@ class AuditSpeedSetting(NamedTuple):
 SETTINGS = {
     "adult": AuditSpeedSetting(
         {"name": "adult", "records": 1000},
-        "adult-mlp", (104,), 2, 0.001, 1000, 30.0, {Engine.LOCAL: "", Engine.RAY: "1.5 of the floor"}, local_actors=2,
+        "adult-mlp",
+        (104,),
+        2,
+        0.001,
+        1000,
+        30.0,
+        {Engine.LOCAL: "", Engine.RAY: "1.5 of the floor"},
+        local_actors=2,
     ),
     "mnist": AuditSpeedSetting(
         {"name": "mnist", "records": 100, "test-records": 100, "population-records": 100},
-        "mnist-cnn", (1, 28, 28), 10, 0.01, 100, 145.0, {Engine.RAY: "300x"}, evaluate_every=_ROUNDS,
+        "mnist-cnn",
+        (1, 28, 28),
+        10,
+        0.01,
+        100,
+        145.0,
+        {Engine.RAY: "300x"},
+        evaluate_every=_ROUNDS,
     ),
     "dense": AuditSpeedSetting(
         {"name": "npz", "records": 1000},
-        "dense-128", (600,), 100, 0.001, 100, 283.0, {Engine.LOCAL: "1200x", Engine.RAY: "700x"},
-        local_actors=2, evaluate_every=_ROUNDS,
+        "dense-128",
+        (600,),
+        100,
+        0.001,
+        100,
+        283.0,
+        {Engine.LOCAL: "1200x", Engine.RAY: "700x"},
+        local_actors=2,
+        evaluate_every=_ROUNDS,
     ),
-}  # fmt: skip
+}
 
 
 class MeasuredAudit(NamedTuple):
@@ -137,9 +158,18 @@ def main() -> None:
     parser.add_argument("--engines", choices=list(Engine), type=Engine, nargs="+", help="default: those with a target")
     options = parser.parse_args()
     columns = (
-        "setting", "engine", "device", "trials", "median", "range", "of the floor", "authors' code", "target",
-        "first round s", "card MiB",
-    )  # fmt: skip
+        "setting",
+        "engine",
+        "device",
+        "trials",
+        "median",
+        "range",
+        "of the floor",
+        "authors' code",
+        "target",
+        "first round s",
+        "card MiB",
+    )
     table = table_of(columns, f"Milliseconds a trial, {os.cpu_count()} cores")
     for name in [options.only] if options.only else SETTINGS:
         trials = options.trials or SETTINGS[name].trials
@@ -149,9 +179,15 @@ def main() -> None:
         for _ in range(options.repeat):
             for (engine, device), measurement in measured.items():
                 configured = partial(
-                    configuration, name, trials, engine, options.data_dir,
-                    device=device, has_random_records=options.random_records, uses_all_cores=options.all_cores,
-                )  # fmt: skip
+                    configuration,
+                    name,
+                    trials,
+                    engine,
+                    options.data_dir,
+                    device=device,
+                    has_random_records=options.random_records,
+                    uses_all_cores=options.all_cores,
+                )
                 measurement.append(_measured(configured, engine))
         for (engine, device), measurement in measured.items():
             actors = "" if options.all_cores or device is Device.CUDA else f", {SETTINGS[name].local_actors} actor(s)"

@@ -21,8 +21,14 @@ from fl_audit.runs.run import run_audit
 
 _MODULE = "fl_audit.experiments.benchmarks.client_start_up"
 _FEATURES = 10
-_CLIENTS = ((Engine.RAY, 10, 0), (Engine.RAY, 10_000, 100), (Engine.LOCAL, 1_000, 100), (Engine.LOCAL, 10_000, 100),
-            (Engine.LOCAL, 100_000, 100), (Engine.LOCAL, 1_000_000, 1_000))  # fmt: skip
+_CLIENTS = (
+    (Engine.RAY, 10, 0),
+    (Engine.RAY, 10_000, 100),
+    (Engine.LOCAL, 1_000, 100),
+    (Engine.LOCAL, 10_000, 100),
+    (Engine.LOCAL, 100_000, 100),
+    (Engine.LOCAL, 1_000_000, 1_000),
+)
 """Engine, registered clients, and cohort; without one everybody takes part."""
 
 
@@ -44,13 +50,19 @@ def _start_of(engine: Engine, clients: int, cohort: int) -> tuple[float, float, 
         np.savez(Path(scratch) / "data.npz", x=features, y=(features[:, 0] > 0).astype(np.int64))
         training = {"strategy": "dp-fedavg", "rounds": 2, "local-epochs": 1, "local-batch": 10}
         config = {
-            "data": {"name": "npz", "path": str(Path(scratch) / "data.npz"), "records": clients, "clients": clients,
-                     "test-records": 100, "population-records": 100},
+            "data": {
+                "name": "npz",
+                "path": str(Path(scratch) / "data.npz"),
+                "records": clients,
+                "clients": clients,
+                "test-records": 100,
+                "population-records": 100,
+            },
             "model": {"name": "logistic"},
             "training": training | {"local-learning-rate": 0.1} | ({"cohort": cohort} if cohort else {}),
             "privacy": {"noise-multiplier": 1.0, "clipping-norm": 1.0, "adjacency": "add-remove-client", "delta": 1e-7},
             "audit": {"trials": 4, "epsilon-star": False, "membership": False},
-        }  # fmt: skip
+        }
         (Path(scratch) / "audit.json").write_text(json.dumps(config))
         command = [sys.executable, "-m", _MODULE, scratch, str(engine)]
         ran = subprocess.run(command, capture_output=True, text=True)
@@ -91,8 +103,17 @@ def _extrapolated_times_text(clients: int, cohort: int) -> str:
 
 def print_start_up(console: Console) -> None:
     """Measure the start-up for every number of clients, and print the table."""
-    columns = ("engine", "clients", "cohort", "s to the end of round 1", "processor s", "MiB", "us a client",
-               "KiB a client", f"on {_NODES} nodes of {_CORES} cores, on paper")  # fmt: skip
+    columns = (
+        "engine",
+        "clients",
+        "cohort",
+        "s to the end of round 1",
+        "processor s",
+        "MiB",
+        "us a client",
+        "KiB a client",
+        f"on {_NODES} nodes of {_CORES} cores, on paper",
+    )
     table = table_of(columns, words=columns)
     _, least_busy, least_memory = _start_of(Engine.LOCAL, 10, 0)
     for engine, clients, cohort in _CLIENTS:

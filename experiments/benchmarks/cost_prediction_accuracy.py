@@ -48,41 +48,77 @@ class PredictedSetting(NamedTuple):
     values: Values  # the configuration; `data.path` is added
 
 
-_PRIVACY = {"belief": 0.9, "clipping-norm": 3.0, "sensitivity": "local", "delta": 0.001,
-            "adjacency": "replace-record"}  # fmt: skip
+_PRIVACY = {"belief": 0.9, "clipping-norm": 3.0, "sensitivity": "local", "delta": 0.001, "adjacency": "replace-record"}
 
 SETTINGS = {
-    "many trials": PredictedSetting((104,), 2, 3000, {
-        "data": {"name": "npz", "records": 1000, "clients": 10, "test-records": 500, "population-records": 1000},
-        "model": {"name": "adult-mlp"}, "training": {"rounds": 30, "learning-rate": 0.1}, "privacy": _PRIVACY,
-        "audit": {"trials": 500},
-    }),
-    "wide network": PredictedSetting((600,), 100, 1300, {
-        "data": {"name": "npz", "records": 1000, "clients": 10, "test-records": 100, "population-records": 100},
-        "model": {"name": "dense-128"}, "training": {"rounds": 30, "learning-rate": 0.1}, "privacy": _PRIVACY,
-        "audit": {"trials": 25, "evaluate-every": 30},
-    }),
-    "many clients": PredictedSetting((784,), 10, 50_400, {
-        "data": {"name": "npz", "records": 50_000, "clients": 1000, "test-records": 100, "population-records": 100},
-        "model": {"name": "dense-128"},
-        "training": {"strategy": "dp-fedavg", "cohort": 50, "rounds": 100, "local-batch": 10,
-                     "local-learning-rate": 0.1},
-        "privacy": {"noise-multiplier": 1.0, "clipping-norm": 1.0, "adjacency": "add-remove-client", "delta": 1e-4},
-        "audit": {"trials": 1, "insider": False, "epsilon-star": False, "membership": False, "evaluate-every": 100},
-    }),
-    "membership": PredictedSetting((), 0, 0, {
-        "data": {"name": "digits", "records": 500, "clients": 2, "population-records": 500},
-        "model": {"name": "logistic"}, "training": {"rounds": 5, "learning-rate": 2.0},
-        "privacy": {"epsilon": 8.0, "adjacency": "add-remove-record", "clipping-norm": 1.0},
-        "audit": {"kind": "membership", "targets": 500, "trials": 512, "epsilon-star": False, "evaluate-every": 5},
-        "run": {"trials-per-batch": 64},
-    }),
-    "convolutions": PredictedSetting((1, 28, 28), 10, 400, {
-        "data": {"name": "npz", "records": 100, "clients": 4, "test-records": 100, "population-records": 100},
-        "model": {"name": "mnist-cnn"}, "training": {"rounds": 10, "learning-rate": 0.1},
-        "privacy": _PRIVACY | {"delta": 0.01}, "audit": {"trials": 20, "evaluate-every": 10},
-    }),
-}  # fmt: skip
+    "many trials": PredictedSetting(
+        (104,),
+        2,
+        3000,
+        {
+            "data": {"name": "npz", "records": 1000, "clients": 10, "test-records": 500, "population-records": 1000},
+            "model": {"name": "adult-mlp"},
+            "training": {"rounds": 30, "learning-rate": 0.1},
+            "privacy": _PRIVACY,
+            "audit": {"trials": 500},
+        },
+    ),
+    "wide network": PredictedSetting(
+        (600,),
+        100,
+        1300,
+        {
+            "data": {"name": "npz", "records": 1000, "clients": 10, "test-records": 100, "population-records": 100},
+            "model": {"name": "dense-128"},
+            "training": {"rounds": 30, "learning-rate": 0.1},
+            "privacy": _PRIVACY,
+            "audit": {"trials": 25, "evaluate-every": 30},
+        },
+    ),
+    "many clients": PredictedSetting(
+        (784,),
+        10,
+        50_400,
+        {
+            "data": {"name": "npz", "records": 50_000, "clients": 1000, "test-records": 100, "population-records": 100},
+            "model": {"name": "dense-128"},
+            "training": {
+                "strategy": "dp-fedavg",
+                "cohort": 50,
+                "rounds": 100,
+                "local-batch": 10,
+                "local-learning-rate": 0.1,
+            },
+            "privacy": {"noise-multiplier": 1.0, "clipping-norm": 1.0, "adjacency": "add-remove-client", "delta": 1e-4},
+            "audit": {"trials": 1, "insider": False, "epsilon-star": False, "membership": False, "evaluate-every": 100},
+        },
+    ),
+    "membership": PredictedSetting(
+        (),
+        0,
+        0,
+        {
+            "data": {"name": "digits", "records": 500, "clients": 2, "population-records": 500},
+            "model": {"name": "logistic"},
+            "training": {"rounds": 5, "learning-rate": 2.0},
+            "privacy": {"epsilon": 8.0, "adjacency": "add-remove-record", "clipping-norm": 1.0},
+            "audit": {"kind": "membership", "targets": 500, "trials": 512, "epsilon-star": False, "evaluate-every": 5},
+            "run": {"trials-per-batch": 64},
+        },
+    ),
+    "convolutions": PredictedSetting(
+        (1, 28, 28),
+        10,
+        400,
+        {
+            "data": {"name": "npz", "records": 100, "clients": 4, "test-records": 100, "population-records": 100},
+            "model": {"name": "mnist-cnn"},
+            "training": {"rounds": 10, "learning-rate": 0.1},
+            "privacy": _PRIVACY | {"delta": 0.01},
+            "audit": {"trials": 20, "evaluate-every": 10},
+        },
+    ),
+}
 
 
 class MeasuredCosts(NamedTuple):

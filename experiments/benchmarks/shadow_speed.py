@@ -110,13 +110,15 @@ def _whole(epochs: int, trials: int) -> None:
     """Run a complete audit with the attack LiRA on Location-30."""
     local = {"local-epochs": epochs, "local-batch": _BATCH, "local-optimizer": "adam", "local-learning-rate": _RATE}
     audit = {"kind": "membership", "targets": 2000, "trials": trials, "attacks": ["lira"], "epsilon-star": False}
-    results_of_run({
-        "data": {"name": "location30", "records": 2000, "clients": 1, "test-records": 1000},
-        "model": {"name": "dense-128"},
-        "training": {"strategy": "dp-fedavg", "rounds": 1} | local,
-        "privacy": {"private": False, "adjacency": "add-remove-record"},
-        "audit": audit,
-    })  # fmt: skip
+    results_of_run(
+        {
+            "data": {"name": "location30", "records": 2000, "clients": 1, "test-records": 1000},
+            "model": {"name": "dense-128"},
+            "training": {"strategy": "dp-fedavg", "rounds": 1} | local,
+            "privacy": {"private": False, "adjacency": "add-remove-record"},
+            "audit": audit,
+        }
+    )
 
 
 def main() -> None:

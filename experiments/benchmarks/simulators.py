@@ -183,8 +183,15 @@ def rows_of(measureds: dict[str, Measured]) -> list[tuple[str, ...]]:
     for name, measured in measureds.items():
         spread = f" ± {stdev(measured.accuracies):.3f}" if len(measured.accuracies) > 1 else ""
         speed = median(measured.updates)
-        rows.append((name, f"{mean(measured.accuracies):.3f}{spread}", f"{speed:.0f}", f"{speed / base:.1f}",
-                     str(lines_of_user(name))))  # fmt: skip
+        rows.append(
+            (
+                name,
+                f"{mean(measured.accuracies):.3f}{spread}",
+                f"{speed:.0f}",
+                f"{speed / base:.1f}",
+                str(lines_of_user(name)),
+            )
+        )
     return rows
 
 

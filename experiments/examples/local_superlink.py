@@ -155,9 +155,13 @@ class LocalFlowerFederation:
         """
         with (self.place / f"{name}.log").open("ab") as log:
             self.running[name] = subprocess.Popen(
-                [str(_BIN / command[0]), *command[1:]], env=self.environment, cwd=self.place, stdout=log,
-                stderr=subprocess.STDOUT, start_new_session=True,
-            )  # fmt: skip
+                [str(_BIN / command[0]), *command[1:]],
+                env=self.environment,
+                cwd=self.place,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
 
     def start_superlink(self) -> None:
         """Start the SuperLink, which keeps its state in a file, and wait until it listens.
@@ -168,10 +172,23 @@ class LocalFlowerFederation:
             If it does not listen within 60 seconds.
         """
         self.start(
-            "superlink", "flower-superlink", "--host", "127.0.0.1", "--port", str(self.port), "--enable-supernode-auth",
-            "--ssl-ca-certfile", "ca.pem", "--ssl-certfile", "server.pem", "--ssl-keyfile", "server.key",
-            "--database", "state.db", "--disable-runtime-dependency-installation",
-        )  # fmt: skip
+            "superlink",
+            "flower-superlink",
+            "--host",
+            "127.0.0.1",
+            "--port",
+            str(self.port),
+            "--enable-supernode-auth",
+            "--ssl-ca-certfile",
+            "ca.pem",
+            "--ssl-certfile",
+            "server.pem",
+            "--ssl-keyfile",
+            "server.key",
+            "--database",
+            "state.db",
+            "--disable-runtime-dependency-installation",
+        )
         end = time.monotonic() + _START
         while time.monotonic() < end:
             with socket.socket() as probe:
@@ -186,11 +203,19 @@ class LocalFlowerFederation:
         if hospital < self.canaries:
             node_config += f' canary={hospital} canary-coins="{self.place / "coins"}"'
         self.start(
-            f"node-{hospital}", "flower-supernode", "--superlink", f"127.0.0.1:{self.port}", "--root-certificates",
+            f"node-{hospital}",
+            "flower-supernode",
+            "--superlink",
+            f"127.0.0.1:{self.port}",
+            "--root-certificates",
             "ca.pem",
-            "--auth-supernode-private-key", f"node-{hospital}", "--node-config", node_config, "--port",
+            "--auth-supernode-private-key",
+            f"node-{hospital}",
+            "--node-config",
+            node_config,
+            "--port",
             str(_free_port()),
-        )  # fmt: skip
+        )
 
     def flwr(self, *arguments: str, timeout: float = _COMMAND) -> str:
         """Run the command `flwr`, and return its standard output.

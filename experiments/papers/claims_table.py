@@ -83,8 +83,15 @@ def _draw(axes: Axes, claims: Sequence[PaperClaim], limit: float) -> None:
     high_end = max(limit, *filter(isfinite, numbers))
     for index, claim in enumerate(claims):
         low, high = max(claim.lowest, low_end), min(claim.highest, high_end)
-        axes.barh(index, max(high - low, 0.004 * (high_end - low_end)), left=low, height=0.62, color=MUTED, alpha=0.22,
-                  linewidth=0)  # fmt: skip
+        axes.barh(
+            index,
+            max(high - low, 0.004 * (high_end - low_end)),
+            left=low,
+            height=0.62,
+            color=MUTED,
+            alpha=0.22,
+            linewidth=0,
+        )
         marker, colour, fill = _MARKS[claim.verdict]
         ends = np.nan_to_num(
             [claim.interval.low, claim.interval.high], nan=claim.interval.value, posinf=high_end, neginf=low_end

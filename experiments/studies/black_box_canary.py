@@ -52,9 +52,13 @@ _MODEL_SEED = 0
 def small_cnn(classes: int) -> nn.Module:
     """Return a network of two strided convolutions (8 and 16 channels) and a dense layer: 2,914 parameters on MNIST."""
     return nn.Sequential(
-        nn.Conv2d(1, 8, 6, stride=3), nn.Tanh(), nn.Conv2d(8, 16, 3, stride=2), nn.Tanh(), nn.Flatten(),
+        nn.Conv2d(1, 8, 6, stride=3),
+        nn.Tanh(),
+        nn.Conv2d(8, 16, 3, stride=2),
+        nn.Tanh(),
+        nn.Flatten(),
         nn.Linear(144, classes),
-    )  # fmt: skip
+    )
 
 
 class CanaryTrainingSetting(NamedTuple):
@@ -82,13 +86,23 @@ def _plan_of(
         "data": data if data_dir is None else data | {"data-dir": data_dir},
         "model": {"name": setting.model, "initial": str(weights_source), "seed": _MODEL_SEED},
         "training": {"rounds": setting.rounds, "learning-rate": setting.learning_rate},
-        "privacy": {"epsilon": EPSILON, "delta": DELTA, "clipping-norm": 1.0, "accountant": "gdp",
-                    "adjacency": "add-remove-record"},
+        "privacy": {
+            "epsilon": EPSILON,
+            "delta": DELTA,
+            "clipping-norm": 1.0,
+            "accountant": "gdp",
+            "adjacency": "add-remove-record",
+        },
         # Nobody looks at the rounds: whoever sees the final model alone is the adversary.
-        "audit": {"trials": setting.trials, "insider": False, "epsilon-star": False, "evaluate-every": setting.rounds,
-                  "neighbour": "crafted" if canary == "crafted" else "random"},
+        "audit": {
+            "trials": setting.trials,
+            "insider": False,
+            "epsilon-star": False,
+            "evaluate-every": setting.rounds,
+            "neighbour": "crafted" if canary == "crafted" else "random",
+        },
         "run": {"seed": 1, "keep-releases": 0, "keep-final-models": False, "actors": 2},
-    }  # fmt: skip
+    }
     plan = plan_run(parse_config(values))
     if canary != "blank":
         return plan
@@ -119,12 +133,18 @@ def _play(
     nonmembers = scores[~contents.run.bits]
     bounds = [epsilon_lower_bound(members, nonmembers, DELTA, CONFIDENCE, method) for method in METHODS]
     return [
-        setting.model.rpartition(":")[2], str(setting.rounds), str(setting.trials), str(weights_source),
-        f"{float(ordinary.mean()) / norm:.3f}", canary, f"{float(tensor.norm(dim=1).mean()) / norm:.3f}",
+        setting.model.rpartition(":")[2],
+        str(setting.rounds),
+        str(setting.trials),
+        str(weights_source),
+        f"{float(ordinary.mean()) / norm:.3f}",
+        canary,
+        f"{float(tensor.norm(dim=1).mean()) / norm:.3f}",
         f"{contents.trials['test_accuracy'].mean():.1%}",
         f"{area_under_curve(members, nonmembers, CONFIDENCE).value:.3f}",
-        *(f"{bound.epsilon:.2f}" for bound in bounds), f"{bounds[1].limit_of_detection:.2f}",
-    ]  # fmt: skip
+        *(f"{bound.epsilon:.2f}" for bound in bounds),
+        f"{bounds[1].limit_of_detection:.2f}",
+    ]
 
 
 def main() -> None:
@@ -133,8 +153,20 @@ def main() -> None:
     options = parser.parse_args()
     console = Console(width=170)
     torch.set_num_threads(1)
-    columns = ("model", "rounds", "trials", "weights", "others' gradients / C", "record", "its gradient / C",
-               "accuracy", "AUC", *map(str, METHODS[:2]), "gdp *", "ceiling")  # fmt: skip
+    columns = (
+        "model",
+        "rounds",
+        "trials",
+        "weights",
+        "others' gradients / C",
+        "record",
+        "its gradient / C",
+        "accuracy",
+        "AUC",
+        *map(str, METHODS[:2]),
+        "gdp *",
+        "ceiling",
+    )
     title = f"The final model alone: lower bounds on epsilon {EPSILON:g} (delta {DELTA:g}) at {CONFIDENCE:.0%}"
     table = table_of(columns, title, ("model", "weights", "record"))
     settings = list(product(QUICK if options.quick else FULL, InitialWeightsSource, CANARIES))

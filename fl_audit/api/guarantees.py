@@ -143,10 +143,17 @@ def calibrate(
     >>> round(guarantee.noise_multiplier, 2)
     9.95
     """
-    target = one_target({
-        "belief": belief, "advantage": advantage, "epsilon": epsilon, "reconstruction": reconstruction,
-        "candidates": candidates, "singling-out": singling_out, "population-share": population_share,
-    })  # fmt: skip
+    target = one_target(
+        {
+            "belief": belief,
+            "advantage": advantage,
+            "epsilon": epsilon,
+            "reconstruction": reconstruction,
+            "candidates": candidates,
+            "singling-out": singling_out,
+            "population-share": population_share,
+        }
+    )
     events = gaussian_rounds(1.0, rounds, sampling_rate)
     claim = Claim(adjacency, events, delta, prior, accountant, sensitivities)
     return derive_guarantee(claim.with_noise(noise_multiplier_for(target, claim)))

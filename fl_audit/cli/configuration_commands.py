@@ -187,10 +187,18 @@ def init(
     from fl_audit.runs.new_config import ConfigRequest, new_config
 
     wishes = ConfigRequest(
-        data, name, value, label, table=table, others=other_settings, **vars(training), adjacency=guarantee.adjacency,
-        delta=guarantee.delta, trials=other_settings.get("audit", {}).get("trials"),
+        data,
+        name,
+        value,
+        label,
+        table=table,
+        others=other_settings,
+        **vars(training),
+        adjacency=guarantee.adjacency,
+        delta=guarantee.delta,
+        trials=other_settings.get("audit", {}).get("trials"),
         strategy=other_settings.get("training", {}).get("strategy"),
-    )  # fmt: skip
+    )
     with at_work("loading the data, accounting the guarantee"):
         text, notes = new_config(wishes, parent)
     write_text(file, text)

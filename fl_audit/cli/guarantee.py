@@ -266,7 +266,7 @@ def account(
 
     print_guarantee(
         found, events, accounting.accountant, title, format_options, spent=spent if options.per_round else None
-    )  # fmt: skip
+    )
 
 
 def _target_text(target: "Target", adjacency: Adjacency) -> str:

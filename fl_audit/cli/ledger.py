@@ -74,11 +74,18 @@ def account_ledger(
 
     if as_json:
         nothing = dict.fromkeys(GUARANTEE_NAMES) | {"epsilon": 0.0, "delta": delta}
-        values = nothing | _guarantee_values(total) | {
-            "trainings": [line.to_json() | {"noise_multiplier_real": line.noise_multiplier} for line in lines],
-            "budget": budget, "over_budget": over, "added": releases is not None and refused is None,
-            "digest": lines[-1].digest if lines else None, "warnings": warnings,
-        }  # fmt: skip
+        values = (
+            nothing
+            | _guarantee_values(total)
+            | {
+                "trainings": [line.to_json() | {"noise_multiplier_real": line.noise_multiplier} for line in lines],
+                "budget": budget,
+                "over_budget": over,
+                "added": releases is not None and refused is None,
+                "digest": lines[-1].digest if lines else None,
+                "warnings": warnings,
+            }
+        )
         print_json(values)
     else:
         _print_trainings(path, lines)

@@ -74,8 +74,9 @@ def _nothing_left(error: InputError) -> InputError:
     hint = f"; {TEXT_HINT}" if TEXT_HINT in str(error) else ""
     remedies = tuple(remedy for remedy in error.choices if remedy.key != "drop")
     keeps = f"; {remedies[0]} keeps the column" if remedies else ""
-    return InputError(f"{': '.join(reason[:2])}, and no other column is left to learn from: {accepted}{hint}{keeps}",
-                      remedies[:1])  # fmt: skip
+    return InputError(
+        f"{': '.join(reason[:2])}, and no other column is left to learn from: {accepted}{hint}{keeps}", remedies[:1]
+    )
 
 
 def refuse_infinite(column: "pd.Series[Any]", name: str, file_rows: SourceFileRows) -> None:

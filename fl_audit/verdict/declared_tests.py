@@ -102,13 +102,17 @@ def _weight_in_all() -> float:
 
 
 OF_OPENED = (
-    TestName.TARGET_TURNS, TestName.UNIT_TURNS, TestName.SAMPLE_SIZES, TestName.EVEN_TURNS, TestName.SHARED_SAMPLES,
-    TestName.SHARE_PAIRS, TestName.BIT_NOISE, TestName.EXACT_STEPS,
-)  # fmt: skip
+    TestName.TARGET_TURNS,
+    TestName.UNIT_TURNS,
+    TestName.SAMPLE_SIZES,
+    TestName.EVEN_TURNS,
+    TestName.SHARED_SAMPLES,
+    TestName.SHARE_PAIRS,
+    TestName.BIT_NOISE,
+    TestName.EXACT_STEPS,
+)
 """The tests of values that the challenger opens besides the noise of the sum; they need no likelihood ratio."""
-ALONG_TARGETS = (
-    TestName.NOISE_ALONG_RECORD, TestName.NOISE_TRIAL, TestName.SIGNAL, TestName.SIGNAL_TRIAL,
-)  # fmt: skip
+ALONG_TARGETS = (TestName.NOISE_ALONG_RECORD, TestName.NOISE_TRIAL, TestName.SIGNAL, TestName.SIGNAL_TRIAL)
 """The tests of the noise along targets, which the membership and reconstruction audits make too."""
 BESIDE_SCORES = (*ALONG_TARGETS, *OF_OPENED)
 """The tests that can be made together with a test of scores or guesses, whose likelihood ratio is unknown."""

@@ -135,9 +135,13 @@ def _learned(table: Floats, members: Flags) -> tuple[Callable[[Floats], Floats],
     inputs = columns(table)
     penalty = 2 * math.sqrt(len(inputs) * math.log(2 * inputs.shape[1]))
     model = svm.LinearSVC(
-        penalty="l1", dual=False, C=1 / penalty, class_weight="balanced", intercept_scaling=10,
+        penalty="l1",
+        dual=False,
+        C=1 / penalty,
+        class_weight="balanced",
+        intercept_scaling=10,
         random_state=_PUBLIC_SEED,
-    )  # fmt: skip
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", exceptions.ConvergenceWarning)
         model.fit(inputs, members)

@@ -295,9 +295,12 @@ def _models(rows: _Rows) -> ExactAnswer:
 
 
 _CHANGED = (
-    ExactRowKind.POST_PROCESSED, ExactRowKind.ONE_SECRET, ExactRowKind.FOLLOWS_SECRET, ExactRowKind.OWN_RULE,
+    ExactRowKind.POST_PROCESSED,
+    ExactRowKind.ONE_SECRET,
+    ExactRowKind.FOLLOWS_SECRET,
+    ExactRowKind.OWN_RULE,
     ExactRowKind.NOT_A_SUM,
-)  # fmt: skip
+)
 _ALL_ROUNDS = "all rounds of all trials"
 
 

@@ -128,10 +128,13 @@ def unit_turns(opened: OpenedSecrets) -> TestResult:
     best = float(p_values[at])
     location = f"number {samples.numbers[at]}"
     if samples.target is not None:
-        cells = np.array([
-            int((samples.target == takes_part)[opened.members == side].sum())
-            for side in (True, False) for takes_part in (True, False)
-        ])  # fmt: skip
+        cells = np.array(
+            [
+                int((samples.target == takes_part)[opened.members == side].sum())
+                for side in (True, False)
+                for takes_part in (True, False)
+            ]
+        )
         for rows, name in (((0, 1), "with D against without it"), ((0, 2), "where the target takes part")):
             first = int(cells[list(rows)].sum())
             if not 0 < first < draws:

@@ -10,8 +10,12 @@ from fl_audit.verdict.verdict_messages import MISSING_WORDS, TestMessage, title_
 from fl_audit.words import uncapital
 
 _PARTICIPATION = (
-    TestName.TARGET_TURNS, TestName.UNIT_TURNS, TestName.SAMPLE_SIZES, TestName.EVEN_TURNS, TestName.SHARED_SAMPLES,
-)  # fmt: skip
+    TestName.TARGET_TURNS,
+    TestName.UNIT_TURNS,
+    TestName.SAMPLE_SIZES,
+    TestName.EVEN_TURNS,
+    TestName.SHARED_SAMPLES,
+)
 _RELEASED = (TestName.SHARE_PAIRS, TestName.BIT_NOISE, TestName.EXACT_STEPS)
 _SECRET = (TestName.DISTINGUISHER,)
 _QUESTIONS: tuple[tuple[str, tuple[TestName, ...]], ...] = (

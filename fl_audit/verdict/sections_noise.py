@@ -78,8 +78,19 @@ def _row(
     """
     ratio, low, high = noise
     squares, level = of
-    return ReportNumber(name, ratio, basis, low, high, estimate.confidence, 1.0, is_least=True, on_page=True,
-               wide=partial(ratio_interval, squares), level=level)  # fmt: skip
+    return ReportNumber(
+        name,
+        ratio,
+        basis,
+        low,
+        high,
+        estimate.confidence,
+        1.0,
+        is_least=True,
+        on_page=True,
+        wide=partial(ratio_interval, squares),
+        level=level,
+    )
 
 
 def _rows(finding: NoiseFinding, contents: ReportContents) -> list[ReportNumber]:
@@ -183,13 +194,29 @@ def _draw_interval(axes: Axes, height: int, interval: Sequence[float], marker: s
     axes.plot(ends, [height, height], "|", color=colour, markersize=13, markeredgewidth=1.8)
     axes.plot([value], [height], marker, color=colour, markersize=7)
     shown = rounded(value, low, high, claim=1.0)
-    axes.annotate(f"{shown.value} ({shown.interval})", (1.01, height), xycoords=axes.get_yaxis_transform(), va="center",
-                  fontsize=SMALL_TEXT_SIZE, color=INK, annotation_clip=False)  # fmt: skip
+    axes.annotate(
+        f"{shown.value} ({shown.interval})",
+        (1.01, height),
+        xycoords=axes.get_yaxis_transform(),
+        va="center",
+        fontsize=SMALL_TEXT_SIZE,
+        color=INK,
+        annotation_clip=False,
+    )
 
 
 NOISE = Section(
-    "noise", "The noise that is really added", NoiseFinding, measure_noise, keys=("noise",), on_page=True,
-    sentence=_sentence, rows=_rows, tables=_tables,
-    picture=FindingFigure("The noise, measured over claimed", _noise_figure, _caption,
-                    applies=lambda numbers, _: numbers.main is not None), said=_said,
-)  # fmt: skip
+    "noise",
+    "The noise that is really added",
+    NoiseFinding,
+    measure_noise,
+    keys=("noise",),
+    on_page=True,
+    sentence=_sentence,
+    rows=_rows,
+    tables=_tables,
+    picture=FindingFigure(
+        "The noise, measured over claimed", _noise_figure, _caption, applies=lambda numbers, _: numbers.main is not None
+    ),
+    said=_said,
+)

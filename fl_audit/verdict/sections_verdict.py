@@ -339,10 +339,17 @@ def _tables(finding: VerdictFinding, contents: ReportContents) -> list[Table]:
         return [covers]
     columns = ("Test of", "Finding", "Measured", "Claimed", "Would have been found", "p-value", "Its level")
     rows = tuple(
-        (message.title, str(_finding_of(message.test)), message.words.measured, message.words.claimed,
-         message.words.limit or DASH, p_text(message.test.p_value), f"{message.test.level:.3g}")
+        (
+            message.title,
+            str(_finding_of(message.test)),
+            message.words.measured,
+            message.words.claimed,
+            message.words.limit or DASH,
+            p_text(message.test.p_value),
+            f"{message.test.level:.3g}",
+        )
         for message in (TestMessage(test, words) for test in details.tests)
-    )  # fmt: skip
+    )
     any_of = "any of them" if len(rows) > 1 else "it"
     title = f"{plural(len(rows), 'test')}, declared before the run; a kept guarantee fails {any_of} in at most "
     tables = [
@@ -416,7 +423,13 @@ def verdict_section(
         }
 
     return Section(
-        "verdict", "The tests of the guarantee", VerdictFinding, lambda run, _: verdict_numbers(run, judge),
-        keys=("verdict", "signal", "exact", "scope", "looks", "checks", "warning"), on_page=True, sentence=_sentence,
-        tables=_tables, said=said,
-    )  # fmt: skip
+        "verdict",
+        "The tests of the guarantee",
+        VerdictFinding,
+        lambda run, _: verdict_numbers(run, judge),
+        keys=("verdict", "signal", "exact", "scope", "looks", "checks", "warning"),
+        on_page=True,
+        sentence=_sentence,
+        tables=_tables,
+        said=said,
+    )

@@ -112,9 +112,16 @@ def table_1(_finished: StoredPaperRuns) -> ItemResult:
     ):
         axes.plot(sizes, seconds, line, marker=marker, color=colour, linewidth=1.8, label=f"{name}, {printed}")
         duration = "; ".join(f"{second:.3g} s at {size:,} {unit}" for second, size in zip(seconds, sizes, strict=True))
-        rows.append(measured_row(name, f"exponent of {unit}", exponent(sizes, seconds), len(sizes),
-                                 f"printed: {printed}; processor time of one thread: {duration}",
-                                 published=power))  # fmt: skip
+        rows.append(
+            measured_row(
+                name,
+                f"exponent of {unit}",
+                exponent(sizes, seconds),
+                len(sizes),
+                f"printed: {printed}; processor time of one thread: {duration}",
+                published=power,
+            )
+        )
     axes.set(xscale="log", yscale="log")
     finish_axes(axes, "", "Records or rounds (count)", "Processor time (s)")
     legend_below(figure, [axes], columns=2)

@@ -217,8 +217,14 @@ def _adversaries(dataset: PaperDataset, runs: Runs) -> Iterator[PaperClaim]:
 
 
 TESTS: tuple[Callable[[PaperDataset, Runs], Iterator[PaperClaim]], ...] = (
-    _neighbours, _sensitivities, _beliefs, _advantages, _accuracy, _audits, _adversaries,
-)  # fmt: skip
+    _neighbours,
+    _sensitivities,
+    _beliefs,
+    _advantages,
+    _accuracy,
+    _audits,
+    _adversaries,
+)
 
 
 def claims_item(paper_runs: StoredPaperRuns) -> ItemResult:

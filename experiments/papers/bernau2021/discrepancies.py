@@ -100,7 +100,7 @@ SLIPS: dict[str, str] = {
     "figure-4-cosine": (
         "Figure 4: the preprint has a panel more, in which neighbours of Purchase-100 are chosen by the cosine "
         "distance, which is said to do worse than the Hamming distance. It is missing here: its neighbours need runs "
-        "of their own, which were not played. `dissimilarity = \"cosine\"` chooses them in a run."
+        'of their own, which were not played. `dissimilarity = "cosine"` chooses them in a run.'
     ),
     "labels": (
         "Labels: the measures compare features alone. Two records with similar features and different labels pull the "
@@ -115,7 +115,7 @@ SLIPS: dict[str, str] = {
         "at most sqrt((1 / n + 1 / m) / 4) over training sets, with n members and m others: the "
         "column Note gives it as 'by chance, one model'. As models differ between trials, a part of this averages out."
     ),
-}  # fmt: skip
+}
 """The explanations by their keys."""
 
 

@@ -237,9 +237,14 @@ def _shade_errors(axes: Axes, query: NoisyQuery, grid: Floats) -> None:
         style = BIT_STYLES[bit]
         name = "D taken for D'" if bit else "D' taken for D"
         axes.fill_between(
-            grid[region], stats.norm.pdf(grid[region], centre, query.sigma), facecolor=style.fill,
-            edgecolor=style.colour, hatch=style.hatch or "\\\\\\\\", linewidth=0.5, label=name,
-        )  # fmt: skip
+            grid[region],
+            stats.norm.pdf(grid[region], centre, query.sigma),
+            facecolor=style.fill,
+            edgecolor=style.colour,
+            hatch=style.hatch or "\\\\\\\\",
+            linewidth=0.5,
+            label=name,
+        )
 
 
 def _rows_of_errors(query: NoisyQuery, trials: QueryTrials) -> list[ItemRow]:

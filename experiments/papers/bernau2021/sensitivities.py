@@ -166,9 +166,16 @@ def _draw_rounds(axes: Axes, paper_run: StoredPaperRun) -> None:
         axes, rounds, low, high, facecolor=look.fill, edgecolor=look.colour, hatch=look.hatch, linewidth=0.5, alpha=0.7
     )
     axes.plot(
-        rounds, middle, look.line, color=look.colour, linewidth=2, marker=look.marker, markersize=4, markevery=5,
+        rounds,
+        middle,
+        look.line,
+        color=look.colour,
+        linewidth=2,
+        marker=look.marker,
+        markersize=4,
+        markevery=5,
         label=f"{letters(paper_run.run)}, {look.name}",
-    )  # fmt: skip
+    )
     limit = _limit(adjacency)
     dashes = "-." if adjacency is _REPLACE else ":"
     axes.axhline(limit, color=INK, linestyle=dashes, linewidth=1.5, label=f"GS {LETTERS[adjacency]} = {limit:g}")

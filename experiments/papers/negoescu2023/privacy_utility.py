@@ -236,9 +236,13 @@ def _floor(dataset: PaperDataset) -> ItemRow:
         means[:, 0], stds[:, 0], means[:, 1], stds[:, 1], dataset["privacy.delta"], PARAMETRIC_CUT
     )
     low, high = (float(value) for value in np.quantile(star, (0.025, 0.975)))
-    return measured_row(dataset.title, "Epsilon* by chance, of samples of one normal distribution",
-                        IntervalEstimate(float(star.mean()), low, high), SAMPLES,
-                        "mean and middle 95 %; numbers of losses as here")  # fmt: skip
+    return measured_row(
+        dataset.title,
+        "Epsilon* by chance, of samples of one normal distribution",
+        IntervalEstimate(float(star.mean()), low, high),
+        SAMPLES,
+        "mean and middle 95 %; numbers of losses as here",
+    )
 
 
 Models = tuple[PaperDataset, pd.DataFrame]  # a data set with the table of all models on it
@@ -266,7 +270,7 @@ def _remarks(dataset: PaperDataset, models: pd.DataFrame, claims: Sequence[Paper
         "are normal. Intervals are over repeated training on the same records, so they do not include what other "
         "records would change.",
         verdicts_said(claims),
-    ]  # fmt: skip
+    ]
     private = models[models["private"]]
     if (private["epsilon_star"] >= private["epsilon"]).any():
         remarks.append(_remark_on_exceeding(private))

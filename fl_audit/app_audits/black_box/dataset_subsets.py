@@ -121,8 +121,19 @@ def _of_loader(loader: Any, torch_data: Any) -> SelectableDataset:
         if type(sampler) is torch_data.RandomSampler:
             # `_num_samples` is None by default, which means the number of records.
             chosen = torch_data.RandomSampler(records, sampler.replacement, sampler._num_samples, sampler.generator)
-        names = ("num_workers", "collate_fn", "pin_memory", "timeout", "worker_init_fn", "multiprocessing_context",
-                 "generator", "prefetch_factor", "persistent_workers", "batch_size", "drop_last")  # fmt: skip
+        names = (
+            "num_workers",
+            "collate_fn",
+            "pin_memory",
+            "timeout",
+            "worker_init_fn",
+            "multiprocessing_context",
+            "generator",
+            "prefetch_factor",
+            "persistent_workers",
+            "batch_size",
+            "drop_last",
+        )
         return torch_data.DataLoader(records, sampler=chosen, **{name: getattr(loader, name) for name in names})
 
     return SelectableDataset(inner.records, taken)

@@ -110,8 +110,13 @@ class ClientAnswer:
     def record(self) -> ConfigRecord:
         """Return the answer as a `ConfigRecord` to add to a reply; `taken_answer` is the inverse."""
         update = None if self.update is None else self.update.astype(np.float32).tobytes()
-        values = {"partition": self.partition, "records": self.records, "code": self.code, "update": update,
-                "fault": self.fault}  # fmt: skip
+        values = {
+            "partition": self.partition,
+            "records": self.records,
+            "code": self.code,
+            "update": update,
+            "fault": self.fault,
+        }
         fields = {name: value for name, value in values.items() if value is not None}
         return ConfigRecord({**fields, "outside": list(self.outside)})
 

@@ -143,11 +143,15 @@ def result_json(claim_audit: ClaimAudit, findings: tuple[DistinguisherFinding, .
     worst = claim_audit.worst
     claim = claim_audit.claim
     claimed = {
-        "words": claim.words, "adjacency": str(claim.adjacency), "unit": str(claim.neighbours.unit),
-        "rounds": claim.rounds, "limits": [limit._asdict() for limit in claim.limits],
+        "words": claim.words,
+        "adjacency": str(claim.adjacency),
+        "unit": str(claim.neighbours.unit),
+        "rounds": claim.rounds,
+        "limits": [limit._asdict() for limit in claim.limits],
         # A claim by noise multiplier is exactly Gaussian. A claim by one epsilon and delta has no mu.
-        "gdp_mu": claim.mu, "gdp_regret": None if claim.mu is None else 0.0,
-    }  # fmt: skip
+        "gdp_mu": claim.mu,
+        "gdp_regret": None if claim.mu is None else 0.0,
+    }
     return {
         "verdict": str(claim_audit.verdict),
         "lower_bound": None if worst is None else finite(worst.bound),

@@ -73,9 +73,15 @@ def audit_online(
         )
         ceiling = guessed_epsilon(are_trials, are_trials, limit.delta, confidence) if are_trials else 0.0
         distinguisher = Distinguisher(
-            kind, group, rule, limit, BoundMethod.CLOPPER_PEARSON, bound - limit.epsilon, 0.0,
+            kind,
+            group,
+            rule,
+            limit,
+            BoundMethod.CLOPPER_PEARSON,
+            bound - limit.epsilon,
+            0.0,
             sort=sort_of(group, transcripts),
-        )  # fmt: skip
+        )
         return attempt_of(distinguisher, bound, ceiling, confidence, right, scores, transcripts, present, LESSONS)
 
     every = feature_groups(transcripts)

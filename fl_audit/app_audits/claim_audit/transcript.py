@@ -111,9 +111,14 @@ def stacked(
     contributed, has_release, refused = np.array(flags).T
     table = numbers.reshape(len(transcripts), len(names))
     return Transcripts(
-        **arrays, contributed=contributed, has_release=has_release, numbers=table, names=names, refused=refused,
+        **arrays,
+        contributed=contributed,
+        has_release=has_release,
+        numbers=table,
+        names=names,
+        refused=refused,
         tensors=tensors,
-    )  # fmt: skip
+    )
 
 
 @dataclass(frozen=True)

@@ -134,23 +134,45 @@ class LiveFinding:
         ]
         claimed = guarantee_values(guarantee.epsilon, guarantee.claims)
         del claimed["epsilon"]  # here its name is `epsilon_claimed`
-        values: dict[str, Any] = json_of(claimed | {
-            "verdict": self.verdict, "whole_rounds": bounds.rounds, "last_round": self.last,
-            "released_rounds": self.released, "carried_on_rounds": self.carried_on, "misnamed_canaries": self.misnamed,
-            "misfits": misfits, "doubts": sorted(doubts.kinds), "faint_canaries": doubts.faint,
-            "uneven_rounds": doubts.uneven, "canaries_are_known": doubts.knows_canaries,
-            "claimed_rounds": guarantee.rounds, "canaries": self.canaries, "mu": bounds.mu, "mu_lower": bounds.mu_lower,
-            "mu_claimed": bounds.mu_claimed, "epsilon_round": bounds.epsilon_round,
-            "epsilon_lower": bounds.epsilon_lower,
-            "epsilon_claimed": guarantee.epsilon, "belief_lower": self.belief_lower,
-            "belief_claimed": guarantee.belief_bound, "confidence": bounds.confidence,
-            "rounds_needed": self.rounds_needed, "limit_of_detection": self.limit,
-            "others_are_known": self.knows_others, "weights_are_known": self.knows_weights,
-            "canary_weights": self.weights, "spread_of_others": self.dilution.spread,
-            "canaries_stand_out_too_little": self.dilution.is_seen,
-            "warning": weakness_warning(guarantee),
-            "level": FAMILY_LEVEL, "looks": looks, "method": bounds.method, "assumption": bounds.method.assumption,
-        })  # fmt: skip
+        values: dict[str, Any] = json_of(
+            claimed
+            | {
+                "verdict": self.verdict,
+                "whole_rounds": bounds.rounds,
+                "last_round": self.last,
+                "released_rounds": self.released,
+                "carried_on_rounds": self.carried_on,
+                "misnamed_canaries": self.misnamed,
+                "misfits": misfits,
+                "doubts": sorted(doubts.kinds),
+                "faint_canaries": doubts.faint,
+                "uneven_rounds": doubts.uneven,
+                "canaries_are_known": doubts.knows_canaries,
+                "claimed_rounds": guarantee.rounds,
+                "canaries": self.canaries,
+                "mu": bounds.mu,
+                "mu_lower": bounds.mu_lower,
+                "mu_claimed": bounds.mu_claimed,
+                "epsilon_round": bounds.epsilon_round,
+                "epsilon_lower": bounds.epsilon_lower,
+                "epsilon_claimed": guarantee.epsilon,
+                "belief_lower": self.belief_lower,
+                "belief_claimed": guarantee.belief_bound,
+                "confidence": bounds.confidence,
+                "rounds_needed": self.rounds_needed,
+                "limit_of_detection": self.limit,
+                "others_are_known": self.knows_others,
+                "weights_are_known": self.knows_weights,
+                "canary_weights": self.weights,
+                "spread_of_others": self.dilution.spread,
+                "canaries_stand_out_too_little": self.dilution.is_seen,
+                "warning": weakness_warning(guarantee),
+                "level": FAMILY_LEVEL,
+                "looks": looks,
+                "method": bounds.method,
+                "assumption": bounds.method.assumption,
+            }
+        )
         return values
 
 

@@ -50,10 +50,13 @@ class Inconsistencies:
 
 
 def doubts_about(
-    every: Sequence[StoredRound], whole: Sequence[StoredRound], opened: tuple[Floats, Floats, Floats],
+    every: Sequence[StoredRound],
+    whole: Sequence[StoredRound],
+    opened: tuple[Floats, Floats, Floats],
     guarantee: StoredGuarantee,
-    hidden: OtherClientsVariance, weights: Floats,
-) -> Inconsistencies:  # fmt: skip
+    hidden: OtherClientsVariance,
+    weights: Floats,
+) -> Inconsistencies:
     """Return the inconsistencies that a test or comparison finds in the stored rounds of a training.
 
     Parameters

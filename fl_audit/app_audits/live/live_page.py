@@ -117,15 +117,24 @@ def _facts(finding: LiveFinding) -> tuple[Fact, ...]:
         surer = str(Reading.NO_LIMIT)
     needed = "none" if finding.rounds_needed is None else f"{finding.rounds_needed:,}"
     return (
-        Fact("Epsilon of the training, at least", number_text(bounds.epsilon_lower, 3),
-             f"claimed: {number_text(guarantee.epsilon, 3)} by {guarantee.accountant}; {reading}"),
+        Fact(
+            "Epsilon of the training, at least",
+            number_text(bounds.epsilon_lower, 3),
+            f"claimed: {number_text(guarantee.epsilon, 3)} by {guarantee.accountant}; {reading}",
+        ),
         Fact("An insider may become as sure as", percent(finding.belief_lower), surer),
-        Fact("Epsilon of a round, at least", number_text(bounds.epsilon_round, 3),
-             f"mu {number_text(bounds.mu_lower, 3)} or more, estimated {number_text(bounds.mu, 3)}; claimed "
-             f"{number_text(bounds.mu_claimed, 3)}; {reading}"),
-        Fact(f"Rounds that find {BREACH:g} times the guarantee", needed,
-             f"in 9 of 10 trainings with {plural(finding.canaries, 'canary', 'canaries')}"),
-    )  # fmt: skip
+        Fact(
+            "Epsilon of a round, at least",
+            number_text(bounds.epsilon_round, 3),
+            f"mu {number_text(bounds.mu_lower, 3)} or more, estimated {number_text(bounds.mu, 3)}; claimed "
+            f"{number_text(bounds.mu_claimed, 3)}; {reading}",
+        ),
+        Fact(
+            f"Rounds that find {BREACH:g} times the guarantee",
+            needed,
+            f"in 9 of 10 trainings with {plural(finding.canaries, 'canary', 'canaries')}",
+        ),
+    )
 
 
 def _next(finding: LiveFinding) -> str:
@@ -222,10 +231,14 @@ def _table(finding: LiveFinding) -> str:
     if not finding.looks:
         return paragraph_html("No verdict yet: the first is passed after five whole rounds.")
     rows = [
-        (plural(look.rounds, "whole round"), number_text(look.finding.mu_lower, 3),
-         number_text(look.finding.epsilon_lower, 3), "yes" if look.is_violated else "no")
+        (
+            plural(look.rounds, "whole round"),
+            number_text(look.finding.mu_lower, 3),
+            number_text(look.finding.epsilon_lower, 3),
+            "yes" if look.is_violated else "no",
+        )
         for look in finding.looks
-    ]  # fmt: skip
+    ]
     columns = ("look after", "mu of a round, at least", "epsilon of the training, at least", "breaks the guarantee")
     together = f"their bounds hold together with {percent(finding.finding.confidence)} confidence"
     at_most = f"{together}, and a kept guarantee fails any of them in at most {one_in(FAMILY_LEVEL)} trainings"

@@ -100,11 +100,17 @@ class TrainingObserver:
             directions = (canary_direction(self.directions, server_round, number, released.size) for number in numbers)
             scores = tuple(canary_score(released, direction) for direction in directions)
             round = StoredRound(
-                server_round, tuple(sorted(present, key=lambda properties: properties.number)), scores,
-                self.others if other_clients is None else other_clients, released.size, norm,
-                fingerprint(self.directions), run,
-                models_only, *map(_digest, models),
-            )  # fmt: skip
+                server_round,
+                tuple(sorted(present, key=lambda properties: properties.number)),
+                scores,
+                self.others if other_clients is None else other_clients,
+                released.size,
+                norm,
+                fingerprint(self.directions),
+                run,
+                models_only,
+                *map(_digest, models),
+            )
             from filelock import FileLock  # clients import this module, and only an observer keeps rounds  # noqa: PLC0415
 
             self.directory.mkdir(parents=True, exist_ok=True)

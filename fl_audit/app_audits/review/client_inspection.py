@@ -161,9 +161,12 @@ class _InspectedClients:
     def context(self, seat: int) -> Context:
         config = UserConfig({"partition-id": seat, "num-partitions": self.nodes})
         return Context(
-            run_id=RUN_ID, node_id=FIRST_NODE + seat, node_config=config, state=RecordDict(),
+            run_id=RUN_ID,
+            node_id=FIRST_NODE + seat,
+            node_config=config,
+            state=RecordDict(),
             run_config=UserConfig(self.app.config),
-        )  # fmt: skip
+        )
 
     def train_first_again(self, recorder: Recorder, number: int = 1) -> RecordedTraining:
         """Repeat the first training of the client that was asked first, and return the record of the repeated training.

@@ -126,9 +126,22 @@ def _planned(
     of_code = () if app.inside is not None and app.inside.assessment is not None else names_found
     remarks = tuple(app_remarks(of_code, unoffered, app.stand_ins, has_written))
     return _PlannedReview(
-        app, options, began, tell, keep, system, claim, plan, tuple(names), tuple(about), sampled, names_found,
-        (*unseen, *starts.unseen, *late), remarks, starts,
-    )  # fmt: skip
+        app,
+        options,
+        began,
+        tell,
+        keep,
+        system,
+        claim,
+        plan,
+        tuple(names),
+        tuple(about),
+        sampled,
+        names_found,
+        (*unseen, *starts.unseen, *late),
+        remarks,
+        starts,
+    )
 
 
 def _late_noise(app: ReviewedApp, system: AuditedSystem, claim: StatedClaim, played: int) -> tuple[str, ...]:
@@ -203,17 +216,31 @@ class _PlannedReview:
         later = _not_begun(self.claim, other_names)
         if not of_mechanism or not other_names:
             return self.run_claim_audit(
-                self.system, self.claim, self.names, self.plan.budget, _OF_MODEL,
+                self.system,
+                self.claim,
+                self.names,
+                self.plan.budget,
+                _OF_MODEL,
                 lambda came: self.review_so_far(came, claim_audit),
-            )  # fmt: skip
+            )
         result = self.run_claim_audit(
-            self.system, self.claim, of_mechanism, self.plan.budget, _OF_MECHANISM,
-            lambda came: self.review_so_far(merged(came, later), claim_audit), _CONFIDENCE_OF_MECHANISM,
-        )  # fmt: skip
+            self.system,
+            self.claim,
+            of_mechanism,
+            self.plan.budget,
+            _OF_MECHANISM,
+            lambda came: self.review_so_far(merged(came, later), claim_audit),
+            _CONFIDENCE_OF_MECHANISM,
+        )
         audit_of_rest = self.run_claim_audit(
-            self.system, self.claim, other_names, smallest_budget(self.claim, len(other_names)), _OF_MODEL,
-            lambda came: self.review_so_far(merged(result, came), claim_audit), _CONFIDENCE_OF_OTHERS,
-        )  # fmt: skip
+            self.system,
+            self.claim,
+            other_names,
+            smallest_budget(self.claim, len(other_names)),
+            _OF_MODEL,
+            lambda came: self.review_so_far(merged(result, came), claim_audit),
+            _CONFIDENCE_OF_OTHERS,
+        )
         return merged(result, audit_of_rest)
 
     def _early(self, so_far: Callable[[ClaimAudit], ReviewResult]) -> tuple[str, ...]:
@@ -249,10 +276,17 @@ class _PlannedReview:
         """
         seconds = max(1.0, share * self.wishes.seconds - (time.monotonic() - self.began))
         return audit_system(
-            system, claim, budget=budget, confidence=confidence, seed=self.wishes.seed,
-            processes=self.wishes.processes, include=names,
-            seconds=seconds, tell=self.tell, keep=lambda result: self.keep(so_far(result)),
-        )  # fmt: skip
+            system,
+            claim,
+            budget=budget,
+            confidence=confidence,
+            seed=self.wishes.seed,
+            processes=self.wishes.processes,
+            include=names,
+            seconds=seconds,
+            tell=self.tell,
+            keep=lambda result: self.keep(so_far(result)),
+        )
 
     def review_so_far(
         self, claim_audit: ClaimAudit, beside: ClaimAudit | None, early: tuple[str, ...] = ()

@@ -66,14 +66,33 @@ def read_reviewed_app(directory: Path, options: ReviewOptions, is_inspected: boo
     stage = TrialStrategyFactory(start, nodes, max(2, count_asked_clients(start.strategy, nodes)))
     weights = [layer.weighted_by_key for layer in layers_of(start.strategy) if hasattr(layer, "weighted_by_key")]
     system = AuditedSystem(
-        stage.new_strategy, caught.mods, None, stage.seats, stated.norm, options.is_clipped, stated.observer,
+        stage.new_strategy,
+        caught.mods,
+        None,
+        stage.seats,
+        stated.norm,
+        options.is_clipped,
+        stated.observer,
         own_arrays,
         *weights[-1:],
-    )  # fmt: skip
+    )
     return ReviewedApp(
-        app, caught, stand_ins, code, inside, stated, claim, nodes, own_arrays, start, stage, system, tuple(on_clients),
-        tuple(on_model), count_fault,
-    )  # fmt: skip
+        app,
+        caught,
+        stand_ins,
+        code,
+        inside,
+        stated,
+        claim,
+        nodes,
+        own_arrays,
+        start,
+        stage,
+        system,
+        tuple(on_clients),
+        tuple(on_model),
+        count_fault,
+    )
 
 
 def _look_inside(

@@ -174,9 +174,15 @@ def _finding(estimate: float, scaled: Floats, delta: float, confidence: float) -
     mu = max(0.0, mean * rounds)
     mu_lower = max(0.0, low * rounds)
     return EpsilonFromCosines(
-        epsilon=estimate, epsilon_lower=gdp_epsilon(delta, mu_lower), mu=mu, mu_lower=mu_lower, delta=delta,
-        confidence=confidence, canaries=scaled.shape[1], rounds=scaled.shape[0],
-    )  # fmt: skip
+        epsilon=estimate,
+        epsilon_lower=gdp_epsilon(delta, mu_lower),
+        mu=mu,
+        mu_lower=mu_lower,
+        delta=delta,
+        confidence=confidence,
+        canaries=scaled.shape[1],
+        rounds=scaled.shape[0],
+    )
 
 
 def _scaled(cosines: ArrayLike, dimension: int, confidence: float, axes: int) -> Floats:

@@ -107,11 +107,18 @@ def certify(
         mu_lower = bound.mu
         epsilon = bound.epsilon
     return CanaryEpsilonBounds(
-        canaries=shape[1], rounds=shape[0],
-        mu=max(0.0, estimate.shift), mu_lower=mu_lower, mu_claimed=1 / multiplier, epsilon_round=epsilon,
-        epsilon_lower=over_the_training(claim, mu_lower * multiplier), epsilon_claimed=over_the_training(claim, 1.0),
-        delta=claim.delta, confidence=confidence, method=method,
-    )  # fmt: skip
+        canaries=shape[1],
+        rounds=shape[0],
+        mu=max(0.0, estimate.shift),
+        mu_lower=mu_lower,
+        mu_claimed=1 / multiplier,
+        epsilon_round=epsilon,
+        epsilon_lower=over_the_training(claim, mu_lower * multiplier),
+        epsilon_claimed=over_the_training(claim, 1.0),
+        delta=claim.delta,
+        confidence=confidence,
+        method=method,
+    )
 
 
 def over_the_training(claim: Claim, excess: float) -> float:

@@ -161,9 +161,13 @@ def _claim_of_canaries(run: FinishedRun, facts: PublicCanaryFacts) -> Claim:
         return guarantee.claim
     schedule = mechanism.contribution.schedule
     events = local_events(
-        facts.records, schedule.batch, run.plan.federation.rounds, mechanism.noise_multiplier,
-        epochs=schedule.epochs, steps=schedule.steps,
-    )  # fmt: skip
+        facts.records,
+        schedule.batch,
+        run.plan.federation.rounds,
+        mechanism.noise_multiplier,
+        epochs=schedule.epochs,
+        steps=schedule.steps,
+    )
     return replace(guarantee.claim, events=events)
 
 

@@ -48,10 +48,15 @@ def measure_client_guarantees(run: FinishedRun, _: Findings) -> ClientGuarantees
 
     def claimed(accountant: Accountant) -> tuple[float, ...]:
         return client_epsilons(
-            shards, schedule.batch, run.plan.federation.rounds, mechanism.noise_multiplier, guarantee.delta,
+            shards,
+            schedule.batch,
+            run.plan.federation.rounds,
+            mechanism.noise_multiplier,
+            guarantee.delta,
             accountant,
-            epochs=schedule.epochs, steps=schedule.steps,
-        )  # fmt: skip
+            epochs=schedule.epochs,
+            steps=schedule.steps,
+        )
 
     rates = [float(rate) for rate in last["accounted_sampling_rate"]]
     steps = [int(count) for count in last["accounted_steps"]]

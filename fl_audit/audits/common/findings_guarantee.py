@@ -23,8 +23,13 @@ from fl_audit.privacy.guarantee_line import GUARANTEE_NAMES, guarantee_values
 from fl_audit.privacy.targets import BeliefTarget
 
 _BOUNDS = (
-    "noise_multiplier", "belief_bound", "belief_bound_fixed", "advantage_bound", "advantage_bound_exact", "rho_alpha",
-)  # fmt: skip
+    "noise_multiplier",
+    "belief_bound",
+    "belief_bound_fixed",
+    "advantage_bound",
+    "advantage_bound_exact",
+    "rho_alpha",
+)
 
 
 @dataclass(frozen=True)

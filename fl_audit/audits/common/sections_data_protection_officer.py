@@ -176,5 +176,5 @@ def _sentence(_: OfficerAnnex, __: ReportContents) -> str:
 
 
 OFFICER = Section(
-    "officer", "For a data-protection officer", OfficerAnnex, _measure, sentence=_sentence, tables=_tables,
-)  # fmt: skip
+    "officer", "For a data-protection officer", OfficerAnnex, _measure, sentence=_sentence, tables=_tables
+)

@@ -181,8 +181,17 @@ def _star_figure(figure: Figure, star: evidence.EpsilonStarFinding, contents: Re
 
 
 EPSILON_STAR = Section(
-    "epsilon-star", "What the models' losses give away (Epsilon*)", evidence.EpsilonStarFinding, evidence.measure_star,
-    keys=("epsilon_star",), sentence=_star_sentence, rows=_star_rows,
-    picture=FindingFigure("Epsilon*", _star_figure, _star_caption,
-                    applies=lambda _, contents: bool(contents.releases["epsilon_star"].notna().any())),
-)  # fmt: skip
+    "epsilon-star",
+    "What the models' losses give away (Epsilon*)",
+    evidence.EpsilonStarFinding,
+    evidence.measure_star,
+    keys=("epsilon_star",),
+    sentence=_star_sentence,
+    rows=_star_rows,
+    picture=FindingFigure(
+        "Epsilon*",
+        _star_figure,
+        _star_caption,
+        applies=lambda _, contents: bool(contents.releases["epsilon_star"].notna().any()),
+    ),
+)

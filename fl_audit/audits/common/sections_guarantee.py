@@ -177,11 +177,17 @@ def _mu_rows(guarantee: Guarantee, plan: RunPlan, always: str) -> list[ReportNum
     good = "below 0.01 mu says all of the guarantee, and better than one epsilon and delta"
     return [
         ReportNumber("Gaussian mu", guarantee.mu, f"{mu_text}; {always}by gdp"),
-        ReportNumber("Gaussian mu of the whole profile", fit.mu,
-            f"mu-GDP, of every delta from {SMALLEST_DELTA:g} (Gomez et al. 2025, arXiv 2503.10945)"),
-        ReportNumber("Regret of that mu", fit.regret,
-            f"by how much both error rates of a test can lie from those of a Gaussian; {good}"),
-    ]  # fmt: skip
+        ReportNumber(
+            "Gaussian mu of the whole profile",
+            fit.mu,
+            f"mu-GDP, of every delta from {SMALLEST_DELTA:g} (Gomez et al. 2025, arXiv 2503.10945)",
+        ),
+        ReportNumber(
+            "Regret of that mu",
+            fit.regret,
+            f"by how much both error rates of a test can lie from those of a Gaussian; {good}",
+        ),
+    ]
 
 
 def at_delta(delta: float | None) -> str:
@@ -190,9 +196,15 @@ def at_delta(delta: float | None) -> str:
 
 
 GUARANTEE = Section(
-    "guarantee", "What was claimed", evidence.GuaranteeFinding, evidence.measure_guarantee, keys=("guarantee",),
-    on_page=True, sentence=_sentence, rows=_rows,
-)  # fmt: skip
+    "guarantee",
+    "What was claimed",
+    evidence.GuaranteeFinding,
+    evidence.measure_guarantee,
+    keys=("guarantee",),
+    on_page=True,
+    sentence=_sentence,
+    rows=_rows,
+)
 
 
 def _other_guarantees_tables(alternatives: evidence.AlternativeGuarantees, _: ReportContents) -> list[Table]:
@@ -221,13 +233,27 @@ def _other_guarantees_figure(
     noise = np.array([guarantee.noise_multiplier for guarantee in alternatives.guarantees])
     axes.plot(beliefs, noise, "-", color=style.colour, linewidth=2, marker=style.marker, label="other guarantees")
     for belief, height, one in zip(beliefs, noise, alternatives.guarantees, strict=True):
-        axes.annotate(number_text(one.epsilon, 2), (belief, height), (4, 5), textcoords="offset points",
-                      fontsize=SMALL_TEXT_SIZE, color=INK)  # fmt: skip
+        axes.annotate(
+            number_text(one.epsilon, 2),
+            (belief, height),
+            (4, 5),
+            textcoords="offset points",
+            fontsize=SMALL_TEXT_SIZE,
+            color=INK,
+        )
     here = alternatives.claim.noise_over_sensitivity or 0.0
     axes.plot([100 * guarantee.belief_bound], [here], "D", color=INK, markersize=8, label="this run")
     point = (100 * guarantee.belief_bound, here)
-    axes.annotate(number_text(guarantee.epsilon, 2), point, (-6, -6), ha="right", va="top",
-                  textcoords="offset points", fontsize=SMALL_TEXT_SIZE, color=INK)  # fmt: skip
+    axes.annotate(
+        number_text(guarantee.epsilon, 2),
+        point,
+        (-6, -6),
+        ha="right",
+        va="top",
+        textcoords="offset points",
+        fontsize=SMALL_TEXT_SIZE,
+        color=INK,
+    )
     axes.set_yscale("log")
     axes.set_xlim(69, 101)
     axes.set_ylim(0.7 * min(noise.min(), here), 1.5 * max(noise.max(), here))  # this run may lie beyond them all
@@ -235,8 +261,12 @@ def _other_guarantees_figure(
     axes.yaxis.set_major_locator(FixedLocator([float(number) for number in np.round([*apart, here], 2) if number > 0]))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.3g}"))
     axes.yaxis.set_minor_formatter(NullFormatter())
-    finish_axes(axes, "What other guarantees would cost", "Nobody becomes surer than (%); beside each, its epsilon",
-                "Noise multiplier (logarithmic)")  # fmt: skip
+    finish_axes(
+        axes,
+        "What other guarantees would cost",
+        "Nobody becomes surer than (%); beside each, its epsilon",
+        "Noise multiplier (logarithmic)",
+    )
 
 
 def _other_guarantees_caption(alternatives: evidence.AlternativeGuarantees, contents: ReportContents) -> str:
@@ -252,12 +282,20 @@ def _other_guarantees_caption(alternatives: evidence.AlternativeGuarantees, cont
 
 
 OTHER_GUARANTEES = Section(
-    "other-guarantees", "What other guarantees would cost", evidence.AlternativeGuarantees,
+    "other-guarantees",
+    "What other guarantees would cost",
+    evidence.AlternativeGuarantees,
     evidence.claim_for_alternative_guarantees,
-    on_page=True, trusts=True, tables=_other_guarantees_tables,
-    picture=FindingFigure("What other guarantees would cost", _other_guarantees_figure, _other_guarantees_caption,
-                    applies=lambda numbers, _: len(numbers.guarantees) > 1),
-)  # fmt: skip
+    on_page=True,
+    trusts=True,
+    tables=_other_guarantees_tables,
+    picture=FindingFigure(
+        "What other guarantees would cost",
+        _other_guarantees_figure,
+        _other_guarantees_caption,
+        applies=lambda numbers, _: len(numbers.guarantees) > 1,
+    ),
+)
 
 
 def _clipping_sentence(finding: evidence.AdaptiveClippingFinding, contents: ReportContents) -> str:
@@ -275,20 +313,34 @@ def _clipping_rows(finding: evidence.AdaptiveClippingFinding, _: ReportContents)
     chosen = "chosen before the run"
     return [
         ReportNumber("Clipping norm of the first round", finding.first_norm, chosen),
-        ReportNumber("Clipping norm of the last round, median", finding.last_norm,
-            "over the trials; it follows a count with noise, so it is as private as the releases"),
+        ReportNumber(
+            "Clipping norm of the last round, median",
+            finding.last_norm,
+            "over the trials; it follows a count with noise, so it is as private as the releases",
+        ),
         ReportNumber("Noise multiplier of the sum of updates", finding.sum_noise_multiplier, chosen),
-        ReportNumber("Noise multiplier of the count", finding.count_noise_multiplier,
-            "of the updates that are within the norm, each counted as 1/2 or -1/2"),
-        ReportNumber("Noise multiplier of both releases together", finding.noise_multiplier,
-            "root of 1 / (sum of their inverse squares); Andrew et al. 2021, theorem 1"),
-    ]  # fmt: skip
+        ReportNumber(
+            "Noise multiplier of the count",
+            finding.count_noise_multiplier,
+            "of the updates that are within the norm, each counted as 1/2 or -1/2",
+        ),
+        ReportNumber(
+            "Noise multiplier of both releases together",
+            finding.noise_multiplier,
+            "root of 1 / (sum of their inverse squares); Andrew et al. 2021, theorem 1",
+        ),
+    ]
 
 
 CLIPPING = Section(
-    "clipping-norm", "Adaptive clipping", evidence.AdaptiveClippingFinding, evidence.measure_clipping,
-    keys=("clipping",), sentence=_clipping_sentence, rows=_clipping_rows,
-)  # fmt: skip
+    "clipping-norm",
+    "Adaptive clipping",
+    evidence.AdaptiveClippingFinding,
+    evidence.measure_clipping,
+    keys=("clipping",),
+    sentence=_clipping_sentence,
+    rows=_clipping_rows,
+)
 
 
 def _colluders_sentence(finding: evidence.ColludersFinding, _: ReportContents) -> str:
@@ -319,22 +371,37 @@ def _colluders_tables(finding: evidence.ColludersFinding, contents: ReportConten
 
 
 COLLUDERS = Section(
-    "colluders", "What clients who collude take off the guarantee", evidence.ColludersFinding,
+    "colluders",
+    "What clients who collude take off the guarantee",
+    evidence.ColludersFinding,
     evidence.measure_colluders,
-    keys=("colluders",), sentence=_colluders_sentence, tables=_colluders_tables,
-)  # fmt: skip
+    keys=("colluders",),
+    sentence=_colluders_sentence,
+    tables=_colluders_tables,
+)
 
 
 def _client_guarantees_tables(guarantees: ClientGuarantees, contents: ReportContents) -> list[Table]:
     guarantee = contents.guarantee
-    columns = ("Client", "Records", "Sampling rate of a step", "Steps", f"Epsilon by {guarantee.accountant} (nats)",
-               "Epsilon by rdp (nats)", "Epsilon of the Opacus accountant that it kept (nats)")  # fmt: skip
+    columns = (
+        "Client",
+        "Records",
+        "Sampling rate of a step",
+        "Steps",
+        f"Epsilon by {guarantee.accountant} (nats)",
+        "Epsilon by rdp (nats)",
+        "Epsilon of the Opacus accountant that it kept (nats)",
+    )
     rows = tuple(tuple(asdict(client).values()) for client in guarantees.clients)
     title = f"What each client guarantees its own records over all rounds{at_delta(guarantee.delta)}"
     return [Table(title, columns, rows)]
 
 
 CLIENT_GUARANTEES = Section(
-    "client-guarantees", "What each client guarantees its own records", ClientGuarantees, measure_client_guarantees,
-    keys=("client_guarantees",), tables=_client_guarantees_tables,
-)  # fmt: skip
+    "client-guarantees",
+    "What each client guarantees its own records",
+    ClientGuarantees,
+    measure_client_guarantees,
+    keys=("client_guarantees",),
+    tables=_client_guarantees_tables,
+)

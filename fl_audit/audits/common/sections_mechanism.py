@@ -55,9 +55,13 @@ def mechanism_tables(plan: RunPlan) -> list[Table]:
     )
     return [
         Table("The mechanism", ("Fact", "Value"), played, TableKind.PAIRS),
-        Table("Resolved configuration", ("Setting", "Value"), tuple(_flat(plan.config.as_public_dict())),
-              TableKind.CONFIGURATION),
-    ]  # fmt: skip
+        Table(
+            "Resolved configuration",
+            ("Setting", "Value"),
+            tuple(_flat(plan.config.as_public_dict())),
+            TableKind.CONFIGURATION,
+        ),
+    ]
 
 
 def _server_step_row(plan: RunPlan) -> tuple[str, str]:
@@ -140,8 +144,12 @@ def _local_sensitivity_figure(figure: Figure, _: GuaranteeFinding, contents: Rep
     else:
         axes.set_ylim(0, 1.05 * axes.get_ylim()[1])
     norm = contents.plan.federation.mechanism.clipping.measured_in
-    finish_axes(axes, f"What {words.differing} can change", "Round (number)",
-                f"Local sensitivity of the\n{words.sum}\n({norm} norm, {words.measure})")  # fmt: skip
+    finish_axes(
+        axes,
+        f"What {words.differing} can change",
+        "Round (number)",
+        f"Local sensitivity of the\n{words.sum}\n({norm} norm, {words.measure})",
+    )
 
 
 def _draw_limits(axes: Axes, contents: ReportContents) -> None:
@@ -162,9 +170,13 @@ def _draw_limits(axes: Axes, contents: ReportContents) -> None:
 
 
 DISTRIBUTION = Section(
-    "local-sensitivity", "What was played, and how far it moved", GuaranteeFinding,
-    lambda _, findings: findings.find(GuaranteeFinding), sentence=_sentence,
+    "local-sensitivity",
+    "What was played, and how far it moved",
+    GuaranteeFinding,
+    lambda _, findings: findings.find(GuaranteeFinding),
+    sentence=_sentence,
     tables=lambda _, contents: mechanism_tables(contents.plan),
-    picture=FindingFigure("Local sensitivity", _local_sensitivity_figure, _caption,
-                    applies=lambda _, contents: contents.run.has_insider),
-)  # fmt: skip
+    picture=FindingFigure(
+        "Local sensitivity", _local_sensitivity_figure, _caption, applies=lambda _, contents: contents.run.has_insider
+    ),
+)

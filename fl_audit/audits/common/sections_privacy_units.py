@@ -41,8 +41,12 @@ def _epsilon(level: UnitLevel) -> float | str | None:
 
 
 def _tables(finding: PrivacyUnitsFinding, contents: ReportContents) -> list[Table]:
-    columns = ("Who is protected", "How it follows", f"Epsilon at delta {finding.delta:g} (nats)",
-               "Epsilon shown at least (nats)")  # fmt: skip
+    columns = (
+        "Who is protected",
+        "How it follows",
+        f"Epsilon at delta {finding.delta:g} (nats)",
+        "Epsilon shown at least (nats)",
+    )
     relation = contents.plan.adjacency
     rows = tuple(
         (
@@ -82,6 +86,12 @@ def _sentence(finding: PrivacyUnitsFinding, contents: ReportContents) -> str:
 
 
 LEVELS = Section(
-    "levels", _TITLE, PrivacyUnitsFinding, measure_levels,
-    keys=("levels",), trusts=True, sentence=_sentence, tables=_tables,
-)  # fmt: skip
+    "levels",
+    _TITLE,
+    PrivacyUnitsFinding,
+    measure_levels,
+    keys=("levels",),
+    trusts=True,
+    sentence=_sentence,
+    tables=_tables,
+)

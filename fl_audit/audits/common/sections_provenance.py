@@ -86,6 +86,5 @@ def _pairs(values: Any) -> str:
 
 
 ORIGIN = Section(
-    "origin", "Where this run comes from", RunProvenanceFinding, measure_origin, keys=("timing",),
-    tables=_origin_tables,
-)  # fmt: skip
+    "origin", "Where this run comes from", RunProvenanceFinding, measure_origin, keys=("timing",), tables=_origin_tables
+)

@@ -54,10 +54,13 @@ def _record_rows(finding: evidence.LocalDPFinding, contents: ReportContents) -> 
     unit_name = evidence.unit_of(finding.local_randomizer)
     rows = [
         ReportNumber(f"Epsilon of one {unit_name} (nats)", finding.epsilon, f"chosen before the run; {_INDEPENDENT}"),
-        ReportNumber(f"Epsilon counted over {counted_text} (nats)", finding.counted_epsilon,
-            f"{finding.counted:,} times that of one, as Bernau et al. 2019 count"),
+        ReportNumber(
+            f"Epsilon counted over {counted_text} (nats)",
+            finding.counted_epsilon,
+            f"{finding.counted:,} times that of one, as Bernau et al. 2019 count",
+        ),
         ReportNumber("Epsilon of any two records (nats)", finding.whole_epsilon, f"largest log-odds, of {whole}"),
-    ]  # fmt: skip
+    ]
     return rows if finding.pair is None else rows + _pair_rows(finding, finding.pair, contents)
 
 
@@ -102,7 +105,12 @@ def _ends_of_pair(run: FinishedRun, confidence: float) -> tuple[float, float]:
 
 
 RECORD_GUARANTEE = Section(
-    "record-guarantee", "What each record is claimed by itself", evidence.LocalDPFinding,
+    "record-guarantee",
+    "What each record is claimed by itself",
+    evidence.LocalDPFinding,
     evidence.measure_record_guarantee,
-    on_page=True, keys=("record_guarantee",), sentence=_record_sentence, rows=_record_rows,
-)  # fmt: skip
+    on_page=True,
+    keys=("record_guarantee",),
+    sentence=_record_sentence,
+    rows=_record_rows,
+)

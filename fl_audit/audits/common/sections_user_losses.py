@@ -47,6 +47,11 @@ def _users_sentence(finding: evidence.UserEpsilonStarFinding, _: ReportContents)
 
 
 USERS = Section(
-    "of-users", "What the models' losses give away of users", evidence.UserEpsilonStarFinding, evidence.measure_users,
-    keys=("of_users",), sentence=_users_sentence, rows=_users_rows,
-)  # fmt: skip
+    "of-users",
+    "What the models' losses give away of users",
+    evidence.UserEpsilonStarFinding,
+    evidence.measure_users,
+    keys=("of_users",),
+    sentence=_users_sentence,
+    rows=_users_rows,
+)

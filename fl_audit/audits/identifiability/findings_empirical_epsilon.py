@@ -37,10 +37,14 @@ class EmpiricalEpsilonFinding:
         intervals = json_of(self.intervals)
         epsilons = {name: interval.pop("epsilon") for name, interval in intervals.items()}
         bounds = {
-            "lower_bound": decisive.epsilon_lower_bound, "confidence": decisive.confidence, "method": decisive.method,
-            "assumption": decisive.assumption, "limit_of_detection": decisive.limit_of_detection,
-            "lower_bound_at_violation_level": decisive.epsilon_lower_bound_at_level, "violation_level": decisive.level,
-        }  # fmt: skip
+            "lower_bound": decisive.epsilon_lower_bound,
+            "confidence": decisive.confidence,
+            "method": decisive.method,
+            "assumption": decisive.assumption,
+            "limit_of_detection": decisive.limit_of_detection,
+            "lower_bound_at_violation_level": decisive.epsilon_lower_bound_at_level,
+            "violation_level": decisive.level,
+        }
         every = {"intervals": intervals, "bounds": [bound_json(bound) for bound in self.bounds]}
         return {"empirical_epsilon": {"from_sensitivity": None} | epsilons | json_of(bounds) | every}
 

@@ -101,14 +101,24 @@ def _estimate(name: str, estimate: EmpiricalEpsilonEstimate, basis: str) -> Repo
 def _tables(finding: evidence.EmpiricalEpsilonFinding, _: ReportContents) -> list[Table]:
     if not finding.bounds:
         return []
-    columns = ("Method", "Epsilon at least (nats)", "Confidence", "Would be found from (nats)",
-               "Could be shown up to (nats)", "Assumption")  # fmt: skip
+    columns = (
+        "Method",
+        "Epsilon at least (nats)",
+        "Confidence",
+        "Would be found from (nats)",
+        "Could be shown up to (nats)",
+        "Assumption",
+    )
     rows = tuple(
-        (str(bound.method), finite(bound.epsilon),
-         f"{percent(bound.confidence)}, at delta = {bound.delta:g}",
-         *_limits(bound), " ".join([bound.assumption, *bound.warnings]))
+        (
+            str(bound.method),
+            finite(bound.epsilon),
+            f"{percent(bound.confidence)}, at delta = {bound.delta:g}",
+            *_limits(bound),
+            " ".join([bound.assumption, *bound.warnings]),
+        )
         for bound in finding.bounds
-    )  # fmt: skip
+    )
     return [Table("Lower bounds on epsilon by every method that applies", columns, rows)]
 
 
@@ -122,6 +132,11 @@ def _limits(bound: LowerBound) -> tuple[float | str | None, float | str | None]:
 
 
 EMPIRICAL_EPSILON = Section(
-    "empirical-epsilon", "The epsilon that the run shows", evidence.EmpiricalEpsilonFinding, evidence.measure_empirical,
-    keys=("empirical_epsilon",), rows=_rows, tables=_tables,
-)  # fmt: skip
+    "empirical-epsilon",
+    "The epsilon that the run shows",
+    evidence.EmpiricalEpsilonFinding,
+    evidence.measure_empirical,
+    keys=("empirical_epsilon",),
+    rows=_rows,
+    tables=_tables,
+)

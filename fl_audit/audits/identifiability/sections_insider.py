@@ -53,9 +53,19 @@ def _sentence(finding: evidence.InsiderFinding, contents: ReportContents) -> str
 def advantage_row(wins: AdvantageFromWins, contents: ReportContents) -> ReportNumber:
     """Return the table row of the insider's advantage, with its interval and the largest claimed advantage."""
     basis = "twice the share of right guesses - 1, 0 is coin-flipping; Clopper-Pearson interval; trials are independent"
-    return ReportNumber("Advantage of the insider", wins.advantage, basis, wins.low, wins.high, wins.confidence,
-               contents.guarantee.advantage_bound_exact, largest=1.0, on_page=True, is_violated=contents.is_violated,
-               wide=partial(advantage_ends, wins.wins, wins.trials))  # fmt: skip
+    return ReportNumber(
+        "Advantage of the insider",
+        wins.advantage,
+        basis,
+        wins.low,
+        wins.high,
+        wins.confidence,
+        contents.guarantee.advantage_bound_exact,
+        largest=1.0,
+        on_page=True,
+        is_violated=contents.is_violated,
+        wide=partial(advantage_ends, wins.wins, wins.trials),
+    )
 
 
 def _exceedance_row(finding: evidence.InsiderFinding, contents: ReportContents) -> ReportNumber:
@@ -156,8 +166,16 @@ def _draw_beliefs(axes: Axes, beliefs: Floats) -> float:
     if len(beliefs) < FEWEST_FOR_HISTOGRAM:
         frame = axes.get_xaxis_transform()  # in axis units, so that any density fits above
         axes.vlines(beliefs, 0, 0.12, color=style.colour, linewidth=1.4, transform=frame)
-        axes.plot(beliefs, np.full(len(beliefs), 0.12), style.marker, color=style.colour, markersize=8,
-                  transform=frame, label=label, clip_on=False)  # fmt: skip
+        axes.plot(
+            beliefs,
+            np.full(len(beliefs), 0.12),
+            style.marker,
+            color=style.colour,
+            markersize=8,
+            transform=frame,
+            label=label,
+            clip_on=False,
+        )
         return 0.0
     low, high = drawing.span(beliefs)
     # About 2.5 n^(1/3) bins: fine enough to see a shape, no finer.
@@ -169,10 +187,17 @@ def _draw_beliefs(axes: Axes, beliefs: Floats) -> float:
 
 
 INSIDER = Section(
-    "beliefs", "What the insider achieved", evidence.InsiderFinding, evidence.measure_insider, keys=("insider",),
-    on_page=True, trusts=True, sentence=_sentence, rows=_rows,
+    "beliefs",
+    "What the insider achieved",
+    evidence.InsiderFinding,
+    evidence.measure_insider,
+    keys=("insider",),
+    on_page=True,
+    trusts=True,
+    sentence=_sentence,
+    rows=_rows,
     picture=FindingFigure("Final beliefs", _beliefs_figure, _caption),
-)  # fmt: skip
+)
 
 
 def _belief_rounds_caption(_: evidence.InsiderFinding, contents: ReportContents) -> str:
@@ -213,28 +238,62 @@ def _draw_bit(axes: Axes, contents: ReportContents, bit: int) -> None:
     rounds = np.arange(beliefs.shape[1])
     if run.trials < FEWEST_FOR_HISTOGRAM:
         axes.plot(rounds, beliefs.T, style.line, color=style.colour, linewidth=1.0, alpha=0.85)
-        axes.plot(rounds[-1:].repeat(len(paths)), beliefs[:, -1], style.line, color=style.colour, linewidth=0,
-                  marker=style.marker, markersize=5, clip_on=False, label=style.name)  # fmt: skip
+        axes.plot(
+            rounds[-1:].repeat(len(paths)),
+            beliefs[:, -1],
+            style.line,
+            color=style.colour,
+            linewidth=0,
+            marker=style.marker,
+            markersize=5,
+            clip_on=False,
+            label=style.name,
+        )
     else:
         low, middle, high = np.nanquantile(beliefs, [0.05, 0.5, 0.95], axis=0)
         draw_band(
-            axes, rounds, low, high, facecolor=style.fill if bit == 1 else "none", edgecolor=style.colour,
-            hatch=style.hatch, alpha=0.5, linewidth=1, label=f"{style.short}: 90 % of {len(paths):,} trials",
-        )  # fmt: skip
-        axes.plot(rounds, middle, style.line, color=style.colour, linewidth=2.4, marker=style.marker,
-                  label=f"{style.short}: their median", **drawing.markers_for(len(rounds)))  # fmt: skip
+            axes,
+            rounds,
+            low,
+            high,
+            facecolor=style.fill if bit == 1 else "none",
+            edgecolor=style.colour,
+            hatch=style.hatch,
+            alpha=0.5,
+            linewidth=1,
+            label=f"{style.short}: 90 % of {len(paths):,} trials",
+        )
+        axes.plot(
+            rounds,
+            middle,
+            style.line,
+            color=style.colour,
+            linewidth=2.4,
+            marker=style.marker,
+            label=f"{style.short}: their median",
+            **drawing.markers_for(len(rounds)),
+        )
     if run.has_even_rounds:
         lower, _, upper = belief_band(plan.mu, plan.federation.rounds, bit, plan.prior, 0.9)
         for index, curve in enumerate((lower, upper)):
-            axes.plot(rounds, curve, ":", color=INK, linewidth=1.4,
-                      label="distribution: 90 % of trials" if (bit, index) == (1, 0) else None)  # fmt: skip
+            axes.plot(
+                rounds,
+                curve,
+                ":",
+                color=INK,
+                linewidth=1.4,
+                label="distribution: 90 % of trials" if (bit, index) == (1, 0) else None,
+            )
 
 
 BELIEF_ROUNDS = Section(
-    "belief-rounds", "Beliefs over rounds", evidence.InsiderFinding,
-    lambda _, findings: findings.find(evidence.InsiderFinding), trusts=True,
+    "belief-rounds",
+    "Beliefs over rounds",
+    evidence.InsiderFinding,
+    lambda _, findings: findings.find(evidence.InsiderFinding),
+    trusts=True,
     picture=FindingFigure("Beliefs over rounds", _belief_rounds_figure, _belief_rounds_caption, height=4.6),
-)  # fmt: skip
+)
 
 
 def _innovations_sentence(finding: evidence.LlrIncrementTestFinding, contents: ReportContents) -> str:
@@ -258,9 +317,14 @@ def _innovations_sentence(finding: evidence.LlrIncrementTestFinding, contents: R
 
 
 def _innovations_tables(finding: evidence.LlrIncrementTestFinding, _: ReportContents) -> list[Table]:
-    columns = ("Trials", "Count", "Mean (distribution: 0)", "Variance (distribution: 1)",
+    columns = (
+        "Trials",
+        "Count",
+        "Mean (distribution: 0)",
+        "Variance (distribution: 1)",
         "Serial correlation (distribution: 0)",
-               "p-value, Kolmogorov-Smirnov")  # fmt: skip
+        "p-value, Kolmogorov-Smirnov",
+    )
     rows = tuple(
         (f"b = {bit}", statistics.count, *numbers_of_test)
         if statistics.count
@@ -274,9 +338,14 @@ def _innovations_tables(finding: evidence.LlrIncrementTestFinding, _: ReportCont
 
 
 INNOVATIONS = Section(
-    "innovations", "Whether every step of the evidence follows its distribution", evidence.LlrIncrementTestFinding,
-    evidence.measure_innovations, keys=("innovations",), sentence=_innovations_sentence, tables=_innovations_tables,
-)  # fmt: skip
+    "innovations",
+    "Whether every step of the evidence follows its distribution",
+    evidence.LlrIncrementTestFinding,
+    evidence.measure_innovations,
+    keys=("innovations",),
+    sentence=_innovations_sentence,
+    tables=_innovations_tables,
+)
 
 
 def _insiders_sentence(finding: evidence.SeveralInsidersFinding, contents: ReportContents) -> str:
@@ -306,22 +375,45 @@ def _insiders_rows(finding: evidence.SeveralInsidersFinding, _: ReportContents) 
 
 
 def _insiders_tables(finding: evidence.SeveralInsidersFinding, contents: ReportContents) -> list[Table]:
-    columns = ("Client", "Right guesses", "Trials", "Advantage", "Lower end", "Upper end", "Confidence",
-               "Largest belief", "Reading")  # fmt: skip
+    columns = (
+        "Client",
+        "Right guesses",
+        "Trials",
+        "Advantage",
+        "Lower end",
+        "Upper end",
+        "Confidence",
+        "Largest belief",
+        "Reading",
+    )
     level = READING_LEVEL / len(finding.each)  # Bonferroni: together they have the level of one row
     entries = [
         (advantage, advantage.estimate, replace(advantage_row(advantage.estimate, contents), level=level))
         for advantage in finding.each
     ]
     rows = tuple(
-        (f"{advantage.client}", wins.wins, wins.trials, *row.cells, wins.confidence,
-         advantage.max_belief, row.reading_text)
+        (
+            f"{advantage.client}",
+            wins.wins,
+            wins.trials,
+            *row.cells,
+            wins.confidence,
+            advantage.max_belief,
+            row.reading_text,
+        )
         for advantage, wins, row in entries
-    )  # fmt: skip
+    )
     return [Table(f"The insiders, each by itself (intervals at {percent(contents.plan.confidence)})", columns, rows)]
 
 
 INSIDERS = Section(
-    "insiders", "Several insiders", evidence.SeveralInsidersFinding, evidence.measure_insiders, keys=("insiders",),
-    trusts=True, sentence=_insiders_sentence, rows=_insiders_rows, tables=_insiders_tables,
-)  # fmt: skip
+    "insiders",
+    "Several insiders",
+    evidence.SeveralInsidersFinding,
+    evidence.measure_insiders,
+    keys=("insiders",),
+    trusts=True,
+    sentence=_insiders_sentence,
+    rows=_insiders_rows,
+    tables=_insiders_tables,
+)

@@ -121,9 +121,13 @@ class AttackScores:
         """
         has_shadows = self.apart is not self.values
         return membership_rates(
-            self.values, self.membership, _draws(), confidence,
-            shadows_of_each_other=has_shadows, of_insiders=self.of_insiders,
-        )  # fmt: skip
+            self.values,
+            self.membership,
+            _draws(),
+            confidence,
+            shadows_of_each_other=has_shadows,
+            of_insiders=self.of_insiders,
+        )
 
     def bound(self, delta: float, confidence: float) -> LowerBound | None:
         """Return a lower bound on epsilon from the score of one randomly drawn target in each trial.

@@ -164,9 +164,17 @@ def _rows(finding: evidence.AllAttacksFinding, contents: ReportContents) -> list
                 f"one target drawn in each trial; {attack_results.bound.assumption}"
             )
         proved = None if attack_results.bound is None else finite(attack_results.bound.epsilon)
-        numbers.append(ReportNumber(
-            f"Lower bound on epsilon, {attack_name} (nats)", proved, basis, limit=epsilon, is_bound=True,
-                         on_page=bool(proved), wide=partial(evidence.bound_end, contents.run, name)))  # fmt: skip
+        numbers.append(
+            ReportNumber(
+                f"Lower bound on epsilon, {attack_name} (nats)",
+                proved,
+                basis,
+                limit=epsilon,
+                is_bound=True,
+                on_page=bool(proved),
+                wide=partial(evidence.bound_end, contents.run, name),
+            )
+        )
         if attack_results.one_run is not None:
             at = f"holds at {percent(attack_results.one_run.confidence)} confidence; coins are independent"
             guesses_text = (
@@ -199,8 +207,13 @@ def _rows(finding: evidence.AllAttacksFinding, contents: ReportContents) -> list
                     )
                 )
     if finding.insider_auc is not None:
-        numbers.append(ReportNumber("AUC that the insiders' signals lead to", finding.insider_auc,
-                         "mean of Phi(sqrt(mu_1^2 + mu_0^2) / 2) over pairs, if the signals were fixed"))  # fmt: skip
+        numbers.append(
+            ReportNumber(
+                "AUC that the insiders' signals lead to",
+                finding.insider_auc,
+                "mean of Phi(sqrt(mu_1^2 + mu_0^2) / 2) over pairs, if the signals were fixed",
+            )
+        )
     return numbers
 
 
@@ -243,7 +256,14 @@ def _caption(_: evidence.AllAttacksFinding, contents: ReportContents) -> str:
 
 
 ATTACKS = Section(
-    "attacks", "Membership attacks", evidence.AllAttacksFinding, evidence.measure_attacks, keys=("attacks",),
-    on_page=True, sentence=_sentence, rows=_rows, tables=_tables,
+    "attacks",
+    "Membership attacks",
+    evidence.AllAttacksFinding,
+    evidence.measure_attacks,
+    keys=("attacks",),
+    on_page=True,
+    sentence=_sentence,
+    rows=_rows,
+    tables=_tables,
     picture=FindingFigure("What outsiders get of what the insider can get", _roc_figure, _caption),
-)  # fmt: skip
+)

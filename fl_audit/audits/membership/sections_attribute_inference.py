@@ -74,9 +74,15 @@ def _attribute_tables(finding: evidence.AttributeFinding, contents: ReportConten
 
 
 ATTRIBUTES = Section(
-    "attributes", "Attribute inference", evidence.AttributeFinding, evidence.measure_attributes, keys=("attribute",),
-    on_page=True, sentence=_attribute_sentence, tables=_attribute_tables,
+    "attributes",
+    "Attribute inference",
+    evidence.AttributeFinding,
+    evidence.measure_attributes,
+    keys=("attribute",),
+    on_page=True,
+    sentence=_attribute_sentence,
+    tables=_attribute_tables,
     rows=lambda finding, contents: [
         _attribute_row(name, finding, contents.run) for name in finding.by_name if name != evidence.GUESSED_BLINDLY
     ],
-)  # fmt: skip
+)

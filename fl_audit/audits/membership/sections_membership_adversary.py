@@ -61,8 +61,18 @@ def _mean_row(finding: evidence.FinalModelMembershipFinding, run: FinishedRun) -
     attack = "a member where the final loss is at most the average one in training"
     basis = f"TPR - FPR, mean over trials; {attack} (Yeom et al. 2018); betting interval, for this D and this sample"
     limit = None if finding.bounds is None else finding.bounds.exact
-    return ReportNumber("Membership advantage", mean.advantage, basis, mean.low, mean.high, mean.confidence, limit,
-               largest=1.0, on_page=True, wide=partial(evidence.membership_ends, run))  # fmt: skip
+    return ReportNumber(
+        "Membership advantage",
+        mean.advantage,
+        basis,
+        mean.low,
+        mean.high,
+        mean.confidence,
+        limit,
+        largest=1.0,
+        on_page=True,
+        wide=partial(evidence.membership_ends, run),
+    )
 
 
 def _membership_rows(finding: evidence.FinalModelMembershipFinding, contents: ReportContents) -> list[ReportNumber]:
@@ -129,7 +139,12 @@ def _membership_rows(finding: evidence.FinalModelMembershipFinding, contents: Re
 
 
 MEMBERSHIP = Section(
-    "membership", "The membership adversary", evidence.FinalModelMembershipFinding, evidence.measure_membership,
-    keys=("membership",), sentence=_membership_sentence, rows=_membership_rows,
+    "membership",
+    "The membership adversary",
+    evidence.FinalModelMembershipFinding,
+    evidence.measure_membership,
+    keys=("membership",),
+    sentence=_membership_sentence,
+    rows=_membership_rows,
     said=lambda finding, run: {"membership": finding.to_json()["membership"] | {"bound_scope": _scope_of(run.plan)}},
-)  # fmt: skip
+)

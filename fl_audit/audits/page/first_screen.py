@@ -85,8 +85,11 @@ def first_screen_of(contents: ReportContents) -> FirstScreen:
     of_verdict = replace(banner(contents), line=texts["verdict"])
     screen = FirstScreen(
         training_banner(contents) if is_shown_as_training(contents) else of_verdict,
-        tuple(warnings_for_officer(contents)), facts, person_text(contents), texts["next"],
-    )  # fmt: skip
+        tuple(warnings_for_officer(contents)),
+        facts,
+        person_text(contents),
+        texts["next"],
+    )
     return replace(screen, words=_explained(screen, contents.words.one))
 
 

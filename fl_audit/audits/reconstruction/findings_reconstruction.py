@@ -54,11 +54,17 @@ class CandidateRanksFinding:
 
     def to_json(self) -> dict[str, Any]:
         """Return this finding as a dict with the one key `reconstruction`, for `summary.json`."""
-        return {"reconstruction": {
-            "candidates": self.candidates, "trials": len(self.ranks), "confidence": self.confidence,
-            "success": json_of(self.successes), "mean_rank": float(np.mean(self.ranks)), "largest_mu": self.longest,
-            "median_mu": self.median,
-        }}  # fmt: skip
+        return {
+            "reconstruction": {
+                "candidates": self.candidates,
+                "trials": len(self.ranks),
+                "confidence": self.confidence,
+                "success": json_of(self.successes),
+                "mean_rank": float(np.mean(self.ranks)),
+                "largest_mu": self.longest,
+                "median_mu": self.median,
+            }
+        }
 
 
 def measure_reconstruction(run: FinishedRun, _: Findings) -> CandidateRanksFinding | None:

@@ -106,10 +106,17 @@ def _caption(finding: CandidateRanksFinding, _: ReportContents) -> str:
 
 
 RECONSTRUCTION = Section(
-    "reconstruction", "What could be reconstructed", CandidateRanksFinding, measure_reconstruction,
-    keys=("reconstruction",), on_page=True, sentence=_sentence, rows=_rows, tables=_tables,
+    "reconstruction",
+    "What could be reconstructed",
+    CandidateRanksFinding,
+    measure_reconstruction,
+    keys=("reconstruction",),
+    on_page=True,
+    sentence=_sentence,
+    rows=_rows,
+    tables=_tables,
     picture=FindingFigure("Right one among the first guesses", _draw, _caption),
-)  # fmt: skip
+)
 
 
 _SHOWN, _GAP = 8, 3  # pictures in a row, and white pixels between them

@@ -166,9 +166,21 @@ def _draw_group(axes: Axes, points: pd.DataFrame, group: _Group) -> None:
         for name, mean in (("epsilon_star", x), ("utility", y))
     )
     axes.errorbar(
-        x, y, xerr=spread_x, yerr=spread_y, fmt=group.marker, color=group.colour, ecolor=group.colour, elinewidth=0.8,
-        markersize=6.5, markeredgecolor="white", markeredgewidth=0.6, linestyle="none", label=group.label, zorder=3,
-    )  # fmt: skip
+        x,
+        y,
+        xerr=spread_x,
+        yerr=spread_y,
+        fmt=group.marker,
+        color=group.colour,
+        ecolor=group.colour,
+        elinewidth=0.8,
+        markersize=6.5,
+        markeredgecolor="white",
+        markeredgewidth=0.6,
+        linestyle="none",
+        label=group.label,
+        zorder=3,
+    )
 
 
 def _draw_densities(axes: Axes, models: pd.DataFrame, column: str, upright: bool) -> bool:
@@ -233,19 +245,29 @@ def _number_points(axes: Axes, points: pd.DataFrame, column: str) -> None:
         width, height = pixels * _DIGIT * len(text), pixels * _DIGIT * 1.6
         corner = axes.transData.transform(location)
         boxes = {
-            (right, up): Bbox.from_bounds(corner[0] + pixels * right - (width if right < 0 else 0),
-                                          corner[1] + pixels * up - height / 2, width, height)
+            (right, up): Bbox.from_bounds(
+                corner[0] + pixels * right - (width if right < 0 else 0),
+                corner[1] + pixels * up - height / 2,
+                width,
+                height,
+            )
             for right, up in _PLACES
-        }  # fmt: skip
+        }
         free = [
             offset for offset, box in boxes.items() if not any(box.overlaps(taken_box) for taken_box in taken_boxes)
         ]
         right, up = (free or _PLACES)[0]
         taken_boxes.append(boxes[right, up])
         annotation = axes.annotate(
-            text, location, (right, up), textcoords="offset points", fontsize=SMALL_TEXT_SIZE, color=INK,
-            ha="right" if right < 0 else "left", va="center",
-        )  # fmt: skip
+            text,
+            location,
+            (right, up),
+            textcoords="offset points",
+            fontsize=SMALL_TEXT_SIZE,
+            color=INK,
+            ha="right" if right < 0 else "left",
+            va="center",
+        )
         annotation.set_path_effects([withStroke(linewidth=2.5, foreground="white")])
 
 
