@@ -40,7 +40,7 @@ from fl_audit.errors import InputError
 
 _MOST_NUMBERS = 30_000_000  # numbers of gradients that are kept
 _NOISE_NUMBERS = 20_000  # numbers of noise from which scales are estimated
-_FEWEST_REDRAWS = 6  # so that noise in few directions is told from noise that is independent at the coordinates
+_FEWEST_REDRAWS = 10  # so that noise in few directions is told from noise that is independent at the coordinates
 _MOST_REDRAWS = 20
 _FAILURES = (InputError, IndexError, TypeError, KeyError, ValueError)
 
@@ -224,12 +224,12 @@ def _measured_group(
         unseen.append("the noise of weights that are changed beside the steps, which apply gradients without noise")
         return [], None, unseen
     shapes = first_run.applied[noised_steps[0]].shapes
-    factors = {
-        tensor: factor
-        for tensor, factor in dependent_tensors(samples, shapes).items()
+    p_values = {
+        tensor: p_value
+        for tensor, p_value in dependent_tensors(samples, shapes).items()
         if (scales.scales[:, tensor] > 0).all()
     }
-    unseen += [_dependence_words(tensor, factor, shapes) for tensor, factor in list(factors.items())[:1]]
+    unseen += [_dependence_words(tensor, p_value, shapes) for tensor, p_value in list(p_values.items())[:1]]
     effect = RecordEffectSearch(
         trainings.gradients_of, dataset, dict(zip(noised_steps, first_run.gradients(noised_steps), strict=True)),
         {step: np.repeat(row, sizes) for step, row in zip(noised_steps, scales.scales, strict=True)},
@@ -238,17 +238,17 @@ def _measured_group(
     ).effect()  # fmt: skip
     if effect is None:
         unseen.append("the effect of a record: none was found whose values move a step")
-    return _steps(noised_steps, first_run, samples, scales, bare, effect, tuple(factors)), effect, unseen
+    return _steps(noised_steps, first_run, samples, scales, bare, effect, tuple(p_values)), effect, unseen
 
 
-def _dependence_words(tensor: int, factor: float, shapes: Sequence[tuple[int, ...]]) -> str:
+def _dependence_words(tensor: int, p_value: float, shapes: Sequence[tuple[int, ...]]) -> str:
     """Return what was seen of noise that is not independent at the coordinates, and why its size is not known."""
     size = " x ".join(map(str, shapes[tensor]))
     return (
         f"how large the noise is along the effect of a record, and with it epsilon: in tensor {tensor + 1} of "
-        f"{len(shapes)} ({size}) the noise is not independent at the coordinates (it is {factor:.3g} times as large "
-        "along one direction as at its coordinates), as where noise of few dimensions is multiplied out; audit the "
-        "step on what the noise is added to"
+        f"{len(shapes)} ({size}) the noise is not independent at the coordinates (p-value {p_value:.1g}), as where "
+        "noise of few dimensions is multiplied out, and its size is measured at each coordinate; audit the step on "
+        "what the noise is added to"
     )
 
 

@@ -11,12 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from fl_audit.app_audits.local_training.assessment import Assessment, assessment_json, headline, report_lines
-from fl_audit.app_audits.local_training.noise_independence import (
-    dependence_p_value,
-    dependent_tensors,
-    factor_along_direction,
-    squares_along_direction,
-)
+from fl_audit.app_audits.local_training.noise_independence import dependence_p_value, dependent_tensors
 from fl_audit.app_audits.local_training.pitfalls import Pitfall
 from fl_audit.app_audits.local_training.training_function_audit import TrainingAuditOptions, audit_training
 from fl_audit.array_types import Floats
@@ -86,7 +81,7 @@ def _unclipped(gradients: Gradients) -> Gradients:
 
 
 def _model() -> nn.Module:
-    return nn.Sequential(nn.Linear(5, 12), nn.Tanh(), nn.Linear(12, 3))
+    return nn.Linear(5, 12)
 
 
 def _audited(noise: Callable[[str, Tensor], Tensor], clip: Any = clipped) -> Assessment:
@@ -106,7 +101,7 @@ def test_an_honest_training_on_factors_is_inconclusive_and_says_why() -> None:
     measured = assessment_json(assessment)["measured"]
     for step in measured["steps"]:
         assert step["noise_multiplier"] is None
-        assert {1, 3} <= set(step["tensors_with_dependent_noise"])
+        assert 1 in step["tensors_with_dependent_noise"]
 
 
 @pytest.mark.long
@@ -147,16 +142,13 @@ def test_products_of_factors_are_told_from_independent_noise(rows: int, columns:
     assert set(dependent_tensors(samples, shapes)) == {1}
 
 
-def test_projected_noise_is_told_from_independent_noise() -> None:
+def test_noise_projected_onto_half_of_the_dimensions_is_told_from_independent_noise() -> None:
     draws = np.random.default_rng(0)
-    bases = [np.linalg.qr(draws.normal(size=(1000, 50)))[0] for _ in range(5)]
-    steps = [draws.normal(size=(6, 50)) @ basis.T for basis in bases]
-    assert dependence_p_value(steps) < 1e-10
-    # Along a direction within the 50 dimensions, the variance is 1000 / 50 times that at a coordinate.
-    assert factor_along_direction(steps) == pytest.approx(math.sqrt(1000 / 50), rel=0.4)
+    bases = [np.linalg.qr(draws.normal(size=(1000, 500)))[0] for _ in range(5)]
+    assert dependence_p_value([draws.normal(size=(10, 500)) @ basis.T for basis in bases]) < 1e-6
 
 
-@pytest.mark.parametrize(("vectors", "coordinates"), [(120, 3), (24, 20), (70, 64), (4, 300)])
+@pytest.mark.parametrize(("vectors", "coordinates"), [(120, 3), (24, 20), (70, 64), (6, 300), (20, 25)])
 @pytest.mark.parametrize("is_scaled", [False, True])
 def test_independent_noise_is_rejected_at_most_at_the_level(vectors: int, coordinates: int, is_scaled: bool) -> None:
     """The scale of each coordinate is its own: that is no dependence."""
@@ -169,13 +161,6 @@ def test_independent_noise_is_rejected_at_most_at_the_level(vectors: int, coordi
         # Five standard deviations of the count above its expectation.
         most = 400 * level + 5 * math.sqrt(400 * level)
         assert (p_values < level).sum() <= most
-
-
-def test_squares_along_a_direction_are_as_large_as_independent_coordinates_give() -> None:
-    draws = np.random.default_rng(3)
-    squares = np.concatenate([squares_along_direction(draws.normal(size=(50, 40))) for _ in range(200)])
-    # Variance 2 of a chi-square number with one degree of freedom.
-    assert float(squares.mean()) == pytest.approx(1.0, abs=5 * math.sqrt(2 / len(squares)))
 
 
 def test_coordinates_without_noise_are_no_dependence() -> None:
