@@ -10,6 +10,8 @@ Floats = NDArray[np.float64]
 Floats32 = NDArray[np.float32]
 Integers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
+Labels = NDArray[Any]
+"""Classes as int64, or quantities as float32."""
 
 
 def finite(value: float | None) -> float | None:

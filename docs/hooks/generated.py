@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import pandas as pd
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.plugins import get_plugin_logger
 from mkdocs.structure.files import Files
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 MARKER = re.compile(r"<!-- generated: ([\w-]+) -->(?:\n.*?<!-- end: \1 -->)?", re.DOTALL)
 ROWS = re.compile(r"\[All rows\]\(([\w/]+\.csv)\)\.")
 """The link to the rows of a table or figure of a paper."""
+TABLES = re.compile(r"\[Table\]\(([\w-]+\.csv)\)\.")
+"""The link to a table of the reference that is a CSV file."""
 COPIED = ("commands", "settings", "run-directory")
 """Pages of the reference that hold what is generated, so that they can be read in the repository."""
 LOGGER = get_plugin_logger("generated")
@@ -100,7 +103,15 @@ def with_rows(markdown: str, directory: Path) -> str:
     """
     from fl_audit.experiments.papers.published_page import rows_of
 
-    return ROWS.sub(lambda link: f"{link[0]}\n\n{rows_of(directory / link[1])}", markdown)
+    text = ROWS.sub(lambda link: f"{link[0]}\n\n{rows_of(directory / link[1])}", markdown)
+    return TABLES.sub(lambda link: f"{link[0]}\n\n{csv_table(directory / link[1])}", text)
+
+
+def csv_table(path: Path) -> str:
+    """Return a CSV file as a collapsible HTML table."""
+    frame = pd.read_csv(path, dtype=str, keep_default_na=False).map(_in_html)
+    table = frame.rename(columns=_in_html).to_html(index=False, escape=False, border=0)
+    return f"<details><summary>Show the table</summary>\n{table}\n</details>\n"
 
 
 def with_copies(markdown: str) -> str:
@@ -189,7 +200,7 @@ def _help(command: click.Command, name: str) -> str:
 def contributing() -> str:
     """Return CONTRIBUTING.md, whose links lead from the root of the repository, as it stands on the site."""
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    return text.replace("](docs/contributing/", "](").replace("](docs/", "](../")
+    return text.replace("](docs/extend/", "](").replace("](docs/", "](../")
 
 
 PARTS: dict[str, Callable[[], str]] = {

@@ -10,6 +10,7 @@ import hashlib
 import json
 import re
 import runpy
+import shlex
 import shutil
 import subprocess
 import sys
@@ -171,6 +172,21 @@ def _own_table(runs: Path, out: Path) -> None:
     _write_small(Image.open(place / "run" / "figures" / "accuracy.png"), out)
 
 
+def _simulation(runs: Path, out: Path) -> None:
+    """Follow the tutorial on simulation: the landscape of its sweep."""
+    place = runs / "simulation"
+    if not (place / "runs" / "ward-landscape" / "landscape.png").exists():
+        place.mkdir(parents=True, exist_ok=True)
+        text = (ROOT / "docs" / "tutorials" / "simulation.md").read_text()
+        for name, body in _blocks("tutorials/simulation.md").items():
+            (place / name).write_text(body)
+        with chdir(place):
+            runpy.run_path("make_ward.py")
+        command = next(line for line in text.replace("\\\n", " ").splitlines() if line.startswith("fl-audit sweep"))
+        _fl_audit(place, *shlex.split(command)[1:], "--engine", "local")
+    _write_small(Image.open(place / "runs" / "ward-landscape" / "landscape.png"), out)
+
+
 def _review(runs: Path, out: Path) -> None:
     """Follow the tutorial on apps: the review of the app that it shows."""
     place = runs / "review"
@@ -188,7 +204,7 @@ def _trials(runs: Path, out: Path) -> None:
     place = runs / "trials"
     if not (place / "out" / "report.html").exists():
         place.mkdir(parents=True, exist_ok=True)
-        (place / "my_strategies.py").write_text(_blocks("how-to/strategies.md")["my_strategies.py"])
+        (place / "my_strategies.py").write_text(_blocks("how-to/review.md")["my_strategies.py"])
         words = ("--claim-noise-multiplier", "1", "--adjacency", "replace-client", "--include", "opposite", "--quick")
         _fl_audit(place, "strategy", "my_strategies:private", *words, "--set", "processes=1", "--out", "out")
     alone = "header, main > *:not(figure), figcaption, footer { display: none !important; }"
@@ -234,6 +250,7 @@ DRAWN: dict[str, Callable[[Path, Path], None]] = {
     "first-screen": _annotated,
     "demo-beliefs": partial(_figure, "consistent", "beliefs"),
     "own-table": _own_table,
+    "simulation": _simulation,
     "review": _review,
     "trials": _trials,
     "live": _live,

@@ -146,7 +146,7 @@ def _pfl(federation: FederationSizes, processes: int) -> list[float]:
         launched = [] if processes == 1 else ["-m", "torch.distributed.run", "--nproc_per_node", str(processes)]
         command = [federation.pfl, *launched, str(script), json.dumps(federation.settings())]
         written = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-    seconds: list[float] = json.loads(written.splitlines()[-1])
+    seconds: list[float] = json.loads(written.splitlines()[-1])["over"]
     return seconds
 
 

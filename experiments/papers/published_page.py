@@ -28,6 +28,10 @@ TITLE = "Differences that concern several results"
 _NOTES = re.compile(r"<ul>((?:(?!<ul>).)*)</ul></details>", re.DOTALL)  # the last list of a section
 _ITEM = re.compile(r"<li(?: id=\"[^\"]*\")?>(.*?)</li>", re.DOTALL)
 _LINKS = "See below: "
+_NUMBERS = re.compile(r"(outside our interval:</p><ul>)(.*?)(</ul>)", re.DOTALL)  # a list of numbers that differ
+_MOST_NUMBERS = 3  # of such a list; its table has all
+_CLAIM_VERDICT = re.compile(r"<li>[^<:]*: (?:it|both|all \d+|of \d+)\b(?:(?!</li>).)*</li>")
+_FAILED = "not hold on our data"
 _LONGEST_LABEL = 40  # characters
 _LABEL_WORDS = 4  # of a note without a short beginning and a colon
 
@@ -60,7 +64,20 @@ def section_of(record: Record) -> str:
         escape(record["played"], quote=False),
         _one_block(f"<details><summary>Where ours differs, and why</summary>{record['differences']}</details>"),
     )
-    return "\n\n".join(phrases)
+    return shortened("\n\n".join(phrases))
+
+
+def shortened(section: str) -> str:
+    """Return a section without what its table says too: most numbers that differ, and claims that do not fail."""
+    without = _CLAIM_VERDICT.sub(lambda match: match[0] if _FAILED in match[0] else "", section)
+    return _NUMBERS.sub(lambda match: f"{match[1]}{_first_numbers(_ITEM.findall(match[2]))}{match[3]}", without)
+
+
+def _first_numbers(numbers: Sequence[str]) -> str:
+    # A list of one number more takes no more room than the sentence.
+    if len(numbers) > _MOST_NUMBERS + 1:
+        numbers = [*numbers[:_MOST_NUMBERS], f"{len(numbers) - _MOST_NUMBERS} more are in the table"]
+    return "".join(f"<li>{number}</li>" for number in numbers)
 
 
 def rows_of(file: Path) -> str:

@@ -11,6 +11,7 @@ from fl_audit.audits.canaries.sections_one_run import ONE_RUN
 from fl_audit.audits.common import sections_guarantee as guarantee
 from fl_audit.audits.common.report_cautions import cautions_for_reader
 from fl_audit.audits.common.sections_accuracy import RELEASED_MODEL
+from fl_audit.audits.common.sections_client_metrics import CLIENT_METRICS
 from fl_audit.audits.common.sections_data_protection_officer import OFFICER
 from fl_audit.audits.common.sections_epsilon_star import EPSILON_STAR
 from fl_audit.audits.common.sections_mechanism import DISTRIBUTION
@@ -54,7 +55,7 @@ SECTIONS: tuple[Section[Any], ...] = (
     # the success of insiders and attackers
     INSIDER, SCORES, ONE_RUN, ATTACKS, ATTRIBUTES, RECONSTRUCTION, INVERSION,
     # the accuracy of the models, and the costs of other guarantees
-    RELEASED_MODEL, guarantee.OTHER_GUARANTEES,
+    RELEASED_MODEL, CLIENT_METRICS, guarantee.OTHER_GUARANTEES,
     # the insiders' evidence in detail
     EMPIRICAL_EPSILON, LEVELS, TRADEOFF, BELIEF_ROUNDS, INNOVATIONS, INSIDERS,
     # the information in models alone, and the claims to and by each client

@@ -2,6 +2,9 @@
 
 from enum import StrEnum
 
+IMPUTE = "impute"
+"""Value of the setting `missing` with which missing values are filled."""
+
 
 class Dissimilarity(StrEnum):
     """Dissimilarity of two records, the measure by which they are compared.
@@ -27,6 +30,13 @@ class UsersAcrossClients(StrEnum):
 
     REFUSE = "refuse"
     FIRST = "first"
+
+
+class Task(StrEnum):
+    """Kind of the label: the class of a record (CLASSIFICATION), or a quantity (REGRESSION)."""
+
+    CLASSIFICATION = "classification"
+    REGRESSION = "regression"
 
 
 class PictureOrSequence(StrEnum):

@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fl_audit.array_files import archive_names, read_archive
-from fl_audit.array_types import Floats32, in_one_axis
+from fl_audit.array_types import Floats32, Labels, in_one_axis
 from fl_audit.data import remedies
 from fl_audit.data.column_encoding import check_classes
 from fl_audit.data.data_paths import resolve
-from fl_audit.data.data_setting_enums import PictureOrSequence
+from fl_audit.data.data_setting_enums import PictureOrSequence, Task
 from fl_audit.data.encoding import UNKNOWN_OWNERS, Owners, build_records, encode_labels, encode_owners
 from fl_audit.data.loaded_dataset import DataWarning, LoadedDataset
 from fl_audit.data.multi_array_records import packed
@@ -46,14 +46,14 @@ def load_npz(directory: Path | None, options: Mapping[str, Any]) -> LoadedDatase
     two axes in `x`.
     """
     file, axes = resolve(directory, options["path"]), options.get("axes")
-    named = {what: key for what in ("owner", "user") if (key := options.get(what)) is not None}
-    for what, key in named.items():
-        others = name_list(_KEYS, "or")
-        require(key not in _KEYS, f"{what} is {key!r}: accepted is the key of an array other than {others}")
+    keys_by_role = {role: key for role in ("owner", "user") if (key := options.get(role)) is not None}
+    for name, key in keys_by_role.items():
+        other_keys = name_list(_KEYS, "or")
+        require(key not in _KEYS, f"{name} is {key!r}: accepted is the key of an array other than {other_keys}")
     names = archive_names(file)
     if "x" not in names and (label := next((key for key in ("labels", "y") if key in names), None)):
-        return _of_named(read_archive(file, names), label, named, file, axes)
-    arrays = read_archive(file, (*_KEYS, *dict.fromkeys(named.values())))
+        return _of_named(read_archive(file, names), label, keys_by_role, file, axes, options.get("task"))
+    arrays = read_archive(file, (*_KEYS, *dict.fromkeys(keys_by_role.values())))
     for key in ("x", "y"):
         named_so = "or, for a model of named inputs, labels and those, such as input_ids"
         accepted = f"accepted are x, y and optionally x_test, y_test, {named_so}"
@@ -61,66 +61,92 @@ def load_npz(directory: Path | None, options: Mapping[str, Any]) -> LoadedDatase
     alone = f"{file} has only one of the arrays x_test and y_test: accepted are both or neither"
     require(("x_test" in arrays) == ("y_test" in arrays), alone)
     labels = {key: _as_labels(arrays[key], f"{file}: {key}") for key in ("y", "y_test") if key in arrays}
-    check_classes(labels["y"], f"{file}: y")
-    codes, test_codes, classes = encode_labels(labels["y"], labels.get("y_test"), file)
-    told = _persons(arrays, named, file)
+    codes, test_codes, classes = _encoded(labels["y"], labels.get("y_test"), f"{file}: y", file, options.get("task"))
+    owners = _persons(arrays, keys_by_role, file)
     is_sequence = (
         choice(PictureOrSequence, "axes in [data]", axes or PictureOrSequence.PICTURE) is PictureOrSequence.SEQUENCE
     )
     shape = arrays["x"].shape
     accepted = "accepted with three axes alone, records first: leave axes out of [data]"
     require(axes is None or len(shape) == 3, f"{file}: axes is {axes!r}, and x has shape {shape}: {accepted}")
-    pool = build_records(_as_features(arrays["x"], "x", file, is_sequence), codes, classes, file, *told)
+    pool = build_records(_as_features(arrays["x"], "x", file, is_sequence), codes, classes, file, *owners)
     test = None
     if test_codes is not None:
         test = build_records(_as_features(arrays["x_test"], "x_test", file, is_sequence), test_codes, classes, file)
-    description = f"NumPy archive {file.name}, {len(pool):,} records{_said(shape, is_sequence)}, {classes} classes"
+    description = f"NumPy archive {file.name}, {len(pool):,} records{_said(shape, is_sequence)}, {_counted(classes)}"
     cautions = _taken_for_pictures(file, arrays["x"]) if axes is None else ()
     return LoadedDataset("npz", pool, test, description, is_sequence=is_sequence, cautions=cautions)
 
 
-def _persons(arrays: Mapping[str, NDArray[np.generic]], named: Mapping[str, str], file: Path) -> tuple[Owners, Owners]:
+def _encoded(
+    labels: NDArray[np.generic], test: NDArray[np.generic] | None, name: str, file: Path, task: str | None
+) -> tuple[Labels, Labels | None, int]:
+    """Return encoded labels, test labels, and the number of classes; quantities are unchanged, of one class."""
+    if task != Task.REGRESSION:
+        check_classes(labels, name)
+        return encode_labels(labels, test, file)
+    for values in (labels, *(() if test is None else (test,))):
+        numbers = f"{name} has type {values.dtype}, and task is 'regression'"
+        require(values.dtype.kind in "biuf", f"{numbers}: accepted are numbers")
+    return labels.astype(np.float32), None if test is None else test.astype(np.float32), 1
+
+
+def _persons(
+    arrays: Mapping[str, NDArray[np.generic]], keys_by_role: Mapping[str, str], file: Path
+) -> tuple[Owners, Owners]:
     """Return the owners and the users of the records.
 
-    `named` maps "owner" and "user" to the keys of the arrays with the owner or user of each record, if there are any.
+    `keys_by_role` maps "owner" and "user" to the keys of the arrays with the owner or user of each record, if there
+    are any.
     """
-    told = {"owner": UNKNOWN_OWNERS, "user": UNKNOWN_OWNERS}
-    for what, key in named.items():
-        require(key in arrays, f"{file} has no array {key!r}: accepted for {what} in [data] is the key of an array")
-        told[what] = encode_owners(in_one_axis(arrays[key]), f"{file}: {key}", what)
-    return told["owner"], told["user"]
+    owners = {"owner": UNKNOWN_OWNERS, "user": UNKNOWN_OWNERS}
+    for name, key in keys_by_role.items():
+        require(key in arrays, f"{file} has no array {key!r}: accepted for {name} in [data] is the key of an array")
+        owners[name] = encode_owners(in_one_axis(arrays[key]), f"{file}: {key}", name)
+    return owners["owner"], owners["user"]
 
 
 def _of_named(
-    arrays: Mapping[str, NDArray[np.generic]], label: str, named: Mapping[str, str], file: Path, axes: str | None
+    arrays: Mapping[str, NDArray[np.generic]],
+    label: str,
+    keys_by_role: Mapping[str, str],
+    file: Path,
+    axes: str | None,
+    task: str | None,
 ) -> LoadedDataset:
     """Return the data set of an archive that has no array `x`.
 
     All arrays except labels and owners are inputs that the model takes by name.
     """
     require(axes is None, f"{file}: axes is {axes!r}, and there is no array x: leave axes out of [data]")
-    others = [key for key in arrays if key not in (label, f"{label}{_TEST}", *named.values())]
-    trained = [key for key in others if not key.endswith(_TEST)]
+    keys = [key for key in arrays if key not in (label, f"{label}{_TEST}", *keys_by_role.values())]
+    trained = [key for key in keys if not key.endswith(_TEST)]
     tested = [f"{key}{_TEST}" for key in trained]
     has_test = f"{label}{_TEST}" in arrays
-    wanted = {*trained, *(tested if has_test else [])}
+    wanted_names = {*trained, *(tested if has_test else [])}
     accepted = f"accepted are all of {name_list([*tested, label + _TEST])}, or none of them"
-    odd = sorted(wanted ^ set(others))
+    odd = sorted(wanted_names ^ set(keys))
     require(not odd, f"{file} has, or lacks, the array {', '.join(odd[:3])} of the test records: {accepted}")
     values = {key: _as_labels(arrays[key], f"{file}: {key}") for key in (label, f"{label}{_TEST}") if key in arrays}
-    check_classes(values[label], f"{file}: {label}")
-    codes, test_codes, classes = encode_labels(values[label], values.get(f"{label}{_TEST}"), file)
+    test_labels = values.get(f"{label}{_TEST}")
+    codes, test_codes, classes = _encoded(values[label], test_labels, f"{file}: {label}", file, task)
     features, inputs = packed({key: arrays[key] for key in trained}, str(file))
-    pool = build_records(features, codes, classes, file, *_persons(arrays, named, file), inputs)
+    pool = build_records(features, codes, classes, file, *_persons(arrays, keys_by_role, file), inputs)
     test = None
     if test_codes is not None:
         rows, of_test = packed({key: arrays[f"{key}{_TEST}"] for key in trained}, str(file))
         require(of_test == inputs, f"{file}: test records differ in shape or type: accepted are those of the others")
         test = build_records(rows, test_codes, classes, file, inputs=inputs)
-    shapes = ", ".join(f"{one.name} {'x'.join(map(str, one.shape)) or 'of one number'}" for one in inputs)
-    return LoadedDataset(
-        "npz", pool, test, f"NumPy archive {file.name}, {len(pool):,} records of {shapes}, {classes} classes"
+    shapes = ", ".join(
+        f"{named_input.name} {'x'.join(map(str, named_input.shape)) or 'of one number'}" for named_input in inputs
     )
+    return LoadedDataset(
+        "npz", pool, test, f"NumPy archive {file.name}, {len(pool):,} records of {shapes}, {_counted(classes)}"
+    )
+
+
+def _counted(classes: int) -> str:
+    return f"{classes} classes" if classes > 1 else "label a quantity"
 
 
 def _said(shape: tuple[int, ...], is_sequence: bool) -> str:
@@ -133,18 +159,20 @@ def _taken_for_pictures(file: Path, values: NDArray[np.generic]) -> tuple[DataWa
     """Return a warning if records may be sequences: they have two axes and are not uint8."""
     if values.ndim != 3 or values.dtype == np.uint8:
         return ()
-    sequence, picture = (remedies.axes(str(one)) for one in (PictureOrSequence.SEQUENCE, PictureOrSequence.PICTURE))
+    sequence, picture = (
+        remedies.axes(str(remedy)) for remedy in (PictureOrSequence.SEQUENCE, PictureOrSequence.PICTURE)
+    )
     _, steps, features = values.shape
-    taken = f"{file.name}: x has three axes and is taken for pictures of one channel, {steps}x{features} pixels"
+    remark = f"{file.name}: x has three axes and is taken for pictures of one channel, {steps}x{features} pixels"
     return (
         DataWarning(
-            f"{taken}; {sequence} keeps {steps} steps of {features} features, {picture} says that all is well",
+            f"{remark}; {sequence} keeps {steps} steps of {features} features, {picture} says that all is well",
             (sequence, picture),
         ),
     )
 
 
-def _as_labels(values: NDArray[np.generic], what: str) -> NDArray[np.generic]:
+def _as_labels(values: NDArray[np.generic], name: str) -> NDArray[np.generic]:
     """Return labels with shape (n,), from shape (n,), (n, 1) or one-hot rows (n, classes)."""
     if values.ndim == 2 and values.shape[1] > 1 and values.dtype.kind in "biuf":
         is_one = values == 1
@@ -154,13 +182,13 @@ def _as_labels(values: NDArray[np.generic], what: str) -> NDArray[np.generic]:
         are_several = bool((is_one | (values == 0)).all() and (is_one.sum(axis=1) > 1).any())
         if are_several:
             one = "accepted is one class for each record: learn one answer at a time, such as y[:, 0]"
-            raise InputError(f"{what} has shape {values.shape}, 0s and 1s with several 1s in a row: {one}")
+            raise InputError(f"{name} has shape {values.shape}, 0s and 1s with several 1s in a row: {one}")
         if not rows.all():
-            raise InputError(f"{what} has shape {values.shape}, and row {wrong + 1} is no 0s and one 1: {accepted}")
+            raise InputError(f"{name} has shape {values.shape}, and row {wrong + 1} is no 0s and one 1: {accepted}")
         return np.asarray(is_one.argmax(axis=1))
     flat = in_one_axis(values)
     accepted = "accepted are one class for each record, shape (n,), or rows of 0s and one 1, shape (n, classes)"
-    require(flat.ndim == 1, f"{what} has shape {values.shape}: {accepted}")
+    require(flat.ndim == 1, f"{name} has shape {values.shape}: {accepted}")
     return flat
 
 

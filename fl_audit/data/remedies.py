@@ -16,6 +16,16 @@ def missing(*words: str) -> Remedy:
     return Remedy("missing", words)
 
 
+def impute() -> Remedy:
+    """Fill missing values instead of leaving out their records."""
+    return Remedy("missing", "impute")
+
+
+def task() -> Remedy:
+    """Learn the label as a quantity."""
+    return Remedy("task", "regression")
+
+
 def max_levels(number: int) -> Remedy:
     """Accept more different words in a column, or more classes."""
     return Remedy("max-levels", number)

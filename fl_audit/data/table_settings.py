@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from fl_audit.data.data_paths import resolve
+from fl_audit.data.data_setting_enums import IMPUTE, Task
 from fl_audit.data.texts import TextSettings, require_one_tokenization
 from fl_audit.data.written_numbers import DECIMAL_MARKS
 from fl_audit.errors import Remedy, require
@@ -24,12 +25,14 @@ class TableSettings:
     Raises `InputError` if a separator or a decimal mark is not accepted, or if settings contradict each other.
     """
 
-    label: str  # name of the label column: whole numbers or words
+    label: str  # name of the label column: whole numbers or words, or with `task` REGRESSION any numbers
+    task: Task = Task.CLASSIFICATION  # whether the label is a class or a quantity
     drop: tuple[str, ...] = ()  # names of columns that are left out
     separator: str | None = None  # the character between cells, or `WHITESPACE`; None detects it
     # Words that stand for a missing value, beside empty cells: records with a missing value are left out. Other words,
     # also NA and null, are what they are. None: a missing value is refused.
     missing: tuple[str, ...] | None = None
+    imputes: bool = False  # whether missing values are filled, instead of records left out; `missing` is then empty
     # Largest number of different words in a column, and of classes; None: see `most_words` and `most_numbers`.
     max_levels: int | None = None
     # Name of the column that says whose each record is: whole numbers or words. It becomes no feature. None: unknown.
@@ -57,9 +60,9 @@ class TableSettings:
         require(plain or mark in ("\t", WHITESPACE), f"separator is {mark!r}: {accepted}")
         is_mark = self.decimal is None or self.decimal in DECIMAL_MARKS
         require(is_mark, f"decimal is {self.decimal!r}: accepted are '.' and ','")
-        for what in ("owner", "user"):
-            name = getattr(self, what)
-            require(name not in self.drop, f"drop names {name!r}, the {what} column: accepted are other columns")
+        for role in ("owner", "user"):
+            name = getattr(self, role)
+            require(name not in self.drop, f"drop names {name!r}, the {role} column: accepted are other columns")
         if self.text is None:
             for key in ("vocabulary", "tokenizer", "tokens"):
                 value = getattr(self, key)
@@ -67,22 +70,22 @@ class TableSettings:
                 require(value is None, f"{alone}: accepted is it with text, the name of that column")
             return
         require(self.text not in self.drop, f"drop names {self.text!r}, the text column: accepted are other columns")
-        for what in ("label", "owner", "user"):
-            same = f"text is {self.text!r}, the {what} column: accepted are other columns"
-            require(getattr(self, what) != self.text, same)
+        for role in ("label", "owner", "user"):
+            same = f"text is {self.text!r}, the {role} column: accepted are other columns"
+            require(getattr(self, role) != self.text, same)
         require_one_tokenization(self.text, self.vocabulary, self.tokenizer, self.tokens)
 
     @property
     def unusual(self) -> tuple[Remedy, ...]:
         """Settings of encoding, separator and decimal mark that differ from UTF-8, comma and point."""
-        found = {key: getattr(self, key) for key in _USUAL}
-        return tuple(Remedy(key, value) for key, value in found.items() if value not in (None, *_USUAL[key]))
+        values_found = {key: getattr(self, key) for key in _USUAL}
+        return tuple(Remedy(key, value) for key, value in values_found.items() if value not in (None, *_USUAL[key]))
 
     @property
     def kept(self) -> list[str]:
         """Names of the columns that are never dropped: the label, and owner, user and text if they are set."""
-        named = (self.label, self.owner, self.user, self.text)
-        return [*dict.fromkeys(name for name in named if name is not None)]
+        columns_named = (self.label, self.owner, self.user, self.text)
+        return [*dict.fromkeys(name for name in columns_named if name is not None)]
 
     @property
     def most_words(self) -> int:
@@ -93,6 +96,11 @@ class TableSettings:
     def most_numbers(self) -> int:
         """Largest number of different whole numbers that are taken for classes: 20 unless `max_levels` is set."""
         return _MOST_NUMBERS if self.max_levels is None else self.max_levels
+
+    @property
+    def is_regression(self) -> bool:
+        """Whether the label is a quantity."""
+        return self.task == Task.REGRESSION
 
     @property
     def of_text(self) -> TextSettings | None:
@@ -115,5 +123,7 @@ class TableSettings:
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> "TableSettings":
         """Return the settings given by options with names such as "max-levels"; unknown options are ignored."""
-        given = {name.replace("-", "_"): value for name, value in options.items()}
-        return cls(**{one.name: given[one.name] for one in fields(cls) if one.name in given})
+        options_given = {name.replace("-", "_"): value for name, value in options.items()}
+        if options_given.get("missing") == IMPUTE:
+            options_given |= {"missing": (), "imputes": True}
+        return cls(**{field.name: options_given[field.name] for field in fields(cls) if field.name in options_given})

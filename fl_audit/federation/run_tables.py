@@ -1,5 +1,6 @@
 """Results of a finished run: tables, durations, provenance, and the accuracy of the same run without privacy."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime
@@ -107,14 +108,15 @@ class NonPrivateAccuracy:
 
     run: str  # name of the directory of the run without privacy
     trials: int  # number of its trials, at least 1
-    rounds: tuple[int, ...]  # numbers of its releases that were evaluated, from 0, the initial model
+    # Numbers of its releases that were evaluated, from 0, the initial model; empty where labels are quantities.
+    rounds: tuple[int, ...]
     accuracy: tuple[float, ...]  # mean accuracy of each of these releases on test records, 0 to 1
     metrics: Mapping[str, float] = field(default_factory=dict)  # each metric of the last release, mean over trials
 
     @property
     def final(self) -> float:
-        """Mean test accuracy of the last evaluated release."""
-        return self.accuracy[-1]
+        """Mean test accuracy of the last evaluated release; NaN where labels are quantities."""
+        return self.accuracy[-1] if self.accuracy else math.nan
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields as a dict of JSON types."""
@@ -125,7 +127,7 @@ class NonPrivateAccuracy:
     def of_json(cls, values: Mapping[str, Any]) -> "NonPrivateAccuracy":
         """Build the accuracies from the dict that `to_json` returned."""
         rounds, accuracy = tuple(map(int, values["rounds"])), tuple(map(float, values["accuracy"]))
-        if not rounds or len(rounds) != len(accuracy):
+        if len(rounds) != len(accuracy):
             raise ValueError("rounds and accuracy differ in number")
         metrics = {str(name): float(value) for name, value in (values.get("metrics") or {}).items()}
         return cls(str(values["run"]), int(values["trials"]), rounds, accuracy, metrics)

@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 from torch import Tensor
 
-from fl_audit.array_types import Floats, Integers
+from fl_audit.array_types import Floats, Labels
 from fl_audit.errors import InputError, require
 from fl_audit.learning.metric_names import Metric, metric_column
 from fl_audit.learning.stacked_model import losses_of
@@ -21,13 +21,20 @@ class TestOutputs:
 
     __test__ = False  # no class of tests
 
-    logits: Tensor  # (trials, n, classes)
-    labels: Tensor  # classes of the records, int64 (n,)
+    logits: Tensor  # (trials, n, classes), or (trials, n, 1) of quantities
+    labels: Tensor  # classes of the records, int64 (n,), or quantities, float32 (n,)
+    label_range: tuple[float, float] = (0.0, 1.0)  # quantities that the labels 0 and 1 stand for
 
     @property
     def trials(self) -> int:
         """Number of trials."""
         return len(self.logits)
+
+    @cached_property
+    def errors(self) -> Floats:
+        """Predicted less true quantities, in units of the data, float64 (trials, n)."""
+        low, high = self.label_range
+        return np.asarray((high - low) * (self.logits[..., 0].double() - self.labels.double()).cpu().numpy())
 
     @cached_property
     def right(self) -> Tensor:
@@ -52,7 +59,9 @@ MetricFunction = Callable[[TestOutputs], Floats]
 
 
 def accuracy(outputs: TestOutputs) -> Floats:
-    """Return the share of records that each model classifies right."""
+    """Return the share of records that each model classifies right; NaN if the labels are quantities."""
+    if outputs.labels.is_floating_point():
+        return np.full(outputs.trials, np.nan)
     return np.asarray((outputs.right.sum(dim=1).double() / len(outputs.labels)).cpu().numpy())
 
 
@@ -64,7 +73,7 @@ def balanced_accuracy(outputs: TestOutputs) -> Floats:
 
 
 def mean_loss(outputs: TestOutputs) -> Floats:
-    """Return the mean cross-entropy of each model, in nats."""
+    """Return the mean loss of each model: the cross-entropy in nats, or the squared error of scaled quantities."""
     return np.asarray(losses_of(outputs.logits, outputs.labels).double().mean(dim=1).cpu().numpy())
 
 
@@ -92,12 +101,32 @@ def average_precision(outputs: TestOutputs) -> Floats:
     return np.asarray((gained * shared).sum(axis=-1) / counts.member_total)
 
 
+def rmse(outputs: TestOutputs) -> Floats:
+    """Return the root of the mean squared error of each model, in units of the data."""
+    return np.asarray(np.sqrt(np.mean(outputs.errors**2, axis=1)))
+
+
+def r2(outputs: TestOutputs) -> Floats:
+    """Return the share of the labels' variance that each model explains, at most 1; NaN if all labels are equal.
+
+    It is 1 less the sum of squared errors over the sum of squared distances of the labels from their mean.
+    """
+    low, high = outputs.label_range
+    labels = (high - low) * outputs.labels.double().cpu().numpy()
+    spread = np.sum((labels - labels.mean()) ** 2)
+    if spread == 0:
+        return np.full(outputs.trials, np.nan)
+    return np.asarray(1 - np.sum(outputs.errors**2, axis=1) / spread)
+
+
 _FUNCTIONS: Mapping[Metric, MetricFunction] = {
     Metric.ACCURACY: accuracy,
     Metric.BALANCED_ACCURACY: balanced_accuracy,
     Metric.AUROC: auroc,
     Metric.AVERAGE_PRECISION: average_precision,
     Metric.LOSS: mean_loss,
+    Metric.RMSE: rmse,
+    Metric.R2: r2,
 }
 
 
@@ -105,15 +134,19 @@ def metric_function(metric: str) -> MetricFunction:
     """Return the function of a metric; raise `InputError` if it is the user's own and cannot be imported.
 
     A user's own function gets the outputs of one model, float64 (n, classes), and the labels, int64 (n,), and returns a
-    number.
+    number. Quantities, float64 (n, 1) and (n,), are in units of the data.
     """
     if metric in list(Metric):
         return _FUNCTIONS[Metric(metric)]
     function = import_function(metric, "metric")
 
     def of_trials(outputs: TestOutputs) -> Floats:
-        labels: Integers = outputs.labels.cpu().numpy()
+        labels: Labels = outputs.labels.cpu().numpy()
         logits = outputs.logits.double().cpu().numpy()
+        if outputs.labels.is_floating_point():
+            low, high = outputs.label_range
+            labels = low + (high - low) * labels.astype(np.float64)
+            logits = low + (high - low) * logits
         return np.array([_number(metric, function(of_one.copy(), labels.copy())) for of_one in logits])
 
     return of_trials
@@ -127,17 +160,13 @@ def _number(metric: str, value: object) -> float:
 
 
 def require_metrics(metrics: Sequence[str], classes: int) -> None:
-    """Raise `InputError` if a metric needs another number of classes, cannot be imported, or is named as another is."""
+    """Raise `InputError` if a metric does not suit the labels, cannot be imported, or is named as another is."""
     for metric in metrics:
         if metric in list(Metric):
-            needed = Metric(metric).classes
-            accepted = ", ".join(
-                accepted_metric for accepted_metric in Metric if accepted_metric.classes in (None, classes)
-            )
-            require(
-                needed in (None, classes),
-                f"metric {metric} needs 2 classes, and there are {classes}: accepted are {accepted}",
-            )
+            accepted = ", ".join(accepted_metric for accepted_metric in Metric if accepted_metric.suits(classes))
+            labels = f"{classes} classes" if classes > 1 else "labels that are quantities"
+            is_suited = Metric(metric).suits(classes)
+            require(is_suited, f"metric {metric} is not defined for {labels}: accepted are {accepted}")
         else:
             import_function(metric, "metric")
     columns = [metric_column(metric) for metric in metrics]

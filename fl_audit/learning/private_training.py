@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from fl_audit.array_types import Flags, Floats
 from fl_audit.errors import InputError, require
 from fl_audit.learning.local_training import LocalSchedule
+from fl_audit.learning.losses import loss_of
 from fl_audit.learning.module_preparation import exception_text, sharing_copy, without_hints
 from fl_audit.learning.pass_budgets import GRADIENT_BUDGET
 from fl_audit.learning.per_record_lookups import PerRecordLookupHooks, require_samples
@@ -114,7 +114,7 @@ def private_updates(
     models: Tensor,
     features: Tensor,
     labels: Tensor,
-    steps: LocalDPSGDSettings,
+    settings: LocalDPSGDSettings,
     sources: Sequence[np.random.Generator],
     present: Flags | None = None,
     accountant: str | None = None,
@@ -129,7 +129,7 @@ def private_updates(
     # Suppressed are two warnings of Opacus: one on how its hooks work in torch 2, and one on noise that is drawn from a
     # seed. Every report states the latter.
     with without_hints():
-        trial = _SequentialTrialTrainer(model, features.cpu(), labels.cpu(), steps)
+        trial = _SequentialTrialTrainer(model, features.cpu(), labels.cpu(), settings)
         updates = torch.empty(models.shape)
         state = accountant
         times = None if canaries is None else np.zeros(canaries.coins.shape)
@@ -201,11 +201,12 @@ def _state_of(accountant: "RDPAccountant") -> str:
 class _SequentialTrialTrainer:
     """Trains a model by DP-SGD on one client's records, in one trial after another."""
 
-    def __init__(self, model: StackedModel, features: Tensor, labels: Tensor, steps: LocalDPSGDSettings) -> None:
+    def __init__(self, model: StackedModel, features: Tensor, labels: Tensor, settings: LocalDPSGDSettings) -> None:
         require(len(labels) > 0, "a client holds no record, and cannot train privately: accepted are 1 and more")
         self._features = features
         self._labels = labels
-        self._steps = steps
+        self._loss = model.loss
+        self._steps = settings
         self._layout: ParameterLayout = model.layout
         self._slots = TensorDataset(torch.arange(len(labels)))
         # Opacus refuses a module in evaluation mode; our models compute the same in both, which was checked.
@@ -304,7 +305,7 @@ class _SequentialTrialTrainer:
             optimizer.zero_grad()
             if len(portion):
                 self._lookups.records = len(portion)
-                loss = F.cross_entropy(self._module(self._features[portion]), self._labels[portion])
+                loss = loss_of(self._module(self._features[portion]), self._labels[portion], "mean", self._loss)
                 torch.autograd.backward(loss)
                 require_samples(self._module, self._parameters, len(portion))
             else:

@@ -9,7 +9,8 @@ from typing import Any
 from fl_audit.data.catalogue import PREFIX
 from fl_audit.errors import InputError
 from fl_audit.ordinary_files import read_text_file
-from fl_audit.runs.config import RunConfig, parse_config
+from fl_audit.privacy.targets import DETAILS
+from fl_audit.runs.config import PRIVACY_TARGETS, RunConfig, parse_config
 from fl_audit.runs.config.data_section import DATA_PATHS
 from fl_audit.runs.config.model_section import MODEL_PATH
 from fl_audit.runs.config_errors import shortened_toml
@@ -51,7 +52,7 @@ def read_toml(path: Path) -> str:
 
 
 def values_of(
-    text: str, named: str, place: Path, overrides: Sequence[str] = (), data_dir: str | None = None
+    text: str, source_name: str, path: Path, overrides: Sequence[str] = (), data_dir: str | None = None
 ) -> dict[str, Any]:
     """Parse a configuration in TOML, and return its values by section and key without checking them.
 
@@ -61,22 +62,34 @@ def values_of(
         values = tomllib.loads(text)
     # ValueError: not only what is no TOML, but numbers of thousands of digits; RecursionError: lists in lists in lists
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{named} is no valid TOML: {_first_sentence(error)}") from error
+        raise InputError(f"{source_name} is no valid TOML: {_first_sentence(error)}") from error
     apply_overrides(values, overrides)
     if data_dir is not None:
         values.setdefault("data", {})["data-dir"] = str(Path(data_dir).absolute())
     for section in ("data", "model"):
-        _anchor_paths(values.get(section), place)
+        _anchor_paths(values.get(section), path)
     return values
 
 
 def apply_overrides(values: dict[str, Any], overrides: Sequence[str]) -> None:
     """Replace settings in the values of a configuration, in place, by overrides of the form `section.key=value`.
 
+    An override of a target of the claim, such as `privacy.epsilon=2`, takes the place of the targets in the file.
+
     Raises `InputError` if an override has another form. Keys and values are not checked.
     """
+    keys = [override.partition("=")[0].strip() for override in overrides if override.partition("=")[2].strip()]
+    targets = [key.removeprefix("privacy.") for key in keys if key.startswith("privacy.")]
+    if any(target in PRIVACY_TARGETS for target in targets):
+        remove_targets(values.get("privacy"))
     for override in overrides:
         _apply(values, override)
+
+
+def remove_targets(privacy: Any) -> None:
+    """Remove all targets of the claim, and settings that belong to one of them, from a section [privacy], in place."""
+    for name in (*PRIVACY_TARGETS, *DETAILS) if isinstance(privacy, dict) else ():
+        privacy.pop(name, None)
 
 
 def _apply(values: dict[str, Any], override: str) -> None:

@@ -1,14 +1,12 @@
 """Planning of a run: from its configuration to the federation that is audited, and to its guarantee."""
 
-import numpy as np
-
 from fl_audit.adjacency import Adjacency, NeighbourPair, Unit
-from fl_audit.array_types import Integers
 from fl_audit.audits.membership.attack_names import Attack
 from fl_audit.audits.registry import audit_named
 from fl_audit.data.catalogue import load_source
 from fl_audit.data.partition import owners_of
 from fl_audit.data.record_selection import Split, select_records
+from fl_audit.data.records import Records
 from fl_audit.errors import require
 from fl_audit.federation.federation_enums import EpsilonStarLocation
 from fl_audit.federation.model_check_records import probe_records
@@ -31,6 +29,7 @@ from fl_audit.runs.config import RunConfig
 from fl_audit.runs.epsilon_by_round import rounds_within
 from fl_audit.runs.federation_of_config import data_spec, federation_of, randomizer_of
 from fl_audit.runs.neighbour_pairs import choose_pair, with_crafted_records
+from fl_audit.runs.quantity_labels import fitting_quantities
 from fl_audit.user_modules import import_function
 
 _WORK_A_ROUND, _MESSAGE_SCALARS = 1e9, 2**22
@@ -55,7 +54,9 @@ def plan_run(config: RunConfig, pair: NeighbourPair | None = None) -> RunPlan:
         # Owners would be asked about models that go on to train, and not about those that the trials keep.
         pooled = config.audit.epsilon_star_losses is EpsilonStarLocation.POOLED
         require(pooled, "early-stopping with epsilon-star-losses = 'federated': accepted with it is 'pooled'")
-    source, data = load_source(data_spec(config.data)), config.data
+    source = load_source(data_spec(config.data))
+    config = fitting_quantities(config) if source.pool.has_quantities else config
+    data = config.data
     by_user = config.privacy.adjacency.unit is Unit.USER
     needs_replacement = (
         config.privacy.adjacency is Adjacency.REPLACE_RECORD and audit_named(config.audit.kind).chooses_pair
@@ -80,7 +81,7 @@ def plan_run(config: RunConfig, pair: NeighbourPair | None = None) -> RunPlan:
     # If the number of clients is not set, each owner of records in D is a client.
     clients = len(owners_of(split.inside.owner)) if data.clients is None else data.clients
     config = with_attribute(config.changed(data={"clients": clients}), source, split)
-    config = with_metrics(config, split.test.labels, source.pool.classes)
+    config = with_metrics(config, split.test)
     mechanism = mechanism_of_config.mechanism_of(config, 1.0, split)
     if config.privacy.private:
         mechanism = mechanism.with_multiplier(calibrated_multiplier(config, mechanism))
@@ -116,20 +117,19 @@ def _within_budget(config: RunConfig, noise_multiplier: float, split: Split) -> 
         return max(account(claim.profile, claim.accountant, claim.delta) for claim in claims)
 
     planned = mechanism_of_config.rounds_of(config)
-    kept = rounds_within(budget, planned, epsilon_of)
-    return config if kept == planned else shortened(kept)
+    rounds_within_budget = rounds_within(budget, planned, epsilon_of)
+    return config if rounds_within_budget == planned else shortened(rounds_within_budget)
 
 
-def with_metrics(config: RunConfig, test_labels: Integers, classes: int) -> RunConfig:
-    """Return the configuration with the metrics that suit the labels, unless it names metrics.
+def with_metrics(config: RunConfig, test: Records) -> RunConfig:
+    """Return the configuration with the metrics that suit the labels of the test records, unless it names metrics.
 
     Raises `InputError` if a metric does not suit them.
     """
     if config.training.metrics is not None:
-        require_metrics(config.training.metrics, classes)
+        require_metrics(config.training.metrics, test.classes)
         return config
-    largest = float(np.bincount(test_labels).max() / len(test_labels))
-    chosen = metrics_of_task(classes, largest, is_audit=not config.is_ordinary_training)
+    chosen = metrics_of_task(test.classes, test.largest_class or 0.0, is_audit=not config.is_ordinary_training)
     return config.changed(training={"metrics": chosen})
 
 
@@ -184,13 +184,14 @@ def calibrated_multiplier(config: RunConfig, at_unit_noise: Mechanism) -> float:
 def _claims(config: RunConfig, mechanism: Mechanism) -> list[Claim]:
     """Return the claims behind the guarantee: one, or one for each shard size if clients train by DP-SGD."""
     privacy, rounds = config.privacy, mechanism_of_config.rounds_of(config)
-    each = mechanism.events_of_each(rounds, mechanism_of_config.threat_model_of(config))
-    accountant = privacy.accountant or exact_accountant(event for events in each for event in events)
+    events_of_claims = mechanism.events_of_each(rounds, mechanism_of_config.threat_model_of(config))
+    accountant = privacy.accountant or exact_accountant(event for events in events_of_claims for event in events)
     # Only noise that follows the rounds' sensitivities gives every round the same ratio, whoever chooses them.
     follows = privacy.sensitivity is SensitivityKind.LOCAL
     sensitivities = SignalToNoiseAdaptivity.FIXED if follows else SignalToNoiseAdaptivity.ADAPTIVE
     return [
-        Claim(privacy.adjacency, events, privacy.delta, privacy.prior, accountant, sensitivities) for events in each
+        Claim(privacy.adjacency, events, privacy.delta, privacy.prior, accountant, sensitivities)
+        for events in events_of_claims
     ]
 
 
@@ -204,9 +205,9 @@ def _sized(config: RunConfig) -> RunConfig:
     by_work = int(_WORK_A_ROUND / (_examples_a_round(config) * model.scalars_per_example))
     by_message = int(_MESSAGE_SCALARS / model.layout.size)
     trials = max(1, min(by_message, max(_FEWEST_TRIALS, min(_MOST_TRIALS, by_work))))
-    kept = min(_USUALLY_KEPT, _KEPT_SCALARS // (mechanism_of_config.rounds_of(config) * model.layout.size))
-    kept = kept if run.keep_releases is None else run.keep_releases
-    return config.changed(run={"trials_per_batch": run.trials_per_batch or trials, "keep_releases": kept})
+    kept_releases = min(_USUALLY_KEPT, _KEPT_SCALARS // (mechanism_of_config.rounds_of(config) * model.layout.size))
+    kept_releases = kept_releases if run.keep_releases is None else run.keep_releases
+    return config.changed(run={"trials_per_batch": run.trials_per_batch or trials, "keep_releases": kept_releases})
 
 
 def _examples_a_round(config: RunConfig) -> float:

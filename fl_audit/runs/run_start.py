@@ -39,6 +39,13 @@ def require_startable(config: RunConfig, directory: Path, resume: bool, without_
     require_new_run_path(unprotected_directory, resume and is_begun(unprotected_directory))
 
 
+def loading_text(config: RunConfig) -> str:
+    """Return what is said while a run is planned; of an ordinary training nothing about neighbours."""
+    if config.is_ordinary_training:
+        return "loading the data"
+    return f"loading the data, choosing the neighbour: {config.audit.neighbour}"
+
+
 def carry_out(
     config: RunConfig,
     directory: Path,
@@ -61,7 +68,7 @@ def carry_out(
             from fl_audit.runs.planning import plan_run  # noqa: PLC0415
             from fl_audit.runs.run import run_audit  # noqa: PLC0415
             from fl_audit.runs.run_report import rebuild_report  # noqa: PLC0415
-        with at_work(f"loading the data, choosing the neighbour: {config.audit.neighbour}"):
+        with at_work(loading_text(config)):
             plan = plan_run(config)
         on_plan(plan)
         with_report = not without_privacy

@@ -20,6 +20,7 @@ from fl_audit.verdict.verdict import Verdict
 from fl_audit.words import capital, number_text
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
     from torch import Tensor
 
 
@@ -36,7 +37,7 @@ class NotebookImage:
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """A finished run, with its results.
+    """A finished run, with its results: models, tables, and figures.
 
     Parameters
     ----------
@@ -142,6 +143,37 @@ class Run:
         return final_models(self.path)
 
     @property
+    def best_round(self) -> int | None:
+        """Number of the round after which the headline is best on test records; None if it was not computed.
+
+        Test records choose it, which no guarantee covers. `model(round=...)` returns its model if `checkpoint-every`
+        in [run] stored it.
+        """
+        best = (self.summary.get("utility") or {}).get("best_round")
+        return None if best is None else int(best["round"])
+
+    def plot(self, *columns: str) -> "Figure":
+        """Return a figure of the curves of some columns of `history` over the rounds.
+
+        Parameters
+        ----------
+        columns
+            Names of columns, such as `test_auroc` or `epsilon`; without any, all metrics and the epsilon spent.
+
+        Raises
+        ------
+        InputError
+            If `history` has no such column.
+
+        Examples
+        --------
+        >>> read_run("runs/first").plot("test_auroc", "epsilon")  # doctest: +SKIP
+        """
+        from fl_audit.runs.history_figure import history_figure  # noqa: PLC0415, matplotlib takes its time
+
+        return history_figure(self.history, columns)
+
+    @property
     def figures(self) -> dict[str, NotebookImage]:
         """The figures of the report by name; empty if the run has none."""
         paths = sorted((self.path / "figures").glob("*.png"))
@@ -153,12 +185,14 @@ class Run:
         return self.path / "report.html"
 
     def _repr_html_(self) -> str:
-        title = f"{capital(str(self.verdict))}: {self.path.name}"
+        verdict = "trained" if self.summary.get("shown_as_training") else str(self.verdict)
+        title = f"{capital(verdict)}: {self.path.name}"
         return html_table(_rows(self.summary), title, [self.summary["scope"]])
 
     def __repr__(self) -> str:
         rows = "".join(f"\n  {name}: {value}" for name, value in _rows(self.summary))
-        return f"Run {self.path}: {self.verdict}{rows}"
+        verdict = "trained" if self.summary.get("shown_as_training") else self.verdict
+        return f"Run {self.path}: {verdict}{rows}"
 
 
 def read_run(path: str | Path) -> Run:
@@ -184,7 +218,7 @@ def _tables(directory: Path) -> RunTables:
 def _rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return the main results as pairs of a name and a text."""
     guarantee, insider = (summary.get(section) or {} for section in ("guarantee", "insider"))
-    told = [] if guarantee.get("adjacency") is None else [("guarantee", guarantee_line(guarantee))]
+    rows_of_guarantee = [] if guarantee.get("adjacency") is None else [("guarantee", guarantee_line(guarantee))]
     if (trials := insider.get("trials")) is not None:
-        told.append(("trials", number_text(trials, 3)))
-    return told + [(row["name"], finding_text(row)) for row in summary.get("findings", [])]
+        rows_of_guarantee.append(("trials", number_text(trials, 3)))
+    return rows_of_guarantee + [(row["name"], finding_text(row)) for row in summary.get("findings", [])]

@@ -77,6 +77,7 @@ def test_a_victim_that_clips_in_the_other_norm_is_found_by_the_signal(
     assert {"signal", "signal-round"} <= violated(summary)
 
 
+@pytest.mark.long
 def test_clipping_by_everybody_in_the_other_norm_exceeds_the_sensitivity(
     small_plan: MakePlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -86,6 +87,7 @@ def test_clipping_by_everybody_in_the_other_norm_exceeds_the_sensitivity(
     assert "sensitivity" in violated(summary)
 
 
+@pytest.mark.long
 def test_clients_as_units_are_audited(small_plan: MakePlan, tmp_path: Path) -> None:
     training = {"strategy": "dp-fedavg", "rounds": 4, "local-batch": 5}
     plan = plan_of(small_plan, 30, training=training, privacy={"adjacency": "add-remove-client"})

@@ -60,7 +60,8 @@ def text_of(page: Path) -> str:
     return re.sub(r"\s+", " ", html.unescape(re.sub(r"<[^>]+>", " ", text)))
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.few_cases(4)
+@pytest.mark.parametrize("name", ["laplace", *(name for name in CASES if name != "laplace")])
 def test_a_report_has_no_words_of_another_mechanism(name: str, small_plan: MakePlan, tmp_path: Path) -> None:
     sections = {section: dict(values) for section, values in CASES[name].items()}
     privacy = {"belief": None, "sensitivity": None, "accountant": None, "noise-multiplier": 2.0}

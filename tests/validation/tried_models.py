@@ -34,10 +34,8 @@ from tests.learning import library_models as library
 from tests.validation.tried_factories import FACTORIES, TriedModel
 
 TABLE = Path(__file__).parents[2] / "docs" / "reference" / "tried-models.csv"
-PAGE = TABLE.with_suffix(".md")
 COLUMNS = ("model", "weights", "trained", "answer", "exactness", "time", "memory in MB")
 _RECORDS, _TRIALS, _REPEAT = 20, 5, 3
-_BEFORE, _BEHIND = "<!-- the table begins -->\n", "<!-- the table ends -->\n"
 
 
 class Outcome(NamedTuple):
@@ -166,27 +164,6 @@ def outcomes(names: Iterable[str]) -> Iterable[Outcome]:
             yield process.apply(_in_process, (name,))
 
 
-def table(rows: Iterable[Iterable[str]]) -> str:
-    """Return rows of cells as a table of the documentation, the first of them its head."""
-    head, *rest = [" | ".join(cell.replace("|", "\\|") for cell in row) for row in rows]
-    line = " | ".join("---" for _ in COLUMNS)
-    return "".join(f"| {row} |\n" for row in (head, line, *rest))
-
-
-def written(page: str, rows: Iterable[Iterable[str]]) -> str:
-    """Return the page of the documentation with the table of some rows.
-
-    Parameters
-    ----------
-    page
-        Text of the page, with the table of an earlier run.
-    rows
-        Cells of the rows.
-    """
-    start, _, rest = page.partition(_BEFORE)
-    return f"{start}{_BEFORE}\n{table(rows)}\n{_BEHIND}{rest.partition(_BEHIND)[2]}"
-
-
 def main() -> None:
     """Try the models, and print what was found."""
     reader = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -200,7 +177,6 @@ def main() -> None:
     if asked.write:
         with TABLE.open("w", encoding="utf-8", newline="") as file:
             csv.writer(file, lineterminator="\n").writerows(rows)
-        PAGE.write_text(written(PAGE.read_text(encoding="utf-8"), rows), encoding="utf-8")
 
 
 if __name__ == "__main__":

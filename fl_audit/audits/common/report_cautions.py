@@ -9,10 +9,12 @@ from fl_audit.audits.common.findings_released_model import (
     UserEpsilonStarFinding,
 )
 from fl_audit.audits.registry import audit_of
+from fl_audit.learning.metric_names import Metric
 from fl_audit.released_model.minimum_sample_size import FEWEST
 from fl_audit.report.report_elements import ReportContents
 from fl_audit.words import number_text, percent, plural
 
+_CHANCE_AUROC = 0.5  # AUROC of a model that ranks by chance
 NOT_MEANINGFUL = "not meaningful here"
 
 
@@ -25,10 +27,10 @@ def cautions_on_data(contents: ReportContents) -> list[str]:
     """Return cautions on what could not be computed, on the data, and on a model that only names one class."""
     lines = [*map(str, contents.errors), *contents.run.look_at]
     model = contents.find(ModelAccuracyFinding)
-    if model is not None and model.commonest is not None and model.test_accuracy <= model.commonest:
-        found = f"{percent(round(model.test_accuracy, 3))} of test records"
+    if model is not None and model.commonest is not None and _is_no_better(model, model.commonest):
+        accuracy_text = f"{percent(round(model.test_accuracy, 3))} of test records"
         naming = f"{percent(round(model.commonest, 3))} by always naming the most frequent class"
-        no_better = f"The model is no better than naming one class: it is right for {found}, against {naming}"
+        no_better = f"The model is no better than naming one class: it is right for {accuracy_text}, against {naming}"
         lines.append(f"{no_better}{_reason_of_low_accuracy(contents, model)}")
     return lines
 
@@ -45,6 +47,21 @@ def cautions_on_epsilon_star(contents: ReportContents) -> list[str]:
     if of_users is not None and of_users.star is not None and fewest < FEWEST:
         lines.append(_few_users_text(users, outside, of_users.star))
     return lines
+
+
+def _is_no_better(model: ModelAccuracyFinding, commonest: float) -> bool:
+    """Return whether a model is no better than naming the most frequent class, by the metric that stands for it.
+
+    Of unbalanced labels this is not the accuracy: a model that ranks well can still name one class alone.
+    """
+    metric, value = model.headline
+    match metric:
+        case Metric.ACCURACY:
+            return model.test_accuracy <= commonest
+        case Metric.AUROC:
+            return value <= _CHANCE_AUROC
+        case _:
+            return False
 
 
 def _reason_of_low_accuracy(contents: ReportContents, model: ModelAccuracyFinding) -> str:
@@ -69,10 +86,10 @@ def _few_users_text(users: int, outside: int | None, star: EpsilonStarSummary) -
     """
     value = f" ({number_text(star.mean, 3)}, in the appendix of the report)" if math.isfinite(star.mean) else ""
     needed = f"a value needs {FEWEST} users in D and as many outside it"
-    found = f"{plural(users, 'user')} in D" + ("" if outside is None else f" and {outside:,} outside it")
+    counts_text = f"{plural(users, 'user')} in D" + ("" if outside is None else f" and {outside:,} outside it")
     reached = chance_text(star.untrained_mean)
     chance = "" if reached is None else f"; chance alone gives {reached} for so few users"
-    return f"Epsilon* of users{value} rests on {found}: {needed}{chance}"
+    return f"Epsilon* of users{value} rests on {counts_text}: {needed}{chance}"
 
 
 def chance_text(untrained_mean: float) -> str | None:

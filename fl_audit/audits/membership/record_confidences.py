@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_softmax, logsumexp
 
-from fl_audit.array_types import Floats
+from fl_audit.array_types import Floats, Labels
 from fl_audit.errors import require
 
 
@@ -17,6 +17,21 @@ def log_probabilities(logits: ArrayLike) -> Floats:
     `logits`: Log-probabilities are logits too, and are returned unchanged.
     """
     return np.asarray(log_softmax(_checked(logits), axis=-1), dtype=np.float64)
+
+
+def label_scores(outputs: Floats, labels: Labels) -> dict[str, Floats]:
+    """Return what membership attacks take from a model's outputs on records: `log_probability` and `confidence`.
+
+    For classes these are `label_log_probability` and `scaled_confidence`. For quantities the first is the negative
+    squared error, the log-density of a normal distribution up to scale and a constant; the second is the error with its
+    sign, which is nearly normal over models.
+
+    Shapes: `outputs` (..., n, classes), or (..., n, 1) of quantities; `labels` (n,).
+    """
+    if labels.dtype.kind == "f":
+        errors = np.asarray(outputs[..., 0] - labels, dtype=np.float64)
+        return {"log_probability": -(errors**2), "confidence": errors}
+    return {"log_probability": label_log_probability(outputs, labels), "confidence": scaled_confidence(outputs, labels)}
 
 
 def label_log_probability(logits: ArrayLike, labels: ArrayLike) -> Floats:

@@ -20,6 +20,7 @@ from fl_audit.audits.page.engineer_part import facts_of, next_step, warnings_for
 from fl_audit.audits.page.ordinary_training import is_shown_as_training, training_banner, training_rows
 from fl_audit.audits.sections import page_rows
 from fl_audit.html_tables import Markup
+from fl_audit.learning.metric_names import metric_text, metric_title
 from fl_audit.privacy.guarantee_line import guarantee_line, guarantee_values
 from fl_audit.report.banner import Banner
 from fl_audit.report.guarantee_warnings import is_weak_guarantee
@@ -75,8 +76,12 @@ class FirstScreen:
 
 def first_screen_of(contents: ReportContents) -> FirstScreen:
     """Return the texts of the first screen of a run's report."""
-    texts = dict(template_table("first_screen.md", **_facts(contents)))
-    facts = tuple(Fact(texts[f"{part}-name"], texts[part], texts[f"{part}-note"]) for part in _FACTS if part in texts)
+    texts = {row[0]: row[1] for row in template_table("first_screen.md", **_facts(contents))}
+    facts = tuple(
+        Fact(texts[f"{part_name}-name"], texts[part_name], texts[f"{part_name}-note"])
+        for part_name in _FACTS
+        if part_name in texts
+    )
     of_verdict = replace(banner(contents), line=texts["verdict"])
     screen = FirstScreen(
         training_banner(contents) if is_shown_as_training(contents) else of_verdict,
@@ -87,7 +92,7 @@ def first_screen_of(contents: ReportContents) -> FirstScreen:
 
 def _explained(screen: FirstScreen, unit: str) -> tuple[tuple[str, str], ...]:
     """Return the technical words that a first screen uses, each with its explanation."""
-    numbers = (part for fact in screen.facts for part in (fact.name, fact.value, fact.note))
+    numbers = (text for fact in screen.facts for text in (fact.name, fact.value, fact.note))
     text = " ".join((screen.banner.line, *screen.warnings, *numbers, screen.person, screen.next_step))
     words = template_table("words.md", unit=unit)
     # A word may end with a mark, such as Epsilon*, and may stand in the plural.
@@ -121,6 +126,8 @@ def _facts(contents: ReportContents) -> dict[str, object]:
         "most_records": contents.run.most_records,
         "trials_needed": _trials_needed(contents),
         "accuracy": accuracy,
+        "headline": None if model is None else metric_title(model.headline[0]),
+        "headline_value": None if model is None else metric_text(*model.headline),
         "beside_accuracy": "" if model is None else reference_accuracies_text(model),
     }
 
@@ -164,7 +171,7 @@ def first_screen(contents: ReportContents) -> Markup:
         if is_shown_as_training(contents)
         else replace(screen.banner, word=f"Verdict: {screen.banner.word}")
     )
-    parts = (
+    markups = (
         banner_html(verdict),
         *map(warning_html, screen.warnings),
         facts_html(screen.facts),
@@ -173,7 +180,7 @@ def first_screen(contents: ReportContents) -> Markup:
         step_html(screen.next_step),
         pairs_html(screen.words, "words") if screen.words else "",
     )
-    return block_html(joined_html(*parts), "first")
+    return block_html(joined_html(*markups), "first")
 
 
 _WIDEST_NAME = 30
@@ -214,5 +221,5 @@ def _fact_row(fact: Fact) -> tuple[str, str]:
 
 def _add_group(table: Table, rows: Sequence[tuple[str, str]]) -> None:
     table.add_section()
-    for name, said in rows:
-        table.add_row(Text(name), Text(said))
+    for name, text in rows:
+        table.add_row(Text(name), Text(text))

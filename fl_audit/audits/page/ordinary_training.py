@@ -4,7 +4,12 @@ A run of one trial, or without an insider, is a training that nobody asked to au
 last, unless something was found.
 """
 
+import math
+
+from fl_audit.audits.common.findings_client_metrics import ClientMetricsFinding
 from fl_audit.audits.common.findings_released_model import ModelAccuracyFinding
+from fl_audit.audits.common.sections_accuracy import best_round_text
+from fl_audit.audits.common.sections_client_metrics import client_rows
 from fl_audit.audits.sections import page_rows
 from fl_audit.learning.metric_names import Metric, metric_text, metric_title
 from fl_audit.privacy.guarantee_line import guarantee_line, guarantee_values
@@ -16,17 +21,19 @@ from fl_audit.verdict.sections_verdict import unanswered_text, verdict_of
 from fl_audit.verdict.verdict import Verdict
 from fl_audit.words import capital, plural
 
+_ENOUGH_TRIALS = 1000  # trials that an audit is advised to have
+
 
 def is_shown_as_training(contents: ReportContents) -> bool:
     """Return whether a run is shown as a training: it is an ordinary one, and nothing was found that must lead."""
-    found = verdict_of(contents)
-    if found.verdict is Verdict.VIOLATED or not contents.plan.is_ordinary_training:
+    finding = verdict_of(contents)
+    if finding.verdict is Verdict.VIOLATED or not contents.plan.is_ordinary_training:
         return False
     if contents.plan.federation.local_randomizer is not None:  # what its owners' randomising guarantees leads
         return False
-    if found.verdict is not Verdict.INCONCLUSIVE:
+    if finding.verdict is not Verdict.INCONCLUSIVE:
         return True
-    return not (found.contradicted_by or unanswered_text(found, contents.words))
+    return not (finding.contradicted_by or unanswered_text(finding, contents.words))
 
 
 def training_banner(contents: ReportContents) -> Banner:
@@ -51,8 +58,11 @@ def audit_text(contents: ReportContents) -> str:
     """Return a sentence on what this training says of its guarantee, and how to audit it."""
     if contents.plan.guarantee is None:
         return "Nothing is claimed, so there is nothing to audit."
-    how = "trials = 1000" if contents.plan.config.audit.insider else "insider = true and trials = 1000"
-    return f"Not asked for. Set {how} in [audit] to hold the guarantee against what an insider learns."
+    audit = contents.plan.config.audit
+    missing = [] if audit.insider else ["insider = true"]
+    missing += [] if audit.trials >= _ENOUGH_TRIALS else [f"trials = {_ENOUGH_TRIALS}"]
+    remedy = " and ".join(missing)
+    return f"Not asked for. Set {remedy} in [audit] to hold the guarantee against what an insider learns."
 
 
 def model_text(contents: ReportContents) -> str:
@@ -69,15 +79,24 @@ def training_rows(contents: ReportContents) -> list[list[tuple[str, str]]]:
         mean = "" if contents.run.trials == 1 else ", mean"
         texts = {metric: metric_text(metric, value) for metric, value in numbers.metrics.items()}
         rows += [(f"{capital(metric_title(metric))} on test records{mean}", text) for metric, text in texts.items()]
-        if (other := numbers.unprotected) is not None:
-            found = {numbers.headline[0]: other.metrics.get(numbers.headline[0]), Metric.ACCURACY: other.final}
-            known = {metric: value for metric, value in found.items() if value is not None}
+        if (accuracy := numbers.unprotected) is not None:
+            metrics_found = {
+                numbers.headline[0]: accuracy.metrics.get(numbers.headline[0]),
+                Metric.ACCURACY: accuracy.final,
+            }
+            known_metrics = {
+                metric: value for metric, value in metrics_found.items() if value is not None and math.isfinite(value)
+            }
             rows += [
                 (f"{capital(metric_title(metric))} without privacy", metric_text(metric, value))
-                for metric, value in known.items()
+                for metric, value in known_metrics.items()
             ]
         if numbers.commonest is not None:
             rows.append(("Accuracy of naming one class", metric_text("accuracy", numbers.commonest)))
+    if numbers is not None and (best := best_round_text(numbers, contents)):
+        rows.append(("Best round", best.strip()))
+    if (clients := contents.find(ClientMetricsFinding)) is not None:
+        rows += [(row.name, finding_text(row.to_json())) for row in client_rows(clients) if row.on_page]
     promised = "nothing: no clipping, no noise"
     if guarantee is not None:
         promised = guarantee_line(guarantee_values(guarantee.epsilon, guarantee.claims))

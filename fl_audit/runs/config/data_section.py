@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from fl_audit.data.data_setting_enums import PartitionScheme, PictureOrSequence, UsersAcrossClients
+from fl_audit.data.data_setting_enums import PartitionScheme, PictureOrSequence, Task, UsersAcrossClients
 from fl_audit.runs.config.config_section import ConfigSection
 from fl_audit.runs.config.setting_types import Choice, Count, OwnName, Scalar, Words
 
@@ -22,8 +22,9 @@ class DataSection(ConfigSection):
     If the adjacency is about users, all records of a user are one unit: they are drawn, clipped, sampled and exchanged
     together.
 
-    `missing` leaves out the records that contain one of its words. `text` names a column that `vocabulary` or
-    `tokenizer` turns into ids of tokens.
+    `missing` leaves out the records that contain one of its words. With `impute` missing values are filled with the
+    median or the most frequent word of the training file, which the guarantee does not cover. `text` names a column
+    that `vocabulary` or `tokenizer` turns into ids of tokens.
     """
 
     name: str = "digits"
@@ -34,6 +35,8 @@ class DataSection(ConfigSection):
     """File of the records (`table`, `npz`), or directory of pictures (`images`); relative to the configuration."""
     test_path: str | None = None
     """The same of official test records, of `table` and `images`; left out, up to 20 % are held out."""
+    task: Choice[Task] | None = None
+    """Whether the label of `table`, `hf:` and `npz` is a class, or a quantity (`regression`); left out, a class."""
     label: str | None = None
     """Name of the column to be learned, of `table` and `hf:`."""
     owner: str | None = None
@@ -58,8 +61,9 @@ class DataSection(ConfigSection):
     """Number of lines to skip above the line of names, such as a title, of `table`."""
     sheet: str | None = None
     """Name of the sheet of an Excel workbook, of `table`; left out, the only one that holds anything."""
-    missing: Words | None = None
-    """Words for a missing value (`table`, `hf:`), `[]` for empty cells alone: such records are left out, or refused."""
+    missing: Literal["impute"] | Words | None = None
+    """Words for a missing value (`table`, `hf:`), `[]` for empty cells alone: such records are left out, else refused.
+    `impute` fills empty cells, and marks where they were."""
     max_levels: Count | None = None
     """Largest number of words in a column, and of classes, of `table` and `hf:`; left out, 100, or 20 of classes that
     are numbers."""

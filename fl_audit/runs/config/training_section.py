@@ -28,6 +28,7 @@ _NEEDS: dict[tuple[str, ...], tuple[Strategy, ...]] = {
     ("sampling-rate",): ("dp-fedsgd", "dp-fedavg"),
     ("local-optimizer",): ("dp-fedavg",),
     ("proximal-mu",): ("dp-fedavg",),
+    ("learning-rate-decay",): ("dp-fedsgd", "dp-fedavg"),
     OF_RECORDS: ("dp-fedsgd",),
 }
 """Settings of training for some strategies only: local training, samples of clients, and those of records."""
@@ -105,6 +106,20 @@ class TrainingSection(ConfigSection):
     """Rule of local training, with `dp-fedavg`; it starts anew in every round. Left out, `sgd`."""
     proximal_mu: Annotated[float, Field(ge=0, le=1e20)] | None = None
     """Weight of FedProx's proximal term in the loss of a client's local training, with `dp-fedavg`; left out, 0."""
+    learning_rate_decay: Annotated[float, Field(gt=0, le=1)] | Literal["cosine"] | None = None
+    """Factor of the step size after every round, or `cosine` for half a period of a cosine over all rounds. It applies
+    to `local-learning-rate` with `dp-fedavg`, and to `learning-rate` with `dp-fedsgd`. Left out, step sizes are
+    constant.
+    """
+    class_weights: Annotated[tuple[Size, ...], Strict(False), Field(min_length=2)] | None = None
+    """Public weights of the classes, in their order, by which the loss of a record is multiplied in training. The mean
+    of a batch divides by its number of records. Left out, 1. Membership audits and Epsilon* use the plain
+    cross-entropy.
+    """
+    label_smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """Share of a label that is spread evenly over all classes in the loss of training. Membership audits and Epsilon*
+    use the plain cross-entropy.
+    """
     aggregation: Annotated[str, AfterValidator(_aggregation), _AggregationNameSchema] | None = None
     """Flower strategy that makes the next model, by name or as `package.module:factory`; left out, `optimizer` does.
     Without privacy it gets the clients' models; with a claim it gets the released mean alone.
@@ -116,6 +131,8 @@ class TrainingSection(ConfigSection):
     in an audit of many trials accuracy and headline alone. `package.module:function` of one's own is called with the
     outputs of a model (n, classes) and the labels (n,).
     """
+    client_metrics: bool = False
+    """Whether metrics are computed on the training records too, together and by client; they are not private."""
     learning_rate: Size = 0.005
     """Step size of the server; left out, 0.005, and where clients train 1 (0.01 with `adam`)."""
     optimizer: Choice[ServerOptimizerKind] = ServerOptimizerKind.SGD
@@ -133,9 +150,9 @@ class TrainingSection(ConfigSection):
     @model_validator(mode="after")
     def _goes_together(self) -> Self:
         for names in _AT_MOST_ONE:
-            given = self.given_keys(names)
-            if len(given) > 1:
-                raise ValueError(f"{self.named(given)} are both given: accepted is at most one of the two")
+            keys_given = self.given_keys(names)
+            if len(keys_given) > 1:
+                raise ValueError(f"{self.named(keys_given)} are both given: accepted is at most one of the two")
         for setting, rule in foreign_settings(self.sampling).items():
             if self.given_keys([setting]):
                 raise ValueError(f"{self.named([setting])} needs sampling = {rule}, and sampling is {self.sampling}")
@@ -150,10 +167,13 @@ class TrainingSection(ConfigSection):
         """Raise `ValueError` if a setting has no effect on the aggregation, which takes the place of the optimizer."""
         if self.aggregation is None:
             return
-        named = AGGREGATIONS.get(self.aggregation)
-        used = set() if named is None else set(named.arguments.values())
-        own = {"optimizer": (ServerOptimizerKind.SGD,), "momentum": (0.9,), "learning-rate": USUAL_LEARNING_RATES}
-        for setting, usual in own.items():
+        aggregation = AGGREGATIONS.get(self.aggregation)
+        used = set() if aggregation is None else set(aggregation.arguments.values())
+        if self.learning_rate_decay is not None and self.strategy == "dp-fedsgd":
+            effect = f"{self.named(['learning-rate-decay'])} has no effect with aggregation = {self.aggregation}"
+            raise ValueError(f"{effect}, which makes the server's step: leave it out")
+        expected = {"optimizer": (ServerOptimizerKind.SGD,), "momentum": (0.9,), "learning-rate": USUAL_LEARNING_RATES}
+        for setting, usual in expected.items():
             if setting not in used and getattr(self, setting.replace("-", "_")) not in usual:
                 effect = f"{self.named([setting])} has no effect with aggregation = {self.aggregation}"
                 raise ValueError(f"{effect}, which makes the server's step: leave it out")

@@ -6,6 +6,8 @@ Negoescu et al. 2023. The margins at the top and on the right then show the dist
 the models, with and without privacy.
 """
 
+import re
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +15,9 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter
+from matplotlib.patheffects import withStroke
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+from matplotlib.transforms import Bbox
 from scipy.stats import gaussian_kde
 
 from fl_audit.array_types import Flags, Floats
@@ -31,7 +35,12 @@ _MARKERS = ("o", "s", "^", "D", "P", "v")
 _FEWEST_FOR_A_DENSITY = 20
 """Number of models below which they are drawn one by one, because a density would show its own width."""
 _MOST_LABELS = 12
-_SHORT_LABEL = 26  # letters of a label in the legend with which three or four stand side by side
+_SHORT_LABEL, _MIDDLE_LABEL = 26, 45  # letters of a label in the legend with which three, or two, stand side by side
+_LEGEND_LINE = 0.19  # height of a line of the legend, in inches
+_DIGIT = 6.0  # width of a digit of a point's number, in points
+_PLACES = ((6, -9), (-6, 9), (6, 9), (-6, -9), (8, 0), (-8, 0), (8, 16), (-8, 16), (8, -16), (-8, -16))
+"""Offsets of a number from its point, in points of the page, in order of preference."""
+_TICK_DISTANCE = 0.05  # least distance of labelled values of epsilon, as a share of the axis
 
 
 def utility_name(utility: str) -> str:
@@ -68,7 +77,7 @@ def landscape_figure(
         _draw_group(main, points[group.rows], group)
     frontier = points[points["on_frontier"]].sort_values("epsilon_star")
     main.plot(frontier["epsilon_star"], frontier["utility"], "-", color=INK, linewidth=1.5, label="convex frontier")
-    _number_points(main, points, "epsilon_star")
+    _list_points(main, points, "epsilon_star")
     for name, limit in (("epsilon_star", main.set_xlim), ("utility", main.set_ylim)):
         # The models with a margin: the tails of a kernel density reach where no model can be.
         low, high = span(points[[f"{name}_low", f"{name}_high"]].to_numpy(dtype=np.float64))
@@ -85,10 +94,12 @@ def landscape_figure(
     top.tick_params(labelbottom=False, labelleft=is_density[top], left=is_density[top])
     right.tick_params(labelbottom=is_density[right], bottom=is_density[right], labelleft=False)
     handles, labels = main.get_legend_handles_labels()
-    more = [pair for pair in zip(*top.get_legend_handles_labels(), strict=True) if pair[1] not in labels]
-    handles, labels = handles + [handle for handle, _ in more], labels + [label for _, label in more]
-    columns = 4 if max(map(len, labels)) <= _SHORT_LABEL else 2
+    pairs = [pair for pair in zip(*top.get_legend_handles_labels(), strict=True) if pair[1] not in labels]
+    handles, labels = handles + [handle for handle, _ in pairs], labels + [label for _, label in pairs]
+    columns = _columns_for(labels)
+    figure.set_figheight(figure.get_figheight() + _LEGEND_LINE * max(0, -(-len(labels) // columns) - 5))
     figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False, fontsize=SMALL_TEXT_SIZE)
+    _number_points(main, points, "epsilon_star")
     return figure
 
 
@@ -109,13 +120,21 @@ def _guarantee_figure(points: pd.DataFrame, utility: str, title: str) -> Figure:
         best = points.loc[~private, "utility"].max()
         axes.axhline(best, color=MUTED, linestyle="--", linewidth=1.6, label=f"{NO_GUARANTEE}, the best: {best:.3g}")
     axes.set_xscale("log")
-    for set_formatter in (axes.xaxis.set_major_formatter, axes.xaxis.set_minor_formatter):
-        set_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    _number_points(axes, claimed, "epsilon")
+    _label_claims(axes, x)
+    _list_points(axes, claimed, "epsilon")
     finish_axes(axes, title.replace("$", r"\$"), "Claimed epsilon (nats, logarithmic)", utility_name(utility))
     labels = axes.get_legend_handles_labels()[1]
-    add_legend(axes, columns=3 if max(map(len, labels)) <= _SHORT_LABEL else 2)
+    columns = _columns_for(labels)
+    figure.set_figheight(figure.get_figheight() + _LEGEND_LINE * -(-len(labels) // columns))
+    add_legend(axes, columns=columns)
+    _number_points(axes, claimed, "epsilon")
     return figure
+
+
+def _columns_for(labels: Sequence[str]) -> int:
+    """Return the number of columns of a legend in which its longest label fits the width of the figure."""
+    longest = max(map(len, labels))
+    return 3 if longest <= _SHORT_LABEL else 2 if longest <= _MIDDLE_LABEL else 1
 
 
 def _groups_of(points: pd.DataFrame) -> list[_Group]:
@@ -193,17 +212,60 @@ def _draw_models(axes: Axes, values: Floats, colour: str, label: str, upright: b
 
 
 def _number_points(axes: Axes, points: pd.DataFrame, column: str) -> None:
-    """Write the number of each point next to the point, unless there are more than 12; the legend says its settings.
+    """Write the number of each point beside it, where it covers no other point or number.
 
-    Points at the same position share a label.
+    Points at the same position share a label. The layout must be final, since places are chosen on the drawn page.
     """
-    shown = points[np.isfinite(points[column])]
-    if len(shown) > _MOST_LABELS:
+    frame = points[np.isfinite(points[column])]
+    if len(frame) > _MOST_LABELS:
         return
-    for place, rows in shown.groupby([column, "utility"]):
+    figure = axes.get_figure(root=True)
+    assert figure is not None, "axes have a figure"
+    figure.draw_without_rendering()
+    pixels = figure.dpi / 72
+    positions = axes.transData.transform(frame[[column, "utility"]].to_numpy(dtype=np.float64))
+    taken_boxes = [Bbox.from_extents(*(position - 5 * pixels), *(position + 5 * pixels)) for position in positions]
+    for location, rows in frame.groupby([column, "utility"]):
         text = ", ".join(str(int(str(index)) + 1) for index in rows.index)
-        beside = (7, 3) if rows.index[0] % 2 else (-13, -10)  # neighbours of a row lie on either side
-        axes.annotate(text, place, beside, textcoords="offset points", fontsize=SMALL_TEXT_SIZE - 1, color=MUTED)
-    for index, settings in shown["settings"].items():
-        number = f"${int(str(index)) + 1}$"
-        axes.plot([], [], linestyle="none", marker=number, markersize=6, color=MUTED, label=literal(settings))
+        width, height = pixels * _DIGIT * len(text), pixels * _DIGIT * 1.6
+        corner = axes.transData.transform(location)
+        boxes = {
+            (right, up): Bbox.from_bounds(corner[0] + pixels * right - (width if right < 0 else 0),
+                                          corner[1] + pixels * up - height / 2, width, height)
+            for right, up in _PLACES
+        }  # fmt: skip
+        free = [
+            offset for offset, box in boxes.items() if not any(box.overlaps(taken_box) for taken_box in taken_boxes)
+        ]
+        right, up = (free or _PLACES)[0]
+        taken_boxes.append(boxes[right, up])
+        annotation = axes.annotate(
+            text, location, (right, up), textcoords="offset points", fontsize=SMALL_TEXT_SIZE, color=INK,
+            ha="right" if right < 0 else "left", va="center",
+        )  # fmt: skip
+        annotation.set_path_effects([withStroke(linewidth=2.5, foreground="white")])
+
+
+def _list_points(axes: Axes, points: pd.DataFrame, column: str) -> None:
+    """Add the number and the settings of each point to the legend, unless there are more than 12."""
+    frame = points[np.isfinite(points[column])]
+    for index, settings in frame["settings"].items() if len(frame) <= _MOST_LABELS else ():
+        label = f"{int(str(index)) + 1}: {_without_sections(str(settings))}"
+        axes.plot([], [], linestyle="none", label=literal(label))
+
+
+def _without_sections(settings: str) -> str:
+    """Return settings without the names of their sections, such as "epsilon = 1, clipping-norm = 2"."""
+    return re.sub(r"(^|, )[a-z]+\.", r"\1", settings)
+
+
+def _label_claims(axes: Axes, claimed: Floats) -> None:
+    """Label the logarithmic axis of epsilon at claimed values, as many as stand side by side."""
+    ticks = list[float]()
+    for value in np.unique(claimed[np.isfinite(claimed)]).tolist():
+        if not ticks or np.log(value / ticks[-1]) > _TICK_DISTANCE * max(1.0, np.log(claimed.max() / claimed.min())):
+            ticks.append(value)
+    axes.xaxis.set_major_locator(FixedLocator(ticks))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.3g}"))
+    axes.margins(x=0.08)

@@ -15,7 +15,7 @@ from fl_audit.data.catalogue import load_source
 from fl_audit.data.neighbours import CRAFTED
 from fl_audit.errors import InputError, require
 from fl_audit.federation.run_plan import RunPlan
-from fl_audit.learning.metric_names import Metric
+from fl_audit.learning.metric_names import Metric, is_smaller_better
 from fl_audit.privacy.private_selection import SelectionCost, selection_cost_of
 from fl_audit.report.figure_style import to_png
 from fl_audit.run_files import read_json
@@ -78,7 +78,7 @@ def run_sweep(
         try:
             play_points(plans, directory / RUNS, ray, progress, write_models, _secret(directory))
         except FederationError:
-            if finished := [one for one in points if (directory / RUNS / one.name).is_dir()]:
+            if finished := [point for point in points if (directory / RUNS / point.name).is_dir()]:
                 _found(finished, directory, utility, title, by_guarantee)
             raise
         write_models("")
@@ -90,28 +90,29 @@ def _plans(points: Sequence[Point], utility: str | None) -> dict[str, RunPlan]:
     """Return the plan of each point by name; points with equal data and neighbour have the same pair D and D'."""
     pairs: dict[str, NeighbourPair] = {}
     plans = {}
-    for one in points:
-        audit, privacy = one.config.audit, one.config.privacy
-        require(audit.epsilon_star, f"point {one.name}: epsilon-star = false: a landscape needs it true")
-        question = repr((one.config.data, privacy.adjacency, audit.neighbour, audit.neighbour_rank,
+    for point in points:
+        audit, privacy = point.config.audit, point.config.privacy
+        require(audit.epsilon_star, f"point {point.name}: epsilon-star = false: a landscape needs it true")
+        question = repr((point.config.data, privacy.adjacency, audit.neighbour, audit.neighbour_rank,
                          audit.dissimilarity))  # fmt: skip
         if audit.neighbour in CRAFTED:
-            question += repr((one.config.model, privacy.clipping_norm))
+            question += repr((point.config.model, privacy.clipping_norm))
         try:
-            plan = plan_run(one.config, pairs.get(question))
+            plan = plan_run(point.config, pairs.get(question))
         except InputError as error:
-            raise InputError(f"point {describe(one.settings)}: {error}") from None
+            raise InputError(f"point {describe(point.settings)}: {error}") from None
         _require_utility(plan, utility)
-        pairs[question], plans[one.name] = plan.federation.pair, plan
+        pairs[question], plans[point.name] = plan.federation.pair, plan
     return plans
 
 
 def _require_utility(plan: RunPlan, utility: str | None) -> None:
     """Raise `InputError` if the runs of a sweep do not compute a metric, or a smaller value of it is better."""
-    has_area = load_source(plan.federation.data).pool.classes == 2
-    known = dict.fromkeys((*plan.metrics, Metric.ACCURACY, *((Metric.AUROC,) if has_area else ())))
-    accepted = ", ".join(str(metric) for metric in known if metric != Metric.LOSS)
-    is_known = utility is None or (utility in known and utility != Metric.LOSS)
+    classes = load_source(plan.federation.data).pool.classes
+    always = [metric for metric in (Metric.ACCURACY, Metric.AUROC) if metric.suits(classes)]
+    known_metrics = [str(metric) for metric in dict.fromkeys((*plan.metrics, *always)) if not is_smaller_better(metric)]
+    accepted = ", ".join(known_metrics)
+    is_known = utility is None or utility in known_metrics
     more = "those of training.metrics of which more is better"
     require(is_known, f"utility is {utility}: accepted for {plan.config.data.name} are {accepted}, and {more}")
 

@@ -25,6 +25,7 @@ from fl_audit.experiments.papers.negoescu2023.estimators import SETTINGS
 from fl_audit.experiments.papers.negoescu2023.simulation import _true_epsilon_star
 from fl_audit.experiments.papers.papers import ComputeExtent, ReproductionOptions
 from fl_audit.experiments.papers.plot_style import SENSITIVITY_LOOKS, draw_boxes
+from fl_audit.experiments.papers.published_page import shortened
 from fl_audit.experiments.papers.reproduce import PAPERS, reproduce
 from fl_audit.privacy.accounting_enums import SensitivityKind
 from fl_audit.privacy.identifiability_bounds import gaussian_advantage, rho_alpha
@@ -222,6 +223,19 @@ def test_skewed_purchases_agree_with_what_section_6_says_of_them() -> None:
 def test_no_published_page_is_stale() -> None:
     assert publish.stale_pages(DOCS) == []
     assert sum(path.stat().st_size for path in publish._files(DOCS)) <= publish.MOST_BYTES
+
+
+def test_pages_leave_to_tables_what_these_say_too() -> None:
+    numbers = "".join(f"<li>number {index}</li>" for index in range(5))
+    claims = "<li>A: it holds on our data.</li><li>B: of 2, 1 does not hold on our data.</li><li>Of C: none</li>"
+    section = f"<p>5 of 9 lie outside our interval:</p><ul>{numbers}</ul>\n<ul>{claims}</ul></details>"
+    short = shortened(section)
+    assert [short.count(f"number {index}") for index in range(5)] == [1, 1, 1, 0, 0]
+    assert "2 more are in the table" in short
+    assert short.endswith("<ul><li>B: of 2, 1 does not hold on our data.</li><li>Of C: none</li></ul></details>")
+    for page in DOCS.glob("*.md"):
+        text = page.read_text(encoding="utf-8")
+        assert shortened(text) == text or page.name in {"index.md", "errors.md"}, page.name
 
 
 def test_claims_that_do_not_hold_were_looked_at_twice() -> None:

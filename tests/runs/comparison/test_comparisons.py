@@ -58,7 +58,7 @@ def test_every_number_comes_from_the_findings_of_the_report(two: tuple[Path, Pat
         "run": "private", "verdict": "consistent", "belief": 0.9, "epsilon": 2.0, "delta": 0.001,
         "noise_multiplier": 3.5, "adjacency": None, "guarantee": None, "shown": 1.5, "advantage": 0.45,
         "advantage_bound": 0.4, "accuracy": 0.81, "epsilon_star": 0.7, "attack": None, "epsilon_star_cut": 1e-6,
-        "headline": None,
+        "headline": None, "is_training": False,
     }  # fmt: skip
     assert (plain["attack"], plain["accuracy"]) == (0.9, 0.7)
     assert {plain[key] for key in ("belief", "epsilon", "noise_multiplier", "shown", "advantage", "epsilon_star")} == {

@@ -1,5 +1,6 @@
 """Sweeps on Ray: ordinary runs, kept one by one, one row a model."""
 
+import itertools
 import json
 import os
 import shutil
@@ -30,7 +31,14 @@ from fl_audit.runs.run import run_audit
 from fl_audit.runs.run_directory import RunDirectory
 from fl_audit.runs.sweeps import point_execution
 from fl_audit.runs.sweeps.grid import Axis, Point, baselines, grid
-from fl_audit.runs.sweeps.page import chance_text, claims_text, fit_text, points_html, sweep_page
+from fl_audit.runs.sweeps.page import (
+    better_than_no_privacy_texts,
+    chance_text,
+    claims_text,
+    fit_text,
+    points_html,
+    sweep_page,
+)
 from fl_audit.runs.sweeps.privacy_utility_plot import landscape_figure
 from fl_audit.runs.sweeps.sweep import SweepResults, run_sweep
 from fl_audit.runs.sweeps.tables import UNTRAINED, choose_utility, models_table, points_table
@@ -328,3 +336,46 @@ def test_a_cluster_with_no_node_large_enough_is_noticed(
 ) -> None:
     monkeypatch.setattr("ray.nodes", lambda: [{"Alive": True, "Resources": {"CPU": 1.0}}, node])
     assert point_execution.has_room(RayOptions("head:6379", threads=4)) == is_large
+
+
+def points_of(utilities: list[float], without: float) -> pd.DataFrame:
+    """Return a table of private points, each epsilon with two settings, and one point without privacy."""
+    rows = [
+        {"settings": f"privacy.epsilon = {1 + place // 2}, privacy.clipping-norm = {place % 2}", "private": True,
+         "epsilon": 1.0 + place // 2, "utility": value}
+        for place, value in enumerate(utilities)
+    ]  # fmt: skip
+    rows.append({"settings": "privacy.private = false", "private": False, "epsilon": np.nan, "utility": without})
+    table = pd.DataFrame(rows)
+    ends = {f"{name}_{end}": table["utility"] for name in ("utility", "epsilon_star") for end in ("low", "high")}
+    return table.assign(**ends, epsilon_star=table["utility"], models=3, on_frontier=table["private"])
+
+
+@pytest.mark.parametrize("by_guarantee", [True, False])
+def test_numbers_stand_beside_their_points_and_cover_nothing(by_guarantee: bool) -> None:
+    points = points_of([0.6, 0.605, 0.7, 0.702, 0.75, 0.752, 0.8, 0.801, 0.81, 0.815], 0.79)
+    models = points.assign(test_auroc=points["utility"], epsilon_star_cut=0.001)
+    figure = landscape_figure(points, models, "auroc", "ten", by_guarantee)
+    figure.draw_without_rendering()
+    axes = next(axes for axes in figure.axes if axes.texts)
+    assert {int(text.get_text()) for text in axes.texts} == set(range(1, 11 + (not by_guarantee)))
+    boxes = [text.get_window_extent() for text in axes.texts]
+    assert not [(one, other) for one, other in itertools.combinations(boxes, 2) if one.overlaps(other)]
+    ticks = [label.get_window_extent() for label in axes.get_xticklabels() if label.get_text()]
+    assert not [(one, other) for one, other in itertools.combinations(ticks, 2) if one.overlaps(other)]
+    (legend,) = figure.legends
+    box, page = legend.get_window_extent(), figure.bbox
+    assert box.x0 >= page.x0 - 1
+    assert box.x1 <= page.x1 + 1
+    assert "1: epsilon = 1, clipping-norm = 0" in [text.get_text() for text in legend.get_texts()]
+
+
+def test_private_points_that_beat_no_privacy_are_a_matter_of_chance() -> None:
+    def told(utilities: list[float], without: float) -> list[str]:
+        points = points_of(utilities, without)
+        return better_than_no_privacy_texts(SweepResults(points, points, "auroc", Figure()))
+
+    (text,) = told([0.6, 0.82], 0.8)
+    assert text.startswith("Point 2 is better than the best without privacy, by 0.02 at most.")
+    assert "chance" in text
+    assert told([0.6, 0.79], 0.8) == []

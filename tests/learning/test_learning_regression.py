@@ -1,0 +1,111 @@
+"""A model with one output learns a quantity, by the gradients of the squared error; metrics are scikit-learn's."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sklearn import metrics as reference
+from torch import nn
+
+from fl_audit.errors import InputError
+from fl_audit.learning.losses import loss_of
+from fl_audit.learning.metric_names import Metric, metrics_of_task
+from fl_audit.learning.metrics import TestOutputs, metric_function, require_metrics
+from fl_audit.learning.models import ModelSpec
+from fl_audit.learning.stacked_model import StackedModel
+
+WAYS = {
+    "dense chain": lambda: nn.Sequential(nn.Linear(5, 4), nn.ReLU(), nn.Linear(4, 1)),
+    "one layer": lambda: nn.Linear(5, 1),
+    "example by example": lambda: _Squared(),
+}
+
+
+class _Squared(nn.Module):
+    """A module that has no stacked layers: it multiplies the outputs of two layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(5, 3)
+        self.second = nn.Parameter(torch.rand(3, 1))
+
+    def forward(self, features: torch.Tensor) -> torch.Tensor:
+        return torch.tanh(self.first(features)) @ self.second
+
+
+def clipped_by_hand(module: nn.Module, features: torch.Tensor, labels: torch.Tensor, norm: float) -> torch.Tensor:
+    """Return the sum of clipped gradients of (output - label)^2, one example after the other, (parameters,)."""
+    total = torch.zeros(sum(parameter.numel() for parameter in module.parameters()))
+    for example, label in zip(features, labels, strict=True):
+        error = (module(example.unsqueeze(0))[0, 0] - label) ** 2
+        gradient = torch.cat([part.flatten() for part in torch.autograd.grad(error, list(module.parameters()))])
+        total += gradient * min(1.0, norm / float(gradient.norm()))
+    return total
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_clipped_sums_are_those_of_squared_errors(way: str) -> None:
+    torch.manual_seed(len(way))
+    module = WAYS[way]()
+    features, labels = torch.randn(7, 5), torch.randn(7)
+    model = StackedModel(module, (5,))
+    row = torch.cat([parameter.detach().flatten() for parameter in module.parameters()])
+    models = torch.stack([row, row])
+    expected = clipped_by_hand(module, features, labels, 0.5)
+    for found in model.clipped_sum(models, features, labels, 0.5):
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+    mean = clipped_by_hand(module, features, labels, 1e9) / 7
+    torch.testing.assert_close(model.mean_gradients(models, features, labels)[1], mean, rtol=1e-4, atol=1e-5)
+    losses = (module(features)[:, 0] - labels).square().detach()
+    torch.testing.assert_close(model.losses(models, features, labels)[0], losses)
+    assert model.chain is None, "the written-out backward pass of chains is that of the cross-entropy"
+
+
+def test_the_loss_of_classes_is_the_cross_entropy_to_the_last_bit() -> None:
+    outputs, labels = torch.randn(9, 3), torch.randint(0, 3, (9,))
+    for reduction in ("none", "sum", "mean"):
+        expected = nn.functional.cross_entropy(outputs, labels, reduction=reduction)
+        assert torch.equal(loss_of(outputs, labels, reduction), expected)
+
+
+def test_rmse_and_r2_are_those_of_scikit_learn_in_units_of_the_data() -> None:
+    draw = np.random.default_rng(0)
+    truth = draw.normal(120, 15, 200)
+    predicted = truth + draw.normal(3, 8, (3, 200))
+    low, high = 80.0, 180.0
+    scaled = TestOutputs(
+        torch.from_numpy((predicted - low) / (high - low)).float().unsqueeze(2),
+        torch.from_numpy((truth - low) / (high - low)).float(),
+        (low, high),
+    )
+    rmse = [reference.root_mean_squared_error(truth, of_one) for of_one in predicted]
+    np.testing.assert_allclose(metric_function(Metric.RMSE)(scaled), rmse, rtol=1e-5)
+    np.testing.assert_allclose(
+        metric_function(Metric.R2)(scaled), [reference.r2_score(truth, of_one) for of_one in predicted], rtol=1e-5
+    )
+    np.testing.assert_allclose(metric_function(Metric.LOSS)(scaled), np.array(rmse) ** 2 / 100**2, rtol=1e-5)
+    assert np.isnan(metric_function(Metric.ACCURACY)(scaled)).all()
+    equal = TestOutputs(torch.zeros(1, 4, 1), torch.ones(4))
+    assert np.isnan(metric_function(Metric.R2)(equal)).all()
+
+
+def test_own_metrics_of_quantities_are_in_units_of_the_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = "def worst(outputs, labels):\n    return abs(outputs[:, 0] - labels).max()\n"
+    (tmp_path / "own_errors.py").write_text(own)
+    monkeypatch.syspath_prepend(tmp_path)
+    outputs = TestOutputs(torch.tensor([[[0.0], [0.5]]]), torch.tensor([0.0, 1.0]), (10.0, 30.0))
+    np.testing.assert_allclose(metric_function("own_errors:worst")(outputs), [10.0])
+
+
+def test_metrics_of_classes_are_refused_for_quantities_and_the_other_way_round() -> None:
+    assert metrics_of_task(1, 0.0, is_audit=False) == (Metric.RMSE, Metric.R2, Metric.LOSS)
+    with pytest.raises(InputError, match="accuracy is not defined for labels that are quantities: accepted are loss"):
+        require_metrics(("accuracy",), 1)
+    with pytest.raises(InputError, match="rmse is not defined for 2 classes"):
+        require_metrics(("rmse",), 2)
+
+
+def test_built_in_models_have_one_output_for_a_quantity() -> None:
+    model = StackedModel.of(ModelSpec("adult-mlp", (5,), 1))
+    assert model.logits(torch.zeros(2, model.layout.size), torch.rand(3, 5)).shape == (2, 3, 1)
